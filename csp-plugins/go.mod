@@ -1,0 +1,9 @@
+module github.com/nvidia/nvsentinel/csp-plugins
+
+go 1.26.0
+
+replace (
+	github.com/nvidia/nvsentinel/data-models => ../data-models
+	github.com/nvidia/nvsentinel/internal => ../internal
+	github.com/nvidia/nvsentinel/janitor/protos => ../janitor/protos
+)

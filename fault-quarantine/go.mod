@@ -1,0 +1,9 @@
+module github.com/nvidia/nvsentinel/fault-quarantine
+
+go 1.26.0
+
+replace (
+	github.com/nvidia/nvsentinel/data-models => ../data-models
+	github.com/nvidia/nvsentinel/internal => ../internal
+	github.com/nvidia/nvsentinel/store-client => ../store-client
+)

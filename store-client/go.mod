@@ -1,0 +1,8 @@
+module github.com/nvidia/nvsentinel/store-client
+
+go 1.26.0
+
+replace (
+	github.com/nvidia/nvsentinel/data-models => ../data-models
+	github.com/nvidia/nvsentinel/internal => ../internal
+)
