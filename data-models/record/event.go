@@ -1,0 +1,221 @@
+// Package record holds the stored health event record: its shape, who may
+// write which part of it, which transitions are legal, and what the named
+// selectors of the stores mean. It does no I/O and reads no clock.
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+)
+
+// Metadata keys that carry the publisher's order and boot.
+const (
+	// MetadataSeq is the publisher's durable counter, decimal.
+	MetadataSeq = "seq"
+	// MetadataSeqEpoch names the outbox that counts MetadataSeq.
+	MetadataSeqEpoch = "seqEpoch"
+	// MetadataBootID is the boot under which the publisher saw the fact.
+	MetadataBootID = "bootID"
+)
+
+// Strategy says whether an event may change the cluster.
+type Strategy string
+
+// Strategies, by their names on the wire.
+const (
+	Process     Strategy = "PROCESS"
+	PersistOnly Strategy = "PERSIST_ONLY"
+)
+
+// Action is the recommended action of an event, by its name on the wire.
+type Action string
+
+// Actions. REBOOT_NODE in configuration files is RestartVM.
+const (
+	ActionNone           Action = "NONE"
+	ActionComponentReset Action = "COMPONENT_RESET"
+	ActionContactSupport Action = "CONTACT_SUPPORT"
+	ActionRunFieldDiag   Action = "RUN_FIELDDIAG"
+	ActionRestartVM      Action = "RESTART_VM"
+	ActionRestartBM      Action = "RESTART_BM"
+	ActionReplaceVM      Action = "REPLACE_VM"
+	ActionRunDCGMEUD     Action = "RUN_DCGMEUD"
+	ActionCustom         Action = "CUSTOM"
+	ActionUnknown        Action = "UNKNOWN"
+)
+
+// Entity is one thing a fault touches, for example {GPU_UUID GPU-...}.
+type Entity struct {
+	EntityType  string `json:"entitytype"`
+	EntityValue string `json:"entityvalue"`
+}
+
+// Override asks to force or to skip a behaviour.
+type Override struct {
+	Force bool `json:"force"`
+	Skip  bool `json:"skip"`
+}
+
+// Event is a health event as the door accepted it. Field names in the stored
+// document are the wire names in lower case, enums are stored by name.
+type Event struct {
+	Version                 uint32            `json:"version"`
+	Agent                   string            `json:"agent"`
+	ComponentClass          string            `json:"componentclass"`
+	CheckName               string            `json:"checkname"`
+	IsFatal                 bool              `json:"isfatal"`
+	IsHealthy               bool              `json:"ishealthy"`
+	Message                 string            `json:"message"`
+	RecommendedAction       Action            `json:"recommendedaction"`
+	ErrorCode               []string          `json:"errorcode"`
+	EntitiesImpacted        []Entity          `json:"entitiesimpacted"`
+	Metadata                map[string]string `json:"metadata"`
+	GeneratedTimestamp      time.Time         `json:"generatedtimestamp"`
+	NodeName                string            `json:"nodename"`
+	QuarantineOverrides     *Override         `json:"quarantineoverrides"`
+	DrainOverrides          *Override         `json:"drainoverrides"`
+	ProcessingStrategy      Strategy          `json:"processingstrategy"`
+	ID                      string            `json:"id"`
+	CustomRecommendedAction string            `json:"customrecommendedaction"`
+}
+
+// EffectiveAction is the name that routes a repair: the custom name when the
+// action is CUSTOM, else the action's own name.
+func (e Event) EffectiveAction() Action {
+	if e.RecommendedAction == ActionCustom && e.CustomRecommendedAction != "" {
+		return Action(e.CustomRecommendedAction)
+	}
+	return e.RecommendedAction
+}
+
+// Seq returns the publisher's counter and its epoch; ok is false when the
+// publisher gave none or a malformed one.
+func (e Event) Seq() (seq uint64, epoch string, ok bool) {
+	epoch = e.Metadata[MetadataSeqEpoch]
+	seq, err := strconv.ParseUint(e.Metadata[MetadataSeq], 10, 64)
+	return seq, epoch, err == nil && epoch != ""
+}
+
+// BootID is the boot under which the publisher saw the fact, or empty.
+func (e Event) BootID() string { return e.Metadata[MetadataBootID] }
+
+// FromProto converts a wire event. Unknown enum numbers become UNKNOWN and
+// PERSIST_ONLY; the door decides what to count.
+func FromProto(p *protos.HealthEvent) Event {
+	e := Event{
+		Version: p.GetVersion(), Agent: p.GetAgent(), ComponentClass: p.GetComponentClass(),
+		CheckName: p.GetCheckName(), IsFatal: p.GetIsFatal(), IsHealthy: p.GetIsHealthy(),
+		Message: p.GetMessage(), RecommendedAction: actionOf(p.GetRecommendedAction()),
+		ErrorCode: slices.Clone(p.GetErrorCode()), Metadata: maps.Clone(p.GetMetadata()),
+		NodeName: p.GetNodeName(), ProcessingStrategy: strategyOf(p.GetProcessingStrategy()),
+		ID: p.GetId(), CustomRecommendedAction: p.GetCustomRecommendedAction(),
+		QuarantineOverrides: overrideOf(p.GetQuarantineOverrides()), DrainOverrides: overrideOf(p.GetDrainOverrides()),
+	}
+	if ts := p.GetGeneratedTimestamp(); ts != nil {
+		e.GeneratedTimestamp = ts.AsTime().UTC().Truncate(time.Microsecond)
+	}
+	for _, x := range p.GetEntitiesImpacted() {
+		e.EntitiesImpacted = append(e.EntitiesImpacted, Entity{x.GetEntityType(), x.GetEntityValue()})
+	}
+	return e
+}
+
+// ToProto converts back to the wire.
+func ToProto(e Event) *protos.HealthEvent {
+	p := &protos.HealthEvent{
+		Version: e.Version, Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName,
+		IsFatal: e.IsFatal, IsHealthy: e.IsHealthy, Message: e.Message,
+		RecommendedAction: ActionNumber(e.RecommendedAction), ErrorCode: slices.Clone(e.ErrorCode),
+		Metadata: maps.Clone(e.Metadata), NodeName: e.NodeName,
+		ProcessingStrategy: StrategyNumber(e.ProcessingStrategy), Id: e.ID,
+		CustomRecommendedAction: e.CustomRecommendedAction,
+	}
+	if !e.GeneratedTimestamp.IsZero() {
+		p.GeneratedTimestamp = timestamppb.New(e.GeneratedTimestamp)
+	}
+	if o := e.QuarantineOverrides; o != nil {
+		p.QuarantineOverrides = &protos.BehaviourOverrides{Force: o.Force, Skip: o.Skip}
+	}
+	if o := e.DrainOverrides; o != nil {
+		p.DrainOverrides = &protos.BehaviourOverrides{Force: o.Force, Skip: o.Skip}
+	}
+	for _, x := range e.EntitiesImpacted {
+		p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: x.EntityType, EntityValue: x.EntityValue})
+	}
+	return p
+}
+
+// ActionNumber is the wire number of an action; names the wire does not know
+// (custom actions) are CUSTOM.
+func ActionNumber(a Action) protos.RecommendedAction {
+	if n, ok := protos.RecommendedAction_value[string(a)]; ok {
+		return protos.RecommendedAction(n)
+	}
+	return protos.RecommendedAction_CUSTOM
+}
+
+// StrategyNumber is the wire number of a strategy.
+func StrategyNumber(s Strategy) protos.ProcessingStrategy {
+	if s == Process {
+		return protos.ProcessingStrategy_PROCESS
+	}
+	return protos.ProcessingStrategy_PERSIST_ONLY
+}
+
+// ParseStrategy reads a strategy from a flag or file.
+func ParseStrategy(s string) (Strategy, error) {
+	switch Strategy(s) {
+	case Process, PersistOnly:
+		return Strategy(s), nil
+	}
+	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY", s)
+}
+
+// ParseAction reads an action's name from configuration; REBOOT_NODE is
+// accepted as RESTART_VM.
+func ParseAction(s string) (Action, error) {
+	if s == "REBOOT_NODE" {
+		return ActionRestartVM, nil
+	}
+	if _, ok := protos.RecommendedAction_value[s]; ok {
+		return Action(s), nil
+	}
+	return "", fmt.Errorf("recommended action %q is not one of %v", s, slices.Sorted(maps.Keys(protos.RecommendedAction_value)))
+}
+
+func actionOf(a protos.RecommendedAction) Action {
+	if name, ok := protos.RecommendedAction_name[int32(a)]; ok {
+		return Action(name)
+	}
+	return ActionUnknown
+}
+
+func strategyOf(s protos.ProcessingStrategy) Strategy {
+	if s == protos.ProcessingStrategy_PROCESS {
+		return Process
+	}
+	return PersistOnly
+}
+
+func overrideOf(o *protos.BehaviourOverrides) *Override {
+	if o == nil {
+		return nil
+	}
+	return &Override{Force: o.GetForce(), Skip: o.GetSkip()}
+}
+
+// Digest identifies an event's content: two events with one id are the same
+// event exactly when their digests are equal.
+func Digest(e Event) string {
+	sum := sha256.Sum256(canonical(e))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,264 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// NodeIdentity is one sighting of the machine behind a node name.
+type NodeIdentity struct {
+	UID        string `json:"uid"`
+	ProviderID string `json:"providerid"`
+	SystemUUID string `json:"systemuuid"`
+	// BootID is what the Node reported when the event was accepted.
+	BootID string `json:"bootid"`
+}
+
+// Record is one stored health event with everything that was decided about it.
+type Record struct {
+	// ID is a UUIDv7: primary key, idempotency key and CloudEvent id.
+	ID        string    `json:"id"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Revision counts status updates; every update is compare-and-set on it.
+	Revision int64 `json:"revision"`
+	// Append is the store's append order, set by the store.
+	Append int64        `json:"append"`
+	Node   NodeIdentity `json:"node"`
+	// Seq is the publisher's counter within SeqEpoch (0 and "" when none).
+	Seq      uint64     `json:"seq"`
+	SeqEpoch string     `json:"seqepoch"`
+	Event    Event      `json:"healthevent"`
+	Status   Status     `json:"healtheventstatus"`
+	ExpireAt *time.Time `json:"expireAt"`
+}
+
+// Quarantine is the value of nodeQuarantined.
+type Quarantine string
+
+// Values of nodeQuarantined; empty is null.
+const (
+	NotQuarantined     Quarantine = ""
+	Quarantined        Quarantine = "Quarantined"
+	AlreadyQuarantined Quarantine = "AlreadyQuarantined"
+	UnQuarantined      Quarantine = "UnQuarantined"
+	QuarantineCanceled Quarantine = "Cancelled"
+)
+
+// Eviction is the value of userPodsEvictionStatus.status.
+type Eviction string
+
+// Values of userPodsEvictionStatus.status; empty is not written yet.
+const (
+	EvictionUnset      Eviction = ""
+	EvictionNotStarted Eviction = "NotStarted"
+	EvictionInProgress Eviction = "InProgress"
+	EvictionSucceeded  Eviction = "Succeeded"
+	AlreadyDrained     Eviction = "AlreadyDrained"
+	EvictionFailed     Eviction = "Failed"
+	EvictionCanceled   Eviction = "Cancelled"
+)
+
+// Reason is why fault-quarantine judged a record as it did.
+type Reason string
+
+// Verdict reasons.
+const (
+	Matched         Reason = "Matched"
+	NoRuleMatched   Reason = "NoRuleMatched"
+	Held            Reason = "Held"
+	Skipped         Reason = "Skipped"
+	OptedOut        Reason = "OptedOut"
+	CoveredByReboot Reason = "CoveredByReboot"
+	Superseded      Reason = "Superseded"
+	// Cleared is a recovery that cleared something.
+	Cleared Reason = "Cleared"
+	// NoOpenFault is a recovery that found nothing to clear.
+	NoOpenFault Reason = "NoOpenFault"
+	DryRun      Reason = "DryRun"
+)
+
+// ClearedBy values other than a record id.
+const (
+	ClearedManual   = "manual"
+	ClearedNodeGone = "node-gone"
+	ClearedReboot   = "reboot"
+)
+
+// Taint is a node taint asked for by a rule set.
+type Taint struct {
+	Key    string `json:"key" toml:"key"`
+	Value  string `json:"value" toml:"value"`
+	Effect string `json:"effect" toml:"effect"`
+}
+
+// Label is a node label asked for by a rule set.
+type Label struct {
+	Key   string `json:"key" toml:"key"`
+	Value string `json:"value" toml:"value"`
+}
+
+// Effects are the marks a verdict asks for on the Node.
+type Effects struct {
+	Cordon bool    `json:"cordon"`
+	Taints []Taint `json:"taints,omitempty"`
+	Labels []Label `json:"labels,omitempty"`
+}
+
+// Verdict is fault-quarantine's judgement of a record.
+type Verdict struct {
+	Reason   Reason   `json:"reason"`
+	RuleSets []string `json:"rulesets,omitempty"`
+	Effects  Effects  `json:"effects"`
+	// NodeBootID is the boot the Node reported when it was judged.
+	NodeBootID string    `json:"nodebootid,omitempty"`
+	At         time.Time `json:"at"`
+}
+
+// Fault is one entry of a record: one identity, cleared or not.
+type Fault struct {
+	Key              string     `json:"key"`
+	ClearedTimestamp *time.Time `json:"clearedtimestamp"`
+	// ClearedBy is a record id, manual, node-gone or reboot.
+	ClearedBy string `json:"clearedby"`
+}
+
+// EvictionStatus is the drain's progress.
+type EvictionStatus struct {
+	Status  Eviction `json:"status"`
+	Message string   `json:"message"`
+}
+
+// Outcome is how the repair of a record's slot ended, or stands.
+type Outcome string
+
+// Outcomes of a remediation; empty is still running.
+const (
+	OutcomeSucceeded Outcome = "Succeeded"
+	OutcomeCovered   Outcome = "Covered"
+	OutcomeFailed    Outcome = "Failed"
+	OutcomeCanceled  Outcome = "Cancelled"
+	// OutcomeNeedsHuman ends in remediation-failed with a reason a person can act on.
+	OutcomeNeedsHuman Outcome = "NeedsHuman"
+)
+
+// Attempt is one repair object of a slot, from its stamped name to its end.
+type Attempt struct {
+	// Ordinal counts every object of the slot and never falls.
+	Ordinal   int    `json:"ordinal"`
+	Group     string `json:"group"`
+	Action    Action `json:"action"`
+	Session   string `json:"session"`
+	Machine   string `json:"machine"`
+	Template  string `json:"template"`
+	Digest    string `json:"digest"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	// UID is empty until the object is known to exist.
+	UID         string            `json:"uid"`
+	SubmittedAt time.Time         `json:"submittedat"`
+	State       string            `json:"state"`
+	Reason      string            `json:"reason"`
+	Message     string            `json:"message"`
+	Outputs     map[string]string `json:"outputs,omitempty"`
+	// PriorBootID is the boot before the repair; ReplacedBootID repeats it once
+	// the outcome proved that the boot was replaced.
+	PriorBootID    string     `json:"priorbootid,omitempty"`
+	ReplacedBootID string     `json:"replacedbootid,omitempty"`
+	FinishedAt     *time.Time `json:"finishedat"`
+	// SignalSent is false only if it is certain that nothing was sent.
+	SignalSent bool `json:"signalsent"`
+}
+
+// Remediation is the trace of a record's repair.
+type Remediation struct {
+	// Cause is the id of the record that stamped the objects.
+	Cause    string    `json:"cause"`
+	Attempts []Attempt `json:"attempts,omitempty"`
+	Outcome  Outcome   `json:"outcome"`
+	Reason   string    `json:"reason"`
+	Message  string    `json:"message"`
+}
+
+// Status is what the rooms stamp; each field has one writer (see CheckWrite).
+type Status struct {
+	NodeQuarantined           Quarantine     `json:"nodequarantined"`
+	QuarantineFinishTimestamp *time.Time     `json:"quarantinefinishtimestamp"`
+	UserPodsEvictionStatus    EvictionStatus `json:"userpodsevictionstatus"`
+	DrainFinishTimestamp      *time.Time     `json:"drainfinishtimestamp"`
+	FaultRemediated           *bool          `json:"faultremediated"`
+	LastRemediationTimestamp  *time.Time     `json:"lastremediationtimestamp"`
+	Remediation               *Remediation   `json:"remediation"`
+	QuarantineVerdict         *Verdict       `json:"quarantineverdict"`
+	Session                   string         `json:"session"`
+	Faults                    []Fault        `json:"faults"`
+}
+
+// Judged says whether fault-quarantine has given a verdict.
+func (r Record) Judged() bool { return r.Status.QuarantineVerdict != nil }
+
+// Reason is the verdict's reason, or empty when unjudged.
+func (r Record) Reason() Reason {
+	if v := r.Status.QuarantineVerdict; v != nil {
+		return v.Reason
+	}
+	return ""
+}
+
+// Acts says whether the record may change the cluster at all.
+func (r Record) Acts() bool { return r.Event.ProcessingStrategy == Process }
+
+// IsFault says whether the record reports a fault (an unhealthy event).
+func (r Record) IsFault() bool { return !r.Event.IsHealthy }
+
+// AllCleared says whether every entry of faults[] is cleared; false without entries.
+func (s Status) AllCleared() bool {
+	for _, f := range s.Faults {
+		if f.ClearedTimestamp == nil {
+			return false
+		}
+	}
+	return len(s.Faults) > 0
+}
+
+// Open says whether the record is a fault in quarantine: Matched, PROCESS, and
+// with an entry that is not cleared. Only open records hold a session.
+func Open(r Record) bool {
+	return r.Acts() && r.IsFault() && r.Reason() == Matched && !r.Status.AllCleared()
+}
+
+// Pending says whether fault-quarantine still owes the record a final verdict.
+func Pending(r Record) bool {
+	return r.Acts() && (!r.Judged() || r.Reason() == Held)
+}
+
+// Finished says whether nothing can happen to the record any more, so that it
+// may be given an expiry: PERSIST_ONLY, a judged recovery, a verdict other than
+// Matched and Held, or every entry cleared.
+func Finished(r Record) bool {
+	switch {
+	case !r.Acts():
+		return true
+	case !r.Judged():
+		return false
+	case r.Event.IsHealthy:
+		return true
+	case r.Reason() == Held:
+		return false
+	case r.Reason() == Matched:
+		return r.Status.AllCleared()
+	}
+	return true
+}
+
+// canonical is a stable encoding of an event: encoding/json sorts map keys.
+func canonical(e Event) []byte {
+	e.GeneratedTimestamp = e.GeneratedTimestamp.UTC()
+	b, err := json.Marshal(e)
+	if err != nil {
+		// An Event holds only strings, numbers, booleans and times; the one
+		// failure left is a year outside 0..9999, which the door refuses.
+		return []byte("unencodable:" + e.ID)
+	}
+	return b
+}

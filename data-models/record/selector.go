@@ -1,0 +1,127 @@
+package record
+
+import "slices"
+
+// Selector chooses records; its meaning is Matches, which every store's
+// pushdown is compared with. Zero fields do not restrict; set fields are
+// conjoined; Any adds a disjunction of further selectors.
+type Selector struct {
+	// Name is the selector's public name, for logs and metrics.
+	Name string
+	// InsertsOnly makes a feed deliver a record once, when it is appended, and
+	// not again when its status changes. It has no meaning for lists.
+	InsertsOnly bool
+
+	Node        string
+	Strategy    Strategy
+	Healthy     *bool
+	Agent       string
+	NotAgent    string
+	Session     string
+	Quarantined []Quarantine
+	Evictions   []Eviction
+	// Verdicts restricts to these reasons; "" stands for unjudged.
+	Verdicts []Reason
+	// Remediated is one of "", "null", "true", "false".
+	Remediated string
+	// Repaired restricts to records that have (or have not) a remediation trace.
+	Repaired *bool
+	// Open restricts to records that are (or are not) Open.
+	Open *bool
+	// SeqEpoch restricts to one publisher's outbox.
+	SeqEpoch string
+
+	Any []Selector
+}
+
+// Matches is the meaning of the selector.
+func (s Selector) Matches(r Record) bool {
+	e, st := r.Event, r.Status
+	return (s.Node == "" || e.NodeName == s.Node) &&
+		(s.Strategy == "" || e.ProcessingStrategy == s.Strategy) &&
+		(s.Healthy == nil || e.IsHealthy == *s.Healthy) &&
+		(s.Agent == "" || e.Agent == s.Agent) &&
+		(s.NotAgent == "" || e.Agent != s.NotAgent) &&
+		(s.Session == "" || st.Session == s.Session) &&
+		(s.SeqEpoch == "" || r.SeqEpoch == s.SeqEpoch) &&
+		(len(s.Quarantined) == 0 || slices.Contains(s.Quarantined, st.NodeQuarantined)) &&
+		(len(s.Evictions) == 0 || slices.Contains(s.Evictions, st.UserPodsEvictionStatus.Status)) &&
+		(len(s.Verdicts) == 0 || slices.Contains(s.Verdicts, r.Reason())) &&
+		(s.Remediated == "" || s.Remediated == Remediated(st)) &&
+		(s.Repaired == nil || (st.Remediation != nil) == *s.Repaired) &&
+		(s.Open == nil || Open(r) == *s.Open) &&
+		s.matchesAny(r)
+}
+
+func (s Selector) matchesAny(r Record) bool {
+	return len(s.Any) == 0 || slices.ContainsFunc(s.Any, func(a Selector) bool { return a.Matches(r) })
+}
+
+// Remediated names the three states of faultRemediated: null, true, false.
+func Remediated(s Status) string {
+	switch {
+	case s.FaultRemediated == nil:
+		return "null"
+	case *s.FaultRemediated:
+		return "true"
+	}
+	return "false"
+}
+
+// Yes and No are the pointers that Selector's optional booleans take.
+func Yes() *bool { return ptr(true) }
+
+// No is the pointer to false.
+func No() *bool { return ptr(false) }
+
+func ptr(b bool) *bool { return &b }
+
+// AnalyzerAgent is the agent name of derived events.
+const AnalyzerAgent = "health-events-analyzer"
+
+// ProcessableHealthEventInserts feeds fault-quarantine: appended PROCESS events.
+func ProcessableHealthEventInserts() Selector {
+	return Selector{Name: "ProcessableHealthEventInserts", InsertsOnly: true, Strategy: Process}
+}
+
+// ProcessableNonFatalUnhealthyInserts feeds the analyzer. Despite its public
+// name it does not test isFatal.
+func ProcessableNonFatalUnhealthyInserts() Selector {
+	return Selector{Name: "ProcessableNonFatalUnhealthyInserts", InsertsOnly: true, Strategy: Process, Healthy: No(), NotAgent: AnalyzerAgent}
+}
+
+// NodeQuarantineStatus feeds node-drainer: records whose quarantine changed.
+func NodeQuarantineStatus() Selector {
+	return Selector{
+		Name: "NodeQuarantineStatus", Strategy: Process,
+		Quarantined: []Quarantine{Quarantined, AlreadyQuarantined, UnQuarantined, QuarantineCanceled},
+	}
+}
+
+// QuarantinedAndDrainedNodes feeds fault-remediation: drained records of a
+// quarantined node, and records that released one.
+func QuarantinedAndDrainedNodes() Selector {
+	return Selector{
+		Name: "QuarantinedAndDrainedNodes", Strategy: Process,
+		Any: []Selector{
+			{Quarantined: []Quarantine{Quarantined, AlreadyQuarantined}, Evictions: []Eviction{EvictionSucceeded, AlreadyDrained}},
+			{Quarantined: []Quarantine{UnQuarantined, QuarantineCanceled}},
+		},
+	}
+}
+
+// AllHealthEventInserts feeds the exporter: every appended record.
+func AllHealthEventInserts() Selector {
+	return Selector{Name: "AllHealthEventInserts", InsertsOnly: true}
+}
+
+// BacklogOfNode is what fault-quarantine judges together: the unjudged and
+// Held PROCESS records of a node, or of all nodes when node is empty.
+func BacklogOfNode(node string) Selector {
+	return Selector{Name: "Backlog", Node: node, Strategy: Process, Verdicts: []Reason{"", Held}}
+}
+
+// OpenOfNode selects the open records of a node, or of all nodes.
+func OpenOfNode(node string) Selector {
+	return Selector{Name: "Open", Node: node, Open: Yes()}
+}

@@ -1,0 +1,125 @@
+// Package store is the port to the stored health event records: small typed
+// operations with one meaning, implemented by the providers beside it and
+// proven by one conformance suite.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// ErrNotFound means the store is sure that no such record exists.
+var ErrNotFound = errors.New("record not found")
+
+// ErrConflict means another writer was faster: read the facts again, decide
+// again. No change of the batch was applied.
+var ErrConflict = errors.New("record has another revision")
+
+// AppendResult says what became of one appended record.
+type AppendResult int
+
+// Results of an append.
+const (
+	// Appended: stored now.
+	Appended AppendResult = iota
+	// Duplicate: the same id with the same content was stored before.
+	Duplicate
+	// Refused: the same id is stored with other content; nothing was written.
+	Refused
+)
+
+// String names the result.
+func (r AppendResult) String() string {
+	switch r {
+	case Appended:
+		return "appended"
+	case Duplicate:
+		return "duplicate"
+	case Refused:
+		return "refused"
+	}
+	return fmt.Sprintf("AppendResult(%d)", int(r))
+}
+
+// Order of a list.
+type Order int
+
+// Orders.
+const (
+	// ByAppend lists in the store's append order, oldest first.
+	ByAppend Order = iota
+	// BySeqDescending lists by the publisher's counter, highest first.
+	BySeqDescending
+)
+
+// Query selects records for a list.
+type Query struct {
+	Selector record.Selector
+	Order    Order
+	// After skips records whose Append is not greater (ByAppend only): the
+	// Append of the last record of the page before.
+	After int64
+	// Limit bounds the page; 0 is no bound.
+	Limit int
+}
+
+// Change is one compare-and-set: it applies only if the stored revision is
+// Revision. The whole status is given; the store refuses changed fields that
+// are not the writer's.
+type Change struct {
+	ID       string
+	Revision int64
+	Status   record.Status
+	ExpireAt *time.Time
+}
+
+// DeadLetter is something that could not be processed, kept for a person.
+type DeadLetter struct {
+	ID     string
+	Source string
+	Reason string
+	Body   []byte
+	At     time.Time
+}
+
+// Store is a durable set of records with compare-and-set updates and
+// resumable change feeds. Every write is durable when the call returns.
+// Implementations are safe for concurrent use.
+type Store interface {
+	// Append stores records in order, in one transaction, idempotently by id.
+	// The results are per record; an error means nothing is known to be stored.
+	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)
+	// Get reads one record (ErrNotFound).
+	Get(ctx context.Context, id string) (record.Record, error)
+	// List reads the records of a query.
+	List(ctx context.Context, q Query) ([]record.Record, error)
+	// Update applies a batch of compare-and-sets as writer, all or nothing:
+	// ErrConflict, ErrNotFound, or the joined errors of record.CheckWrite.
+	Update(ctx context.Context, writer record.Writer, changes []Change) error
+	// Feed opens the named consumer's change feed at its stored position. With
+	// InsertsOnly each record comes once; otherwise a record comes again after
+	// each change (several changes may come as one), with its latest content.
+	// Nothing is skipped: a lost position rescans from the low-water mark, a
+	// lost mark delivers every record that matches and is not finished.
+	Feed(ctx context.Context, consumer string, selector record.Selector) (Feed, error)
+	// Dead keeps a dead letter.
+	Dead(ctx context.Context, letter DeadLetter) error
+	// Expire deletes records whose expireAt is before now and returns how many.
+	Expire(ctx context.Context, now time.Time) (int, error)
+	// Ping says whether the store can be reached.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Feed is a resumable stream of records.
+type Feed interface {
+	// Next blocks for the next record and returns it with its position.
+	Next(ctx context.Context) (record.Record, string, error)
+	// Commit stores the position; a later feed of the consumer resumes after it.
+	Commit(ctx context.Context, position string) error
+	Close() error
+}
