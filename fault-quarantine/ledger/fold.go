@@ -1,0 +1,293 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// fold is the state of one judgement.
+type fold struct {
+	View
+	policy  Policy
+	now     time.Time
+	session string
+	boots   fault.Boots
+	// recoveries are all known recoveries of the node, judged or not.
+	recoveries []record.Record
+	open       []record.Record
+	closed     []record.Record // open records that ended here
+	judged     []record.Record
+	cleared    map[string]int // recovery id -> entries it cleared or superseded
+	waiting    string
+}
+
+func newFold(v View, p Policy, now time.Time) *fold {
+	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}}
+	current := ""
+	if v.Node != nil {
+		current = v.Node.Identity.BootID
+	}
+	known := slices.Concat(v.Past, v.Open, v.Pending)
+	f.boots = fault.BootsOf(known, f.session, current)
+	for _, r := range known {
+		if r.Event.IsHealthy && r.Acts() {
+			f.recoveries = append(f.recoveries, r)
+		}
+	}
+	for _, r := range v.Open {
+		f.open = append(f.open, clone(r))
+	}
+	return f
+}
+
+// endForeignSession closes the open faults of a machine that is gone or that a
+// person released.
+func (f *fold) endForeignSession() {
+	if len(f.open) == 0 {
+		return
+	}
+	switch {
+	case f.Node == nil:
+		if f.goneForGood() {
+			f.closeAll(record.ClearedNodeGone)
+		} else {
+			f.waiting = WaitNodeMissing
+		}
+	case fault.Compare(f.open[0].Node, f.Node.Identity) == fault.AnotherMachine:
+		f.closeAll(record.ClearedNodeGone)
+	case f.Node.Released && f.Node.Session == f.session:
+		f.closeAll(record.ClearedManual)
+	}
+}
+
+// goneForGood says whether a missing Node will not come back: it was
+// terminated on purpose, or has been away for too long.
+func (f *fold) goneForGood() bool {
+	newest := time.Time{}
+	for _, r := range f.open {
+		if v := r.Status.QuarantineVerdict; v != nil && v.At.After(newest) {
+			newest = v.At
+		}
+		if rem := r.Status.Remediation; rem != nil && rem.Outcome == record.OutcomeSucceeded {
+			for _, a := range rem.Attempts {
+				if a.Kind == "TerminateNode" && a.State == "Healthy" {
+					return true
+				}
+			}
+		}
+	}
+	return f.now.Sub(newest) > gonePatience
+}
+
+func (f *fold) closeAll(by string) {
+	for _, r := range f.open {
+		for i := range r.Status.Faults {
+			f.clear(&r.Status.Faults[i], by)
+		}
+		r.Status.NodeQuarantined = record.QuarantineCanceled
+		f.closed = append(f.closed, r)
+	}
+	f.open, f.session = nil, ""
+}
+
+func (f *fold) clear(entry *record.Fault, by string) bool {
+	if entry.ClearedTimestamp != nil {
+		return false
+	}
+	at := f.now
+	entry.ClearedTimestamp, entry.ClearedBy = &at, by
+	return true
+}
+
+// ofThisMachine compares a pending record with the Node. A record whose
+// connector never saw the Node belongs to it if the Node is the older one.
+func (f *fold) ofThisMachine(r record.Record) fault.Sameness {
+	if f.Node == nil {
+		return fault.Undecidable
+	}
+	if fault.Machine(r.Node) == "" {
+		if f.Node.Created.Before(r.CreatedAt) {
+			return fault.SameMachine
+		}
+		return fault.Undecidable
+	}
+	return fault.Compare(r.Node, f.Node.Identity)
+}
+
+func (f *fold) fault(r record.Record) {
+	r = clone(r)
+	entries := fault.Entries(r.Event)
+	if len(r.Status.Faults) == 0 {
+		for _, e := range entries {
+			r.Status.Faults = append(r.Status.Faults, record.Fault{Key: e.Key})
+		}
+	}
+	f.supersede(&r, entries)
+	if r.Status.AllCleared() {
+		f.judged = append(f.judged, f.verdict(r, record.Superseded))
+		return
+	}
+	if f.Node == nil {
+		f.waiting = WaitNodeMissing
+		return
+	}
+	switch f.ofThisMachine(r) {
+	case fault.Undecidable:
+		f.waiting = WaitMachineUnsure
+	case fault.AnotherMachine:
+		for i := range r.Status.Faults {
+			f.clear(&r.Status.Faults[i], record.ClearedNodeGone)
+		}
+		f.judged = append(f.judged, f.verdict(r, record.Superseded))
+	case fault.SameMachine:
+		f.rule(r)
+	}
+}
+
+// supersede clears the entries that a later recovery already named.
+func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
+	for i, e := range entries {
+		for _, rec := range f.recoveries {
+			if fault.Before(*r, rec) && fault.Clears(rec.Event, r.Event, e) && f.clear(&r.Status.Faults[i], rec.ID) {
+				f.cleared[rec.ID]++
+			}
+		}
+	}
+}
+
+// rule judges a fault of this machine that nothing has cleared.
+func (f *fold) rule(r record.Record) {
+	override := record.Override{}
+	if o := r.Event.QuarantineOverrides; o != nil {
+		override = *o
+	}
+	ruling := f.policy.Match(r.Event)
+	if override.Force {
+		ruling.Names = append([]string{"quarantineOverrides.force"}, ruling.Names...)
+		ruling.Effects.Cordon = true
+	}
+	reason := record.Matched
+	switch {
+	case fault.CuredByReboot(r.Event.EffectiveAction()) && f.boots.Past(r):
+		reason = record.CoveredByReboot
+	case override.Skip:
+		reason = record.Skipped
+	case f.Node.OptedOut:
+		reason = record.OptedOut
+	case !ruling.Matched():
+		reason = record.NoRuleMatched
+	case f.policy.DryRun:
+		reason = record.DryRun
+	}
+	if reason == record.Matched {
+		r.Status.NodeQuarantined = record.AlreadyQuarantined
+		if f.session == "" {
+			f.session = r.ID
+			r.Status.NodeQuarantined = record.Quarantined
+		}
+		r.Status.Session = f.session
+	}
+	r = f.verdict(r, reason)
+	if reason == record.Matched || reason == record.DryRun {
+		r.Status.QuarantineVerdict.RuleSets, r.Status.QuarantineVerdict.Effects = ruling.Names, ruling.Effects
+	}
+	if reason == record.Matched {
+		f.open = append(f.open, r)
+	} else {
+		f.judged = append(f.judged, r)
+	}
+}
+
+// recovery clears what it names among the open records.
+func (f *fold) recovery(r record.Record) {
+	r = clone(r)
+	cleared, session := 0, f.session
+	var still []record.Record
+	for _, o := range f.open {
+		cleared += f.clearFrom(&o, r)
+		if o.Status.AllCleared() {
+			f.closed = append(f.closed, o)
+		} else {
+			still = append(still, o)
+		}
+	}
+	f.open = still
+	reason := record.NoOpenFault
+	if cleared > 0 || f.cleared[r.ID] > 0 {
+		reason = record.Cleared
+	}
+	if cleared > 0 {
+		r.Status.Session = session
+		r.Status.NodeQuarantined = record.AlreadyQuarantined
+		if len(f.open) == 0 {
+			r.Status.NodeQuarantined = record.UnQuarantined
+			f.session = ""
+		}
+	}
+	f.judged = append(f.judged, f.verdict(r, reason))
+}
+
+func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
+	n := 0
+	if !fault.Before(*o, recovery) {
+		return 0
+	}
+	for i, e := range fault.Entries(o.Event) {
+		if i < len(o.Status.Faults) && fault.Clears(recovery.Event, o.Event, e) && f.clear(&o.Status.Faults[i], recovery.ID) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fold) verdict(r record.Record, reason record.Reason) record.Record {
+	v := &record.Verdict{Reason: reason, At: f.now}
+	if f.Node != nil {
+		v.NodeBootID = f.Node.Identity.BootID
+	}
+	r.Status.QuarantineVerdict = v
+	return r
+}
+
+// judgement collects what changed: faults first, recoveries last, each
+// finished record with its expiry.
+func (f *fold) judgement() Judgement {
+	before := map[string]record.Record{}
+	for _, r := range slices.Concat(f.Open, f.Pending) {
+		before[r.ID] = r
+	}
+	j := Judgement{Open: slices.Clone(f.open), Waiting: f.waiting}
+	var faults, recoveries []record.Record
+	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
+		if record.Finished(r) && r.ExpireAt == nil {
+			at := f.now.Add(f.policy.Retention)
+			r.ExpireAt = &at
+		}
+		if equal(before[r.ID], r) {
+			continue
+		}
+		if r.Event.IsHealthy {
+			recoveries = append(recoveries, r)
+		} else {
+			faults = append(faults, r)
+		}
+	}
+	j.Changed = append(faults, recoveries...)
+	return j
+}
+
+func equal(a, b record.Record) bool {
+	return a.Status.NodeQuarantined == b.Status.NodeQuarantined && a.Reason() == b.Reason() &&
+		a.Status.Session == b.Status.Session && slices.EqualFunc(a.Status.Faults, b.Status.Faults, func(x, y record.Fault) bool {
+		return x.Key == y.Key && x.ClearedBy == y.ClearedBy
+	}) && (a.ExpireAt == nil) == (b.ExpireAt == nil)
+}
+
+// clone copies what a judgement may change.
+func clone(r record.Record) record.Record {
+	r.Status.Faults = slices.Clone(r.Status.Faults)
+	return r
+}

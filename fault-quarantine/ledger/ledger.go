@@ -1,0 +1,93 @@
+// Package ledger judges the records of one node together: it folds faults and
+// recoveries in their order over the open ones and says what every record
+// becomes and which faults stay open. It is pure.
+package ledger
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+)
+
+// gonePatience is how long a deleted Node may stay away before its faults are
+// closed (architecture: 7 days).
+const gonePatience = 7 * 24 * time.Hour
+
+// Node is what is known of the Node object.
+type Node struct {
+	Identity record.NodeIdentity
+	// Created is the object's creation time.
+	Created  time.Time
+	OptedOut bool
+	// Session is the session the Node bears, or empty.
+	Session string
+	// Released says that a person took away a mark our annotations claim.
+	Released bool
+}
+
+// View is everything the judgement depends on.
+type View struct {
+	// Node is nil when the Node object is certain not to exist.
+	Node *Node
+	// Pending are the unjudged and Held PROCESS records of the node.
+	Pending []record.Record
+	// Open are its open records.
+	Open []record.Record
+	// Past are its judged recoveries and its records with a repair trace.
+	Past []record.Record
+}
+
+// Policy is what the operator decides.
+type Policy struct {
+	// Match evaluates the rule sets.
+	Match func(record.Event) ruling.Ruling
+	// DryRun turns Matched verdicts into DryRun ones.
+	DryRun bool
+	// Retention is how long a finished record is kept.
+	Retention time.Duration
+}
+
+// Judgement is what becomes of the records.
+type Judgement struct {
+	// Changed are the records to write, in this order; a recovery comes after
+	// what it cleared.
+	Changed []record.Record
+	// Open are the records that are open afterwards: the Node's marks are
+	// computed from them.
+	Open []record.Record
+	// Waiting names why some records were left unjudged, or is empty.
+	Waiting string
+}
+
+// Reasons to leave records unjudged.
+const (
+	WaitNodeMissing   = "NodeMissing"
+	WaitMachineUnsure = "MachineUndecidable"
+)
+
+// Judge decides. It is safe to repeat: a judged record is not judged again.
+func Judge(v View, p Policy, now time.Time) Judgement {
+	f := newFold(v, p, now)
+	f.endForeignSession()
+	for _, r := range fault.InOrder(v.Pending) {
+		if r.Event.IsHealthy {
+			f.recovery(r)
+		} else {
+			f.fault(r)
+		}
+	}
+	return f.judgement()
+}
+
+// Session is the session of the open records: the id of the record that
+// opened it, or empty.
+func Session(open []record.Record) string {
+	for _, r := range open {
+		if r.Status.Session != "" {
+			return r.Status.Session
+		}
+	}
+	return ""
+}

@@ -1,0 +1,224 @@
+package ledger_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+)
+
+// world is a node's records and its Node, without a store or a cluster.
+type world struct {
+	t       *testing.T
+	records map[string]record.Record
+	appends int64
+	node    *ledger.Node
+	dryRun  bool
+	now     time.Time
+}
+
+func newWorld(t *testing.T) *world {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return &world{t: t, records: map[string]record.Record{}, now: start, node: &ledger.Node{
+		Identity: record.NodeIdentity{UID: "u1", ProviderID: "p1", BootID: "b1"}, Created: start.Add(-time.Hour),
+	}}
+}
+
+func (w *world) append(r record.Record) {
+	if _, known := w.records[r.ID]; known {
+		return
+	}
+	w.appends++
+	r.Append = w.appends
+	if r.CreatedAt.IsZero() {
+		r.CreatedAt = w.now
+	}
+	w.records[r.ID] = r
+}
+
+func (w *world) list(keep func(record.Record) bool) []record.Record {
+	var out []record.Record
+	for _, r := range w.records {
+		if keep(r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b record.Record) int { return int(a.Append - b.Append) })
+	return out
+}
+
+func match(e record.Event) ruling.Ruling {
+	if !e.IsFatal {
+		return ruling.Ruling{}
+	}
+	return ruling.Ruling{Names: []string{"fatal"}, Effects: record.Effects{Cordon: true}}
+}
+
+// judge runs one pass and writes it back as a store would, checking every write.
+func (w *world) judge() ledger.Judgement {
+	view := ledger.View{
+		Node:    w.node,
+		Pending: w.list(record.BacklogOfNode("n1").Matches),
+		Open:    w.list(record.OpenOfNode("n1").Matches),
+		Past: w.list(func(r record.Record) bool {
+			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
+		}),
+	}
+	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Retention: time.Hour}, w.now)
+	for _, r := range j.Changed {
+		before := w.records[r.ID]
+		if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
+			w.t.Errorf("writing %s: %v", r.ID, err)
+		}
+		if (r.ExpireAt != nil) != record.Finished(r) {
+			w.t.Errorf("record %s: finished=%v but expireAt=%v", r.ID, record.Finished(r), r.ExpireAt)
+		}
+		r.Revision = before.Revision + 1
+		w.records[r.ID] = r
+	}
+	if w.node != nil {
+		w.node.Session = ledger.Session(j.Open)
+	}
+	return j
+}
+
+func parseRecord(d *datadriven.TestData) record.Record {
+	get := func(key, fallback string) string {
+		for _, a := range d.CmdArgs {
+			if a.Key == key {
+				return strings.Join(a.Vals, "+")
+			}
+		}
+		return fallback
+	}
+	seq, _ := strconv.ParseUint(get("seq", "0"), 10, 64)
+	e := record.Event{
+		ID: d.CmdArgs[0].Key, Agent: get("agent", "syslog-health-monitor"), ComponentClass: "GPU", CheckName: "SysLogsXIDError",
+		NodeName: "n1", IsFatal: d.Cmd == "fault", IsHealthy: d.Cmd == "recovery",
+		RecommendedAction: record.Action(get("action", "NONE")), ProcessingStrategy: record.Strategy(get("strategy", "PROCESS")),
+		Metadata: map[string]string{record.MetadataBootID: get("boot", "")},
+	}
+	if get("fatal", "") == "no" {
+		e.IsFatal = false
+	}
+	if get("override", "") == "skip" {
+		e.QuarantineOverrides = &record.Override{Skip: true}
+	}
+	for _, x := range list(get("on", "")) {
+		kind, value, _ := strings.Cut(x, "/")
+		e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: kind, EntityValue: value})
+	}
+	e.ErrorCode = list(get("code", ""))
+	machine := get("machine", "p1")
+	return record.Record{
+		ID: e.ID, Event: e, Seq: seq, SeqEpoch: get("epoch", "e1"),
+		Node: record.NodeIdentity{UID: "u-" + machine, ProviderID: machine},
+	}
+}
+
+func list(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, "+")
+}
+
+// show prints the changed records and the node's session.
+func (w *world) show(j ledger.Judgement) string {
+	var b strings.Builder
+	for _, r := range j.Changed {
+		fmt.Fprintf(&b, "%s: %s", r.ID, r.Reason())
+		if q := r.Status.NodeQuarantined; q != "" {
+			fmt.Fprintf(&b, " %s", q)
+		}
+		if s := r.Status.Session; s != "" {
+			fmt.Fprintf(&b, " session=%s", s)
+		}
+		for _, f := range r.Status.Faults {
+			if f.ClearedTimestamp != nil {
+				parts := strings.Split(f.Key, "|")
+				fmt.Fprintf(&b, " cleared(%s %s)=%s", parts[4], parts[6], f.ClearedBy)
+			}
+		}
+		b.WriteString("\n")
+	}
+	if j.Waiting != "" {
+		fmt.Fprintf(&b, "waiting: %s\n", j.Waiting)
+	}
+	session := ledger.Session(j.Open)
+	if session == "" {
+		session = "none"
+	}
+	fmt.Fprintf(&b, "session: %s, open: %d\n", session, len(j.Open))
+	return b.String()
+}
+
+func (w *world) command(d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "fault", "recovery":
+		w.append(parseRecord(d))
+		return ""
+	case "judge":
+		return w.show(w.judge())
+	case "reboot":
+		w.node.Identity.BootID = d.CmdArgs[0].Key
+	case "repaired": // the repair of a record replaced a boot
+		r := w.records[d.CmdArgs[0].Key]
+		var boot string
+		d.ScanArgs(w.t, "boot", &boot)
+		r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeSucceeded, Attempts: []record.Attempt{{ReplacedBootID: boot}}}
+		w.records[r.ID] = r
+	case "machine":
+		w.node = &ledger.Node{Identity: record.NodeIdentity{UID: "u-" + d.CmdArgs[0].Key, ProviderID: d.CmdArgs[0].Key, BootID: "bx"}, Created: w.now}
+	case "delete-node":
+		w.node = nil
+	case "release":
+		w.node.Released = true
+	case "dry-run":
+		w.dryRun = d.CmdArgs[0].Key == "on"
+	case "clock":
+		step, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now = w.now.Add(step)
+	case "opt-out":
+		w.node.OptedOut = true
+	case "open":
+		return strings.Join(slices.Sorted(maps.Keys(w.openKeys())), "\n") + "\n"
+	default:
+		w.t.Fatalf("unknown command %q", d.Cmd)
+	}
+	return ""
+}
+
+func (w *world) openKeys() map[string]bool {
+	out := map[string]bool{}
+	for _, r := range w.list(record.OpenOfNode("n1").Matches) {
+		for _, f := range r.Status.Faults {
+			if f.ClearedTimestamp == nil {
+				out[f.Key] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := newWorld(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.t = t
+			return w.command(d)
+		})
+	})
+}

@@ -1,0 +1,227 @@
+package marks
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Desired is what the open faults of a node ask for together. A zero Desired
+// asks for a Node without marks.
+type Desired struct {
+	Session string
+	Effects record.Effects
+	// RuleSets names the cordoning sets, for the label cordon-reason.
+	RuleSets []string
+	// Faults are the events of the open records, oldest first.
+	Faults []record.Event
+}
+
+// Of computes the desired marks from the open records of a node, from their
+// stored verdicts alone.
+func Of(open []record.Record) Desired {
+	var d Desired
+	for _, r := range open {
+		if d.Session == "" {
+			d.Session = r.Status.Session
+		}
+		v := r.Status.QuarantineVerdict
+		d.Effects.Cordon = d.Effects.Cordon || v.Effects.Cordon
+		for _, t := range v.Effects.Taints {
+			if !slices.Contains(d.Effects.Taints, t) {
+				d.Effects.Taints = append(d.Effects.Taints, t)
+			}
+		}
+		for _, l := range v.Effects.Labels {
+			if !slices.ContainsFunc(d.Effects.Labels, func(x record.Label) bool { return x.Key == l.Key }) {
+				d.Effects.Labels = append(d.Effects.Labels, l)
+			}
+		}
+		for _, name := range v.RuleSets {
+			if v.Effects.Cordon && !slices.Contains(d.RuleSets, name) {
+				d.RuleSets = append(d.RuleSets, name)
+			}
+		}
+		d.Faults = append(d.Faults, r.Event)
+	}
+	return d
+}
+
+// Painter applies desired marks to Nodes.
+type Painter struct {
+	// LabelPrefix is put before cordon-by and its like.
+	LabelPrefix string
+}
+
+// Apply changes node so that it bears exactly the desired marks of ours; it is
+// idempotent. While a repair object claims the Node, a release keeps cordon,
+// taints and labels (and the annotations that claim them) and ends the session
+// alone.
+func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
+	c := readClaims(node)
+	if d.Session == "" {
+		p.release(node, c, now)
+		return
+	}
+	if c.session != d.Session {
+		set(&node.Labels, nodemark.StateLabel, string(nodemark.Quarantined))
+		delete(node.Annotations, nodemark.QuarantinedNodeUncordonedManually)
+		delete(node.Annotations, nodemark.QuarantinedNodeUntaintedManually)
+	}
+	set(&node.Annotations, nodemark.SessionAnnotation, d.Session)
+	set(&node.Annotations, nodemark.QuarantineHealthEvent, faultsJSON(d.Faults))
+	p.cordon(node, c, d, now)
+	applyTaints(node, c.taints, d.Effects.Taints)
+	applyLabels(node, c.labels, d.Effects.Labels)
+}
+
+func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
+	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
+	switch {
+	case d.Effects.Cordon && !c.cordoned && !c.cordonPreExisting && node.Spec.Unschedulable:
+		set(&node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting, nodemark.True)
+	case d.Effects.Cordon && !c.cordonPreExisting:
+		node.Spec.Unschedulable = true
+		set(&node.Annotations, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
+		set(&node.Labels, keys.CordonBy, "NVSentinel")
+		set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
+		if node.Labels[keys.CordonTimestamp] == "" {
+			set(&node.Labels, keys.CordonTimestamp, stamp(now))
+		}
+		for _, k := range []string{keys.UncordonBy, keys.UncordonReason, keys.UncordonTimestamp} {
+			delete(node.Labels, k)
+		}
+	case !d.Effects.Cordon:
+		p.uncordon(node, c, now)
+	}
+}
+
+// uncordon takes back a cordon of ours and says so in labels.
+func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
+	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
+	delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
+	if !c.cordoned {
+		return
+	}
+	node.Spec.Unschedulable = false
+	delete(node.Annotations, nodemark.QuarantineHealthEventIsCordoned)
+	reason := node.Labels[keys.CordonReason]
+	for _, k := range []string{keys.CordonBy, keys.CordonReason, keys.CordonTimestamp} {
+		delete(node.Labels, k)
+	}
+	set(&node.Labels, keys.UncordonBy, "NVSentinel")
+	set(&node.Labels, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
+	set(&node.Labels, keys.UncordonTimestamp, stamp(now))
+}
+
+func applyTaints(node *corev1.Node, ours []claimedTaint, want []record.Taint) {
+	var keep []claimedTaint
+	for _, t := range ours {
+		switch {
+		case slices.Contains(want, t.Taint):
+			keep = append(keep, t)
+		case !t.PreExisting:
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return sameTaint(x, t.Taint) })
+		}
+	}
+	for _, t := range want {
+		if slices.ContainsFunc(keep, func(k claimedTaint) bool { return k.Taint == t }) {
+			continue
+		}
+		present := hasTaint(node, t)
+		keep = append(keep, claimedTaint{Taint: t, PreExisting: present})
+		if !present {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+		}
+	}
+	claim(node, nodemark.QuarantineHealthEventAppliedTaints, keep)
+}
+
+func applyLabels(node *corev1.Node, ours, want []record.Label) {
+	var keep []record.Label
+	for _, l := range ours {
+		if !slices.ContainsFunc(want, func(w record.Label) bool { return w.Key == l.Key }) && node.Labels[l.Key] == l.Value {
+			delete(node.Labels, l.Key)
+		}
+	}
+	for _, l := range want {
+		_, present := node.Labels[l.Key]
+		mine := slices.ContainsFunc(ours, func(o record.Label) bool { return o.Key == l.Key })
+		if !present || mine {
+			set(&node.Labels, l.Key, l.Value)
+			keep = append(keep, l)
+		}
+	}
+	claim(node, nodemark.QuarantineHealthEventAppliedLabels, keep)
+}
+
+// release ends the session on the Node and, unless a repair object claims the
+// Node, takes back every mark of ours.
+func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
+	if !Bears(node) {
+		return
+	}
+	released := Released(node)
+	delete(node.Annotations, nodemark.SessionAnnotation)
+	delete(node.Annotations, nodemark.QuarantineHealthEvent)
+	delete(node.Labels, nodemark.StateLabel)
+	if node.Annotations[nodemark.RepairAnnotation] != "" && !released {
+		return
+	}
+	if released && c.cordoned && !node.Spec.Unschedulable {
+		set(&node.Annotations, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
+	} else if released {
+		set(&node.Annotations, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
+	}
+	p.uncordon(node, c, now)
+	applyTaints(node, c.taints, nil)
+	applyLabels(node, c.labels, nil)
+	delete(node.Annotations, nodemark.LatestFaultRemediationState)
+}
+
+// claim writes a list of marks into an annotation, or removes it when empty.
+func claim[T any](node *corev1.Node, key string, list []T) {
+	if len(list) == 0 {
+		delete(node.Annotations, key)
+		return
+	}
+	set(&node.Annotations, key, encode(list))
+}
+
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "[]"
+	}
+	return string(b)
+}
+
+func set(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
+
+var notLabel = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)
+
+// labelValue turns a text into a legal label value of at most n characters.
+func labelValue(s string, n int) string {
+	return strings.Trim(cut(notLabel.ReplaceAllString(s, "-"), n), "-_.")
+}
+
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15-04-05Z") }

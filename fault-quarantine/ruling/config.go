@@ -1,0 +1,93 @@
+// Package ruling decides which rule sets match a health event on a node and
+// merges what they ask for, deterministically by priority and order.
+package ruling
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Set is one rule set of the configuration file.
+type Set struct {
+	Enabled  bool   `toml:"enabled"`
+	Version  string `toml:"version"`
+	Name     string `toml:"name"`
+	Priority int    `toml:"priority"`
+	// Match.All: every rule must hold. Match.Any: one must hold. With both
+	// groups given, either group matches the set.
+	Match Match `toml:"match"`
+	// Taint is put on the node, if given.
+	Taint *record.Taint `toml:"taint"`
+	// Label is put on the node, if given.
+	Label *record.Label `toml:"label"`
+	// Cordon says whether the node is cordoned.
+	Cordon Cordon `toml:"cordon"`
+}
+
+// Match groups the rules of a set.
+type Match struct {
+	All []Rule `toml:"all"`
+	Any []Rule `toml:"any"`
+}
+
+// Rule is one CEL expression over `event` and `node`.
+type Rule struct {
+	// Kind is HealthEvent or Node.
+	Kind string `toml:"kind"`
+	// Expression returns a bool.
+	Expression string `toml:"expression"`
+}
+
+// Cordon asks for the node to be made unschedulable.
+type Cordon struct {
+	ShouldCordon bool `toml:"shouldCordon"`
+}
+
+// Default is the built-in rule sets: fatal events of the suite's own monitors
+// cordon the node.
+func Default() []Set {
+	set := func(name, expression string) Set {
+		return Set{
+			Enabled: true, Version: "1", Name: name, Cordon: Cordon{ShouldCordon: true},
+			Match: Match{All: []Rule{{Kind: "HealthEvent", Expression: expression}}},
+		}
+	}
+	return []Set{
+		set("GPU fatal error ruleset", `event.agent == "gpu-health-monitor" && event.componentClass == "GPU" && event.isFatal`),
+		set("CSP health monitor fatal error ruleset", `event.agent == "csp-health-monitor" && event.checkName == "CSPMaintenance" && event.isFatal`),
+		set("Syslog fatal error ruleset", `event.agent == "syslog-health-monitor" && event.componentClass in ["GPU", "NIC"] && event.isFatal`),
+		set("Kubernetes object monitor fatal error ruleset", `event.agent == "kubernetes-object-monitor" && event.isFatal`),
+	}
+}
+
+// Validate checks everything but the expressions, which Compile checks.
+func Validate(sets []Set) error {
+	var problems []error
+	names := map[string]bool{}
+	for i, s := range sets {
+		at := fmt.Sprintf("rule-sets[%d] (%q)", i, s.Name)
+		if s.Name == "" {
+			problems = append(problems, fmt.Errorf("%s.name is empty", at))
+		}
+		if names[s.Name] {
+			problems = append(problems, fmt.Errorf("%s.name is given twice", at))
+		}
+		names[s.Name] = true
+		if len(s.Match.All)+len(s.Match.Any) == 0 {
+			problems = append(problems, fmt.Errorf("%s.match has neither all nor any rules", at))
+		}
+		if t := s.Taint; t != nil && (t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect)) {
+			problems = append(problems, fmt.Errorf("%s.taint needs a key and an effect NoSchedule, PreferNoSchedule or NoExecute", at))
+		}
+		if s.Label != nil && s.Label.Key == "" {
+			problems = append(problems, fmt.Errorf("%s.label.key is empty", at))
+		}
+		if s.Taint == nil && s.Label == nil && !s.Cordon.ShouldCordon {
+			problems = append(problems, fmt.Errorf("%s asks for nothing: give cordon.shouldCordon, taint or label", at))
+		}
+	}
+	return errors.Join(problems...)
+}
