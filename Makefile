@@ -1,0 +1,55 @@
+# NVSentinel: the two commands are `make demo` and `make test`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+MODULES := data-models internal store-client platform-connectors health-monitors fault-quarantine \
+	node-drainer fault-remediation janitor janitor/protos csp-plugins tests
+TOOL = GOWORK=off go -C hack/tools tool
+
+STORE ?= sqlite
+STRATEGY ?= PROCESS
+NODES ?= 20
+SEEDS ?= 10
+KEEP ?=
+BREAK ?=
+
+.PHONY: help
+help: ## Show the targets.
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room>"
+	@echo "  test takes SEEDS=10 (of the kill journey)"
+
+.PHONY: demo
+demo: ## Show a fault being repaired on a local cluster, from log line to released node.
+	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql)
+	@CGO_ENABLED=0 go run ./tests/cmd/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK))
+
+.PHONY: test
+test: ## Run every test, with the race detector, and print the ten slowest.
+	@hack/packages.sh gcc postgresql
+	@hack/test.sh
+
+.PHONY: lint
+lint: ## Run the linter in every module.
+	@hack/lint.sh $(MODULES)
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
+
+.PHONY: generate
+generate: ## Regenerate code from protobufs, API types and the XID catalogue (needs protoc).
+	@hack/generate.sh
+
+.PHONY: build
+build: ## Build every binary into bin/.
+	@hack/build.sh bin
+
+.PHONY: journey
+journey: ## Run the kill journey alone: make journey SEEDS=20.
+	@hack/packages.sh gcc
+	@SEEDS=$(SEEDS) hack/journey.sh
+
+.PHONY: clean
+clean: ## Remove what the build left in the tree.
+	@rm -rf bin

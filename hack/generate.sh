@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Regenerates generated code. protoc itself comes from Debian's
+# protobuf-compiler; the plugins are pinned in hack/tools.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+hack/packages.sh protobuf-compiler
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+for tool in google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc; do
+	GOWORK=off go -C hack/tools build -o "$bin/" "$tool"
+done
+export PATH=$bin:$PATH
+protoc -I data-models/protobufs --go_out=data-models/pkg/protos --go_opt=paths=source_relative \
+	--go-grpc_out=data-models/pkg/protos --go-grpc_opt=paths=source_relative health_event.proto
+protoc -I janitor/protos/v1 --go_out=janitor/protos/v1 --go_opt=paths=source_relative \
+	--go-grpc_out=janitor/protos/v1 --go-grpc_opt=paths=source_relative csp_plugin.proto
+for m in data-models health-monitors janitor; do
+	(cd "$m" && go generate ./...)
+done

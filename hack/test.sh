@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs every test of the workspace with the race detector and prints the ten
+# slowest at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+started=$SECONDS
+echo "== building the local control plane (once per machine)"
+go run ./tests/cmd/local-cluster build
+echo "== building the test tools"
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+GOWORK=off go -C hack/tools build -o "$bin/gotestsum" gotest.tools/gotestsum
+echo "== running the tests"
+status=0
+"$bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$bin/tests.json" -- -race -timeout 40m work || status=$?
+echo "== the ten slowest tests"
+"$bin/gotestsum" tool slowest --num 10 --jsonfile "$bin/tests.json" || true
+echo "== make test took $((SECONDS - started)) s"
+exit $status
