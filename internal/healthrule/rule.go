@@ -1,0 +1,177 @@
+// Package healthrule judges a Kubernetes object by rules: Healthy, Unhealthy
+// or Unknown. It is pure: the object is read by the caller, who also says when
+// reading it failed, because a failed read is never an absent object.
+package healthrule
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Rule says when an object is healthy. Exactly one of AlwaysHealthy,
+// SingleConditionType and MultiMatch is set; an empty SingleConditionType
+// counts as unset.
+type Rule struct {
+	// ObservedGenerationPath, when set, must hold metadata.generation before
+	// anything else about the object is believed.
+	ObservedGenerationPath string `json:"observedGenerationPath,omitempty" toml:"observedGenerationPath"`
+	// AlwaysHealthy is Healthy as soon as the object exists.
+	AlwaysHealthy *Always `json:"alwaysHealthy,omitempty" toml:"alwaysHealthy"`
+	// SingleConditionType is Healthy when the condition is True, Unhealthy when
+	// it is False.
+	SingleConditionType string `json:"singleConditionType,omitempty" toml:"singleConditionType"`
+	// MultiMatch is Unhealthy when any unhealthy matcher matches, else Healthy
+	// when all healthy matchers do.
+	MultiMatch *MultiMatch `json:"multiMatch,omitempty" toml:"multiMatch"`
+}
+
+// Always is the empty body of alwaysHealthy.
+type Always struct{}
+
+// MultiMatch holds the matchers of both verdicts.
+type MultiMatch struct {
+	Healthy   Matchers `json:"healthy" toml:"healthy"`
+	Unhealthy Matchers `json:"unhealthy" toml:"unhealthy"`
+}
+
+// Matchers are tests on the object's conditions and fields.
+type Matchers struct {
+	MatchConditions []ConditionMatcher `json:"matchConditions,omitempty" toml:"matchConditions"`
+	MatchFields     []FieldMatcher     `json:"matchFields,omitempty" toml:"matchFields"`
+}
+
+// ConditionMatcher matches a condition by exact type and status.
+type ConditionMatcher struct {
+	Type   string `json:"type" toml:"type"`
+	Status string `json:"status" toml:"status"`
+}
+
+// Operator compares the value of a field.
+type Operator string
+
+// Operators of a field matcher.
+const (
+	In           Operator = "In"
+	NotIn        Operator = "NotIn"
+	Exists       Operator = "Exists"
+	DoesNotExist Operator = "DoesNotExist"
+)
+
+// FieldMatcher matches the value at a path.
+type FieldMatcher struct {
+	Key      string   `json:"key" toml:"key"`
+	Operator Operator `json:"operator" toml:"operator"`
+	Values   []string `json:"values,omitempty" toml:"values"`
+	// MessagePath leads to a text that explains the value to a person.
+	MessagePath string `json:"messagePath,omitempty" toml:"messagePath"`
+}
+
+// Single is the rule that the shorthand `completeConditionType: X` stands for.
+func Single(conditionType string) Rule { return Rule{SingleConditionType: conditionType} }
+
+// Conditions is a multiMatch rule on conditions only, each given as type=status.
+func Conditions(healthy, unhealthy []ConditionMatcher) Rule {
+	return Rule{MultiMatch: &MultiMatch{
+		Healthy:   Matchers{MatchConditions: healthy},
+		Unhealthy: Matchers{MatchConditions: unhealthy},
+	}}
+}
+
+// Resolve picks the one rule of a configuration that may give either a whole
+// rule or the shorthand; both, or neither, is an error.
+func Resolve(rule *Rule, completeConditionType string) (Rule, error) {
+	switch {
+	case rule != nil && completeConditionType != "":
+		return Rule{}, errors.New("healthRule and completeConditionType are both given; give one")
+	case rule != nil:
+		return *rule, rule.Validate()
+	case completeConditionType != "":
+		return Single(completeConditionType), nil
+	}
+	return Rule{}, errors.New("healthRule or completeConditionType is required")
+}
+
+// Validate joins every problem of the rule.
+func (r Rule) Validate() error {
+	var problems []error
+	if n := r.variants(); n != 1 {
+		problems = append(problems, fmt.Errorf("exactly one of alwaysHealthy, singleConditionType, multiMatch is required, %d are set", n))
+	}
+	if r.ObservedGenerationPath != "" {
+		problems = append(problems, checkPath("observedGenerationPath", r.ObservedGenerationPath))
+	}
+	if m := r.MultiMatch; m != nil {
+		problems = append(problems, m.Healthy.validate("multiMatch.healthy"), m.Unhealthy.validate("multiMatch.unhealthy"))
+	}
+	return errors.Join(problems...)
+}
+
+func (r Rule) variants() int {
+	n := 0
+	for _, set := range []bool{r.AlwaysHealthy != nil, r.SingleConditionType != "", r.MultiMatch != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func (m Matchers) validate(at string) error {
+	var problems []error
+	if len(m.MatchConditions)+len(m.MatchFields) == 0 {
+		problems = append(problems, fmt.Errorf("%s: at least one matcher is required", at))
+	}
+	for i, c := range m.MatchConditions {
+		if c.Type == "" || c.Status == "" {
+			problems = append(problems, fmt.Errorf("%s.matchConditions[%d]: type and status are required", at, i))
+		}
+	}
+	for i, f := range m.MatchFields {
+		problems = append(problems, f.validate(fmt.Sprintf("%s.matchFields[%d]", at, i)))
+	}
+	return errors.Join(problems...)
+}
+
+func (f FieldMatcher) validate(at string) error {
+	problems := []error{checkPath(at+".key", f.Key)}
+	switch f.Operator {
+	case In, NotIn:
+		if len(f.Values) == 0 {
+			problems = append(problems, fmt.Errorf("%s: operator %s needs values", at, f.Operator))
+		}
+	case Exists, DoesNotExist:
+		if len(f.Values) > 0 {
+			problems = append(problems, fmt.Errorf("%s: operator %s takes no values", at, f.Operator))
+		}
+	default:
+		problems = append(problems, fmt.Errorf("%s: operator %q is not one of In, NotIn, Exists, DoesNotExist", at, f.Operator))
+	}
+	if f.MessagePath != "" {
+		problems = append(problems, checkPath(at+".messagePath", f.MessagePath))
+	}
+	return errors.Join(problems...)
+}
+
+func checkPath(at, path string) error {
+	if _, err := parse(path); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return nil
+}
+
+// Warnings names what is legal but probably not meant: DoesNotExist among the
+// healthy matchers is true of an object that has no status yet, unless the
+// generation gate holds it back.
+func (r Rule) Warnings() []string {
+	if r.MultiMatch == nil || r.ObservedGenerationPath != "" {
+		return nil
+	}
+	var out []string
+	for i, f := range r.MultiMatch.Healthy.MatchFields {
+		if f.Operator == DoesNotExist && strings.Contains(f.Key, "status") {
+			out = append(out, fmt.Sprintf("multiMatch.healthy.matchFields[%d]: DoesNotExist holds for an object without status; set observedGenerationPath", i))
+		}
+	}
+	return out
+}
