@@ -1,0 +1,53 @@
+package report
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// Metrics of a publisher and its outbox.
+type Metrics struct {
+	// Published counts acknowledged events.
+	Published prometheus.Counter
+	// Failures counts requests that were not acknowledged, by gRPC code.
+	Failures *prometheus.CounterVec
+	// DeadLetters counts events refused for good.
+	DeadLetters prometheus.Counter
+}
+
+// NewMetrics registers the metrics under the agent's prefix, for example
+// syslog_health_monitor.
+func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.PassiveClock) *Metrics {
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Name: prefix + "_" + name, Help: help}
+	}
+	m := &Metrics{
+		Published: prometheus.NewCounter(counter("published_total", "Events the platform connector acknowledged.")),
+		Failures: prometheus.NewCounterVec(counter("publish_failures_total",
+			"Requests the platform connector did not acknowledge, by gRPC code."), []string{"code"}),
+		DeadLetters: prometheus.NewCounter(counter("dead_letters_total", "Events the platform connector refused for good.")),
+	}
+	gauge := func(name, help string, value func(Stats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "_" + name, Help: help},
+			func() float64 { return value(b.Stats()) })
+	}
+	r.MustRegister(m.Published, m.Failures, m.DeadLetters,
+		gauge("outbox_entries", "Events that wait for the platform connector.",
+			func(s Stats) float64 { return float64(s.Entries) }),
+		gauge("outbox_bytes", "Bytes of the events that wait for the platform connector.",
+			func(s Stats) float64 { return float64(s.Bytes) }),
+		gauge("outbox_dead_letters", "Dead letters kept in the outbox.",
+			func(s Stats) float64 { return float64(s.Dead) }),
+		gauge("outbox_oldest_seconds", "Age of the oldest event that waits; 0 when none does.",
+			func(s Stats) float64 {
+				if s.Oldest.IsZero() {
+					return 0
+				}
+				return max(0, c.Since(s.Oldest).Seconds())
+			}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "_outbox_full_total",
+			Help: "Appends that found the outbox full and left the source unread."},
+			func() float64 { return float64(b.Stats().Refused) }),
+	)
+	return m
+}

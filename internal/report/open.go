@@ -1,0 +1,153 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+)
+
+// lockWait bounds the wait for another process that holds the file, for example
+// the pod that this one replaces.
+const lockWait = 10 * time.Second
+
+// Open opens the outbox at path or makes one. An unreadable file is set aside
+// beside it (".damaged", one is kept) and replaced: a broken disk block must not
+// silence a monitor for ever, and Origin says that the past is unknown.
+func Open(path string, o Options) (*Outbox, error) {
+	o.fill()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the outbox folder: %w", err)
+	}
+	origin := Resumed
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		origin = Created
+	}
+	b, err := load(path, o)
+	if origin == Resumed && damaged(err) {
+		origin = Replaced
+		if err := os.Rename(path, path+".damaged"); err != nil {
+			return nil, fmt.Errorf("setting a damaged outbox aside: %w", err)
+		}
+		b, err = load(path, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the outbox %s: %w", path, err)
+	}
+	if b.origin = origin; origin != Resumed {
+		if err := syncFolder(path); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	return b, nil
+}
+
+// errDamaged marks content that cannot be read.
+var errDamaged = errors.New("outbox is damaged")
+
+// damaged tells a broken file from a busy one or a full disk.
+func damaged(err error) bool {
+	for _, sign := range []error{errDamaged, bbolt.ErrInvalid, bbolt.ErrVersionMismatch, bbolt.ErrChecksum} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// load opens the file and walks all of it once, so that damage shows here and
+// not in the middle of the work. A torn file makes the memory map fault; the
+// fault is turned into errDamaged.
+func load(path string, o Options) (b *Outbox, err error) {
+	var db *bbolt.DB
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			b, err = nil, fmt.Errorf("%w: %v", errDamaged, r)
+		}
+		if err != nil && db != nil {
+			closeQuietly(db)
+		}
+	}()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait})
+	if err != nil {
+		return nil, err
+	}
+	b = &Outbox{db: db, o: o, changed: make(chan struct{})}
+	if err := db.Update(b.prepare); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// closeQuietly releases a file that is about to be set aside or given up; the
+// error that led here is the one to report.
+func closeQuietly(db *bbolt.DB) {
+	defer func() { _ = recover() }()
+	_ = db.Close()
+}
+
+// prepare makes the buckets and the epoch of a new file and counts an old one.
+func (b *Outbox) prepare(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{bucketMeta, bucketQueue, bucketDead, bucketOwner} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return fmt.Errorf("making bucket %s: %w", name, err)
+		}
+	}
+	meta := tx.Bucket(bucketMeta)
+	if len(meta.Get(keyEpoch)) == 0 {
+		epoch, err := uuid.NewRandom()
+		if err != nil {
+			return fmt.Errorf("making an epoch: %w", err)
+		}
+		if err := meta.Put(keyEpoch, []byte(epoch.String())); err != nil {
+			return fmt.Errorf("writing the epoch: %w", err)
+		}
+	}
+	b.epoch = string(meta.Get(keyEpoch))
+	return b.count(tx)
+}
+
+// count walks every page of the file.
+func (b *Outbox) count(tx *bbolt.Tx) error {
+	s := Stats{LastSeq: number(tx.Bucket(bucketMeta).Get(keySeq))}
+	err := tx.Bucket(bucketQueue).ForEach(func(k, v []byte) error {
+		if len(k) != 8 || len(v) < 8 {
+			return fmt.Errorf("%w: entry %x", errDamaged, k)
+		}
+		if s.Entries == 0 {
+			s.FirstSeq, s.Oldest = number(k), time.Unix(0, int64(number(v)))
+		}
+		s.Entries++
+		s.Bytes += int64(len(v) - 8)
+		s.LastSeq = max(s.LastSeq, number(k))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.Bucket(bucketDead).ForEach(func(_, _ []byte) error { s.Dead++; return nil })
+	if err != nil {
+		return err
+	}
+	b.stats = s
+	return tx.Bucket(bucketOwner).ForEach(func(_, _ []byte) error { return nil })
+}
+
+// syncFolder makes a new file's name durable.
+func syncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("opening the outbox folder: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("syncing the outbox folder: %w", err)
+	}
+	return nil
+}

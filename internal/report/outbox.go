@@ -1,0 +1,275 @@
+// Package report carries a monitor's health events to the platform connector
+// of its node: a bounded outbox on disk that an event enters together with the
+// place it was read from, and a publisher that empties it in order.
+//
+// An event gets its id, its seq and its epoch once, on entering the outbox, and
+// leaves it only after the connector has acknowledged it. A missing connector
+// therefore costs nothing, and a crash at any point repeats an event under the
+// id it had before.
+package report
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Errors of Tx.Append.
+var (
+	// ErrFull: the outbox has reached its bound. The owner reads its source no
+	// further until Changed tells that something left.
+	ErrFull = errors.New("outbox is full")
+	// ErrTooLarge: the event alone exceeds MaxEventBytes; it can never be sent.
+	ErrTooLarge = errors.New("event is too large for the outbox")
+	// ErrInvalid: the event cannot be encoded, for example invalid UTF-8.
+	ErrInvalid = errors.New("event cannot be encoded")
+)
+
+// MaxEventBytes bounds one encoded event; a batch is not larger either.
+const MaxEventBytes = 1 << 20
+
+// maxDead bounds the dead letters kept for a look; beyond it the oldest goes.
+const maxDead = 1000
+
+var (
+	bucketMeta  = []byte("meta")
+	bucketQueue = []byte("queue")
+	bucketDead  = []byte("dead")
+	bucketOwner = []byte("owner")
+	keyEpoch    = []byte("epoch")
+	keySeq      = []byte("seq")
+)
+
+// Origin says what Open found.
+type Origin string
+
+// Origins of an outbox.
+const (
+	// Created: there was no file. What the owner knew before, if anything, is gone.
+	Created Origin = "created"
+	// Resumed: the file was there and is readable.
+	Resumed Origin = "resumed"
+	// Replaced: the file was there and unreadable; it was set aside.
+	Replaced Origin = "replaced"
+)
+
+// Options bound an outbox; the zero value of a field is its default.
+type Options struct {
+	// MaxBytes bounds the encoded events, default 64 MiB.
+	MaxBytes int64
+	// MaxEntries bounds their number, default 100,000.
+	MaxEntries int
+	// Clock stamps when an event entered, default the real one.
+	Clock clock.PassiveClock
+	// NewID gives an event its id, default UUIDv7.
+	NewID func() (string, error)
+}
+
+// Outbox is a durable queue of events with its owner's notes beside it. It is
+// one bbolt file, because an event and the source position behind it must
+// become durable in one step: bbolt's transaction is that step, and at a few
+// faults a minute its two fsyncs do not matter.
+type Outbox struct {
+	db     *bbolt.DB
+	o      Options
+	origin Origin
+	epoch  string
+
+	mu      sync.Mutex
+	stats   Stats
+	changed chan struct{}
+}
+
+// Stats is what an outbox holds.
+type Stats struct {
+	Entries int
+	Bytes   int64
+	// FirstSeq is the seq of the oldest entry, LastSeq the last one ever given;
+	// FirstSeq is 0 when the outbox is empty.
+	FirstSeq, LastSeq uint64
+	// Oldest is when the oldest entry entered; zero when the outbox is empty.
+	Oldest time.Time
+	// Dead is the number of dead letters kept.
+	Dead int
+	// Refused counts appends that found the outbox full since Open.
+	Refused int64
+}
+
+// Epoch names this outbox: seq is comparable only within it.
+func (b *Outbox) Epoch() string { return b.epoch }
+
+// Origin says whether the outbox continues an older one.
+func (b *Outbox) Origin() Origin { return b.origin }
+
+// Close releases the file.
+func (b *Outbox) Close() error {
+	if err := b.db.Close(); err != nil {
+		return fmt.Errorf("closing the outbox: %w", err)
+	}
+	return nil
+}
+
+// Stats returns what the outbox holds now.
+func (b *Outbox) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stats
+}
+
+// Changed is closed at the next change of the outbox's content. Take it before
+// looking, so that no change falls between.
+func (b *Outbox) Changed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
+// Tx is one atomic change: events, and the notes that belong to them.
+type Tx struct {
+	tx    *bbolt.Tx
+	b     *Outbox
+	stats Stats
+}
+
+// Write runs change in one transaction: all of it is on the disk when Write
+// returns nil, none of it otherwise.
+func (b *Outbox) Write(change func(tx *Tx) error) error {
+	var stats Stats
+	err := b.db.Update(func(raw *bbolt.Tx) error {
+		tx := &Tx{tx: raw, b: b, stats: b.Stats()}
+		err := change(tx)
+		stats = tx.stats
+		return err
+	})
+	if err != nil {
+		b.mu.Lock()
+		b.stats.Refused = max(b.stats.Refused, stats.Refused)
+		b.mu.Unlock()
+		return fmt.Errorf("writing the outbox: %w", err)
+	}
+	b.settle(stats)
+	return nil
+}
+
+// settle publishes new stats and wakes whoever waits for a change.
+func (b *Outbox) settle(stats Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moved := stats.Entries != b.stats.Entries || stats.LastSeq != b.stats.LastSeq || stats.FirstSeq != b.stats.FirstSeq
+	b.stats = stats
+	if moved {
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}
+}
+
+// Append gives the event its id (unless it has one), seq and epoch, and puts it
+// at the end. On an error nothing was appended and the transaction may go on.
+func (t *Tx) Append(e *protos.HealthEvent) error {
+	seq := t.stats.LastSeq + 1
+	if e.Id == "" {
+		id, err := t.b.o.NewID()
+		if err != nil {
+			return fmt.Errorf("making an event id: %w", err)
+		}
+		e.Id = id
+	}
+	if e.Metadata == nil {
+		e.Metadata = map[string]string{}
+	}
+	e.Metadata[record.MetadataSeq] = strconv.FormatUint(seq, 10)
+	e.Metadata[record.MetadataSeqEpoch] = t.b.epoch
+	body, err := proto.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	switch {
+	case len(body) > MaxEventBytes:
+		return ErrTooLarge
+	case t.stats.Entries >= t.b.o.MaxEntries, t.stats.Bytes+int64(len(body)) > t.b.o.MaxBytes:
+		t.stats.Refused++
+		return ErrFull
+	}
+	return t.put(seq, body)
+}
+
+func (t *Tx) put(seq uint64, body []byte) error {
+	now := t.b.o.Clock.Now()
+	if err := t.tx.Bucket(bucketQueue).Put(key(seq), append(key(uint64(now.UnixNano())), body...)); err != nil {
+		return fmt.Errorf("appending entry %d: %w", seq, err)
+	}
+	if err := t.tx.Bucket(bucketMeta).Put(keySeq, key(seq)); err != nil {
+		return fmt.Errorf("counting entry %d: %w", seq, err)
+	}
+	t.stats.LastSeq = seq
+	t.stats.Entries++
+	t.stats.Bytes += int64(len(body))
+	if t.stats.FirstSeq == 0 {
+		t.stats.FirstSeq, t.stats.Oldest = seq, now
+	}
+	return nil
+}
+
+// Note returns the owner's note of that name, nil when there is none.
+func (t *Tx) Note(name string) []byte {
+	return append([]byte(nil), t.tx.Bucket(bucketOwner).Get([]byte(name))...)
+}
+
+// SetNote keeps a note of the owner's, in the same atomic step as the events.
+func (t *Tx) SetNote(name string, value []byte) error {
+	if err := t.tx.Bucket(bucketOwner).Put([]byte(name), value); err != nil {
+		return fmt.Errorf("writing note %s: %w", name, err)
+	}
+	return nil
+}
+
+// Note returns the owner's note of that name, nil when there is none.
+func (b *Outbox) Note(name string) ([]byte, error) {
+	var value []byte
+	err := b.db.View(func(raw *bbolt.Tx) error {
+		value = (&Tx{tx: raw, b: b}).Note(name)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading note %s: %w", name, err)
+	}
+	return value, nil
+}
+
+func key(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func number(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func (o *Options) fill() {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 64 << 20
+	}
+	if o.MaxEntries <= 0 {
+		o.MaxEntries = 100_000
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.NewID == nil {
+		o.NewID = func() (string, error) {
+			id, err := uuid.NewV7()
+			return id.String(), err
+		}
+	}
+}

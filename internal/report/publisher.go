@@ -1,0 +1,178 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+)
+
+// Bounds of one request.
+const (
+	batchEvents = 100
+	batchBytes  = MaxEventBytes
+	// Deadline bounds one request to the connector.
+	Deadline = 10 * time.Second
+)
+
+// Publisher empties an outbox into the platform connector, oldest first, one
+// request at a time. An entry leaves the outbox only after its OK.
+//
+// InvalidArgument is the only answer that condemns an event: its batch is sent
+// again one by one and the refused ones become dead letters. Every other error,
+// also one about the publisher itself (Unauthenticated, PermissionDenied), is
+// tried again for ever, because the same event is right once the cause is gone.
+type Publisher struct {
+	// Name is the agent, used for crash points.
+	Name      string
+	Outbox    *Outbox
+	Connector protos.PlatformConnectorClient
+	Clock     clock.Clock
+	Log       *slog.Logger
+	Metrics   *Metrics
+
+	mu      sync.Mutex
+	failing error
+}
+
+// Ready says whether the last request was acknowledged, and if not, why. Before
+// the first request it is ready.
+func (p *Publisher) Ready() (bool, string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failing != nil {
+		return false, p.failing.Error()
+	}
+	return true, ""
+}
+
+// Run publishes until the context ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	pace := backoff.NewExponentialBackOff()
+	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = 200*time.Millisecond, 15*time.Second, 2
+	pace.Reset()
+	for ctx.Err() == nil {
+		changed := p.Outbox.Changed()
+		batch, err := p.Outbox.Peek(batchEvents, batchBytes)
+		if err == nil && len(batch) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		if err == nil {
+			err = p.deliver(ctx, batch)
+		}
+		p.note(err)
+		if err == nil {
+			pace.Reset()
+			continue
+		}
+		p.pause(ctx, pace.NextBackOff())
+	}
+	return nil
+}
+
+func (p *Publisher) pause(ctx context.Context, d time.Duration) {
+	timer := p.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// note logs the first failure of a row and its end, not every try.
+func (p *Publisher) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil && p.failing == nil {
+		p.Log.Warn("platform connector did not take events; the outbox keeps them", "error", err)
+	}
+	if err == nil && p.failing != nil {
+		p.Log.Info("platform connector takes events again")
+	}
+	p.failing = err
+}
+
+// deliver sends a batch and takes it out; a refused batch is sent one by one.
+func (p *Publisher) deliver(ctx context.Context, batch []Entry) error {
+	whole := true
+	for _, e := range batch {
+		whole = whole && e.Event != nil
+	}
+	if whole {
+		err := p.send(ctx, batch)
+		if err == nil {
+			return p.remove(batch)
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			return fmt.Errorf("sending %d events: %w", len(batch), err)
+		}
+	}
+	for i := range batch {
+		if err := p.deliverOne(ctx, batch[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) deliverOne(ctx context.Context, one []Entry) error {
+	err := one[0].Err
+	if one[0].Event != nil {
+		err = p.send(ctx, one)
+		if err == nil {
+			return p.remove(one)
+		}
+		if status.Code(err) != codes.InvalidArgument {
+			return fmt.Errorf("sending event %d: %w", one[0].Seq, err)
+		}
+	}
+	p.Log.Error("event was refused for good and is a dead letter now",
+		"seq", one[0].Seq, "id", one[0].Event.GetId(), "error", err)
+	if err := p.Outbox.Bury(one[0].Seq, err.Error()); err != nil {
+		return err
+	}
+	p.Metrics.DeadLetters.Inc()
+	return nil
+}
+
+func (p *Publisher) send(ctx context.Context, batch []Entry) error {
+	events := &protos.HealthEvents{Version: 1}
+	for _, e := range batch {
+		events.Events = append(events.Events, e.Event)
+	}
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
+	defer cancel()
+	_, err := p.Connector.HealthEventOccurredV1(ctx, events)
+	if err != nil {
+		p.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc()
+		return err
+	}
+	crashpoint.Here(p.Name + "/published")
+	p.Metrics.Published.Add(float64(len(batch)))
+	return nil
+}
+
+func (p *Publisher) remove(batch []Entry) error {
+	seqs := make([]uint64, len(batch))
+	for i, e := range batch {
+		seqs[i] = e.Seq
+	}
+	if err := p.Outbox.Remove(seqs...); err != nil {
+		return err
+	}
+	crashpoint.Here(p.Name + "/removed")
+	return nil
+}
