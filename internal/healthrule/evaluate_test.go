@@ -1,6 +1,7 @@
 package healthrule_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -272,7 +273,7 @@ func FuzzEvaluate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path, doc string) {
 		var m map[string]any
-		if err := yaml.Unmarshal([]byte(doc), &m); err != nil || m == nil {
+		if err := json.Unmarshal([]byte(doc), &m); err != nil || m == nil {
 			return
 		}
 		rule := both(field(path, healthrule.Exists, path), field(path, healthrule.In, path, "x"))
