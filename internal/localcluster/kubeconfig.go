@@ -1,0 +1,84 @@
+package localcluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// AdminKubeconfig is the path of a kubeconfig that may do everything.
+func (c *Cluster) AdminKubeconfig() string { return c.id.kubeconfig["admin"] }
+
+// RESTConfig is the administrator's client configuration, without a client-side rate limit.
+// Each call returns a copy.
+func (c *Cluster) RESTConfig() *rest.Config {
+	return &rest.Config{
+		Host: c.id.apiURL(),
+		QPS:  -1,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: c.id.ca.caPEM, CertData: c.id.admin.cert, KeyData: c.id.admin.key,
+		},
+	}
+}
+
+// ServiceAccountKubeconfig writes a kubeconfig that acts as a service account with a token of the
+// given life (at least 10 minutes, says Kubernetes) and returns its path. The namespace and the
+// account are made when missing; what the account may do is up to RBAC.
+func (c *Cluster) ServiceAccountKubeconfig(
+	ctx context.Context, namespace, name string, life time.Duration,
+) (string, error) {
+	if err := c.ensureNamespace(ctx, namespace); err != nil {
+		return "", err
+	}
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	_, err := accounts.Create(ctx, account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("creating service account %s/%s: %w", namespace, name, err)
+	}
+	seconds := int64(life / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, name, err)
+	}
+	path := filepath.Join(c.dir, "serviceaccount-"+namespace+"-"+name+".kubeconfig")
+	user := &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	if err := writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// ensureNamespace creates a namespace unless it exists.
+func (c *Cluster) ensureNamespace(ctx context.Context, name string) error {
+	_, err := c.client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// writeKubeconfig writes a kubeconfig with one cluster, one user and one context.
+func writeKubeconfig(path, server string, ca []byte, user *clientcmdapi.AuthInfo) error {
+	const name = "local"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[name] = user
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing kubeconfig %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package localcluster
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// tailBytes is how much of a log an error shows.
+const tailBytes = 2 << 10
+
+// teller writes progress for a person who waits.
+type teller struct {
+	mu    sync.Mutex
+	out   io.Writer
+	clock clock.WithTicker
+}
+
+func newTeller(out io.Writer) *teller {
+	if out == nil {
+		out = io.Discard
+	}
+	return &teller{out: out, clock: clock.RealClock{}}
+}
+
+func (t *teller) line(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.out, "local cluster: "+format+"\n", args...)
+}
+
+// task announces a piece of work, says every ten seconds that it goes on, and returns what ends it.
+func (t *teller) task(name string) (finished func(error)) {
+	began := t.clock.Now()
+	elapsed := func() time.Duration { return t.clock.Since(began).Round(100 * time.Millisecond) }
+	t.line("%s ...", name)
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := t.clock.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C():
+				t.line("%s: still busy after %s", name, elapsed())
+			}
+		}
+	}()
+	return func(err error) {
+		close(stop)
+		<-stopped
+		if err != nil {
+			t.line("%s: failed after %s", name, elapsed())
+			return
+		}
+		t.line("%s: done in %s", name, elapsed())
+	}
+}
+
+// tail returns the last lines of a text.
+func tail(text []byte) string {
+	text = bytes.TrimSpace(text)
+	if len(text) > tailBytes {
+		text = text[len(text)-tailBytes:]
+		if at := bytes.IndexByte(text, '\n'); at >= 0 {
+			text = text[at+1:]
+		}
+	}
+	return string(text)
+}
+
+// logTail returns the last lines of a log file, or why it cannot be read.
+func logTail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return tail(text)
+}

@@ -1,0 +1,125 @@
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	pollEvery  = 50 * time.Millisecond
+	startLimit = 2 * time.Minute
+)
+
+// await polls until check reports nothing amiss. It gives up when ctx or limit ends or a part of
+// the cluster dies, and then names what was last amiss.
+func (c *Cluster) await(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %s", limit))
+	defer cancel()
+	ticker := clock.RealClock{}.NewTicker(pollEvery)
+	defer ticker.Stop()
+	var amiss error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || amiss == nil {
+			amiss = err
+		}
+		select {
+		case <-c.failed:
+			return c.failure
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), amiss)
+		case <-ticker.C():
+		}
+	}
+}
+
+// waitForAPI waits until the API server says it is ready.
+func (c *Cluster) waitForAPI(ctx context.Context) error {
+	err := c.await(ctx, startLimit, func(ctx context.Context) error {
+		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the API server: %w", err)
+	}
+	return nil
+}
+
+// waitForDefaults waits for the namespace "default" and, with controllers, for its service
+// account, without which no pod can be created.
+func (c *Cluster) waitForDefaults(ctx context.Context) error {
+	err := c.await(ctx, startLimit, func(ctx context.Context) error {
+		if !c.options.Controllers {
+			_, err := c.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+			return err
+		}
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the default service account: %w", err)
+	}
+	return nil
+}
+
+// WaitForNodes waits until every named node is Ready and bears no taint of Kubernetes' own, so
+// that pods can be placed on it. A node that is cordoned on purpose counts as usable.
+func (c *Cluster) WaitForNodes(ctx context.Context, names ...string) error {
+	err := c.await(ctx, startLimit, func(ctx context.Context) error {
+		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		nodes := make(map[string]*corev1.Node, len(list.Items))
+		for i := range list.Items {
+			nodes[list.Items[i].Name] = &list.Items[i]
+		}
+		for _, name := range names {
+			node, ok := nodes[name]
+			if !ok {
+				return fmt.Errorf("node %s does not exist", name)
+			}
+			if why := unusable(node); why != "" {
+				return fmt.Errorf("node %s: %s", name, why)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for nodes: %w", err)
+	}
+	return nil
+}
+
+// unusable says why no pod can be placed on a node, "" when one can.
+func unusable(node *corev1.Node) string {
+	if !Ready(node) {
+		return "not Ready"
+	}
+	for _, taint := range node.Spec.Taints {
+		switch taint.Key {
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeNetworkUnavailable:
+			return "taint " + taint.Key
+		}
+	}
+	return ""
+}
+
+// Ready reports whether a node's Ready condition is True.
+func Ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
