@@ -1,0 +1,226 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Next is the next step. Asking again after a step that does not rest gives
+// the step after it.
+func Next(v View, p Policy, now time.Time) Step {
+	if s, ok := cancel(v); ok {
+		return s
+	}
+	open := openWork(v.Records)
+	if len(open) == 0 {
+		return Step{Kind: Nothing, Why: NoOpenWork, Session: v.Node.Session, Label: afterwards(v)}
+	}
+	if s, ok := fail(open); ok {
+		return s
+	}
+	undone := inSession(open, v.Node.Session)
+	if s, ok := blocked(v, undone, p, now); ok {
+		return s
+	}
+	if s, ok := skip(v, undone); ok {
+		return s
+	}
+	d := drain{view: v, policy: p, undone: undone, now: now}
+	return d.next()
+}
+
+// openWork are the records that a drain is owed to: open faults in quarantine
+// whose drain is not over, in the store's order.
+func openWork(records []record.Record) []record.Record {
+	var out []record.Record
+	for _, r := range records {
+		if inQuarantine(r) && record.Open(r) && !drained(r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b record.Record) int {
+		return cmp.Or(cmp.Compare(a.Append, b.Append), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+func inQuarantine(r record.Record) bool {
+	q := r.Status.NodeQuarantined
+	return r.IsFault() && (q == record.Quarantined || q == record.AlreadyQuarantined)
+}
+
+func drained(r record.Record) bool { return final(r.Status.UserPodsEvictionStatus.Status) }
+
+// cancel ends the drains of records whose quarantine has ended. Only what the
+// records say counts: they are written before the Node is.
+func cancel(v View) (Step, bool) {
+	s := Step{Kind: Cancel, Why: FaultsCleared}
+	for _, r := range v.Records {
+		if !r.IsFault() || drained(r) {
+			continue
+		}
+		switch {
+		case r.Status.NodeQuarantined == record.QuarantineCanceled:
+			s.Why = QuarantineCancelled
+			s.stamp(r, record.EvictionCanceled, "the quarantine was cancelled")
+		case inQuarantine(r) && !record.Open(r):
+			s.stamp(r, record.EvictionCanceled, "the fault was cleared")
+		}
+	}
+	return s, len(s.Stamps) > 0
+}
+
+// fail ends the drains that can never be done.
+func fail(open []record.Record) (Step, bool) {
+	s := Step{Kind: Fail, Why: NoSession}
+	for _, r := range open {
+		if r.Status.Session == "" {
+			s.stamp(r, record.EvictionFailed, "the record is in quarantine but names no session")
+		}
+	}
+	return s, len(s.Stamps) > 0
+}
+
+func inSession(records []record.Record, session string) []record.Record {
+	var out []record.Record
+	for _, r := range records {
+		if session != "" && r.Status.Session == session {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// blocked says what keeps a drain from going on at all.
+func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, bool) {
+	wait := Step{Kind: Wait, Until: now.Add(p.Recheck)}
+	marks := marksOf(v)
+	switch {
+	case !v.Node.Exists:
+		wait.Why = NodeMissing
+	case len(undone) == 0:
+		wait.Why = SessionNotShown
+	case !marks.asked:
+		return Step{Kind: Nothing, Why: NoMarks}, true
+	case v.Node.Released:
+		wait.Why = ManuallyReleased
+	case !marks.there:
+		wait.Why = NodeSchedulable
+	default:
+		return Step{}, false
+	}
+	return wait, true
+}
+
+// marks says whether the session asks to keep pods away, and whether the Node
+// does.
+type marks struct{ asked, there bool }
+
+func marksOf(v View) marks {
+	var m marks
+	for _, r := range v.Records {
+		if r.Status.Session != v.Node.Session || !record.Open(r) {
+			continue
+		}
+		effects := r.Status.QuarantineVerdict.Effects
+		m.asked = m.asked || effects.Cordon
+		for _, t := range effects.Taints {
+			if t.Effect == string(corev1.TaintEffectNoSchedule) || t.Effect == string(corev1.TaintEffectNoExecute) {
+				m.asked = true
+				m.there = m.there || slices.Contains(v.Node.Taints, t)
+			}
+		}
+	}
+	m.there = m.there || v.Node.Unschedulable
+	return m
+}
+
+// skip finishes the records whose event asked not to drain.
+func skip(v View, undone []record.Record) (Step, bool) {
+	s := Step{Kind: Finish, Why: SkipAsked, Session: v.Node.Session}
+	for _, r := range undone {
+		if o := override(r); o.Skip && !o.Force {
+			s.stamp(r, record.AlreadyDrained, "the event asked not to drain")
+		}
+	}
+	if len(s.Stamps) == len(undone) {
+		s.Label = drainedLabel(v.Node.State)
+	}
+	return s, len(s.Stamps) > 0
+}
+
+func override(r record.Record) record.Override {
+	if o := r.Event.DrainOverrides; o != nil {
+		return *o
+	}
+	return record.Override{}
+}
+
+// afterwards heals a label that outlived its drain: the record that was
+// InProgress is cancelled, but others of the session are drained.
+func afterwards(v View) nodemark.State {
+	if v.Node.State != nodemark.Draining || v.Node.Session == "" {
+		return ""
+	}
+	for _, r := range v.Records {
+		st := r.Status
+		done := st.UserPodsEvictionStatus.Status == record.EvictionSucceeded || st.UserPodsEvictionStatus.Status == record.AlreadyDrained
+		if done && st.Session == v.Node.Session && record.Open(r) {
+			return nodemark.DrainSucceeded
+		}
+	}
+	return ""
+}
+
+// drainingLabel and drainedLabel are what this room may write over a state;
+// from remediating on the label belongs to fault-remediation.
+func drainingLabel(state nodemark.State) nodemark.State {
+	switch state {
+	case "", nodemark.Quarantined, nodemark.DrainSucceeded, nodemark.DrainFailed:
+		return nodemark.Draining
+	}
+	return ""
+}
+
+func drainedLabel(state nodemark.State) nodemark.State {
+	switch state {
+	case "", nodemark.Quarantined, nodemark.Draining, nodemark.DrainFailed:
+		return nodemark.DrainSucceeded
+	}
+	return ""
+}
+
+func (s *Step) stamp(r record.Record, e record.Eviction, message string) {
+	s.Stamps = append(s.Stamps, Stamp{ID: r.ID, Status: record.EvictionStatus{Status: e, Message: message}})
+}
+
+// forced says whether an event asked to take every pod away at once.
+func forced(undone []record.Record) bool {
+	return slices.ContainsFunc(undone, func(r record.Record) bool {
+		o := override(r)
+		return o.Force && !o.Skip
+	})
+}
+
+// Deadline is when pods of mode DeleteAfterTimeout are deleted: counted from
+// the oldest of the faults, not from the drain's start or a restart.
+func Deadline(faults []record.Record, p eviction.Policy) time.Time {
+	var first time.Time
+	for _, r := range faults {
+		at := r.CreatedAt
+		if at.IsZero() {
+			at = r.Event.GeneratedTimestamp
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first.Add(p.DeleteAfter)
+}
