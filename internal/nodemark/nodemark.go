@@ -1,0 +1,116 @@
+// Package nodemark names the marks we leave on Nodes and Pods: the contract
+// between the services and with everybody who reads a cluster. It has no
+// clients and no state.
+package nodemark
+
+// State is a value of StateLabel.
+type State string
+
+// States of a node in quarantine, in the usual order. The label is removed on
+// release.
+const (
+	Quarantined          State = "quarantined"
+	Draining             State = "draining"
+	DrainSucceeded       State = "drain-succeeded"
+	DrainFailed          State = "drain-failed"
+	Remediating          State = "remediating"
+	RemediationSucceeded State = "remediation-succeeded"
+	RemediationFailed    State = "remediation-failed"
+)
+
+// States lists every State in the usual order.
+func States() []State {
+	return []State{
+		Quarantined, Draining, DrainSucceeded, DrainFailed,
+		Remediating, RemediationSucceeded, RemediationFailed,
+	}
+}
+
+// Labels of Nodes.
+const (
+	// StateLabel holds a State. Written by fault-quarantine (quarantined,
+	// removal), node-drainer (drain...) and fault-remediation (remediat...).
+	StateLabel = "dgxc.nvidia.com/nvsentinel-state"
+	// ManagedLabel opts a node out when it is ManagedOptOut.
+	ManagedLabel = "nvsentinel.dgxc.nvidia.com/managed"
+	// ManagedOptOut is the only value of ManagedLabel that opts out.
+	ManagedOptOut = "false"
+)
+
+// Annotations of Nodes.
+const (
+	// SessionAnnotation holds the id of the quarantine session, which is the
+	// id of the record that opened it. Written by fault-quarantine.
+	SessionAnnotation = "dgxc.nvidia.com/nvsentinel-session"
+	// RepairAnnotation holds the uid of the repair object that claims the
+	// node. Written and dropped by the actor (janitor).
+	RepairAnnotation = "dgxc.nvidia.com/nvsentinel-repair"
+
+	// QuarantineHealthEvent holds the active faults as a JSON array.
+	QuarantineHealthEvent = "quarantineHealthEvent"
+	// QuarantineHealthEventAppliedTaints holds the taints that are ours, JSON.
+	QuarantineHealthEventAppliedTaints = "quarantineHealthEventAppliedTaints"
+	// QuarantineHealthEventAppliedLabels holds the labels that are ours, JSON.
+	QuarantineHealthEventAppliedLabels = "quarantineHealthEventAppliedLabels"
+	// QuarantineHealthEventIsCordoned is True when the cordon is ours.
+	QuarantineHealthEventIsCordoned = "quarantineHealthEventIsCordoned"
+	// QuarantineHealthEventCordonPreExisting is True when the node was
+	// cordoned by somebody else before us.
+	QuarantineHealthEventCordonPreExisting = "quarantineHealthEventCordonPreExisting"
+	// QuarantinedNodeUncordonedManually is True after a person uncordoned it.
+	QuarantinedNodeUncordonedManually = "quarantinedNodeUncordonedManually"
+	// QuarantinedNodeUntaintedManually is True after a person took our taints.
+	QuarantinedNodeUntaintedManually = "quarantinedNodeUntaintedManually"
+
+	// LatestFaultRemediationState holds the repair object per equivalence
+	// group, JSON. Written by fault-remediation.
+	LatestFaultRemediationState = "latestFaultRemediationState"
+
+	// True is the value of the annotations that are a yes.
+	True = "True"
+)
+
+// DevicesAnnotation of a Pod lists the devices it was given, JSON
+// {"devices":{"nvidia.com/gpu":["GPU-..."]}}. Read for partial drains.
+const DevicesAnnotation = "dgxc.nvidia.com/devices"
+
+// DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
+const DefaultLabelPrefix = "k8saas.nvidia.com/"
+
+// CordonLabels are the keys of the labels that tell who cordoned or uncordoned
+// a node, why and when.
+type CordonLabels struct {
+	CordonBy, CordonReason, CordonTimestamp       string
+	UncordonBy, UncordonReason, UncordonTimestamp string
+}
+
+// CordonLabelsWith returns the label keys under prefix, for example
+// DefaultLabelPrefix.
+func CordonLabelsWith(prefix string) CordonLabels {
+	return CordonLabels{
+		CordonBy:          prefix + "cordon-by",
+		CordonReason:      prefix + "cordon-reason",
+		CordonTimestamp:   prefix + "cordon-timestamp",
+		UncordonBy:        prefix + "uncordon-by",
+		UncordonReason:    prefix + "uncordon-reason",
+		UncordonTimestamp: prefix + "uncordon-timestamp",
+	}
+}
+
+// OptedOut tells whether a node's labels take it out of our hands; only the
+// literal "false" does.
+func OptedOut(labels map[string]string) bool { return labels[ManagedLabel] == ManagedOptOut }
+
+// Prefixes of conditions' reasons and texts.
+const (
+	unhealthySuffix = "IsNotHealthy"
+	healthySuffix   = "IsHealthy"
+	// HealthyMessage is the text of a condition without faults.
+	HealthyMessage = "No Health Failures"
+)
+
+// UnhealthyReason is the reason of a condition or event of a check that failed.
+func UnhealthyReason(checkName string) string { return checkName + unhealthySuffix }
+
+// HealthyReason is the reason of a condition of a check that passes.
+func HealthyReason(checkName string) string { return checkName + healthySuffix }

@@ -1,0 +1,90 @@
+// Package outcome holds the errors with which a handler says what happens
+// next: ask again soon, let go and ask again later, or give up. Every other
+// error means "try again with backoff". The meaning is carried out by
+// internal/consume.
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxWait is the longest time a position is held by one Wait; longer waits are
+// cut to it. Whatever needs longer waits on the world and has to Park.
+const MaxWait = time.Minute
+
+type wait struct {
+	after time.Duration
+	why   string
+}
+
+func (e *wait) Error() string {
+	return fmt.Sprintf("%s (asking again in %s, position held)", e.why, e.after)
+}
+
+type park struct {
+	after time.Duration
+	why   string
+}
+
+func (e *park) Error() string {
+	return fmt.Sprintf("%s (parked, asking again in %s)", e.why, e.after)
+}
+
+type terminal struct {
+	err error
+	why string
+}
+
+func (e *terminal) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("%s (giving up)", e.why)
+	}
+	return fmt.Sprintf("%s (giving up): %v", e.why, e.err)
+}
+
+func (e *terminal) Unwrap() error { return e.err }
+
+// Wait asks for another try after d, at most MaxWait, with the feed's position
+// held: for a lost race or a cold cache.
+func Wait(d time.Duration, why string) error {
+	return &wait{after: min(max(d, 0), MaxWait), why: why}
+}
+
+// Park lets the position go: durable state is written, the key is asked again
+// after d, at once when it is rung, and found by the backlog after a restart.
+func Park(d time.Duration, why string) error {
+	return &park{after: max(d, 0), why: why}
+}
+
+// Terminal says that no further try can help; the room stamps the failure and
+// the work is settled. err is the cause and may be nil.
+func Terminal(err error, why string) error {
+	return &terminal{err: err, why: why}
+}
+
+// AsWait tells whether err, or what it wraps, is a Wait, and its parts.
+func AsWait(err error) (d time.Duration, why string, ok bool) {
+	if e, found := errors.AsType[*wait](err); found {
+		return e.after, e.why, true
+	}
+	return 0, "", false
+}
+
+// AsPark tells whether err, or what it wraps, is a Park, and its parts.
+func AsPark(err error) (d time.Duration, why string, ok bool) {
+	if e, found := errors.AsType[*park](err); found {
+		return e.after, e.why, true
+	}
+	return 0, "", false
+}
+
+// AsTerminal tells whether err, or what it wraps, is Terminal; cause is what
+// was given to Terminal.
+func AsTerminal(err error) (cause error, why string, ok bool) {
+	if e, found := errors.AsType[*terminal](err); found {
+		return e.err, e.why, true
+	}
+	return nil, "", false
+}

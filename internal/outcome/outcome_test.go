@@ -1,0 +1,61 @@
+package outcome_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+func TestPredicates(t *testing.T) {
+	tests := []struct {
+		name    string
+		err     error
+		want    string // wait, park, terminal or other
+		after   time.Duration
+		why     string
+		message string
+	}{
+		{"wait", outcome.Wait(time.Second, "cache is cold"), "wait", time.Second, "cache is cold", "cache is cold (asking again in 1s, position held)"},
+		{"wait is cut to a minute", outcome.Wait(time.Hour, "x"), "wait", time.Minute, "x", "x (asking again in 1m0s, position held)"},
+		{"wait is never negative", outcome.Wait(-time.Hour, "x"), "wait", 0, "x", "x (asking again in 0s, position held)"},
+		{"park keeps its time", outcome.Park(time.Hour, "drain runs"), "park", time.Hour, "drain runs", "drain runs (parked, asking again in 1h0m0s)"},
+		{"wrapped park", fmt.Errorf("handling n: %w", outcome.Park(time.Second, "p")), "park", time.Second, "p", "handling n: p (parked, asking again in 1s)"},
+		{"terminal", outcome.Terminal(io.EOF, "no template"), "terminal", 0, "no template", "no template (giving up): EOF"},
+		{"terminal without cause", outcome.Terminal(nil, "no template"), "terminal", 0, "no template", "no template (giving up)"},
+		{"other", io.EOF, "other", 0, "", "EOF"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, after, why := classify(tt.err)
+			if got != tt.want || after != tt.after || why != tt.why {
+				t.Errorf("got %s %s %q, want %s %s %q", got, after, why, tt.want, tt.after, tt.why)
+			}
+			if tt.err.Error() != tt.message {
+				t.Errorf("message %q, want %q", tt.err.Error(), tt.message)
+			}
+		})
+	}
+}
+
+func TestTerminalUnwraps(t *testing.T) {
+	if !errors.Is(outcome.Terminal(io.EOF, "x"), io.EOF) {
+		t.Error("the cause of a terminal error is not found by errors.Is")
+	}
+}
+
+func classify(err error) (kind string, after time.Duration, why string) {
+	if d, w, ok := outcome.AsWait(err); ok {
+		return "wait", d, w
+	}
+	if d, w, ok := outcome.AsPark(err); ok {
+		return "park", d, w
+	}
+	if _, w, ok := outcome.AsTerminal(err); ok {
+		return "terminal", 0, w
+	}
+	return "other", 0, ""
+}
