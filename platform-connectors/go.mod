@@ -7,3 +7,8 @@ replace (
 	github.com/nvidia/nvsentinel/internal => ../internal
 	github.com/nvidia/nvsentinel/store-client => ../store-client
 )
+
+require (
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+)

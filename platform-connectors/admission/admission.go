@@ -1,0 +1,218 @@
+// Package admission holds what the front door accepts: it turns a wire event
+// into one that every store accepts, names what it had to cut, and refuses what
+// cannot be understood. It does no I/O and reads no clock.
+package admission
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Limits of one event and of one batch.
+const (
+	// MaxMessage is in bytes.
+	MaxMessage = 32 << 10
+	// MaxEntities counts entitiesImpacted.
+	MaxEntities = 1024
+	// MaxCodes counts errorCode.
+	MaxCodes = 256
+	// MaxPairs bounds entities times codes, the number of faults of one event.
+	MaxPairs = 4096
+	// MaxMetadata counts metadata entries, those the door adds included.
+	MaxMetadata = 64
+	// MaxName bounds agent, componentClass, checkName, nodeName and
+	// customRecommendedAction, in bytes; a longer one is refused.
+	MaxName = 253
+	// MaxText bounds one entity type, entity value, error code or metadata key,
+	// in bytes; a longer one is cut.
+	MaxText = 512
+	// MaxMetadataValue is in bytes; a longer value is cut.
+	MaxMetadataValue = 4 << 10
+	// MaxEvents bounds a batch; the publisher of a larger one is refused and
+	// sends its events in smaller batches.
+	MaxEvents = 4096
+)
+
+// Cut names one thing the door changed in an event it accepted. It is the label
+// value of the cuts counter.
+type Cut string
+
+// Cuts.
+const (
+	CutControl         Cut = "control-characters"
+	CutMessage         Cut = "message"
+	CutEntities        Cut = "entities"
+	CutCodes           Cut = "codes"
+	CutPairs           Cut = "entities-x-codes"
+	CutMetadata        Cut = "metadata"
+	CutText            Cut = "text"
+	CutOverride        Cut = "override"
+	CutUnknownAction   Cut = "unknown-action"
+	CutUnknownStrategy Cut = "unknown-strategy"
+)
+
+// Cuts lists every cut, in a fixed order.
+func Cuts() []Cut {
+	return []Cut{
+		CutControl, CutMessage, CutEntities, CutCodes, CutPairs, CutMetadata,
+		CutText, CutOverride, CutUnknownAction, CutUnknownStrategy,
+	}
+}
+
+// Metadata keys with which the door names what it replaced or dropped.
+const (
+	// MetadataUnknownAction holds the wire number that became UNKNOWN.
+	MetadataUnknownAction = "unknownRecommendedAction"
+	// MetadataUnknownStrategy holds the wire number that became PERSIST_ONLY.
+	MetadataUnknownStrategy = "unknownProcessingStrategy"
+	// MetadataDroppedOverride lists the overrides that asked for force and skip.
+	MetadataDroppedOverride = "droppedOverrides"
+)
+
+// Reason is why an event was refused. It is the label value of the refusals
+// counter.
+type Reason string
+
+// Reasons of a refusal.
+const (
+	Missing     Reason = "missing"
+	TooLong     Reason = "too-long"
+	Malformed   Reason = "malformed"
+	ForeignNode Reason = "foreign-node"
+	TooMany     Reason = "too-many"
+)
+
+// Refusal is the error of an event the door does not accept.
+type Refusal struct {
+	// Field is the wire name, with the event's place in the batch.
+	Field   string
+	Reason  Reason
+	Problem string
+}
+
+// Error names the field and the problem.
+func (r *Refusal) Error() string { return r.Field + ": " + r.Problem }
+
+// Admitted is an accepted event and what had to be cut for it.
+type Admitted struct {
+	Event record.Event
+	Cuts  []Cut
+}
+
+// Batch normalises a batch for the connector of the named node. It is accepted
+// or refused whole: the error is the *Refusal of the first bad event.
+func Batch(events []*protos.HealthEvent, node string) ([]Admitted, error) {
+	if len(events) > MaxEvents {
+		return nil, &Refusal{"events", TooMany, fmt.Sprintf("%d events in one batch, at most %d", len(events), MaxEvents)}
+	}
+	out := make([]Admitted, 0, len(events))
+	for i, p := range events {
+		e, cuts, err := Normalise(p, node)
+		if err != nil {
+			refusal := *err
+			refusal.Field = fmt.Sprintf("events[%d].%s", i, err.Field)
+			return nil, &refusal
+		}
+		out = append(out, Admitted{e, cuts})
+	}
+	return out, nil
+}
+
+// Normalise turns a wire event into one that every store accepts, for the
+// connector of the named node. It is a function of its arguments only and
+// changes nothing when applied again, so a re-sent event keeps its digest. An
+// empty id stays empty: the caller gives one.
+func Normalise(p *protos.HealthEvent, node string) (record.Event, []Cut, *Refusal) {
+	n := &normaliser{event: record.FromProto(p)}
+	n.clean()
+	if refusal := n.refuse(p, node); refusal != nil {
+		return record.Event{}, nil, refusal
+	}
+	n.cutLists()
+	n.cutMetadata(n.notes(p))
+	return n.event, n.cuts, nil
+}
+
+// refuse checks what has no harmless replacement.
+func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
+	e := &n.event
+	for _, f := range []struct {
+		name, value string
+		required    bool
+	}{
+		{"agent", e.Agent, true},
+		{"componentClass", e.ComponentClass, false},
+		{"checkName", e.CheckName, true},
+		{"nodeName", e.NodeName, true},
+		{"customRecommendedAction", e.CustomRecommendedAction, e.RecommendedAction == record.ActionCustom},
+	} {
+		if f.required && strings.TrimSpace(f.value) == "" {
+			return &Refusal{f.name, Missing, "is empty"}
+		}
+		if len(f.value) > MaxName {
+			return &Refusal{f.name, TooLong, fmt.Sprintf("has %d bytes, at most %d", len(f.value), MaxName)}
+		}
+	}
+	if e.NodeName != node {
+		return &Refusal{"nodeName", ForeignNode, fmt.Sprintf("is %q, this is the connector of %q", e.NodeName, node)}
+	}
+	if p.GetGeneratedTimestamp() == nil {
+		return &Refusal{"generatedTimestamp", Missing, "is empty"}
+	}
+	if err := p.GetGeneratedTimestamp().CheckValid(); err != nil {
+		return &Refusal{"generatedTimestamp", Malformed, "is not a time between the years 1 and 9999"}
+	}
+	return n.checkID()
+}
+
+// checkID accepts an empty id and a UUID in its usual form.
+func (n *normaliser) checkID() *Refusal {
+	id := n.event.ID
+	if id == "" {
+		return nil
+	}
+	parsed, err := uuid.Parse(id)
+	if err != nil || len(id) != 36 || parsed == uuid.Nil {
+		return &Refusal{"id", Malformed, fmt.Sprintf("%.64q is not a UUID", id)}
+	}
+	n.event.ID = parsed.String()
+	return nil
+}
+
+// notes replaces what the door does not know and returns the metadata that
+// names it.
+func (n *normaliser) notes(p *protos.HealthEvent) map[string]string {
+	notes := map[string]string{}
+	if a := p.GetRecommendedAction(); protos.RecommendedAction_name[int32(a)] == "" {
+		notes[MetadataUnknownAction] = strconv.Itoa(int(a))
+		n.cut(CutUnknownAction)
+	}
+	if s := p.GetProcessingStrategy(); protos.ProcessingStrategy_name[int32(s)] == "" {
+		notes[MetadataUnknownStrategy] = strconv.Itoa(int(s))
+		n.cut(CutUnknownStrategy)
+	}
+	var dropped []string
+	for _, o := range []struct {
+		name     string
+		override **record.Override
+	}{
+		{"quarantineOverrides", &n.event.QuarantineOverrides},
+		{"drainOverrides", &n.event.DrainOverrides},
+	} {
+		if *o.override != nil && (*o.override).Force && (*o.override).Skip {
+			*o.override = nil
+			dropped = append(dropped, o.name)
+			n.cut(CutOverride)
+		}
+	}
+	if len(dropped) > 0 {
+		notes[MetadataDroppedOverride] = strings.Join(dropped, ",")
+	}
+	return notes
+}

@@ -1,0 +1,301 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+const node = "gpu-7"
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// event is a good event, changed by the given functions.
+func event(change ...func(*protos.HealthEvent)) *protos.HealthEvent {
+	p := &protos.HealthEvent{
+		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError",
+		IsFatal: true, Message: "NVRM: Xid 79", RecommendedAction: protos.RecommendedAction_RESTART_BM,
+		ErrorCode: []string{"79"}, NodeName: node, GeneratedTimestamp: timestamppb.New(noon),
+		EntitiesImpacted: []*protos.Entity{{EntityType: "PCI", EntityValue: "0000:3b:00"}},
+		Id:               "01958a5c-0000-7000-8000-000000000001",
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func TestNormaliseRefuses(t *testing.T) {
+	tests := map[string]struct {
+		change func(*protos.HealthEvent)
+		field  string
+		reason Reason
+	}{
+		"no agent":         {func(p *protos.HealthEvent) { p.Agent = "" }, "agent", Missing},
+		"blank agent":      {func(p *protos.HealthEvent) { p.Agent = " \n" }, "agent", Missing},
+		"no check":         {func(p *protos.HealthEvent) { p.CheckName = "" }, "checkName", Missing},
+		"no node":          {func(p *protos.HealthEvent) { p.NodeName = "" }, "nodeName", Missing},
+		"foreign node":     {func(p *protos.HealthEvent) { p.NodeName = "gpu-8" }, "nodeName", ForeignNode},
+		"long check":       {func(p *protos.HealthEvent) { p.CheckName = strings.Repeat("x", MaxName+1) }, "checkName", TooLong},
+		"long class":       {func(p *protos.HealthEvent) { p.ComponentClass = strings.Repeat("x", MaxName+1) }, "componentClass", TooLong},
+		"no timestamp":     {func(p *protos.HealthEvent) { p.GeneratedTimestamp = nil }, "generatedTimestamp", Missing},
+		"bad nanos":        {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Nanos = -1 }, "generatedTimestamp", Malformed},
+		"year 10000":       {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Seconds = 253402300800 }, "generatedTimestamp", Malformed},
+		"custom, no name":  {func(p *protos.HealthEvent) { p.RecommendedAction = protos.RecommendedAction_CUSTOM }, "customRecommendedAction", Missing},
+		"id is a word":     {func(p *protos.HealthEvent) { p.Id = "seventy-nine" }, "id", Malformed},
+		"id is a urn":      {func(p *protos.HealthEvent) { p.Id = "urn:uuid:" + p.Id }, "id", Malformed},
+		"id is zero":       {func(p *protos.HealthEvent) { p.Id = "00000000-0000-0000-0000-000000000000" }, "id", Malformed},
+		"long custom name": {func(p *protos.HealthEvent) { p.CustomRecommendedAction = strings.Repeat("x", MaxName+1) }, "customRecommendedAction", TooLong},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, refusal := Normalise(event(tc.change), node)
+			if refusal == nil {
+				t.Fatal("accepted")
+			}
+			if diff := cmp.Diff([]any{tc.field, tc.reason}, []any{refusal.Field, refusal.Reason}); diff != "" {
+				t.Errorf("refusal (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNormaliseCuts(t *testing.T) {
+	tests := map[string]struct {
+		change func(*protos.HealthEvent)
+		want   func(*record.Event)
+		cuts   []Cut
+	}{
+		"nothing to cut": {},
+		"unknown action": {
+			change: func(p *protos.HealthEvent) { p.RecommendedAction = 42 },
+			want: func(e *record.Event) {
+				e.RecommendedAction = record.ActionUnknown
+				e.Metadata = map[string]string{MetadataUnknownAction: "42"}
+			},
+			cuts: []Cut{CutUnknownAction},
+		},
+		"unknown strategy": {
+			change: func(p *protos.HealthEvent) { p.ProcessingStrategy = 9 },
+			want: func(e *record.Event) {
+				e.ProcessingStrategy = record.PersistOnly
+				e.Metadata = map[string]string{MetadataUnknownStrategy: "9"}
+			},
+			cuts: []Cut{CutUnknownStrategy},
+		},
+		"force and skip": {
+			change: func(p *protos.HealthEvent) {
+				p.QuarantineOverrides = &protos.BehaviourOverrides{Force: true, Skip: true}
+				p.DrainOverrides = &protos.BehaviourOverrides{Skip: true}
+			},
+			want: func(e *record.Event) {
+				e.DrainOverrides = &record.Override{Skip: true}
+				e.Metadata = map[string]string{MetadataDroppedOverride: "quarantineOverrides"}
+			},
+			cuts: []Cut{CutOverride},
+		},
+		"control characters": {
+			change: func(p *protos.HealthEvent) { p.Message = "a\x00b\nc\x7f\xffd" },
+			want:   func(e *record.Event) { e.Message = "a\ufffdb c\ufffd\ufffdd" },
+			cuts:   []Cut{CutControl},
+		},
+		"long message ends at a rune": {
+			change: func(p *protos.HealthEvent) { p.Message = strings.Repeat("x", MaxMessage-1) + "\u00e9" },
+			want:   func(e *record.Event) { e.Message = strings.Repeat("x", MaxMessage-1) },
+			cuts:   []Cut{CutMessage},
+		},
+		"upper-case id": {
+			change: func(p *protos.HealthEvent) { p.Id = strings.ToUpper(p.Id) },
+		},
+		"long code": {
+			change: func(p *protos.HealthEvent) { p.ErrorCode = []string{strings.Repeat("7", MaxText+1)} },
+			want:   func(e *record.Event) { e.ErrorCode = []string{strings.Repeat("7", MaxText)} },
+			cuts:   []Cut{CutText},
+		},
+		"metadata keys that become one": {
+			change: func(p *protos.HealthEvent) { p.Metadata = map[string]string{"a b": "1", "a\tb": "2"} },
+			want:   func(e *record.Event) { e.Metadata = map[string]string{"a b": "2"} },
+			cuts:   []Cut{CutControl, CutMetadata},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := record.FromProto(event())
+			p := event()
+			if tc.change != nil {
+				tc.change(p)
+			}
+			if tc.want != nil {
+				tc.want(&want)
+			}
+			got, cuts, refusal := Normalise(p, node)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.cuts, cuts); diff != "" {
+				t.Errorf("cuts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNormaliseBoundsLists(t *testing.T) {
+	tests := map[string]struct {
+		entities, codes, metadata int
+		wantEntities, wantCodes   int
+		cuts                      []Cut
+	}{
+		"at every limit":    {16, 256, 64, 16, 256, nil},
+		"entities":          {1025, 1, 0, 1024, 1, []Cut{CutEntities}},
+		"codes":             {1, 257, 0, 1, 256, []Cut{CutCodes}},
+		"product":           {1000, 10, 0, 409, 10, []Cut{CutPairs}},
+		"everything":        {5000, 5000, 100, 16, 256, []Cut{CutEntities, CutCodes, CutPairs, CutMetadata}},
+		"entities, no code": {1024, 0, 65, 1024, 0, []Cut{CutMetadata}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := event(func(p *protos.HealthEvent) { p.EntitiesImpacted, p.ErrorCode = nil, nil })
+			for i := range tc.entities {
+				p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: "GPU", EntityValue: fmt.Sprint(i)})
+			}
+			for i := range tc.codes {
+				p.ErrorCode = append(p.ErrorCode, fmt.Sprint(i))
+			}
+			p.Metadata = map[string]string{}
+			for i := range tc.metadata {
+				p.Metadata[fmt.Sprintf("k%03d", i)] = "v"
+			}
+			e, cuts, refusal := Normalise(p, node)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			want := []int{tc.wantEntities, tc.wantCodes, min(tc.metadata, MaxMetadata)}
+			if diff := cmp.Diff(want, []int{len(e.EntitiesImpacted), len(e.ErrorCode), len(e.Metadata)}); diff != "" {
+				t.Errorf("sizes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.cuts, cuts); diff != "" {
+				t.Errorf("cuts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMetadataCutKeepsOrderAndBoot(t *testing.T) {
+	p := event(func(p *protos.HealthEvent) {
+		p.RecommendedAction = 42
+		p.Metadata = map[string]string{record.MetadataSeq: "7", record.MetadataSeqEpoch: "e", record.MetadataBootID: "b"}
+		for i := range 100 {
+			p.Metadata[fmt.Sprintf("a%03d", i)] = "v"
+		}
+	})
+	e, _, refusal := Normalise(p, node)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	for key, want := range map[string]string{
+		record.MetadataSeq: "7", record.MetadataSeqEpoch: "e", record.MetadataBootID: "b",
+		MetadataUnknownAction: "42", "a000": "v", "a060": "",
+	} {
+		if got := e.Metadata[key]; got != want {
+			t.Errorf("metadata[%q] = %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestBatchIsRefusedWhole(t *testing.T) {
+	good := event()
+	bad := event(func(p *protos.HealthEvent) { p.CheckName = "" })
+	admitted, err := Batch([]*protos.HealthEvent{good, good, bad}, node)
+	if admitted != nil || err == nil || err.Error() != "events[2].checkName: is empty" {
+		t.Errorf("Batch = %v, %v", admitted, err)
+	}
+	if _, err := Batch(make([]*protos.HealthEvent, MaxEvents+1), node); err == nil {
+		t.Error("accepted a batch above MaxEvents")
+	}
+	admitted, err = Batch([]*protos.HealthEvent{good}, node)
+	if err != nil || len(admitted) != 1 {
+		t.Errorf("Batch of one = %v, %v", admitted, err)
+	}
+}
+
+// FuzzNormalise holds the door to its promises for any bytes a publisher may
+// send: the limits hold, every text is printable, and applying it again, as for
+// a re-sent event, changes nothing.
+func FuzzNormalise(f *testing.F) {
+	for _, p := range []*protos.HealthEvent{
+		event(),
+		event(func(p *protos.HealthEvent) { p.Message = "a\nb\x00" }),
+		event(func(p *protos.HealthEvent) { p.RecommendedAction, p.ProcessingStrategy = 41, 7 }),
+		event(func(p *protos.HealthEvent) {
+			p.Metadata = map[string]string{"seq": "1", "seqEpoch": "e", "x\ty": "z"}
+		}),
+		event(func(p *protos.HealthEvent) {
+			p.DrainOverrides = &protos.BehaviourOverrides{Force: true, Skip: true}
+		}),
+	} {
+		b, err := proto.Marshal(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p protos.HealthEvent
+		if proto.Unmarshal(b, &p) != nil {
+			return
+		}
+		p.NodeName = node
+		e, _, refusal := Normalise(&p, node)
+		if refusal != nil {
+			if refusal.Field == "" || refusal.Reason == "" || refusal.Problem == "" {
+				t.Fatalf("refusal %+v does not name field, reason and problem", refusal)
+			}
+			return
+		}
+		if problem := broken(e); problem != "" {
+			t.Fatal(problem)
+		}
+		again, cuts, refusal := Normalise(record.ToProto(e), node)
+		if refusal != nil || len(cuts) > 0 {
+			t.Fatalf("a normalised event was cut (%v) or refused (%v)", cuts, refusal)
+		}
+		if record.Digest(again) != record.Digest(e) {
+			t.Fatalf("not idempotent (-first +second):\n%s", cmp.Diff(e, again))
+		}
+	})
+}
+
+// broken names the first promise the event breaks, or nothing.
+func broken(e record.Event) string {
+	if len(e.EntitiesImpacted) > MaxEntities || len(e.ErrorCode) > MaxCodes ||
+		len(e.EntitiesImpacted)*len(e.ErrorCode) > MaxPairs || len(e.Metadata) > MaxMetadata || len(e.Message) > MaxMessage {
+		return "a limit is exceeded"
+	}
+	texts := []string{e.Agent, e.ComponentClass, e.CheckName, e.Message, e.CustomRecommendedAction, e.ID}
+	texts = append(texts, e.ErrorCode...)
+	for _, x := range e.EntitiesImpacted {
+		texts = append(texts, x.EntityType, x.EntityValue)
+	}
+	for k, v := range e.Metadata {
+		texts = append(texts, k, v)
+	}
+	for _, s := range texts {
+		for _, r := range s {
+			if r < ' ' || (r >= 0x7f && r < 0xa0) {
+				return fmt.Sprintf("%q has a control character", s)
+			}
+		}
+	}
+	return ""
+}

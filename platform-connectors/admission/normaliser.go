@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// normaliser carries one event through the door's cuts.
+type normaliser struct {
+	event record.Event
+	cuts  []Cut
+}
+
+func (n *normaliser) cut(c Cut) {
+	if !slices.Contains(n.cuts, c) {
+		n.cuts = append(n.cuts, c)
+	}
+}
+
+// clean replaces control characters in every string and cuts long texts.
+func (n *normaliser) clean() {
+	e := &n.event
+	for _, s := range []*string{
+		&e.Agent, &e.ComponentClass, &e.CheckName, &e.NodeName, &e.CustomRecommendedAction, &e.ID,
+	} {
+		*s = n.printable(*s)
+	}
+	e.Message = n.text(e.Message, MaxMessage, CutMessage)
+	for i := range e.ErrorCode {
+		e.ErrorCode[i] = n.text(e.ErrorCode[i], MaxText, CutText)
+	}
+	for i := range e.EntitiesImpacted {
+		x := &e.EntitiesImpacted[i]
+		x.EntityType = n.text(x.EntityType, MaxText, CutText)
+		x.EntityValue = n.text(x.EntityValue, MaxText, CutText)
+	}
+}
+
+// cutLists bounds entities, codes and their product.
+func (n *normaliser) cutLists() {
+	e := &n.event
+	if len(e.EntitiesImpacted) > MaxEntities {
+		e.EntitiesImpacted = e.EntitiesImpacted[:MaxEntities:MaxEntities]
+		n.cut(CutEntities)
+	}
+	if len(e.ErrorCode) > MaxCodes {
+		e.ErrorCode = e.ErrorCode[:MaxCodes:MaxCodes]
+		n.cut(CutCodes)
+	}
+	if len(e.ErrorCode) > 0 && len(e.EntitiesImpacted)*len(e.ErrorCode) > MaxPairs {
+		fit := MaxPairs / len(e.ErrorCode)
+		e.EntitiesImpacted = e.EntitiesImpacted[:fit:fit]
+		n.cut(CutPairs)
+	}
+}
+
+// cutMetadata cleans and bounds the metadata. The door's notes and the keys
+// that carry order and boot stay; of the others the first in key order do.
+func (n *normaliser) cutMetadata(notes map[string]string) {
+	given := n.event.Metadata
+	if len(given)+len(notes) == 0 {
+		n.event.Metadata = nil
+		return
+	}
+	out := maps.Clone(notes)
+	for _, key := range keys(given) {
+		clean := n.text(key, MaxText, CutText)
+		if _, taken := out[clean]; taken || len(out) == MaxMetadata {
+			n.cut(CutMetadata)
+			continue
+		}
+		out[clean] = n.text(given[key], MaxMetadataValue, CutText)
+	}
+	n.event.Metadata = out
+}
+
+// keys lists the keys of the metadata, those that carry order and boot first.
+func keys(metadata map[string]string) []string {
+	ours := []string{record.MetadataSeq, record.MetadataSeqEpoch, record.MetadataBootID}
+	out := slices.DeleteFunc(slices.Clone(ours), func(k string) bool { _, ok := metadata[k]; return !ok })
+	for _, k := range slices.Sorted(maps.Keys(metadata)) {
+		if !slices.Contains(ours, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// text makes s printable and at most limit bytes long.
+func (n *normaliser) text(s string, limit int, cut Cut) string {
+	s = n.printable(s)
+	if len(s) <= limit {
+		return s
+	}
+	n.cut(cut)
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// printable replaces white space other than the blank by a blank, and other
+// control characters and bytes that are not UTF-8 by the replacement character.
+func (n *normaliser) printable(s string) string {
+	if utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
+		return s
+	}
+	n.cut(CutControl)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\r', r == '\v', r == '\f':
+			return ' '
+		case unicode.IsControl(r):
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
