@@ -1,0 +1,120 @@
+package localcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+)
+
+const (
+	fieldManager = "local-cluster"
+	// kindLimit is how long an object waits for its kind, which a definition applied right before
+	// makes available a moment later.
+	kindLimit  = 15 * time.Second
+	yamlBuffer = 4 << 10
+)
+
+// Apply creates or updates every object of a stream of YAML documents, in its order. Objects of a
+// namespaced kind without a namespace go to "default".
+func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
+	objects, err := decode(manifests)
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	for _, object := range objects {
+		if err := c.applyObject(ctx, mapper, object); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// decode reads the documents of a stream; lists are opened.
+func decode(manifests io.Reader) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(manifests, yamlBuffer)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading manifests: %w", err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		if !object.IsList() {
+			objects = append(objects, object)
+			continue
+		}
+		list, err := object.ToList()
+		if err != nil {
+			return nil, fmt.Errorf("reading manifests: %w", err)
+		}
+		for i := range list.Items {
+			objects = append(objects, &list.Items[i])
+		}
+	}
+}
+
+// applyObject applies one object, waiting for its kind to be served.
+func (c *Cluster) applyObject(
+	ctx context.Context, mapper meta.ResettableRESTMapper, object *unstructured.Unstructured,
+) error {
+	var refused error
+	err := c.await(ctx, kindLimit, func(ctx context.Context) error {
+		err := c.applyOnce(ctx, mapper, object)
+		if err != nil && kindMissing(err) {
+			mapper.Reset()
+			return err
+		}
+		refused = err
+		return nil
+	})
+	return errors.Join(err, refused)
+}
+
+func (c *Cluster) applyOnce(ctx context.Context, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+	kind := object.GroupVersionKind()
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return fmt.Errorf("finding the resource of %s: %w", kind, err)
+	}
+	var resources dynamic.ResourceInterface = c.dynamic.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		if object.GetNamespace() == "" {
+			object.SetNamespace(metav1.NamespaceDefault)
+		}
+		resources = c.dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace())
+	}
+	_, err = resources.Apply(ctx, object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
+}
+
+// kindMissing tells a kind that is not served yet from an object that is refused.
+func kindMissing(err error) bool {
+	if meta.IsNoMatchError(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind != "namespaces"
+}
