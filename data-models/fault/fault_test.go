@@ -1,0 +1,191 @@
+package fault_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+func event(healthy bool, codes []string, entities ...string) record.Event {
+	e := record.Event{Agent: "a", ComponentClass: "GPU", CheckName: "c", NodeName: "n", IsHealthy: healthy, ErrorCode: codes}
+	for i := 0; i < len(entities); i += 2 {
+		e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: entities[i], EntityValue: entities[i+1]})
+	}
+	return e
+}
+
+func keys(e record.Event) []string {
+	var out []string
+	for _, x := range fault.Entries(e) {
+		out = append(out, x.Key)
+	}
+	return out
+}
+
+func TestEntries(t *testing.T) {
+	tests := map[string]struct {
+		event record.Event
+		want  []string
+	}{
+		"no entity is the check as a whole": {event(false, []string{"1"}), []string{"a|GPU|c|n|||1"}},
+		"names of one device are one entry": {
+			event(false, []string{"79"}, "PCI", "0000:3B:00", "GPU_UUID", "GPU-1", "GPU", "3"),
+			[]string{"a|GPU|c|n|GPU_UUID:GPU-1||79"},
+		},
+		"two devices, two codes": {
+			event(false, []string{"1", "2"}, "PCI", "0", "GPU_UUID", "GPU-1", "PCI", "1", "GPU_UUID", "GPU-2"),
+			[]string{"a|GPU|c|n|GPU_UUID:GPU-1||1", "a|GPU|c|n|GPU_UUID:GPU-1||2", "a|GPU|c|n|GPU_UUID:GPU-2||1", "a|GPU|c|n|GPU_UUID:GPU-2||2"},
+		},
+		"an irregular listing is not paired": {
+			event(false, nil, "GPU", "0", "GPU", "1", "GPU_UUID", "GPU-1"),
+			[]string{"a|GPU|c|n|GPU:0||", "a|GPU|c|n|GPU:1||", "a|GPU|c|n|GPU_UUID:GPU-1||"},
+		},
+		"sub-units narrow": {
+			event(false, []string{"13"}, "GPU_UUID", "GPU-1", "TPC", "2", "GPC", "1"),
+			[]string{"a|GPU|c|n|GPU_UUID:GPU-1|GPC:1/TPC:2|13"},
+		},
+		"other things stand for themselves": {
+			event(false, nil, "NIC", "mlx5_0", "NIC", "mlx5_1"),
+			[]string{"a|GPU|c|n|NIC:mlx5_0||", "a|GPU|c|n|NIC:mlx5_1||"},
+		},
+		"a repeated name is one entry":    {event(false, nil, "NIC", "x", "NIC", "x"), []string{"a|GPU|c|n|NIC:x||"}},
+		"a separator in a value is coded": {event(false, []string{"a|b"}), []string{"a|GPU|c|n|||a%7Cb"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, keys(tt.event)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestClears(t *testing.T) {
+	faulty := event(false, []string{"79"}, "PCI", "0000:3b:00", "GPU_UUID", "GPU-1")
+	link := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", "3")
+	other := event(true, nil)
+	other.Agent = "b"
+	tests := map[string]struct {
+		recovery, faulty record.Event
+		want             bool
+	}{
+		"everything":                  {event(true, nil), faulty, true},
+		"the code":                    {event(true, []string{"79"}), faulty, true},
+		"another code":                {event(true, []string{"48"}), faulty, false},
+		"any name of the device":      {event(true, nil, "PCI", "0000:3B:00"), faulty, true},
+		"another device":              {event(true, nil, "GPU_UUID", "GPU-2"), faulty, false},
+		"a narrower sub-unit":         {event(true, nil, "GPU_UUID", "GPU-1", "NVLINK", "3"), faulty, false},
+		"the same sub-unit":           {event(true, nil, "GPU_UUID", "GPU-1", "NVLINK", "3"), link, true},
+		"the whole device":            {event(true, nil, "GPU_UUID", "GPU-1"), link, true},
+		"another sub-unit":            {event(true, nil, "GPU_UUID", "GPU-1", "NVLINK", "4"), link, false},
+		"another agent":               {other, faulty, false},
+		"a fault clears nothing":      {event(false, nil), faulty, false},
+		"a sub-unit without a device": {event(true, nil, "NVLINK", "3"), link, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, e := range fault.Entries(tt.faulty) {
+				if got := fault.Clears(tt.recovery, tt.faulty, e); got != tt.want {
+					t.Errorf("got %v, want %v for %s", got, tt.want, e.Key)
+				}
+			}
+		})
+	}
+}
+
+func TestCompare(t *testing.T) {
+	type id = record.NodeIdentity
+	tests := []struct {
+		a, b id
+		want fault.Sameness
+	}{
+		{id{ProviderID: "p", UID: "1"}, id{ProviderID: "p", UID: "2"}, fault.SameMachine},
+		{id{ProviderID: "p", UID: "1"}, id{ProviderID: "q", UID: "1"}, fault.AnotherMachine},
+		{id{SystemUUID: "s", UID: "1"}, id{ProviderID: "p", SystemUUID: "s", UID: "2"}, fault.SameMachine},
+		{id{SystemUUID: "s"}, id{SystemUUID: "t"}, fault.AnotherMachine},
+		{id{UID: "1"}, id{UID: "2", ProviderID: "p"}, fault.AnotherMachine},
+		{id{UID: "1"}, id{UID: "1"}, fault.SameMachine},
+		{id{}, id{UID: "1"}, fault.Undecidable},
+		{id{ProviderID: "p"}, id{SystemUUID: "s"}, fault.Undecidable},
+	}
+	for _, tt := range tests {
+		if got := fault.Compare(tt.a, tt.b); got != tt.want {
+			t.Errorf("Compare(%+v, %+v) = %v, want %v", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func at(seq uint64, epoch, boot string, appended int64) record.Record {
+	return record.Record{
+		Seq: seq, SeqEpoch: epoch, Append: appended, Node: record.NodeIdentity{ProviderID: "p"},
+		Event: record.Event{Agent: "a", Metadata: map[string]string{record.MetadataBootID: boot}},
+	}
+}
+
+func TestBefore(t *testing.T) {
+	if !fault.Before(at(1, "e", "", 9), at(2, "e", "", 1)) {
+		t.Error("within an epoch the counter decides")
+	}
+	if fault.Before(at(1, "e", "", 9), at(2, "f", "", 1)) {
+		t.Error("across epochs the append order decides")
+	}
+	other := at(2, "e", "", 1)
+	other.Node.ProviderID = "q"
+	if fault.Before(at(1, "e", "", 9), other) {
+		t.Error("across machines the append order decides")
+	}
+}
+
+func TestPast(t *testing.T) {
+	judged := at(3, "e", "b1", 1)
+	judged.Status.Session, judged.Status.QuarantineVerdict = "s", &record.Verdict{NodeBootID: "b1"}
+	repaired := at(1, "e", "b1", 1)
+	repaired.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{{ReplacedBootID: "b1"}}}
+	tests := map[string]struct {
+		known            []record.Record
+		session, current string
+		r                record.Record
+		want             bool
+	}{
+		"mere difference proves nothing":     {nil, "", "b2", at(5, "e", "b1", 1), false},
+		"no boot id":                         {[]record.Record{repaired}, "", "b2", at(5, "e", "", 1), false},
+		"a repair replaced it":               {[]record.Record{repaired}, "", "b2", at(5, "e", "b1", 1), true},
+		"a higher seq carries another boot":  {[]record.Record{at(6, "e", "b2", 1)}, "", "", at(5, "e", "b1", 1), true},
+		"a lower seq carries another boot":   {[]record.Record{at(4, "e", "b0", 1)}, "", "", at(5, "e", "b1", 1), false},
+		"another epoch proves nothing":       {[]record.Record{at(6, "f", "b2", 1)}, "", "", at(5, "e", "b1", 1), false},
+		"the Node reported it, now another":  {[]record.Record{judged}, "s", "b2", at(5, "e", "b1", 1), true},
+		"the Node still reports it":          {[]record.Record{judged}, "s", "b1", at(5, "e", "b1", 1), false},
+		"the Node reported it, now unknown":  {[]record.Record{judged}, "s", "", at(5, "e", "b1", 1), false},
+		"it was reported in another session": {[]record.Record{judged}, "t", "b2", at(5, "e", "b1", 1), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := fault.BootsOf(tt.known, tt.session, tt.current).Past(tt.r); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRank(t *testing.T) {
+	order := []record.Action{record.ActionComponentReset, record.ActionRestartVM, record.ActionReplaceVM}
+	for i := 1; i < len(order); i++ {
+		if fault.Rank(order[i-1]) >= fault.Rank(order[i]) {
+			t.Errorf("%s does not rank below %s", order[i-1], order[i])
+		}
+	}
+	if fault.Rank(record.ActionRestartVM) != fault.Rank(record.ActionRestartBM) {
+		t.Error("RESTART_VM and RESTART_BM rank differently")
+	}
+	for _, a := range []record.Action{record.ActionContactSupport, record.ActionRunFieldDiag, record.ActionUnknown, "SOMETHING"} {
+		if !fault.NeedsHuman(a) || fault.CuredByReboot(a) {
+			t.Errorf("%s is a person's", a)
+		}
+	}
+	if fault.NeedsHuman(record.ActionNone) {
+		t.Error("NONE needs nobody")
+	}
+}
