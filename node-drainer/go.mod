@@ -2,17 +2,23 @@ module github.com/nvidia/nvsentinel/node-drainer
 
 go 1.26.0
 
+require (
+	github.com/BurntSushi/toml v1.6.0
+	github.com/cockroachdb/datadriven v1.0.3
+	github.com/google/go-cmp v0.7.0
+	github.com/nvidia/nvsentinel/data-models v0.0.0
+	github.com/nvidia/nvsentinel/internal v0.0.0
+	github.com/nvidia/nvsentinel/store-client v0.0.0
+	github.com/prometheus/client_golang v1.25.0
+	golang.org/x/sync v0.24.0
+	k8s.io/api v0.37.2
+	k8s.io/apimachinery v0.37.2
+	k8s.io/client-go v0.37.2
+	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3
+)
+
 replace (
 	github.com/nvidia/nvsentinel/data-models => ../data-models
 	github.com/nvidia/nvsentinel/internal => ../internal
 	github.com/nvidia/nvsentinel/store-client => ../store-client
-)
-
-require (
-	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/cockroachdb/datadriven v1.0.3 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
-	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	k8s.io/api v0.37.2 // indirect
-	k8s.io/apimachinery v0.37.2 // indirect
 )

@@ -63,13 +63,13 @@ type Config struct {
 	UserNamespaces []NamespaceRule `toml:"userNamespaces"`
 }
 
-// Default is the configuration without a file: nothing is taken away by force.
+// Default is the configuration without a file: no rule, so every pod may
+// complete.
 func Default() Config {
 	return Config{
 		SystemNamespaces:          `^(nvsentinel|kube-system|gpu-operator|gmp-system|network-operator|skyhook)$`,
 		DeleteAfterTimeoutMinutes: 60,
 		NotReadyTimeoutMinutes:    5,
-		UserNamespaces:            []NamespaceRule{{Name: "*", Mode: AllowCompletion}},
 	}
 }
 

@@ -1,0 +1,134 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/node-drainer/plan"
+)
+
+// callLimit bounds one eviction; an admission webhook may hang.
+const callLimit = 30 * time.Second
+
+// errSessionOver means that the Node stopped bearing the session between two
+// evictions of one step.
+var errSessionOver = errors.New("the session is over")
+
+// hand takes pods away, several at once.
+type hand struct {
+	d     *Drain
+	slots chan struct{} // evictions in flight, of all nodes
+}
+
+func newHand(d *Drain) *hand {
+	return &hand{d: d, slots: make(chan struct{}, max(d.config.InFlight, 1))}
+}
+
+// takeAway carries out an Evict or Delete step and notes each pod's result.
+// The moment the cached Node does not bear the session any more, the rest of
+// the pods is left.
+func (h *hand) takeAway(ctx context.Context, node string, n *notes, step plan.Step) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(h.d.config.PerNode, 1))
+	for _, pod := range step.Pods {
+		group.Go(func() error {
+			select {
+			case h.slots <- struct{}{}:
+				defer func() { <-h.slots }()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			return h.one(ctx, node, n, step, pod)
+		})
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, errSessionOver) {
+		return fmt.Errorf("taking pods off node %s: %w", node, err)
+	}
+	return nil
+}
+
+func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, pod *corev1.Pod) error {
+	if !h.stillIn(node, step.Session) {
+		return errSessionOver
+	}
+	call, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	began := h.d.clock.Now()
+	var err error
+	if step.Kind == plan.Delete {
+		err = h.remove(call, pod)
+	} else {
+		err = h.evict(call, pod)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	now := h.d.clock.Now()
+	t := h.judge(pod, err)
+	t.At = now
+	h.d.memory.note(n, pod.UID, t)
+	h.d.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
+	h.d.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
+		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
+	return nil
+}
+
+// stillIn asks the cached Node, which hears of a release within moments.
+func (h *hand) stillIn(node, session string) bool {
+	if crashpoint.Sabotaged("node-drainer/skip-cancel") {
+		return true
+	}
+	n, err := h.d.world.Node(node)
+	if err != nil {
+		return false
+	}
+	facts := plan.NodeOf(n)
+	return facts.Exists && facts.Session == session && !facts.Released
+}
+
+// evict asks for an eviction of exactly this pod, not of a successor of its name.
+func (h *hand) evict(ctx context.Context, pod *corev1.Pod) error {
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if grace := h.d.config.Policy.Eviction.Grace; grace > 0 {
+		seconds := int64(grace / time.Second)
+		options.GracePeriodSeconds = &seconds
+	}
+	body := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: options,
+	}
+	// A refusal is an answer: the client must not repeat the call by itself.
+	return h.d.client.CoreV1().RESTClient().Post().MaxRetries(0).
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+		Body(body).Do(ctx).Error()
+}
+
+func (h *hand) remove(ctx context.Context, pod *corev1.Pod) error {
+	none := int64(0)
+	return h.d.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &none, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+}
+
+// judge reads the API server's answer. NotFound and Conflict mean that this
+// very pod is gone or changing; a refusal is a disruption budget's only if the
+// answer says so.
+func (h *hand) judge(pod *corev1.Pod, err error) try {
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return try{Attempt: plan.Attempt{Result: plan.Accepted}}
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		b := h.d.world.refuser(pod)
+		return try{Attempt: plan.Attempt{Result: plan.Refused, Budget: b.name}, refuser: b}
+	}
+	return try{Attempt: plan.Attempt{Result: plan.Errored, Message: err.Error()}}
+}

@@ -1,0 +1,117 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// unfinished are the eviction statuses that something may follow.
+func unfinished() []record.Eviction {
+	return []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress}
+}
+
+// Owed selects the faults in quarantine, or out of it again, whose drain is
+// not over; of one node, or of all when node is empty.
+func Owed(node string) record.Selector {
+	return record.Selector{
+		Name: "DrainOwed", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
+		Evictions:   unfinished(),
+	}
+}
+
+// ofNode selects what a plan looks at: what is owed, all open faults, and the
+// faults of the session whose drain succeeded.
+func ofNode(node, session string) record.Selector {
+	s := record.Selector{
+		Name: "DrainOfNode", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Any: []record.Selector{Owed(""), {Open: record.Yes()}},
+	}
+	if session != "" {
+		s.Any = append(s.Any, record.Selector{Session: session, Evictions: []record.Eviction{record.EvictionSucceeded}})
+	}
+	return s
+}
+
+// observe reads the facts of a node: records from the store, the Node and its
+// pods from the caches.
+func (d *Drain) observe(ctx context.Context, name string, n *notes) (scene, error) {
+	node, err := d.world.Node(name)
+	if err != nil {
+		return scene{}, err
+	}
+	pods, err := d.world.Pods(name)
+	if err != nil {
+		return scene{}, err
+	}
+	node = n.current(node)
+	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods, ReportedAt: n.reported}}
+	if sc.view.Records, err = d.records.List(ctx, store.Query{Selector: ofNode(name, sc.view.Node.Session)}); err != nil {
+		return scene{}, fmt.Errorf("listing the records of node %s: %w", name, err)
+	}
+	sc.view.Attempts = d.memory.attempts(n, pods, d.world.allows)
+	return deaf(sc), nil
+}
+
+// confirm reads the Node, and the pods if asked to, from the API server. The
+// Node comes first: what was bound to it before it was cordoned is then listed.
+func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, pods bool) (scene, error) {
+	node, err := d.world.LiveNode(ctx, name)
+	if err != nil {
+		return sc, err
+	}
+	sc.node, sc.view.Node = node, plan.NodeOf(node)
+	if pods {
+		if sc.view.Pods, err = d.world.LivePods(ctx, name); err != nil {
+			return sc, err
+		}
+		sc.view.Attempts = d.memory.attempts(n, sc.view.Pods, d.world.allows)
+	}
+	return deaf(sc), nil
+}
+
+// Backlog rings every node with a drain that is owed.
+func (d *Drain) Backlog(ctx context.Context, ring func(key string)) error {
+	q := store.Query{Selector: Owed(""), Limit: 500}
+	for {
+		page, err := d.records.List(ctx, q)
+		if err != nil {
+			return fmt.Errorf("listing the drains owed: %w", err)
+		}
+		for _, r := range page {
+			ring(r.Event.NodeName)
+			q.After = max(q.After, r.Append)
+		}
+		if len(page) < q.Limit {
+			return nil
+		}
+	}
+}
+
+// deaf plants a fault for the crash tests, which must find it: a drain that
+// does not hear that its node recovered.
+func deaf(sc scene) scene {
+	if !crashpoint.Sabotaged("node-drainer/skip-cancel") || sc.node == nil {
+		return sc
+	}
+	sc.view.Records = slices.Clone(sc.view.Records)
+	for i := range sc.view.Records {
+		r := &sc.view.Records[i]
+		if r.Status.UserPodsEvictionStatus.Status != record.EvictionInProgress {
+			continue
+		}
+		r.Status.NodeQuarantined = record.AlreadyQuarantined
+		r.Status.Faults = slices.Clone(r.Status.Faults)
+		for j := range r.Status.Faults {
+			r.Status.Faults[j].ClearedTimestamp = nil
+		}
+		sc.view.Node.Session, sc.view.Node.Unschedulable, sc.view.Node.Released = r.Status.Session, true, false
+	}
+	return sc
+}

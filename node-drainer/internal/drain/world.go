@@ -1,0 +1,233 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listcore "k8s.io/client-go/listers/core/v1"
+	listpolicy "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
+)
+
+// byNode indexes pods by the node they are bound to.
+const byNode = "spec.nodeName"
+
+// World is the watched part of the cluster: its Nodes, Pods and disruption
+// budgets.
+type World struct {
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+
+	nodes   listcore.NodeLister
+	pods    cache.Indexer
+	budgets listpolicy.PodDisruptionBudgetLister
+
+	nodeInformer, podInformer, budgetInformer cache.SharedIndexInformer
+}
+
+// NewWorld prepares the watches; Run starts them.
+func NewWorld(client kubernetes.Interface) (*World, error) {
+	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	w := &World{
+		client: client, factory: f,
+		nodes:          f.Core().V1().Nodes().Lister(),
+		budgets:        f.Policy().V1().PodDisruptionBudgets().Lister(),
+		nodeInformer:   f.Core().V1().Nodes().Informer(),
+		podInformer:    f.Core().V1().Pods().Informer(),
+		budgetInformer: f.Policy().V1().PodDisruptionBudgets().Informer(),
+	}
+	if err := w.podInformer.AddIndexers(cache.Indexers{byNode: nodeOfPod}); err != nil {
+		return nil, fmt.Errorf("indexing pods by node: %w", err)
+	}
+	w.pods = w.podInformer.GetIndexer()
+	return w, nil
+}
+
+func nodeOfPod(obj any) ([]string, error) {
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		return []string{pod.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+// trim keeps of each object what drains look at, since a cluster's pods are
+// many and large.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return trimPod(o), nil
+	case *corev1.Node:
+		o.ManagedFields, o.Status.Images = nil, nil
+	case *policyv1.PodDisruptionBudget:
+		o.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+func trimPod(o *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: o.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+			Labels: o.Labels, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences,
+			DeletionTimestamp: o.DeletionTimestamp, DeletionGracePeriodSeconds: o.DeletionGracePeriodSeconds,
+		},
+		Spec:   corev1.PodSpec{NodeName: o.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: o.Status.Phase, Conditions: o.Status.Conditions},
+	}
+}
+
+// Run watches until ctx ends.
+func (w *World) Run(ctx context.Context) error {
+	w.factory.StartWithContext(ctx)
+	<-ctx.Done()
+	w.factory.Shutdown()
+	return nil
+}
+
+// Synced says whether the caches have been filled once, and which has not.
+func (w *World) Synced() (ok bool, detail string) {
+	for name, i := range map[string]cache.SharedIndexInformer{
+		"nodes": w.nodeInformer, "pods": w.podInformer, "disruption budgets": w.budgetInformer,
+	} {
+		if !i.HasSynced() {
+			return false, "cache of " + name + " is not filled"
+		}
+	}
+	return true, ""
+}
+
+// Node is the cached Node; nil when there is none.
+func (w *World) Node(name string) (*corev1.Node, error) {
+	n, err := w.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading node %s from the cache: %w", name, err)
+	}
+	return n, nil
+}
+
+// Pods are the cached pods bound to a node, by namespace and name.
+func (w *World) Pods(node string) ([]*corev1.Pod, error) {
+	objects, err := w.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of node %s from the cache: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, o := range objects {
+		if pod, ok := o.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	sortPods(pods)
+	return pods, nil
+}
+
+// LiveNode is the Node as the API server has it; nil when it is sure that
+// there is none.
+func (w *World) LiveNode(ctx context.Context, name string) (*corev1.Node, error) {
+	n, err := kube.ReadNode(ctx, w.client, name)
+	if errors.Is(err, kube.ErrGone) {
+		return nil, nil
+	}
+	return n, err
+}
+
+// LivePods are the pods bound to a node as the API server has them.
+func (w *World) LivePods(ctx context.Context, node string) ([]*corev1.Pod, error) {
+	list, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: byNode + "=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, trimPod(&list.Items[i]))
+	}
+	sortPods(pods)
+	return pods, nil
+}
+
+func sortPods(pods []*corev1.Pod) {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		switch x, y := a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name; {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+}
+
+// budget is one disruption budget as it was seen.
+type budget struct {
+	name    string // namespace/name
+	version string
+	allows  bool
+}
+
+func seen(pdb *policyv1.PodDisruptionBudget) budget {
+	return budget{name: pdb.Namespace + "/" + pdb.Name, version: pdb.ResourceVersion, allows: pdb.Status.DisruptionsAllowed > 0}
+}
+
+// Refuser is the budget that most likely refuses the pod's eviction: one that
+// covers it, and rather one that allows nothing.
+func (w *World) refuser(pod *corev1.Pod) budget {
+	all, err := w.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return budget{}
+	}
+	slices.SortFunc(all, func(a, b *policyv1.PodDisruptionBudget) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	var found budget
+	for _, pdb := range all {
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if b := seen(pdb); found.name == "" || (found.allows && !b.allows) {
+			found = b
+		}
+	}
+	return found
+}
+
+// allows says whether a budget has changed since it was seen and allows a
+// disruption by now; one that is gone allows everything.
+func (w *World) allows(was budget) bool {
+	ns, name, err := cache.SplitMetaNamespaceKey(was.name)
+	if err != nil || was.name == "" {
+		return false
+	}
+	pdb, err := w.budgets.PodDisruptionBudgets(ns).Get(name)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	now := seen(pdb)
+	return now.allows && now.version != was.version
+}
+
+// WaitForSync blocks until the caches are filled or ctx ends.
+func (w *World) WaitForSync(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), w.nodeInformer.HasSynced, w.podInformer.HasSynced, w.budgetInformer.HasSynced) {
+		return fmt.Errorf("waiting for the caches: %w", context.Cause(ctx))
+	}
+	return nil
+}
