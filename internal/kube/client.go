@@ -1,0 +1,67 @@
+// Package kube is how the services touch Kubernetes: clients without a
+// client-side throttle, one patch per Node write under the resourceVersion it
+// was computed from, Events, and a Node cache that rings a bell.
+package kube
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config says how to reach the API server.
+type Config struct {
+	// Kubeconfig is the path of a kubeconfig; empty means the pod's own account.
+	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
+	// QPS and Burst throttle the client; 0 means no throttle of our own: the
+	// API server's priority and fairness is the limit.
+	QPS   float64 `toml:"kube-api-qps" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
+	Burst int     `toml:"kube-api-burst" flag:"kube-api-burst" usage:"burst of the client-side limit"`
+}
+
+// Validate checks the limits.
+func (c Config) Validate() error {
+	if c.QPS < 0 || c.Burst < 0 {
+		return fmt.Errorf("kube-api-qps %v and kube-api-burst %d must not be negative", c.QPS, c.Burst)
+	}
+	return nil
+}
+
+// Client holds the clients of one API server.
+type Client struct {
+	Config    *rest.Config
+	Clientset kubernetes.Interface
+	Dynamic   dynamic.Interface
+}
+
+// Connect makes the clients; it does not contact the API server yet.
+func Connect(cfg Config, userAgent string) (*Client, error) {
+	// Without a path this falls back to the pod's service account.
+	rc, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster's address from %q: %w", cfg.Kubeconfig, err)
+	}
+	return ForConfig(rc, cfg, userAgent)
+}
+
+// ForConfig makes the clients from a rest.Config.
+func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
+	rc = rest.CopyConfig(rc)
+	rc.UserAgent = userAgent
+	rc.QPS, rc.Burst = -1, 0
+	if cfg.QPS > 0 {
+		rc.QPS, rc.Burst = float32(cfg.QPS), max(cfg.Burst, 1)
+	}
+	clientset, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making the API client: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making the dynamic API client: %w", err)
+	}
+	return &Client{Config: rc, Clientset: clientset, Dynamic: dyn}, nil
+}

@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// eventNamespace is where Events about cluster-scoped objects live.
+const eventNamespace = metav1.NamespaceDefault
+
+// NodeEvent is a Kubernetes Event about a Node.
+type NodeEvent struct {
+	Component string
+	// Type is Normal or Warning.
+	Type            string
+	Reason, Message string
+}
+
+// RecordNodeEvent writes an Event about a Node. The same event again raises
+// its count: the name is a digest of its content, so that a repeat after a
+// crash makes no second one.
+func RecordNodeEvent(ctx context.Context, client kubernetes.Interface, node *corev1.Node, e NodeEvent, now time.Time) error {
+	at := metav1.NewTime(now)
+	sum := sha256.Sum256([]byte(string(node.UID) + "|" + e.Component + "|" + e.Type + "|" + e.Reason + "|" + e.Message))
+	name := node.Name + "." + hex.EncodeToString(sum[:8])
+	events := client.CoreV1().Events(eventNamespace)
+	_, err := events.Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: eventNamespace},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Node", APIVersion: "v1", Name: node.Name, UID: types.UID(node.Name), // kubectl describe looks Node events up by this uid
+		},
+		Source: corev1.EventSource{Component: e.Component}, Type: e.Type, Reason: e.Reason, Message: e.Message,
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+	}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return wrapEvent(err, node.Name)
+	}
+	have, err := events.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return wrapEvent(err, node.Name)
+	}
+	patch, err := json.Marshal(map[string]any{"count": have.Count + 1, "lastTimestamp": at})
+	if err != nil {
+		return wrapEvent(err, node.Name)
+	}
+	_, err = events.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return wrapEvent(err, node.Name)
+}
+
+func wrapEvent(err error, node string) error {
+	if err != nil {
+		return fmt.Errorf("recording an event about node %s: %w", node, err)
+	}
+	return nil
+}

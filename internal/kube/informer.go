@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Nodes is a cache of all Node objects.
+type Nodes struct {
+	Lister   listers.NodeLister
+	informer cache.SharedIndexInformer
+	factory  informers.SharedInformerFactory
+}
+
+// WatchNodes makes a cache of Nodes; Run fills it.
+func WatchNodes(client kubernetes.Interface) *Nodes {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(StripManagedFields))
+	nodes := factory.Core().V1().Nodes()
+	return &Nodes{Lister: nodes.Lister(), informer: nodes.Informer(), factory: factory}
+}
+
+// StripManagedFields drops what no service reads, to keep caches small.
+func StripManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// Run keeps the cache until ctx ends.
+func (n *Nodes) Run(ctx context.Context) error {
+	n.factory.Start(ctx.Done())
+	<-ctx.Done()
+	n.factory.Shutdown()
+	return nil
+}
+
+// Synced says whether the cache has been filled once.
+func (n *Nodes) Synced() (bool, string) {
+	if n.informer.HasSynced() {
+		return true, "synced"
+	}
+	return false, "the node cache is not filled yet"
+}
+
+// WaitForSync blocks until the cache is filled or ctx ends.
+func (n *Nodes) WaitForSync(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), n.informer.HasSynced) {
+		return errors.Join(errors.New("filling the node cache"), ctx.Err())
+	}
+	return nil
+}
+
+// Bell returns a bell for consume.Loop that rings a Node's name whenever
+// relevant says that its change matters; before is nil for a new Node, after
+// is nil for a deleted one.
+func (n *Nodes) Bell(relevant func(before, after *corev1.Node) bool) func(ctx context.Context, ring func(string)) error {
+	return func(ctx context.Context, ring func(string)) error {
+		notify := func(before, after *corev1.Node) {
+			if relevant(before, after) {
+				name := after
+				if name == nil {
+					name = before
+				}
+				ring(name.Name)
+			}
+		}
+		handle, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(x any) { notify(nil, nodeOf(x)) },
+			UpdateFunc: func(x, y any) { notify(nodeOf(x), nodeOf(y)) },
+			DeleteFunc: func(x any) { notify(nodeOf(x), nil) },
+		})
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return n.informer.RemoveEventHandler(handle)
+	}
+}
+
+func nodeOf(x any) *corev1.Node {
+	if gone, ok := x.(cache.DeletedFinalStateUnknown); ok {
+		x = gone.Obj
+	}
+	node, ok := x.(*corev1.Node)
+	if !ok {
+		return &corev1.Node{}
+	}
+	return node
+}
