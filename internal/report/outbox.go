@@ -221,6 +221,9 @@ func (t *Tx) put(seq uint64, body []byte) error {
 	return nil
 }
 
+// LastSeq is the seq of the newest event, this transaction's included.
+func (t *Tx) LastSeq() uint64 { return t.stats.LastSeq }
+
 // Note returns the owner's note of that name, nil when there is none.
 func (t *Tx) Note(name string) []byte {
 	return append([]byte(nil), t.tx.Bucket(bucketOwner).Get([]byte(name))...)

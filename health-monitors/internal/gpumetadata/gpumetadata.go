@@ -1,0 +1,118 @@
+// Package gpumetadata reads the node's GPU metadata file, which says which GPU
+// sits at which PCI address. A missing or broken file degrades only the
+// identity: lookups find nothing.
+package gpumetadata
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+)
+
+// maxBytes bounds the file; a node's is a few KiB.
+const maxBytes = 4 << 20
+
+// GPU is one GPU of the node.
+type GPU struct {
+	UUID  string
+	Index string
+}
+
+// Inventory is the content of one version of the file.
+type Inventory struct {
+	// Chassis is the chassis serial, empty when the file has none.
+	Chassis string
+	// ByPCI holds the GPUs by normalised PCI address.
+	ByPCI map[string]GPU
+}
+
+// document is the file's shape; only what we use.
+type document struct {
+	ChassisSerial string `json:"chassis_serial"`
+	GPUs          []struct {
+		ID   *int   `json:"gpu_id"`
+		UUID string `json:"uuid"`
+		PCI  string `json:"pci_address"`
+	} `json:"gpus"`
+}
+
+// Parse reads the file's content; normalise makes PCI addresses comparable.
+func Parse(data []byte, normalise func(string) string) (Inventory, error) {
+	var doc document
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return Inventory{}, fmt.Errorf("decoding GPU metadata: %w", err)
+	}
+	inv := Inventory{Chassis: doc.ChassisSerial, ByPCI: map[string]GPU{}}
+	for _, g := range doc.GPUs {
+		if g.PCI == "" || g.UUID == "" {
+			continue
+		}
+		gpu := GPU{UUID: g.UUID}
+		if g.ID != nil {
+			gpu.Index = strconv.Itoa(*g.ID)
+		}
+		inv.ByPCI[normalise(g.PCI)] = gpu
+	}
+	return inv, nil
+}
+
+// File follows the metadata file.
+type File struct {
+	path      string
+	normalise func(string) string
+	seen      version
+	inventory Inventory
+	err       error
+}
+
+// version tells two contents of the file apart without reading them.
+type version struct {
+	size    int64
+	changed time.Time
+}
+
+// Follow prepares to read the file; Refresh reads it.
+func Follow(path string, normalise func(string) string) *File {
+	return &File{path: path, normalise: normalise, seen: version{size: -1}}
+}
+
+// Refresh reads the file again if it changed; changed says that it did or that
+// its state (readable, missing, broken) did. With an error the inventory is the
+// last one that could be read.
+func (f *File) Refresh() (changed bool, err error) {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		changed = f.err == nil
+		f.seen, f.err = version{size: -1}, fmt.Errorf("reading GPU metadata: %w", err)
+		return changed, f.err
+	}
+	now := version{info.Size(), info.ModTime()}
+	if now == f.seen {
+		return false, f.err
+	}
+	f.seen = now
+	inv, err := f.read()
+	if f.err = err; err == nil {
+		f.inventory = inv
+	}
+	return true, err
+}
+
+func (f *File) read() (Inventory, error) {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return Inventory{}, fmt.Errorf("opening GPU metadata: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes))
+	if err != nil {
+		return Inventory{}, fmt.Errorf("reading GPU metadata: %w", err)
+	}
+	return Parse(data, f.normalise)
+}
+
+// Inventory is what the file said last.
+func (f *File) Inventory() Inventory { return f.inventory }

@@ -1,0 +1,130 @@
+// Package config holds what an operator can set about the syslog health monitor.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Config is the configuration of the monitor.
+type Config struct {
+	// NodeName is the Kubernetes name of the node; required.
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	// Source is kmsg (the kernel's own ring) or file (a syslog file).
+	Source string `toml:"source" flag:"source" usage:"where the kernel log is read: kmsg or file"`
+	// LogPath is the device or file; empty is the source's usual path.
+	LogPath string `toml:"logPath" flag:"log-path" usage:"device or file to read (default /dev/kmsg or /var/log/kern.log)"`
+	// BootIDPath holds the id of the running boot. A file that stands in for the
+	// kernel's must be replaced by renaming, never written in place.
+	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	// StateDir holds the outbox; it must survive a reboot.
+	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; empty sends none.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	// MetadataPath is the node's GPU metadata file; it may be missing.
+	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
+	// SettleTime is how long a check must be quiet after a reboot before it is
+	// reported healthy.
+	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
+	// Strategy of the events: PROCESS or PERSIST_ONLY.
+	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// OutboxMiB bounds the events that wait for the connector, in MiB.
+	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
+	// UserLines accepts XID lines that programs wrote into the kernel log.
+	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe XID lines that programs wrote into the kernel log (for tests)"`
+}
+
+// Sources of the kernel log.
+const (
+	Kmsg = "kmsg"
+	File = "file"
+)
+
+// Default is the configuration of a node without special wishes.
+var Default = Config{
+	Source:       Kmsg,
+	BootIDPath:   "/proc/sys/kernel/random/boot_id",
+	StateDir:     "/var/lib/nvsentinel/syslog-health-monitor",
+	Socket:       "unix:///var/run/nvsentinel.sock",
+	MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json",
+	SettleTime:   2 * time.Minute,
+	Strategy:     string(record.Process),
+	OutboxMiB:    64,
+}
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.NodeName == "" {
+		wrong("nodeName (--node-name) is empty")
+	}
+	if c.Source != Kmsg && c.Source != File {
+		wrong("source (--source) %q is not kmsg or file", c.Source)
+	}
+	for _, required := range [][2]string{
+		{"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
+		{"platformConnectorSocket (--platform-connector-socket)", c.Socket},
+	} {
+		if required[1] == "" {
+			wrong("%s is empty", required[0])
+		}
+	}
+	if c.SettleTime < 0 {
+		wrong("settleTime (--settle-time) %s is negative", c.SettleTime)
+	}
+	if c.OutboxMiB < 1 {
+		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
+	}
+	if _, err := record.ParseStrategy(c.Strategy); err != nil {
+		wrong("processingStrategy (--processingStrategy): %w", err)
+	}
+	return errors.Join(problems...)
+}
+
+// Log is the source that the configuration names.
+type Log interface {
+	watch.Source
+	Counts() source.Counts
+}
+
+// OpenLog makes the source; it opens nothing yet.
+func (c Config) OpenLog() Log {
+	if c.Source == File {
+		return source.NewFile(or(c.LogPath, "/var/log/kern.log"))
+	}
+	return source.NewKmsg(or(c.LogPath, "/dev/kmsg"))
+}
+
+// OpenOutbox opens the outbox in the state folder.
+func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
+	o.MaxBytes = int64(c.OutboxMiB) << 20
+	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
+}
+
+// Policy is what the watch is told.
+func (c Config) Policy() watch.Policy {
+	return watch.Policy{
+		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines,
+	}
+}
+
+// Agent is the name of this monitor.
+const Agent = xid.Agent
+
+func or(given, otherwise string) string {
+	if given != "" {
+		return given
+	}
+	return otherwise
+}

@@ -1,0 +1,348 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+)
+
+// MaxLine is how much of a line is kept; the rest of a longer one is dropped.
+const MaxLine = 64 << 10
+
+// chunk is how much is read from a file at once.
+const chunk = 64 << 10
+
+// File follows a syslog file by name: through renaming rotation (the old file
+// is found by its inode and finished first), through truncation, and past lines
+// of any length or content. It polls; a notification saves nothing at the pace
+// of a poll and fails on some mounted folders.
+//
+// Lines carry no boot id. Those that a proven reboot left unread belong to the
+// past boot: everything up to the last line that starts a boot ("Linux version")
+// where there is one, else what the followed file holds at that moment. Another
+// file is the new boot's.
+type File struct {
+	tally
+	path string
+
+	cursor fileCursor
+	open   *os.File
+	head   []byte // first bytes of the open file, at most printBytes
+
+	kept    []byte // beginning of the line at cursor.Offset
+	scanned int64  // bytes of that line read so far, kept or dropped
+	started bool
+}
+
+// fileCursor is the durable place in a file.
+type fileCursor struct {
+	ID     fileID `json:"id"`
+	Offset int64  `json:"offset"`
+	Print  print  `json:"print"`
+	// Changed is the file's modification time (Unix nanoseconds) when it was
+	// read last: the place in the row of rotated files should this one vanish.
+	Changed int64 `json:"changed,omitempty"`
+	// Past says which unread parts of which files belong to a past boot.
+	Past []span `json:"past,omitempty"`
+}
+
+// span is the part of a file before Until.
+type span struct {
+	ID    fileID `json:"id"`
+	Until int64  `json:"until"`
+}
+
+// NewFile prepares to follow the file at path.
+func NewFile(path string) *File { return &File{path: path} }
+
+// Name is the kind of source and what it reads.
+func (s *File) Name() string { return "file " + s.path }
+
+// Open goes to the place behind cursor, or, without one, to the beginning of
+// the current boot in the file: the last line that starts a boot, else the
+// first line. It fails while there is no file to read; call it again.
+func (s *File) Open(cursor json.RawMessage, _ string) error {
+	s.shut()
+	s.cursor = fileCursor{}
+	if len(cursor) > 0 {
+		if err := json.Unmarshal(cursor, &s.cursor); err != nil {
+			return fmt.Errorf("decoding the cursor: %w", err)
+		}
+	}
+	if s.cursor.ID == (fileID{}) {
+		return s.begin()
+	}
+	return s.resume()
+}
+
+// begin starts a first reading.
+func (s *File) begin() error {
+	if err := s.use(s.path, 0); err != nil {
+		return err
+	}
+	at, found, err := lastBoot(s.open, 0)
+	if err != nil {
+		s.shut()
+		return fmt.Errorf("looking for the current boot in %s: %w", s.path, err)
+	}
+	if found {
+		s.rewind(at)
+	}
+	return nil
+}
+
+// resume finds the file of the cursor under whatever name it has now.
+func (s *File) resume() error {
+	place := s.cursor
+	files, err := family(s.path)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.id != place.ID {
+			continue
+		}
+		if err := s.use(f.path, place.Offset); err != nil {
+			return err
+		}
+		s.cursor.Past = place.Past
+		if !place.Print.matches(s.head) || f.size < place.Offset {
+			s.again(f.path == s.path)
+		}
+		return nil
+	}
+	next, ok := after(files, place.Changed, place.ID, s.path)
+	if !ok {
+		return fmt.Errorf("opening %s: %w", s.path, fs.ErrNotExist)
+	}
+	if err := s.use(next.path, 0); err != nil {
+		return err
+	}
+	s.gaps.Add(1)
+	s.cursor.Past = place.Past
+	return nil
+}
+
+// again reads the open file from its start: it was cut, or its inode was given
+// to another file.
+func (s *File) again(current bool) {
+	if current {
+		s.truncations.Add(1)
+	} else {
+		s.gaps.Add(1)
+	}
+	s.rewind(0)
+	s.forgetPast(s.cursor.ID)
+}
+
+func (s *File) rewind(offset int64) {
+	s.cursor.Offset, s.kept, s.scanned = offset, nil, 0
+	s.cursor.Print = s.print()
+}
+
+// use opens a file and stands at offset.
+func (s *File) use(path string, offset int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("looking at the log: %w", err), f.Close())
+	}
+	if !info.Mode().IsRegular() {
+		return errors.Join(fmt.Errorf("opening the log: %s is not a file", path), f.Close())
+	}
+	s.shut()
+	s.open, s.head, s.started = f, nil, true
+	s.cursor = fileCursor{ID: identify(info), Changed: info.ModTime().UnixNano()}
+	if err := s.readHead(); err != nil {
+		return err
+	}
+	s.rewind(offset)
+	return nil
+}
+
+func (s *File) shut() {
+	if s.open != nil {
+		_ = s.open.Close() // read only: nothing can be lost
+	}
+	s.open, s.started = nil, false
+}
+
+// Close releases the file.
+func (s *File) Close() error { s.shut(); return nil }
+
+// Cursor is the place behind the last line that Read returned.
+func (s *File) Cursor() json.RawMessage { return encode(s.cursor) }
+
+// Read returns up to limit lines; none means that the log is read to its end
+// for now. A last line without its newline waits for it.
+func (s *File) Read(limit int) ([]Line, error) {
+	if !s.started {
+		return nil, errors.New("reading a log that is not open")
+	}
+	if err := s.checkCut(); err != nil {
+		return nil, err
+	}
+	lines, err := s.lines(nil, limit)
+	for err == nil && len(lines) == 0 {
+		var moved bool
+		lines, moved, err = s.rotate(limit)
+		if !moved {
+			break
+		}
+		if len(lines) == 0 {
+			lines, err = s.lines(lines, limit)
+		}
+	}
+	return lines, err
+}
+
+// lines appends complete lines of the open file until limit or its end.
+func (s *File) lines(out []Line, limit int) ([]Line, error) {
+	buf := make([]byte, chunk)
+	for len(out) < limit {
+		n, err := s.open.ReadAt(buf, s.cursor.Offset+s.scanned)
+		out = s.split(out, buf[:n], limit)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return out, fmt.Errorf("reading the log: %w", err)
+		}
+		if n == 0 {
+			return out, s.look()
+		}
+	}
+	return out, s.look()
+}
+
+// look takes the state of the open file into the cursor.
+func (s *File) look() error {
+	info, err := s.open.Stat()
+	if err != nil {
+		return fmt.Errorf("looking at the log: %w", err)
+	}
+	s.cursor.Changed = info.ModTime().UnixNano()
+	return s.readHead()
+}
+
+// split consumes bytes into lines; what is beyond limit is read again later.
+func (s *File) split(out []Line, data []byte, limit int) []Line {
+	for len(data) > 0 && len(out) < limit {
+		end := bytes.IndexByte(data, '\n')
+		if end < 0 {
+			s.keep(data)
+			s.scanned += int64(len(data))
+			return out
+		}
+		s.keep(data[:end])
+		s.scanned += int64(end + 1)
+		out = append(out, s.finish())
+		data = data[end+1:]
+	}
+	return out
+}
+
+func (s *File) keep(part []byte) {
+	s.kept = append(s.kept, part[:min(len(part), MaxLine-len(s.kept))]...)
+}
+
+// finish ends the line at the cursor and moves the cursor behind it.
+func (s *File) finish() Line {
+	if s.scanned > int64(len(s.kept))+1 {
+		s.cut.Add(1)
+	}
+	text := kernellog.Clean(bytes.TrimSuffix(s.kept, []byte{'\r'}))
+	past := s.past()
+	s.cursor.Offset += s.scanned
+	s.kept, s.scanned = s.kept[:0], 0
+	s.cursor.Print = s.print()
+	return Line{Text: text, Kernel: true, Past: past, Cursor: s.Cursor()}
+}
+
+// past tells whether the line that begins at the cursor is of a past boot, and
+// forgets the span that it has left behind.
+func (s *File) past() bool {
+	for _, p := range s.cursor.Past {
+		if p.ID == s.cursor.ID {
+			if s.cursor.Offset < p.Until {
+				return true
+			}
+			s.forgetPast(p.ID)
+			return false
+		}
+	}
+	return false
+}
+
+func (s *File) forgetPast(id fileID) {
+	var rest []span
+	for _, p := range s.cursor.Past {
+		if p.ID != id {
+			rest = append(rest, p)
+		}
+	}
+	s.cursor.Past = rest
+}
+
+// Reboot takes note of a proven reboot: what is unread so far belongs to the
+// past boot as far as File says. It returns the cursor to keep.
+func (s *File) Reboot(string) (json.RawMessage, error) {
+	if !s.started {
+		return nil, errors.New("noting a reboot in a log that is not open")
+	}
+	files, err := family(s.path)
+	if err != nil {
+		return nil, err
+	}
+	row := append([]entry{{id: s.cursor.ID}}, inLine(files, s.cursor.Changed, s.cursor.ID, s.path)...)
+	spans, err := s.boundaries(row)
+	if err != nil {
+		return nil, err
+	}
+	s.cursor.Past = spans
+	return s.Cursor(), nil
+}
+
+// boundaries finds where the current boot begins in the unread row of files;
+// the first one is the open file.
+func (s *File) boundaries(row []entry) ([]span, error) {
+	for i := len(row) - 1; i >= 0; i-- {
+		at, found, err := s.bootIn(row[i], i == 0)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			continue
+		}
+		spans := []span{{row[i].id, at}}
+		for _, earlier := range row[:i] {
+			spans = append(spans, span{earlier.id, math.MaxInt64})
+		}
+		return spans, nil
+	}
+	info, err := s.open.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("looking at the log: %w", err)
+	}
+	return []span{{s.cursor.ID, info.Size()}}, nil
+}
+
+// bootIn looks for the last start of a boot in the unread part of a file.
+func (s *File) bootIn(e entry, current bool) (int64, bool, error) {
+	if current {
+		return lastBoot(s.open, s.cursor.Offset)
+	}
+	f, err := os.Open(e.path)
+	if err != nil {
+		return 0, false, fmt.Errorf("looking for the current boot: %w", err)
+	}
+	defer f.Close()
+	return lastBoot(f, 0)
+}

@@ -1,0 +1,33 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// bootIDBytes bounds a boot id; the kernel's has 36 characters.
+const bootIDBytes = 128
+
+// BootIDFile reads boot ids from a file, such as the kernel's
+// /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it says
+// nothing about the boot.
+func BootIDFile(path string) func() (string, error) {
+	return func() (string, error) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		id := strings.TrimSpace(string(data))
+		switch {
+		case id == "":
+			return "", errors.New("the file is empty")
+		case len(id) > bootIDBytes, strings.ContainsFunc(id, odd):
+			return "", fmt.Errorf("the file holds no boot id: %.40q", id)
+		}
+		return id, nil
+	}
+}
+
+func odd(r rune) bool { return r <= ' ' || r > '~' }

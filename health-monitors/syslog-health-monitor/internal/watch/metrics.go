@@ -1,0 +1,71 @@
+package watch
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+)
+
+// Prefix begins the name of every metric of this monitor.
+const Prefix = "syslog_health_monitor"
+
+// Metrics of the watch.
+type Metrics struct {
+	// XIDs counts reported XIDs by code; codes outside the catalogue are "unknown".
+	XIDs *prometheus.CounterVec
+	// Lines counts the lines that were read.
+	Lines prometheus.Counter
+	// ForeignLines counts XID lines that a program wrote, which are not believed.
+	ForeignLines prometheus.Counter
+	// Unsendable counts events that could not be encoded; none is expected.
+	Unsendable prometheus.Counter
+	// Reboots counts proven reboots.
+	Reboots prometheus.Counter
+	// Recoveries counts settled recoveries by check and reason.
+	Recoveries *prometheus.CounterVec
+	// MetadataErrors counts changes of the metadata file to missing or broken.
+	MetadataErrors prometheus.Counter
+	// PassErrors counts different failures in a row of passes.
+	PassErrors prometheus.Counter
+}
+
+// NewMetrics registers the metrics; counts is asked at every scrape.
+func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help}, labels)
+	}
+	m := &Metrics{
+		XIDs:           vector("xid_errors", "XIDs reported, by code.", "err_code"),
+		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
+		ForeignLines:   counter("foreign_lines_total", "XID lines written by a program and not believed."),
+		Unsendable:     counter("unsendable_events_total", "Events that could not be encoded and were dropped."),
+		Reboots:        counter("reboots_total", "Reboots proven by a changed boot id."),
+		Recoveries:     vector("recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),
+		MetadataErrors: counter("metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
+		PassErrors:     counter("watch_failures_total", "Failures to watch the kernel log."),
+	}
+	for _, code := range xid.Codes() {
+		m.XIDs.WithLabelValues(strconv.Itoa(code))
+	}
+	met := func(name, help string, value func(source.Counts) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help},
+			func() float64 { return float64(value(counts())) })
+	}
+	r.MustRegister(m.XIDs, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors,
+		met("gaps_total", "Places in the kernel log where lines were lost before they were read.",
+			func(c source.Counts) int64 { return c.Gaps }),
+		met("truncations_total", "Times that the log file was cut and read again.",
+			func(c source.Counts) int64 { return c.Truncations }),
+		met("cut_lines_total", "Lines that were too long and lost their end.",
+			func(c source.Counts) int64 { return c.Cut }),
+		met("malformed_records_total", "Kernel records that could not be parsed.",
+			func(c source.Counts) int64 { return c.Malformed }),
+	)
+	return m
+}

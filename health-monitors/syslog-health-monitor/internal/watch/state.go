@@ -1,0 +1,109 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+)
+
+// stateNote is the name of the state beside the outbox.
+const stateNote = "state"
+
+// checks are the checks of this monitor.
+var checks = []string{xid.Check}
+
+// maxOwners bounds what is kept of the driver's lines about its GPUs.
+const maxOwners = 256
+
+// state is what must survive the process. It is written in one transaction with
+// the events that it goes with.
+type state struct {
+	// Boot is the boot id seen last, PastBoot the one before it.
+	Boot     string `json:"boot"`
+	PastBoot string `json:"pastBoot,omitempty"`
+	// Cursor is the place behind the last line that was taken.
+	Cursor json.RawMessage `json:"cursor,omitempty"`
+	// Through is the seq of the last event of a past boot.
+	Through uint64 `json:"through,omitempty"`
+	// Owed holds the checks whose recovery is not settled since the last reboot;
+	// true when a fault was seen under the new boot.
+	Owed map[string]bool `json:"owed,omitempty"`
+	// Memory is what each check has reported since its last healthy event.
+	Memory map[string]recovery.Memory `json:"memory,omitempty"`
+	// Owners maps PCI addresses to GPU UUIDs as the driver logged them.
+	Owners map[string]string `json:"owners,omitempty"`
+}
+
+func newState() state {
+	return state{Owed: map[string]bool{}, Memory: map[string]recovery.Memory{}, Owners: map[string]string{}}
+}
+
+func decodeState(data []byte) (state, error) {
+	s := newState()
+	if len(data) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return state{}, fmt.Errorf("decoding the state: %w", err)
+	}
+	return s, nil
+}
+
+func (s state) encode() ([]byte, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the state: %w", err)
+	}
+	return data, nil
+}
+
+func (s state) clone() state {
+	s.Owed, s.Owners, s.Memory = maps.Clone(s.Owed), maps.Clone(s.Owners), maps.Clone(s.Memory)
+	for check, m := range s.Memory {
+		s.Memory[check] = m.Clone()
+	}
+	return s
+}
+
+// turn makes boot the current one; last is the newest event in the outbox.
+func (s *state) turn(boot string, last uint64) {
+	s.PastBoot, s.Boot, s.Through = s.Boot, boot, last
+	clear(s.Owners)
+	for _, check := range checks {
+		s.Owed[check] = false
+	}
+}
+
+// own remembers which GPU the driver found at a PCI address.
+func (s *state) own(pci, uuid string) {
+	if _, known := s.Owners[pci]; known || len(s.Owners) < maxOwners {
+		s.Owners[pci] = uuid
+	}
+}
+
+func (s *state) remember(check string, r recovery.Report) {
+	m := s.Memory[check]
+	m.Add(r)
+	s.Memory[check] = m
+}
+
+// faulted notes a fault under the new boot for a check that owes a recovery.
+func (s *state) faulted(check string) {
+	if _, owed := s.Owed[check]; owed {
+		s.Owed[check] = true
+	}
+}
+
+// prove is recovery.Prove with the fault that the crash tests plant: without a
+// remembered boot it believes in a reboot.
+func prove(stored, current string) recovery.Proof {
+	p := recovery.Prove(stored, current)
+	if p == recovery.FirstSight && crashpoint.Sabotaged(xid.Agent+"/forget-boot") {
+		return recovery.Rebooted
+	}
+	return p
+}

@@ -1,0 +1,253 @@
+// Package watch is the loop of the syslog health monitor: it reads the kernel
+// log, puts what it finds into the outbox together with the place it was read
+// from, notices reboots, and reports what a reboot has cured.
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Tick is how often the boot id and the log are looked at.
+const Tick = 250 * time.Millisecond
+
+// linesAtOnce bounds what one pass reads, so that a flood of lines delays
+// neither the boot id nor the end of the process.
+const linesAtOnce = 512
+
+// notePace bounds how often a place without events is written down: losing it
+// costs a second look at lines that reported nothing.
+const notePace = 5 * time.Second
+
+// Source is a kernel log that can be read on from where it was left.
+type Source interface {
+	// Open goes to the place behind cursor (nil: the beginning of this boot).
+	Open(cursor json.RawMessage, boot string) error
+	// Read returns the next lines, none at the end of what is there.
+	Read(limit int) ([]source.Line, error)
+	// Reboot takes note of a proven reboot and returns the place to keep.
+	Reboot(boot string) (json.RawMessage, error)
+}
+
+// Policy is what the operator decided.
+type Policy struct {
+	// Node is the name under which events are reported.
+	Node string
+	// Strategy of the events.
+	Strategy record.Strategy
+	// Settle is how long a check must be quiet after a reboot.
+	Settle time.Duration
+	// UserLines accepts lines that programs wrote, for injection in tests.
+	UserLines bool
+}
+
+// Monitor watches one kernel log. Its fields are set before Run.
+type Monitor struct {
+	Policy  Policy
+	Outbox  *report.Outbox
+	Source  Source
+	BootID  func() (string, error)
+	Devices *gpumetadata.File
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *Metrics
+
+	state   state
+	opened  bool
+	pending []source.Line // read and not yet in the outbox
+	caught  bool          // the log was read to its end since the last reboot or start
+	quiet   map[string]time.Time
+	noted   time.Time
+	dirty   bool // state holds a place that is not written down
+	said    map[string]string
+
+	mu     sync.Mutex
+	ailing error
+}
+
+// Ready says whether the last pass went well, and if not, why.
+func (m *Monitor) Ready() (bool, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ailing != nil {
+		return false, m.ailing.Error()
+	}
+	return true, ""
+}
+
+// Run watches until the context ends. A failing pass is tried again at the next
+// tick: the kernel log keeps what is not read.
+func (m *Monitor) Run(ctx context.Context) error {
+	if err := m.remember(); err != nil {
+		return err
+	}
+	tick := m.Clock.NewTicker(Tick)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		more, err := m.pass()
+		m.note(err)
+		if more && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C():
+		}
+	}
+	if m.dirty {
+		return m.commit(func(*report.Tx, *state) error { return nil })
+	}
+	return nil
+}
+
+// remember loads the state beside the outbox.
+func (m *Monitor) remember() error {
+	m.quiet, m.said = map[string]time.Time{}, map[string]string{}
+	data, err := m.Outbox.Note(stateNote)
+	if err != nil {
+		return err
+	}
+	if m.state, err = decodeState(data); err != nil {
+		// Unreadable is no proof of anything: begin as on a first day.
+		m.Log.Error("state was unreadable; the monitor begins anew", "error", err)
+		m.state = newState()
+	}
+	return nil
+}
+
+// note logs the first failure of a row and its end.
+func (m *Monitor) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
+		m.Log.Warn("kernel log could not be watched", "error", err)
+		m.Metrics.PassErrors.Inc()
+	}
+	if err == nil && m.ailing != nil {
+		m.Log.Info("kernel log is watched again")
+	}
+	m.ailing = err
+}
+
+// pass does one round; more says that another one should follow at once.
+func (m *Monitor) pass() (more bool, err error) {
+	if err := m.checkBoot(); err != nil {
+		return false, err
+	}
+	m.checkDevices()
+	more, err = m.readOn()
+	if err != nil {
+		return false, err
+	}
+	return more, m.recover()
+}
+
+// checkBoot opens the source and turns to a new boot when one is proven.
+func (m *Monitor) checkBoot() error {
+	boot, err := m.BootID()
+	if err != nil && (m.state.Boot == "" || !m.opened) {
+		return fmt.Errorf("reading the boot id: %w", err)
+	}
+	switch prove(m.state.Boot, boot) {
+	case recovery.Unknown, recovery.SameBoot:
+		return m.openSource(m.state.Boot)
+	case recovery.FirstSight:
+		err := m.commit(func(_ *report.Tx, s *state) error { s.Boot = boot; return nil })
+		if err != nil {
+			return err
+		}
+		m.Log.Info("boot was seen for the first time", "bootID", boot)
+		return m.openSource(boot)
+	case recovery.Rebooted:
+		return m.turn(boot)
+	}
+	return nil
+}
+
+// openSource opens the log where the state says; a log that is not there yet is
+// tried again.
+func (m *Monitor) openSource(boot string) error {
+	if m.opened {
+		return nil
+	}
+	if err := m.Source.Open(m.state.Cursor, boot); err != nil {
+		return fmt.Errorf("opening the kernel log: %w", err)
+	}
+	m.opened = true
+	return nil
+}
+
+// turn begins a new boot: what is read but not yet in the outbox is dropped and
+// read again, the rest of the log is divided between the boots, and every check
+// owes a recovery.
+func (m *Monitor) turn(boot string) error {
+	from := m.state.Boot
+	m.opened, m.pending, m.caught = false, nil, false
+	if err := m.openSource(boot); err != nil {
+		return err
+	}
+	cursor, err := m.Source.Reboot(boot)
+	if err != nil {
+		m.opened = false
+		return fmt.Errorf("noting a reboot: %w", err)
+	}
+	err = m.commit(func(tx *report.Tx, s *state) error {
+		s.turn(boot, tx.LastSeq())
+		s.Cursor = cursor
+		return nil
+	})
+	if err != nil {
+		m.opened = false
+		return err
+	}
+	clear(m.quiet)
+	m.Metrics.Reboots.Inc()
+	m.Log.Info("reboot was proven", "from", from, "to", boot)
+	return nil
+}
+
+// checkDevices follows the metadata file; without it only identity suffers.
+func (m *Monitor) checkDevices() {
+	changed, err := m.Devices.Refresh()
+	if !changed {
+		return
+	}
+	if err != nil {
+		m.Metrics.MetadataErrors.Inc()
+		m.Log.Warn("GPU metadata was not readable; events carry no GPU index and maybe no UUID", "error", err)
+		return
+	}
+	m.Log.Info("GPU metadata was read", "gpus", len(m.Devices.Inventory().ByPCI))
+}
+
+// commit changes the state, and the outbox with it, in one atomic step.
+func (m *Monitor) commit(change func(tx *report.Tx, s *state) error) error {
+	next := m.state.clone()
+	err := m.Outbox.Write(func(tx *report.Tx) error {
+		if err := change(tx, &next); err != nil {
+			return err
+		}
+		data, err := next.encode()
+		if err != nil {
+			return err
+		}
+		return tx.SetNote(stateNote, data)
+	})
+	if err != nil {
+		return err
+	}
+	m.state, m.dirty, m.noted = next, false, m.Clock.Now()
+	return nil
+}

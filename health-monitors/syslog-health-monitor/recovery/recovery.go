@@ -1,0 +1,110 @@
+// Package recovery decides when a reboot has cured a check, and says so. It is
+// pure: facts, policy and time go in, one step and its reason come out.
+package recovery
+
+import "time"
+
+// Proof is what two boot ids say about a reboot.
+type Proof string
+
+// Proofs.
+const (
+	// Unknown: the current boot id cannot be read, which says nothing.
+	Unknown Proof = "Unknown"
+	// FirstSight: no boot was remembered, which is no proof of a reboot.
+	FirstSight Proof = "FirstSight"
+	// SameBoot: the remembered boot still runs.
+	SameBoot Proof = "SameBoot"
+	// Rebooted: another boot was remembered. This alone is proof.
+	Rebooted Proof = "Rebooted"
+)
+
+// Prove compares the remembered boot id with the current one; empty is unknown.
+func Prove(stored, current string) Proof {
+	switch {
+	case current == "":
+		return Unknown
+	case stored == "":
+		return FirstSight
+	case stored == current:
+		return SameBoot
+	}
+	return Rebooted
+}
+
+// View is what is known about one check while its recovery is pending.
+type View struct {
+	// Pending: a reboot was proven and the check has not been settled since.
+	Pending bool
+	// OldWaiting: the outbox still holds events of a past boot.
+	OldWaiting bool
+	// CaughtUp: the new boot's log has been read to its end.
+	CaughtUp bool
+	// QuietSince is when the log was caught up, or the last code of the check
+	// after that.
+	QuietSince time.Time
+	// Faulted: a fault of the check was seen under the new boot.
+	Faulted bool
+	// Uncured holds the codes seen before the reboot that no reboot cures.
+	Uncured []string
+}
+
+// Policy is what the operator decided.
+type Policy struct {
+	// Settle is how long the check must be quiet under the new boot.
+	Settle time.Duration
+}
+
+// Step is what to do next about a check.
+type Step string
+
+// Steps, in the order of a recovery.
+const (
+	Nothing       Step = "Nothing"
+	DeliverOld    Step = "DeliverOld"
+	Settle        Step = "Settle"
+	ReportHealthy Step = "ReportHealthy"
+	Withhold      Step = "Withhold"
+)
+
+// Reason is why.
+type Reason string
+
+// Reasons.
+const (
+	NoReboot       Reason = "NoReboot"
+	OldEventsFirst Reason = "OldEventsFirst"
+	ReadingLog     Reason = "ReadingLog"
+	Settling       Reason = "Settling"
+	Settled        Reason = "Settled"
+	FaultInstead   Reason = "FaultInstead"
+	NotCured       Reason = "NotCured"
+)
+
+// Decision is one step, its reason, and how long it may take at least (for
+// Settle only).
+type Decision struct {
+	Step   Step
+	Reason Reason
+	Wait   time.Duration
+}
+
+// Decide gives the next step of a check's recovery.
+func Decide(v View, p Policy, now time.Time) Decision {
+	switch {
+	case !v.Pending:
+		return Decision{Step: Nothing, Reason: NoReboot}
+	case v.Faulted:
+		return Decision{Step: Withhold, Reason: FaultInstead}
+	case v.OldWaiting:
+		return Decision{Step: DeliverOld, Reason: OldEventsFirst}
+	case !v.CaughtUp:
+		return Decision{Step: Settle, Reason: ReadingLog, Wait: p.Settle}
+	case len(v.Uncured) > 0:
+		return Decision{Step: Withhold, Reason: NotCured}
+	}
+	if left := v.QuietSince.Add(p.Settle).Sub(now); left > 0 {
+		return Decision{Step: Settle, Reason: Settling, Wait: left}
+	}
+	return Decision{Step: ReportHealthy, Reason: Settled}
+}

@@ -1,0 +1,122 @@
+// Package xid knows the XID errors of the NVIDIA driver: how a kernel log line
+// reports one, what the vendor's catalogue says about its code, and what we
+// make of it. The catalogue is catalogue.csv, reviewed by hand and compiled
+// into catalogue_generated.go. It does no I/O and reads no clock.
+package xid
+
+//go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go
+
+import (
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Policy names how a code was judged.
+type Policy string
+
+// Policies. All but ByBucket are named on the event, so that a reader sees
+// that the vendor's bucket alone did not decide.
+const (
+	// ByBucket: the catalogue's bucket maps to an action of ours.
+	ByBucket Policy = "bucket"
+	// UnmappedBucket: the bucket is a workflow for people; CONTACT_SUPPORT.
+	UnmappedBucket Policy = "unmapped-bucket"
+	// ActionInText: XID 154 carries its action in the line.
+	ActionInText Policy = "action-in-text"
+	// NeedsDecode: the line's NVLink5 registers decide and are not decoded.
+	NeedsDecode Policy = "needs-decode"
+	// RecoveryNotice: the code reports that something works again.
+	RecoveryNotice Policy = "recovery-notice"
+	// BlankBucket: the catalogue lists the code without a bucket.
+	BlankBucket Policy = "blank-bucket"
+	// UnknownCode: the catalogue does not list the code.
+	UnknownCode Policy = "unknown-code"
+)
+
+// Row is one code of the catalogue.
+type Row struct {
+	// Code is the XID.
+	Code int
+	// Bucket is the catalogue's immediate action, empty where it is blank.
+	Bucket string
+	// Action is ours; empty where the line says it.
+	Action record.Action
+	// Fatal says whether the code takes the node out of service.
+	Fatal bool
+	// RebootCures says whether a reboot ends the fault; meaningless unless Fatal.
+	RebootCures bool
+	// Policy is how the row is judged.
+	Policy Policy
+}
+
+// Lookup returns the catalogue's row of a code.
+func Lookup(code int) (Row, bool) {
+	row, ok := catalogue[code]
+	return row, ok
+}
+
+// Codes is every code of the catalogue, in no order.
+func Codes() []int {
+	codes := make([]int, 0, len(catalogue))
+	for code := range catalogue {
+		codes = append(codes, code)
+	}
+	return codes
+}
+
+// Judgement is what we make of one reported XID.
+type Judgement struct {
+	Action record.Action
+	Fatal  bool
+	// RebootCures says whether a reboot ends the fault; true when it is not fatal.
+	RebootCures bool
+	Policy      Policy
+}
+
+// Judge decides about one reported XID. Unknown and blank codes are reported
+// but never disrupt: a code nobody has classified must not reboot a fleet.
+func Judge(f Fault) Judgement {
+	row, ok := catalogue[f.Code]
+	switch {
+	case !ok:
+		return Judgement{record.ActionContactSupport, false, true, UnknownCode}
+	case row.Policy == ActionInText:
+		return judged(actionInText(f.Text), ActionInText)
+	case row.Policy == NeedsDecode && f.Registers:
+		return Judgement{record.ActionContactSupport, false, true, NeedsDecode}
+	}
+	return Judgement{row.Action, row.Fatal, row.RebootCures || !row.Fatal, row.Policy}
+}
+
+// judged applies the two rules of an action: it is fatal unless it is NONE, and
+// a reboot cures what a reset or a restart would.
+func judged(a record.Action, p Policy) Judgement {
+	return Judgement{a, a != record.ActionNone, cures(a), p}
+}
+
+func cures(a record.Action) bool {
+	switch a {
+	case record.ActionNone, record.ActionComponentReset, record.ActionRestartVM, record.ActionRestartBM:
+		return true
+	}
+	return false
+}
+
+// actionInText reads XID 154's action from the last parentheses of the line.
+func actionInText(text string) record.Action {
+	end := strings.LastIndexByte(text, ')')
+	start := strings.LastIndexByte(text[:max(end, 0)], '(')
+	if start < 0 {
+		return record.ActionContactSupport
+	}
+	switch strings.TrimSpace(text[start+1 : end]) {
+	case "GPU Reset Required", "Drain and Reset":
+		return record.ActionComponentReset
+	case "Node Reboot Required":
+		return record.ActionRestartBM
+	case "None":
+		return record.ActionNone
+	}
+	return record.ActionContactSupport
+}

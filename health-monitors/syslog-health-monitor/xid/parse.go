@@ -1,0 +1,107 @@
+package xid
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Fault is one XID as a kernel log line reports it.
+type Fault struct {
+	// Code is the XID; 0 when the number does not fit an int32.
+	Code int
+	// Number is the code as an error code: decimal, without leading zeros.
+	Number string
+	// PCI is the normalised address without function, for example 0000:3b:00.
+	PCI string
+	// GPC, TPC and SM locate an XID 13; empty when the line names none.
+	GPC, TPC, SM string
+	// Link is the NVLink of an XID 74; empty when the line names none.
+	Link string
+	// Registers says that the line carries NVLink5 registers (XID 144-150).
+	Registers bool
+	// Text is the message from "NVRM:" on.
+	Text string
+}
+
+// marker is what every XID line contains; lines without it are not looked at.
+const marker = "NVRM: Xid ("
+
+var (
+	// head is the address and the code; drivers before R304 left out "PCI:".
+	head      = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:\D|$)`)
+	place     = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
+	link      = regexp.MustCompile(`\blink\s+(\d{1,9})\(`)
+	registers = regexp.MustCompile(`\s\w+\s+\w+\s+\w+\s+\w+\s+Link\s+-?\d+\s+\(0x[0-9a-fA-F]+\s+0x[0-9a-fA-F]+`)
+	owner     = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
+	address   = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?$`)
+)
+
+// Parse reads an XID from a kernel message. Lines that do not report one give
+// false.
+func Parse(message string) (Fault, bool) {
+	at := strings.Index(message, marker)
+	if at < 0 {
+		return Fault{}, false
+	}
+	text := message[at:]
+	m := head.FindStringSubmatchIndex(text)
+	if m == nil {
+		return Fault{}, false
+	}
+	f := Fault{PCI: Address(text[m[2]:m[3]]), Text: text[m[0]:]}
+	f.Code, f.Number = code(text[m[4]:m[5]])
+	switch {
+	case f.Code == 13:
+		if p := place.FindStringSubmatch(f.Text); p != nil {
+			f.GPC, f.TPC, f.SM = p[1], p[2], p[3]
+		}
+	case f.Code == 74:
+		if l := link.FindStringSubmatch(f.Text); l != nil {
+			f.Link = l[1]
+		}
+	case f.Code >= 144 && f.Code <= 150:
+		f.Registers = registers.MatchString(f.Text)
+	}
+	return f, true
+}
+
+// ParseOwner reads which GPU sits at a PCI address from the driver's own line
+// "NVRM: GPU at PCI:0000:3b:00: GPU-...".
+func ParseOwner(message string) (pci, uuid string, ok bool) {
+	if !strings.Contains(message, "NVRM: GPU at ") {
+		return "", "", false
+	}
+	m := owner.FindStringSubmatch(message)
+	if m == nil {
+		return "", "", false
+	}
+	return Address(m[1]), m[2], true
+}
+
+// Address normalises a PCI address to lower case, four digits of domain where
+// they suffice, and no function: 00000000:3B:00.0 is 0000:3b:00. Anything that
+// is not an address is only lowered, so that its fault is still reported.
+func Address(s string) string {
+	s = strings.ToLower(s)
+	m := address.FindStringSubmatch(s)
+	if m == nil {
+		return s
+	}
+	domain := strings.TrimLeft(m[1], "0")
+	return strings.Repeat("0", max(4-len(domain), 0)) + domain + ":" + m[2] + ":" + m[3]
+}
+
+// code reads a number of any length; one that no catalogue can hold keeps its
+// digits (cut at 32) as its name and has code 0.
+func code(digits string) (int, string) {
+	digits = strings.TrimLeft(digits, "0")
+	if digits == "" {
+		digits = "0"
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil {
+		return 0, digits[:min(len(digits), 32)]
+	}
+	return int(n), digits
+}

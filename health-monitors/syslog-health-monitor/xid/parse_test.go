@@ -1,0 +1,167 @@
+package xid
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		name, line string
+		want       Fault
+	}{
+		{"fallen off the bus", "kernel: [12.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+			Fault{Code: 79, Number: "79", PCI: "0000:3b:00"}},
+		{"upper case, long domain, function", "NVRM: Xid (PCI:00000000:3B:00.0): 48, pid=123",
+			Fault{Code: 48, Number: "48", PCI: "0000:3b:00"}},
+		{"domain of five digits", "NVRM: Xid (PCI:00010001:00:1f): 31", Fault{Code: 31, Number: "31", PCI: "10001:00:1f"}},
+		{"old driver without PCI", "NVRM: Xid (0000:03:00): 14, Channel 00000001", Fault{Code: 14, Number: "14", PCI: "0000:03:00"}},
+		{"address without domain", "NVRM: Xid (PCI:03:00): 14", Fault{Code: 14, Number: "14", PCI: "0000:03:00"}},
+		{"no address at all", "NVRM: Xid (PCI::::): 14", Fault{Code: 14, Number: "14", PCI: ":::"}},
+		{"leading zeros", "NVRM: Xid (PCI:0000:03:00): 0079, x", Fault{Code: 79, Number: "79", PCI: "0000:03:00"}},
+		{"zero", "NVRM: Xid (PCI:0000:03:00): 0", Fault{Code: 0, Number: "0", PCI: "0000:03:00"}},
+		{"number of no catalogue", "NVRM: Xid (PCI:0000:03:00): 99999999999999999999999999999999999999",
+			Fault{Code: 0, Number: strings.Repeat("9", 32), PCI: "0000:03:00"}},
+		{"XID 13 with its place", "NVRM: Xid (PCI:0000:05:00): 13, pid=1, name=a, Graphics SM Warp Exception on (GPC 2, TPC 3, SM 1): Out Of Range Address",
+			Fault{Code: 13, Number: "13", PCI: "0000:05:00", GPC: "2", TPC: "3", SM: "1"}},
+		{"XID 13 without a place", "NVRM: Xid (PCI:0000:05:00): 13, Graphics Exception", Fault{Code: 13, Number: "13", PCI: "0000:05:00"}},
+		{"XID 74", "NVRM: Xid (PCI:0000:05:00): 74, pid=1, NVLink: fatal error detected on link 4(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
+			Fault{Code: 74, Number: "74", PCI: "0000:05:00", Link: "4"}},
+		{"link of another code", "NVRM: Xid (PCI:0000:05:00): 45, error on link 4(0x0", Fault{Code: 45, Number: "45", PCI: "0000:05:00"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, ok := Parse(c.line)
+			c.want.Text = c.line[strings.Index(c.line, "NVRM"):]
+			if diff := cmp.Diff(c.want, got); !ok || diff != "" {
+				t.Errorf("ok %t, fault (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+}
+
+func TestLinesThatReportNoXID(t *testing.T) {
+	for _, line := range []string{
+		"", "NVRM: Xid", "NVRM: Xid (", "NVRM: Xid (PCI:0000:3b:00)", "NVRM: Xid (PCI:0000:3b:00): ", "NVRM: Xid (PCI:0000:3b:00): x79",
+		"NVRM: Xid (PCI:zz): 79", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+		"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: xid (PCI:0000:3b:00): 79",
+	} {
+		if f, ok := Parse(line); ok {
+			t.Errorf("%q was read as %+v", line, f)
+		}
+	}
+}
+
+func TestParseOwner(t *testing.T) {
+	const uuid = "GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7"
+	for line, want := range map[string][2]string{
+		"[1.2] NVRM: GPU at PCI:0000:3B:00: " + uuid:  {"0000:3b:00", uuid},
+		"NVRM: GPU at 0000:3b:00.0: " + uuid + ", ok": {"0000:3b:00", uuid},
+		"NVRM: GPU at PCI:0000:3b:00: GPU-b850":       {},
+		"NVRM: GPU at PCI:0000:3b:00: " + uuid + "f":  {},
+		"NVRM: Xid (PCI:0000:3b:00): 79":              {},
+	} {
+		pci, id, ok := ParseOwner(line)
+		if got := [2]string{pci, id}; got != want || ok != (want[0] != "") {
+			t.Errorf("%q: %v, %t; want %v", line, got, ok, want)
+		}
+	}
+}
+
+func TestEventNamesEverythingThatIsKnown(t *testing.T) {
+	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 13, Exception on (GPC 2, TPC 3, SM 1): x")
+	e := record.FromProto(Event(f, Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
+		Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
+	want := record.Event{
+		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", Message: "raw line",
+		RecommendedAction: record.ActionNone, ErrorCode: []string{"13"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
+		EntitiesImpacted: []record.Entity{
+			{EntityType: "PCI", EntityValue: "0000:05:00"}, {EntityType: "GPU_UUID", EntityValue: "GPU-1"}, {EntityType: "GPU", EntityValue: "0"},
+			{EntityType: "GPC", EntityValue: "2"}, {EntityType: "TPC", EntityValue: "3"}, {EntityType: "SM", EntityValue: "1"},
+		},
+		Metadata: map[string]string{"bootID": "b", "chassis_serial": "C9"},
+	}
+	want.GeneratedTimestamp = e.GeneratedTimestamp
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+func TestResetNeedsAListedGPU(t *testing.T) {
+	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 95, x")
+	for name, c := range map[string]struct {
+		device Device
+		want   record.Action
+	}{
+		"listed":                 {Device{UUID: "GPU-1", Index: "0", Listed: true}, record.ActionComponentReset},
+		"only the driver's word": {Device{UUID: "GPU-1"}, record.ActionRestartVM},
+		"unknown":                {Device{}, record.ActionRestartVM},
+	} {
+		e := record.FromProto(Event(f, c.device, Sighting{}, ""))
+		if e.RecommendedAction != c.want || !e.IsFatal {
+			t.Errorf("%s: %s, fatal %t; want %s", name, e.RecommendedAction, e.IsFatal, c.want)
+		}
+	}
+}
+
+func TestUnusualPoliciesAreNamed(t *testing.T) {
+	for code, want := range map[string]string{
+		"79": "", "54": "unmapped-bucket", "154": "action-in-text", "149": "needs-decode",
+		"162": "recovery-notice", "170": "blank-bucket", "500": "unknown-code",
+	} {
+		f, _ := Parse("NVRM: Xid (PCI:0000:05:00): " + code)
+		e := Event(f, Device{}, Sighting{}, "")
+		if got := e.Metadata[MetadataPolicy]; got != want || e.ErrorCode[0] != code {
+			t.Errorf("xid %s: policy %q, want %q; codes %v", code, got, want, e.ErrorCode)
+		}
+	}
+}
+
+func TestHealthyClearsTheWholeCheck(t *testing.T) {
+	e := record.FromProto(Healthy(Sighting{Node: "n", Boot: "b2", Strategy: record.Process}))
+	want := record.Event{
+		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsHealthy: true,
+		Message: "No Health Failures", RecommendedAction: record.ActionNone, NodeName: "n", ProcessingStrategy: record.Process,
+		Metadata: map[string]string{"bootID": "b2"}, GeneratedTimestamp: e.GeneratedTimestamp,
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzLine feeds foreign bytes through everything that a line goes through: the
+// event must always be one that the wire can carry.
+func FuzzLine(f *testing.F) {
+	for _, seed := range []string{
+		"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
+		"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: Xid (PCI:a): 074 link 9999999999(",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		text := kernellog.Clean(raw)
+		if pci, uuid, ok := ParseOwner(text); ok && (pci == "" || len(uuid) != 40) {
+			t.Errorf("owner %q %q", pci, uuid)
+		}
+		fault, ok := Parse(text)
+		if !ok {
+			return
+		}
+		e := Event(fault, Device{}, Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
+		if _, err := proto.Marshal(e); err != nil {
+			t.Errorf("event cannot be encoded: %v", err)
+		}
+		if len(e.Message) > 100 || !utf8.ValidString(e.Message) || fault.Number == "" || fault.PCI == "" {
+			t.Errorf("event %v of fault %+v", e, fault)
+		}
+		if _, known := Lookup(fault.Code); !known && e.IsFatal {
+			t.Errorf("unknown code %s is fatal", fault.Number)
+		}
+	})
+}
