@@ -1,0 +1,208 @@
+package action
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// Scopes of a repair kind; empty is Cluster.
+const (
+	ScopeCluster    = "Cluster"
+	ScopeNamespaced = "Namespaced"
+)
+
+// Defaults of an action's policy.
+const (
+	// DefaultUnknownTimeout is the janitor's own time limit and ten minutes.
+	DefaultUnknownTimeout = 40 * time.Minute
+	DefaultMaxAttempts    = 2
+	DefaultWindow         = 24 * time.Hour
+	DefaultBackoff        = time.Minute
+)
+
+// Templates says where templates are read from.
+type Templates struct {
+	// MountPath is the directory of template files.
+	MountPath string `toml:"mountPath"`
+	// FileName is the template of actions that name none.
+	FileName string `toml:"fileName"`
+}
+
+// Attempts bounds the repairs of one machine by one equivalence group.
+type Attempts struct {
+	// Max is how many objects may be created within Window.
+	Max int `toml:"max"`
+	// Window is rolling and goes across sessions.
+	Window time.Duration `toml:"window"`
+}
+
+// Config is one table [remediationActions."NAME"].
+type Config struct {
+	APIGroup string `toml:"apiGroup"`
+	Version  string `toml:"version"`
+	Kind     string `toml:"kind"`
+	// Resource is the plural; empty is guessed from Kind.
+	Resource string `toml:"resource"`
+	// Scope is Cluster (default) or Namespaced.
+	Scope string `toml:"scope"`
+	// Namespace of the objects; Namespaced needs one.
+	Namespace string `toml:"namespace"`
+	// TemplateFileName is a file below the templates' mountPath.
+	TemplateFileName string `toml:"templateFileName"`
+	// Template is the template itself, instead of a file.
+	Template string `toml:"template"`
+	// EquivalenceGroup joins actions that cure by the same means.
+	EquivalenceGroup string `toml:"equivalenceGroup"`
+	// CompleteConditionType is short for a rule on one condition.
+	CompleteConditionType string           `toml:"completeConditionType"`
+	HealthRule            *healthrule.Rule `toml:"healthRule"`
+	// UnknownTimeout is how long an object may stay without a verdict; "0s" is
+	// for ever (manual mode).
+	UnknownTimeout *time.Duration `toml:"unknownTimeout"`
+	Attempts       *Attempts      `toml:"attempts"`
+	// Backoff is the pause after a failed repair; it doubles up to an hour.
+	Backoff *time.Duration `toml:"backoff"`
+	// Rank orders actions by strength; required for names that have none of
+	// their own (COMPONENT_RESET 1, RESTART_VM and RESTART_BM 2, REPLACE_VM 3).
+	Rank *int `toml:"rank"`
+}
+
+// Configs are the actions of a configuration file by name.
+type Configs map[string]Config
+
+const (
+	janitorGroup   = "janitor.dgxc.nvidia.com"
+	janitorVersion = "v1alpha1"
+	defaultReboot  = "embedded:rebootnode.yaml"
+	defaultReplace = "embedded:terminatenode.yaml"
+)
+
+// Default is the mapping without a configuration file: the restart group
+// reboots, REPLACE_VM gives the machine back, all else needs a person.
+func Default() Configs {
+	reboot := Config{
+		APIGroup: janitorGroup, Version: janitorVersion, Kind: "RebootNode", Scope: ScopeCluster,
+		TemplateFileName: defaultReboot, EquivalenceGroup: "restart",
+		HealthRule: endsIn("NodeReady"),
+	}
+	replace := Config{
+		APIGroup: janitorGroup, Version: janitorVersion, Kind: "TerminateNode", Scope: ScopeCluster,
+		TemplateFileName: defaultReplace, EquivalenceGroup: "terminate",
+		HealthRule: endsIn("NodeTerminated"),
+	}
+	return Configs{
+		string(record.ActionComponentReset): reboot,
+		string(record.ActionRestartVM):      reboot,
+		string(record.ActionRestartBM):      reboot,
+		string(record.ActionReplaceVM):      replace,
+	}
+}
+
+// endsIn is the rule of the janitor's kinds: a refused signal is a failure too,
+// since the other condition then stays Unknown for ever.
+func endsIn(condition string) *healthrule.Rule {
+	rule := healthrule.Conditions(
+		[]healthrule.ConditionMatcher{{Type: condition, Status: "True"}},
+		[]healthrule.ConditionMatcher{{Type: "SignalSent", Status: "False"}, {Type: condition, Status: "False"}},
+	)
+	return &rule
+}
+
+// Compile turns the configured actions into a policy, joining every problem
+// with its key. Files are read by read, which gets the file's name.
+func Compile(configs Configs, templates Templates, read func(name string) ([]byte, error)) (Policy, error) {
+	p := Policy{actions: map[record.Action]Action{}}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		a, err := compile(name, configs[name], templates, read)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("remediationActions.%q: %w", name, err))
+			continue
+		}
+		if _, twice := p.actions[a.Name]; twice {
+			problems = append(problems, fmt.Errorf("remediationActions.%q: %s is configured twice", name, a.Name))
+		}
+		p.actions[a.Name] = a
+	}
+	return p, errors.Join(problems...)
+}
+
+func compile(name string, c Config, templates Templates, read func(string) ([]byte, error)) (Action, error) {
+	a := Action{
+		Name: actionName(name), Group: c.EquivalenceGroup, Namespace: c.Namespace,
+		UnknownTimeout: valueOr(c.UnknownTimeout, DefaultUnknownTimeout),
+		Attempts:       valueOr(c.Attempts, Attempts{DefaultMaxAttempts, DefaultWindow}),
+		Backoff:        valueOr(c.Backoff, DefaultBackoff),
+	}
+	problems := c.validate(a)
+	a.GVK.Group, a.GVK.Version, a.GVK.Kind, a.Resource = c.APIGroup, c.Version, c.Kind, c.resource()
+	var err error
+	if a.Rule, err = healthrule.Resolve(c.HealthRule, c.CompleteConditionType); err != nil {
+		problems = append(problems, fmt.Errorf("healthRule: %w", err))
+	}
+	if a.Rank, err = rankOf(a.Name, c.Rank); err != nil {
+		problems = append(problems, err)
+	}
+	if err := a.load(c, templates, read); err != nil {
+		problems = append(problems, err)
+	}
+	if len(problems) == 0 {
+		if err := a.tryTemplate(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return a, errors.Join(problems...)
+}
+
+func (c Config) validate(a Action) []error {
+	var problems []error
+	for key, value := range map[string]string{"version": c.Version, "kind": c.Kind, "equivalenceGroup": c.EquivalenceGroup} {
+		if value == "" {
+			problems = append(problems, fmt.Errorf("%s: is required", key))
+		}
+	}
+	switch c.Scope {
+	case "", ScopeCluster:
+		if c.Namespace != "" {
+			problems = append(problems, errors.New("namespace: a Cluster scope has none"))
+		}
+	case ScopeNamespaced:
+		if c.Namespace == "" {
+			problems = append(problems, errors.New("namespace: is required for scope Namespaced"))
+		}
+	default:
+		problems = append(problems, fmt.Errorf("scope: %q is not Cluster or Namespaced", c.Scope))
+	}
+	if a.UnknownTimeout < 0 {
+		problems = append(problems, fmt.Errorf("unknownTimeout: %s is negative", a.UnknownTimeout))
+	}
+	if a.Backoff < 0 {
+		problems = append(problems, fmt.Errorf("backoff: %s is negative", a.Backoff))
+	}
+	if a.Attempts.Max < 1 || a.Attempts.Window <= 0 {
+		problems = append(problems, fmt.Errorf("attempts: max %d and window %s must both be above 0", a.Attempts.Max, a.Attempts.Window))
+	}
+	return problems
+}
+
+// actionName accepts REBOOT_NODE for RESTART_VM; other names stand for
+// themselves, as wire actions or as custom ones.
+func actionName(name string) record.Action {
+	if known, err := record.ParseAction(name); err == nil {
+		return known
+	}
+	return record.Action(name)
+}
+
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

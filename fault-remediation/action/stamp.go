@@ -1,0 +1,168 @@
+package action
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Marks of the objects we create.
+const (
+	// ManagedByLabel is ManagedBy on every object of ours.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "nvsentinel"
+	// SessionAnnotation is the session an object belongs to.
+	SessionAnnotation = nodemark.SessionAnnotation
+	// RecordAnnotation is the id of the record that asked for it.
+	RecordAnnotation = "dgxc.nvidia.com/nvsentinel-record"
+	// GroupAnnotation and OrdinalAnnotation are the object's place in its slot.
+	GroupAnnotation   = "dgxc.nvidia.com/nvsentinel-group"
+	OrdinalAnnotation = "dgxc.nvidia.com/nvsentinel-ordinal"
+	// NodeAnnotation is the node's name, for kinds without spec.nodeName.
+	NodeAnnotation = "dgxc.nvidia.com/nvsentinel-node"
+)
+
+//go:embed templates/*.yaml
+var embedded embed.FS
+
+const embeddedPrefix = "embedded:"
+
+// Input is what a template can name.
+type Input struct {
+	// Name is the object's name.
+	Name     string
+	NodeName string
+	// HealthEventID is the id of the record that asked for the repair.
+	HealthEventID string
+	HealthEvent   record.Event
+	// RecommendedAction is the number on the wire, RecommendedActionName the name.
+	RecommendedAction     int32
+	RecommendedActionName string
+	ApiGroup              string //nolint:revive // templates of others name it so
+	Version               string
+	Kind                  string
+	Namespace             string
+	Session               string
+	Group                 string
+	Ordinal               int
+}
+
+// Render makes the object of an attempt. Whatever the template says, its name,
+// kind, marks and owners are ours.
+func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstructured, error) {
+	var text bytes.Buffer
+	in := Input{
+		Name: at.Name, NodeName: r.Event.NodeName, HealthEventID: r.ID, HealthEvent: r.Event,
+		RecommendedAction: int32(record.ActionNumber(r.Event.RecommendedAction)), RecommendedActionName: string(a.Name),
+		ApiGroup: a.GVK.Group, Version: a.GVK.Version, Kind: a.GVK.Kind, Namespace: a.Namespace,
+		Session: at.Session, Group: at.Group, Ordinal: at.Ordinal,
+	}
+	if err := a.template.Execute(&text, in); err != nil {
+		return nil, fmt.Errorf("executing template %s: %w", a.Template, err)
+	}
+	var body map[string]any
+	if err := yaml.Unmarshal(text.Bytes(), &body); err != nil {
+		return nil, fmt.Errorf("reading the YAML of template %s: %w", a.Template, err)
+	}
+	obj := &unstructured.Unstructured{Object: body}
+	if err := a.own(obj, r, at); err != nil {
+		return nil, fmt.Errorf("template %s: %w", a.Template, err)
+	}
+	return obj, nil
+}
+
+func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.Attempt) error {
+	if obj.Object == nil {
+		return errors.New("is empty")
+	}
+	if got := obj.GroupVersionKind(); got != a.GVK {
+		return fmt.Errorf("makes a %s, not a %s", got, a.GVK)
+	}
+	if _, ok := obj.Object["metadata"].(map[string]any); !ok && obj.Object["metadata"] != nil {
+		return errors.New("metadata is not an object")
+	}
+	obj.SetName(at.Name)
+	obj.SetGenerateName("")
+	obj.SetNamespace(a.Namespace)
+	obj.SetOwnerReferences(nil)
+	delete(obj.Object, "status")
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[ManagedByLabel] = ManagedBy
+	obj.SetLabels(labels)
+	marks := obj.GetAnnotations()
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[SessionAnnotation] = at.Session
+	marks[RecordAnnotation] = r.ID
+	marks[GroupAnnotation] = at.Group
+	marks[OrdinalAnnotation] = strconv.Itoa(at.Ordinal)
+	marks[NodeAnnotation] = r.Event.NodeName
+	obj.SetAnnotations(marks)
+	return nil
+}
+
+// load finds the template's text: inline, embedded, or a file.
+func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, error)) error {
+	file := c.TemplateFileName
+	if file == "" && c.Template == "" {
+		file = templates.FileName
+	}
+	var text []byte
+	var err error
+	switch {
+	case c.Template != "" && c.TemplateFileName != "":
+		return errors.New("template: template and templateFileName are both given; give one")
+	case c.Template != "":
+		file, text = "inline", []byte(c.Template)
+	case file == "":
+		return errors.New("template: template or templateFileName is required")
+	case strings.HasPrefix(file, embeddedPrefix):
+		text, err = embedded.ReadFile("templates/" + strings.TrimPrefix(file, embeddedPrefix))
+	default:
+		text, err = read(file)
+	}
+	if err != nil {
+		return fmt.Errorf("templateFileName: reading %s: %w", file, err)
+	}
+	sum := sha256.Sum256(text)
+	a.Template, a.Digest = file, "sha256:"+hex.EncodeToString(sum[:])
+	a.template, err = template.New(file).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("template: parsing %s: %w", file, err)
+	}
+	return nil
+}
+
+// tryTemplate renders a made-up fault, so that a broken template is a start-up
+// error and not a node that waits.
+func (a Action) tryTemplate() error {
+	sample := record.Record{ID: "00000000-0000-7000-8000-000000000000", Event: record.Event{NodeName: "node-1", RecommendedAction: a.Name}}
+	_, err := a.Render(sample, record.Attempt{Name: "node-1-00000000", Session: sample.ID, Group: a.Group, Ordinal: 1})
+	return err
+}
+
+func (c Config) resource() string {
+	if c.Resource != "" {
+		return c.Resource
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: c.APIGroup, Version: c.Version, Kind: c.Kind})
+	return plural.Resource
+}

@@ -1,0 +1,302 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// A fault without a boot id that was generated this long before a repair's
+// signal, or after its end, may be a symptom of the repair.
+const (
+	symptomsBefore = 2 * time.Minute
+	symptomsAfter  = 5 * time.Minute
+)
+
+// choose decides what to do while no object is under way. A reserved name is
+// looked through: it neither counts as an attempt nor stands in the way.
+func (d decision) choose(reserved *Ref) Step {
+	if s, ok := d.leftovers(); ok {
+		return s
+	}
+	open := only(d.v.Records, record.Open)
+	if len(open) == 0 {
+		return Step{Reason: Nothing, Message: "no fault is open"}
+	}
+	mine, s, ok := d.session(open)
+	if !ok {
+		return s
+	}
+	if s, ok := d.settle(mine); ok {
+		return s
+	}
+	next, s, ok := d.candidate(mine)
+	if !ok {
+		return s
+	}
+	return d.reserve(next, mine, reserved)
+}
+
+// leftovers cancels traces of faults that are over and have no object.
+func (d decision) leftovers() (Step, bool) {
+	e := d.edit()
+	for _, r := range d.v.Records {
+		unfinished := slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
+		if r.Status.Remediation != nil && outcome(r) == "" && !record.Open(r) && !unfinished {
+			e.cancelIfOver(r)
+		}
+	}
+	return e.step(Cancel, "the faults are over"), len(e.writes) > 0
+}
+
+// session finds the open records of the Node's session, if the Node is the
+// machine they are about, is marked, and all of them are drained.
+func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
+	n := d.v.Node
+	wait := func(why Reason, message string) ([]record.Record, Step, bool) {
+		return nil, Step{Reason: why, Message: message, After: soon}, false
+	}
+	switch {
+	case n.Presence == Unread:
+		return wait(WaitNode, "the Node could not be read")
+	case n.Presence == Absent:
+		return wait(NodeGone, "the Node is deleted")
+	case n.Session == "":
+		return wait(WaitSession, "the Node bears no session yet")
+	}
+	mine := only(open, func(r record.Record) bool { return r.Status.Session == n.Session })
+	if len(mine) == 0 {
+		return wait(WaitSession, "no open record belongs to the Node's session "+n.Session)
+	}
+	for _, r := range mine {
+		if same := fault.Compare(r.Node, n.Identity); same != fault.SameMachine {
+			return wait(WaitMachine, fmt.Sprintf("record %s and the Node: %s", r.ID, same))
+		}
+	}
+	if !n.Marked {
+		return wait(WaitMarks, "the Node is schedulable")
+	}
+	for _, r := range mine {
+		if !drained(r) {
+			return wait(WaitDrain, fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status))
+		}
+	}
+	return mine, Step{}, true
+}
+
+// settle closes what needs no object: a person's actions, and faults of a boot
+// that is over.
+func (d decision) settle(mine []record.Record) (Step, bool) {
+	e := d.edit()
+	for _, r := range only(mine, unremediated) {
+		if name := r.Event.EffectiveAction(); d.repairs.NeedsHuman(name) {
+			e.human(r, HumanAction, action.NextStep(name, d.v.Node.Name))
+		}
+	}
+	if len(e.writes) > 0 {
+		return e.step(HumanAction, "an action needs a person"), true
+	}
+	for _, r := range only(mine, unremediated) {
+		rank := d.repairs.Rank(r.Event.EffectiveAction())
+		if rank > 0 && rank <= action.RankReboot && d.v.Boots.Past(r) {
+			e.remediated(r, record.OutcomeCovered, d.whoReplaced(r.Event.BootID(), r.ID), CoveredByReboot, "the boot under which it was seen is over")
+		}
+	}
+	return e.step(CoveredByReboot, "faults of a past boot"), len(e.writes) > 0
+}
+
+// whoReplaced is the record whose repair ended a boot, or the given default.
+func (d decision) whoReplaced(boot, otherwise string) string {
+	for _, r := range d.v.Records {
+		for _, a := range trace(r) {
+			if a.ReplacedBootID == boot {
+				return r.ID
+			}
+		}
+	}
+	return otherwise
+}
+
+// job is a fault and the repair it asks for.
+type job struct {
+	record record.Record
+	repair action.Action
+}
+
+// candidate is the strongest repair that may go on; ok is false when there is
+// none, with the step that is left.
+func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool) {
+	var jobs []job
+	for _, r := range only(mine, unremediated) {
+		if repair, known := d.repairs.Of(r.Event.EffectiveAction()); known {
+			jobs = append(jobs, job{r, repair})
+		}
+	}
+	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(r.Event.EffectiveAction()) })
+	if human {
+		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
+		if len(weaker) == 0 && len(jobs) > 0 {
+			return job{}, Step{Reason: WaitHuman, Message: fmt.Sprintf("%s waits: a fault of this node needs a person first", jobs[0].repair.Name)}, false
+		}
+		jobs = weaker
+	}
+	if len(jobs) == 0 {
+		return job{}, d.recovery(mine), false
+	}
+	return slices.MinFunc(jobs, func(a, b job) int {
+		return cmp.Or(cmp.Compare(b.repair.Rank, a.repair.Rank), tracedFirst(a.record, b.record), cmp.Compare(a.record.Append, b.record.Append))
+	}), Step{}, true
+}
+
+// tracedFirst keeps the objects of a slot in one record.
+func tracedFirst(a, b record.Record) int {
+	return cmp.Compare(min(1, len(trace(b))), min(1, len(trace(a))))
+}
+
+// recovery waits for the recovery of repaired faults and asks a person when it
+// does not come; the session is never released from here.
+func (d decision) recovery(mine []record.Record) Step {
+	e := d.edit()
+	var next time.Duration
+	for _, r := range mine {
+		at := r.Status.LastRemediationTimestamp
+		if record.Remediated(r.Status) != "true" || at == nil || outcome(r) == record.OutcomeNeedsHuman {
+			continue
+		}
+		left := d.policy.RecoveryWithin - d.now.Sub(*at)
+		if left > 0 {
+			next = minPositive(next, left)
+			continue
+		}
+		message := fmt.Sprintf("needs a human: no recovery reported within %s after the repair was judged healthy; check the node and its monitor, then lift the quarantine by hand", d.policy.RecoveryWithin)
+		rem := e.of(r).Remediation
+		rem.Outcome, rem.Reason, rem.Message = record.OutcomeNeedsHuman, string(NoRecovery), message
+	}
+	switch {
+	case len(e.writes) > 0:
+		return e.step(NoRecovery, "needs a human: no recovery reported")
+	case next > 0:
+		return Step{Reason: WaitRecovery, After: next, Message: "repaired; the recovery is not reported yet"}
+	}
+	return Step{Reason: Nothing, Message: "no open fault needs a repair"}
+}
+
+func minPositive(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}
+
+// reserve stamps the name of the slot's next object, if the slot is open, has
+// an attempt left, and nothing has to be waited for.
+func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
+	s := d.slot(next, reserved)
+	if why, message, stop := d.exhausted(next, mine, s); stop {
+		e := d.edit()
+		e.human(next.record, why, message)
+		return e.step(why, message)
+	}
+	if wait, ok := d.hold(next, s); ok {
+		return wait
+	}
+	return d.stamp(next, s)
+}
+
+func (d decision) stamp(next job, s slot) Step {
+	n, a := d.v.Node, next.repair
+	at := record.Attempt{
+		Ordinal: s.ordinal, Group: a.Group, Action: a.Name, Session: n.Session, Machine: s.machine,
+		Template: a.Template, Digest: a.Digest, Kind: a.GVK.Kind, Namespace: a.Namespace,
+		Name:        action.ObjectName(n.Name, s.machine, n.Session, a.Group, s.ordinal),
+		SubmittedAt: d.now.UTC(), State: string(healthrule.Unknown), Reason: "Reserved",
+		PriorBootID: n.Identity.BootID, SignalSent: true,
+	}
+	e := d.edit()
+	rem := e.of(next.record).Remediation
+	rem.Attempts = append(rem.Attempts, at)
+	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, s.used+1, a.Attempts.Max))
+}
+
+// exhausted says why the slot has no further object.
+func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
+	a := next.repair
+	for _, r := range mine {
+		other, known := d.repairs.Of(r.Event.EffectiveAction())
+		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
+			continue
+		}
+		why := Reason(r.Status.Remediation.Reason)
+		switch {
+		case other.Rank > a.Rank:
+			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
+		case other.Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
+			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
+		}
+	}
+	switch {
+	case s.used >= a.Attempts.Max:
+		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine; last: %s; repair the node by hand", a.Name, s.used, a.Group, a.Attempts.Window, s.last), true
+	case s.refused >= a.Attempts.Max:
+		return SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), true
+	}
+	return "", "", false
+}
+
+// hold says what has to be waited for before an object is created.
+func (d decision) hold(next job, s slot) (Step, bool) {
+	n := d.v.Node
+	switch {
+	case n.Claim != "":
+		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node"}, true
+	case len(d.v.PodsBack) > 0:
+		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + strings.Join(d.v.PodsBack, ", ")}, true
+	case d.now.Before(s.notBefore):
+		return Step{Reason: WaitBackoff, After: s.notBefore.Sub(d.now), Message: "after a failed repair; last: " + s.last}, true
+	}
+	if until := d.symptomUntil(next.record); d.now.Before(until) {
+		return Step{Reason: WaitSymptoms, After: until.Sub(d.now), Message: "the fault may be a symptom of the last repair"}, true
+	}
+	return Step{}, false
+}
+
+// symptomUntil is how long a fault without a boot id waits for its recovery,
+// because it was generated around another fault's repair.
+func (d decision) symptomUntil(r record.Record) time.Time {
+	var until time.Time
+	if r.Event.BootID() != "" {
+		return until
+	}
+	at := r.Event.GeneratedTimestamp
+	for _, x := range d.v.Records {
+		for _, a := range trace(x) {
+			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
+				continue
+			}
+			end := a.FinishedAt.Add(symptomsAfter)
+			if !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) && end.After(until) {
+				until = end
+			}
+		}
+	}
+	return until
+}
+
+func unremediated(r record.Record) bool { return r.Status.FaultRemediated == nil }
+
+func only[T any](list []T, keep func(T) bool) []T {
+	var out []T
+	for _, x := range list {
+		if keep(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+// Package plan decides the next step of a node's repair from facts that were
+// read before: records, the Node, the repair object, pods. It is pure; its
+// steps carry the record changes that the caller only has to write.
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Presence is what reading an object showed. A failed read shows nothing.
+type Presence int
+
+// Presences; the zero value is Unread.
+const (
+	Unread Presence = iota
+	Present
+	Absent
+)
+
+// Node are the facts of the live Node.
+type Node struct {
+	Name     string
+	Presence Presence
+	// Identity is the machine behind the name, with the boot it reports.
+	Identity record.NodeIdentity
+	// Session is the quarantine session the Node bears, or empty.
+	Session string
+	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
+	// or NoExecute taint of the session.
+	Marked bool
+	// Claim is the uid of the repair object that claims the Node, or empty.
+	Claim string
+}
+
+// Object are the facts of the repair object of the current attempt.
+type Object struct {
+	Presence Presence
+	// Unread is why it could not be read.
+	Unread  Reason
+	UID     string
+	// CreatedAt is the API server's time of creation.
+	CreatedAt time.Time
+	Session   string
+	Group     string
+	Ordinal int
+	// Health is the verdict of the action's health rule.
+	Health healthrule.Result
+	// Refused says that no signal was sent and none will be.
+	Refused bool
+	// SessionOver says that it was refused because its session is over.
+	SessionOver bool
+	// PriorBoot and ObservedBoot are the boots before and after, where the
+	// object tells.
+	PriorBoot    string
+	ObservedBoot string
+}
+
+// View is everything that is known about a node at one moment.
+type View struct {
+	Node Node
+	// Records are the node's open records and all with a repair trace.
+	Records []record.Record
+	// Object belongs to the attempt that Current names.
+	Object Object
+	// PodsBack are pods that had to go and are on the node.
+	PodsBack []string
+	// Boots tells which boots are past.
+	Boots fault.Boots
+}
+
+// Policy bounds what actions do not: how long a recovery is waited for.
+type Policy struct {
+	// RecoveryWithin is how long after a healthy repair the fault's recovery is
+	// waited for before a person is asked.
+	RecoveryWithin time.Duration
+}
+
+// DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
+const DefaultRecoveryWithin = 30 * time.Minute
+
+// Write is one status change; it applies to Revision only.
+type Write struct {
+	ID       string
+	Revision int64
+	Status   record.Status
+	ExpireAt *time.Time
+}
+
+// Creation is an object to create.
+type Creation struct {
+	Record  record.Record
+	Attempt record.Attempt
+}
+
+// Step is one thing to do. Writes are applied together, then the facts are read
+// again; Create creates, then the facts are read again; else After is when to
+// ask again (0: when something changes).
+type Step struct {
+	Reason  Reason
+	Message string
+	Writes  []Write
+	Create  *Creation
+	After   time.Duration
+	// Label is the state label the Node should bear; empty leaves it alone.
+	Label nodemark.State
+}
+
+// Ref is an attempt within its record.
+type Ref struct {
+	Record  record.Record
+	Index   int
+	Attempt record.Attempt
+}
+
+// Current is the attempt that is not finished, of whatever session: a node has
+// one repair at a time. With several, the earliest goes first.
+func Current(records []record.Record) (Ref, bool) {
+	var open []Ref
+	for _, r := range records {
+		for i, a := range trace(r) {
+			if a.FinishedAt == nil {
+				open = append(open, Ref{r, i, a})
+			}
+		}
+	}
+	if len(open) == 0 {
+		return Ref{}, false
+	}
+	return slices.MinFunc(open, func(a, b Ref) int {
+		return cmp.Or(a.Attempt.SubmittedAt.Compare(b.Attempt.SubmittedAt), cmp.Compare(a.Record.Append, b.Record.Append))
+	}), true
+}
+
+// MayCreate says whether Next could ask for a new object, so that the pods of
+// the node are worth reading.
+func MayCreate(records []record.Record) bool {
+	if cur, ok := Current(records); ok && cur.Attempt.UID != "" {
+		return false
+	}
+	return slices.ContainsFunc(records, func(r record.Record) bool {
+		return record.Open(r) && r.Status.FaultRemediated == nil
+	})
+}
+
+// Unsettled says whether a record may still need a step: the backlog after a
+// start.
+func Unsettled(r record.Record) bool {
+	rem := r.Status.Remediation
+	switch {
+	case record.Open(r):
+		return drained(r) || rem != nil
+	case rem == nil:
+		return false
+	}
+	return rem.Outcome == "" || slices.ContainsFunc(rem.Attempts, func(a record.Attempt) bool { return a.FinishedAt == nil })
+}
+
+func trace(r record.Record) []record.Attempt {
+	if r.Status.Remediation == nil {
+		return nil
+	}
+	return r.Status.Remediation.Attempts
+}
+
+func drained(r record.Record) bool {
+	s := r.Status.UserPodsEvictionStatus.Status
+	return s == record.EvictionSucceeded || s == record.AlreadyDrained
+}
+
+func outcome(r record.Record) record.Outcome {
+	if r.Status.Remediation == nil {
+		return ""
+	}
+	return r.Status.Remediation.Outcome
+}
