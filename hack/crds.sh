@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Writes the deep copies and the CRDs of the janitor's kinds from their Go types.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+tool=$(mktemp -d)
+trap 'rm -rf "$tool"' EXIT
+export GOWORK=off
+go build -C "$root/hack/tools" -o "$tool/controller-gen" sigs.k8s.io/controller-tools/cmd/controller-gen
+cd "$root/janitor"
+"$tool/controller-gen" object paths=./api/... crd paths=./api/... \
+  output:crd:dir="$root/distros/helm/nvsentinel/crds"
