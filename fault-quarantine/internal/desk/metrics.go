@@ -1,0 +1,28 @@
+package desk
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics counts what the desk did.
+type Metrics struct {
+	Verdicts    *prometheus.CounterVec
+	RuleErrors  prometheus.Counter
+	Quarantined prometheus.Counter
+	Released    prometheus.Counter
+}
+
+// NewMetrics registers the desk's metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fault_quarantine", Name: name, Help: help})
+	}
+	m := &Metrics{
+		Verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "fault_quarantine", Name: "verdicts_total", Help: "Records judged, by the reason of the verdict.",
+		}, []string{"reason"}),
+		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed and counted as no match."),
+		Quarantined: counter("nodes_quarantined_total", "Sessions opened on a Node."),
+		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
+	}
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released)
+	return m
+}

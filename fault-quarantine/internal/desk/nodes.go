@@ -1,0 +1,72 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Cluster is Nodes on an API server. Reads go to the server itself: a release
+// decided from a stale cache would undo what a person just did.
+type Cluster struct {
+	Client kubernetes.Interface
+	Clock  clock.PassiveClock
+	Log    *slog.Logger
+}
+
+// Read reads a Node; nil is certain absence.
+func (c Cluster) Read(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := kube.ReadNode(ctx, c.Client, name)
+	if errors.Is(err, kube.ErrGone) {
+		return nil, nil
+	}
+	return node, err
+}
+
+// Patch patches a Node under the resourceVersion of before.
+func (c Cluster) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
+	return kube.PatchNode(ctx, c.Client, before, mutate)
+}
+
+// Note records an Event about a Node; the Event is a courtesy, so that a
+// failure is logged and does not stop the work.
+func (c Cluster) Note(ctx context.Context, node *corev1.Node, reason, message string) {
+	event := kube.NodeEvent{Component: "fault-quarantine", Type: corev1.EventTypeNormal, Reason: reason, Message: message}
+	if err := kube.RecordNodeEvent(ctx, c.Client, node, event, c.Clock.Now()); err != nil {
+		c.Log.Warn("event not recorded", "node", node.Name, "reason", reason, "error", err)
+	}
+}
+
+// MarkedIn says from a cache of Nodes which ones bear our marks.
+func MarkedIn(nodes *kube.Nodes) func(name string) bool {
+	return func(name string) bool {
+		node, err := nodes.Lister.Get(name)
+		return err == nil && marks.Bears(node)
+	}
+}
+
+// Relevant says whether a Node's change concerns fault-quarantine: it came,
+// went, or bears our marks and one of them, its repair claim or its schedule
+// changed.
+func Relevant(before, after *corev1.Node) bool {
+	if before == nil || after == nil {
+		return true
+	}
+	if before.UID != after.UID {
+		return true
+	}
+	if !marks.Bears(before) && !marks.Bears(after) {
+		return false
+	}
+	return before.Spec.Unschedulable != after.Spec.Unschedulable || marks.Released(after) ||
+		marks.Session(before) != marks.Session(after) ||
+		before.Annotations[nodemark.RepairAnnotation] != after.Annotations[nodemark.RepairAnnotation]
+}

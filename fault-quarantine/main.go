@@ -1,0 +1,61 @@
+// Command fault-quarantine takes faulty nodes out of scheduling and lets
+// recovered ones back.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+const name = "fault-quarantine"
+
+func main() { daemon.Main(name, config.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	for _, w := range cfg.Warnings() {
+		d.Log.Warn(w)
+	}
+	rules, err := ruling.Compile(cfg.RuleSets)
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg.Kube, name)
+	if err != nil {
+		return err
+	}
+	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return records.Close() })
+	feed, err := records.Feed(ctx, name, record.ProcessableHealthEventInserts())
+	if err != nil {
+		return err
+	}
+	nodes := kube.WatchNodes(cluster.Clientset)
+	handler := &desk.Desk{
+		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}, Rules: rules,
+		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
+		Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry), Marked: desk.MarkedIn(nodes),
+	}
+	loop := &consume.Loop[record.Record]{
+		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Handle: handler.Handle, Backlog: handler.Backlog,
+		Bells:   []func(context.Context, func(string)) error{nodes.Bell(desk.Relevant)},
+		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
+	}
+	d.Go("node watch", nodes.Run)
+	d.Ready("nodes", nodes.Synced)
+	d.Ready("events", loop.Ready)
+	d.Elect("events", loop.Run)
+	return nil
+}

@@ -1,0 +1,166 @@
+package marks_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+var (
+	painter = marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}
+	now     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	gpu     = record.Taint{Key: "nvidia.com/gpu-fault", Value: "xid", Effect: "NoSchedule"}
+)
+
+// bare is a node with a foreign label, annotation and taint.
+func bare() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "b"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "foreign", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+}
+
+func open(id, session string, effects record.Effects) record.Record {
+	r := record.Record{ID: id, Event: record.Event{ID: id, NodeName: "n1", Message: strings.Repeat("x", 9000)}}
+	r.Status = record.Status{Session: session, QuarantineVerdict: &record.Verdict{Reason: record.Matched, RuleSets: []string{"GPU fatal: rule!"}, Effects: effects}}
+	return r
+}
+
+func everything() record.Effects {
+	return record.Effects{Cordon: true, Taints: []record.Taint{gpu}, Labels: []record.Label{{Key: "fault", Value: "gpu"}, {Key: "team", Value: "ours"}}}
+}
+
+func TestMarkAndRelease(t *testing.T) {
+	node := bare()
+	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || node.Labels["fault"] != "gpu" || node.Labels["team"] != "a" {
+		t.Errorf("marked wrong: %+v %+v", node.Spec, node.Labels)
+	}
+	for key, want := range map[string]string{
+		"k8saas.nvidia.com/cordon-by": "NVSentinel", "k8saas.nvidia.com/cordon-reason": "GPU-fatal-rule",
+		"k8saas.nvidia.com/cordon-timestamp": "2026-01-02T03-04-05Z", nodemark.StateLabel: "quarantined",
+	} {
+		if got := node.Labels[key]; got != want {
+			t.Errorf("label %s = %q, want %q", key, got, want)
+		}
+	}
+	if marks.Released(node) || !marks.Bears(node) || marks.Session(node) != "f1" {
+		t.Error("the node does not show its session")
+	}
+	again := node.DeepCopy()
+	painter.Apply(again, marks.Of([]record.Record{open("f1", "f1", everything())}), now.Add(time.Hour))
+	if diff := cmp.Diff(node, again); diff != "" {
+		t.Errorf("marking twice changes the node: %s", diff)
+	}
+	painter.Apply(node, marks.Desired{}, now)
+	want := bare()
+	want.Labels["k8saas.nvidia.com/uncordon-by"] = "NVSentinel"
+	want.Labels["k8saas.nvidia.com/uncordon-reason"] = "GPU-fatal-rule-removed"
+	want.Labels["k8saas.nvidia.com/uncordon-timestamp"] = "2026-01-02T03-04-05Z"
+	if diff := cmp.Diff(want, node); diff != "" {
+		t.Errorf("after the release: %s", diff)
+	}
+}
+
+func TestForeignMarksStay(t *testing.T) {
+	node := bare()
+	node.Spec.Unschedulable = true
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: gpu.Key, Value: gpu.Value, Effect: "NoSchedule"})
+	before := node.DeepCopy()
+	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	if node.Annotations[nodemark.QuarantineHealthEventCordonPreExisting] != "True" || len(node.Spec.Taints) != 2 {
+		t.Errorf("foreign marks were taken over: %+v", node)
+	}
+	painter.Apply(node, marks.Desired{}, now)
+	if diff := cmp.Diff(before, node); diff != "" {
+		t.Errorf("foreign marks were taken away: %s", diff)
+	}
+}
+
+func TestEachRecoveryLiftsItsOwn(t *testing.T) {
+	node := bare()
+	tainting := record.Effects{Taints: []record.Taint{gpu}}
+	cordoning := record.Effects{Cordon: true}
+	both := []record.Record{open("f1", "f1", tainting), open("f2", "f1", cordoning)}
+	painter.Apply(node, marks.Of(both), now)
+	painter.Apply(node, marks.Of(both[:1]), now)
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || marks.Released(node) {
+		t.Errorf("the cordon stays or the taint went: %+v", node.Spec)
+	}
+	painter.Apply(node, marks.Of(both), now)
+	painter.Apply(node, marks.Of(both[1:]), now)
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Released(node) {
+		t.Errorf("the taint stays or the cordon went: %+v", node.Spec)
+	}
+}
+
+func TestReleaseWhileClaimed(t *testing.T) {
+	node := bare()
+	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	node.Annotations[nodemark.RepairAnnotation] = "uid"
+	painter.Apply(node, marks.Desired{}, now)
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || marks.Session(node) != "" || node.Labels[nodemark.StateLabel] != "" {
+		t.Errorf("a claimed node keeps cordon and taints and ends the session: %+v", node)
+	}
+	if !marks.Bears(node) {
+		t.Error("nothing claims the marks that stay")
+	}
+	delete(node.Annotations, nodemark.RepairAnnotation)
+	painter.Apply(node, marks.Desired{}, now)
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Bears(node) {
+		t.Errorf("the release was not completed: %+v", node)
+	}
+}
+
+func TestReleasedByHand(t *testing.T) {
+	for name, undo := range map[string]func(*corev1.Node){
+		"uncordoned": func(n *corev1.Node) { n.Spec.Unschedulable = false },
+		"untainted":  func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := bare()
+			painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+			undo(node)
+			if !marks.Released(node) {
+				t.Fatal("not seen as released")
+			}
+			painter.Apply(node, marks.Desired{}, now)
+			if marks.Bears(node) || node.Spec.Unschedulable || len(node.Spec.Taints) != 1 {
+				t.Errorf("leftovers: %+v", node)
+			}
+			if node.Annotations[nodemark.QuarantinedNodeUncordonedManually] == "" && node.Annotations[nodemark.QuarantinedNodeUntaintedManually] == "" {
+				t.Error("nothing says that a person did it")
+			}
+		})
+	}
+	if marks.Released(bare()) {
+		t.Error("a node without claims counts as released")
+	}
+}
+
+func TestShownFaultsAreBounded(t *testing.T) {
+	var records []record.Record
+	for range 500 {
+		r := open("f1", "f1", everything())
+		for range 50 {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "GPU", EntityValue: "1"})
+		}
+		records = append(records, r)
+	}
+	node := bare()
+	painter.Apply(node, marks.Of(records), now)
+	text := node.Annotations[nodemark.QuarantineHealthEvent]
+	var shown []map[string]any
+	if err := json.Unmarshal([]byte(text), &shown); err != nil || len(shown) == 0 || len(text) > 50<<10 {
+		t.Errorf("%d faults in %d bytes, %v", len(shown), len(text), err)
+	}
+}

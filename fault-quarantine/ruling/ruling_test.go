@@ -1,0 +1,134 @@
+package ruling_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+)
+
+func set(name string, priority int, expression string) ruling.Set {
+	return ruling.Set{
+		Enabled: true, Name: name, Priority: priority, Cordon: ruling.Cordon{ShouldCordon: true},
+		Match: ruling.Match{All: []ruling.Rule{{Kind: "HealthEvent", Expression: expression}}},
+	}
+}
+
+func decide(t *testing.T, e record.Event, node map[string]any, sets ...ruling.Set) ruling.Ruling {
+	t.Helper()
+	rules, err := ruling.Compile(sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Decide(e, node)
+}
+
+var xid79 = record.Event{
+	Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true, ErrorCode: []string{"79"},
+	RecommendedAction: record.ActionRestartBM, ProcessingStrategy: record.Process, NodeName: "n1", Metadata: map[string]string{"a": "b"},
+	EntitiesImpacted: []record.Entity{{EntityType: "GPU", EntityValue: "3"}},
+}
+
+func TestExpressions(t *testing.T) {
+	node := map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "train"}}}
+	for expression, want := range map[string]bool{
+		`event.isFatal && event.agent == "syslog-health-monitor"`: true,
+		`"79" in event.errorCode`:                                 true,
+		`event.recommendedAction == 24`:                           true,
+		`event.recommendedActionName == "RESTART_BM"`:             true,
+		`event.processingStrategy == 0`:                           true,
+		`event.entitiesImpacted.exists(e, e.entityType == "GPU" && e.entityValue == "3")`: true,
+		`event.metadata["a"] == "b"`:                        true,
+		`event.metadata["missing"] == "b"`:                  false,
+		`node.metadata.labels["pool"] == "train"`:           true,
+		`node.metadata.labels["absent"] == "train"`:         false,
+		`event.message`:                                     false,
+		`event.agent.startsWith("sys") && !event.isHealthy`: true,
+	} {
+		if got := decide(t, xid79, node, set("s", 0, expression)).Matched(); got != want {
+			t.Errorf("%s: got %v, want %v", expression, got, want)
+		}
+	}
+}
+
+func TestAllAndAny(t *testing.T) {
+	yes, no := ruling.Rule{Kind: "HealthEvent", Expression: "true"}, ruling.Rule{Kind: "Node", Expression: "false"}
+	tests := map[string]struct {
+		match ruling.Match
+		want  bool
+	}{
+		"all hold":         {ruling.Match{All: []ruling.Rule{yes, yes}}, true},
+		"one of all fails": {ruling.Match{All: []ruling.Rule{yes, no}}, false},
+		"any holds":        {ruling.Match{Any: []ruling.Rule{no, yes}}, true},
+		"none of any":      {ruling.Match{Any: []ruling.Rule{no, no}}, false},
+		"either group":     {ruling.Match{All: []ruling.Rule{no}, Any: []ruling.Rule{yes}}, true},
+	}
+	for name, tt := range tests {
+		s := set("s", 0, "true")
+		s.Match = tt.match
+		if got := decide(t, xid79, nil, s).Matched(); got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	with := func(name string, priority int, taint record.Taint, label string, cordon bool) ruling.Set {
+		s := set(name, priority, "true")
+		s.Taint, s.Label, s.Cordon.ShouldCordon = &taint, &record.Label{Key: "l", Value: label}, cordon
+		return s
+	}
+	weak, strong := record.Taint{Key: "k", Value: "v", Effect: "PreferNoSchedule"}, record.Taint{Key: "k", Value: "v", Effect: "NoExecute"}
+	other := record.Taint{Key: "k", Value: "w", Effect: "NoSchedule"}
+	disabled := with("off", 99, other, "off", true)
+	disabled.Enabled = false
+	got := decide(t, xid79, nil, with("low", 1, weak, "low", true), with("high", 2, strong, "high", false), with("tie", 2, other, "tie", false), disabled)
+	want := ruling.Ruling{
+		Names:   []string{"high", "tie", "low"},
+		Effects: record.Effects{Cordon: true, Taints: []record.Taint{strong, other}, Labels: []record.Label{{Key: "l", Value: "high"}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBadRulesAreNamed(t *testing.T) {
+	empty := set("empty", 0, "true")
+	empty.Match = ruling.Match{}
+	nothing := set("nothing", 0, "true")
+	nothing.Cordon.ShouldCordon = false
+	kind := set("kind", 0, "true")
+	kind.Match.All[0].Kind = "Pod"
+	taint := set("taint", 0, "true")
+	taint.Taint = &record.Taint{Key: "k", Effect: "Never"}
+	for want, sets := range map[string][]ruling.Set{
+		`("a").match.all[0].expression`:   {set("a", 0, "event.")},
+		`returns int, not bool`:           {set("a", 0, "1 + 1")},
+		`undeclared reference to 'pod'`:   {set("a", 0, "pod.x")},
+		`name is given twice`:             {set("a", 0, "true"), set("a", 0, "true")},
+		`has neither all nor any rules`:   {empty},
+		`asks for nothing`:                {nothing},
+		`kind "Pod" is not HealthEvent`:   {kind},
+		`taint needs a key and an effect`: {taint},
+	} {
+		_, err := ruling.Compile(sets)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, got %v", want, err)
+		}
+	}
+}
+
+func TestDefaultRulesMatchTheMainJob(t *testing.T) {
+	got := decide(t, xid79, nil, ruling.Default()...)
+	if !got.Matched() || !got.Effects.Cordon || len(got.Errors) > 0 {
+		t.Errorf("XID 79 is not quarantined by the default rules: %+v", got)
+	}
+	harmless := xid79
+	harmless.IsFatal = false
+	if decide(t, harmless, nil, ruling.Default()...).Matched() {
+		t.Error("a non-fatal event is quarantined by the default rules")
+	}
+}
