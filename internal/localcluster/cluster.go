@@ -265,7 +265,7 @@ func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		c.mu.Lock()
 		processes := c.processes
-		c.stopped = true
+		c.stopped, c.api = true, nil
 		c.mu.Unlock()
 		for i := len(processes) - 1; i >= 0; i-- {
 			processes[i].stop()

@@ -154,6 +154,8 @@ func (id *identity) controllerFlags() []string {
 		"--cluster-signing-cert-file=" + id.ca.file("ca.crt"), "--cluster-signing-key-file=" + id.ca.file("ca.key"),
 		"--kube-api-qps=" + queriesPerSecond, "--kube-api-burst=" + queryBurst,
 		"--concurrent-deployment-syncs=10", "--profiling=false",
+		// How soon the taints of a node follow its Ready condition.
+		"--node-monitor-period=1s",
 	}
 }
 

@@ -85,30 +85,32 @@ func TestTwoClustersSideBySide(t *testing.T) {
 		}
 	}
 	nothingLeft(t, second.Dir())
-	if err := second.StartAPIServer(t.Context()); err != nil && !strings.Contains(err.Error(), "stopped") {
-		t.Error(err)
+	if err := second.StartAPIServer(t.Context()); err == nil || !strings.Contains(err.Error(), "is stopped") {
+		t.Errorf("starting a part of a stopped cluster: %v", err)
 	}
 }
 
 func TestCancelDuringStart(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "cancelled")
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() {
-		_, err := localcluster.Start(ctx, localcluster.Options{Dir: dir, Controllers: true, Nodes: 1})
-		result <- err
-	}()
-	eventually(t, func(context.Context) error {
-		if _, err := os.Stat(filepath.Join(dir, "kube-apiserver.log")); err != nil {
-			return err
-		}
-		return nil
-	})
-	cancel()
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled start: %v", err)
+	for _, started := range []string{"etcd", "kube-apiserver", "kwok"} {
+		t.Run(started, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cancelled")
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() {
+				_, err := localcluster.Start(ctx, localcluster.Options{Dir: dir, Controllers: true, Nodes: 1})
+				result <- err
+			}()
+			eventually(t, func(context.Context) error {
+				_, err := os.Stat(filepath.Join(dir, started+".log"))
+				return err
+			})
+			cancel()
+			if err := <-result; !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled start: %v", err)
+			}
+			nothingLeft(t, dir)
+		})
 	}
-	nothingLeft(t, dir)
 }
 
 func TestFailedStartShowsTheLog(t *testing.T) {
