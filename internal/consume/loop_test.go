@@ -1,0 +1,260 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// tape is a feed of keys whose position is the index; it resumes after what
+// was committed.
+type tape struct {
+	mu        sync.Mutex
+	keys      []string
+	next      int
+	committed int
+	failNext  int
+}
+
+func (f *tape) Next(ctx context.Context) (string, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failNext > 0 {
+		f.failNext--
+		return "", "", errors.New("the store is away")
+	}
+	if f.next < len(f.keys) {
+		f.next++
+		return f.keys[f.next-1], strconv.Itoa(f.next), nil
+	}
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	return "", "", ctx.Err()
+}
+
+func (f *tape) Commit(_ context.Context, position string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := strconv.Atoi(position)
+	f.committed = max(f.committed, n)
+	return err
+}
+
+func (f *tape) Close() error { return nil }
+
+func (f *tape) position() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.committed
+}
+
+func loop(f *tape, handle func(context.Context, string) error) *consume.Loop[string] {
+	return &consume.Loop[string]{
+		Name: "test", Feed: f, Key: func(s string) string { return s }, Handle: handle, Workers: 4,
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// run runs the loop inside a bubble until the virtual time has passed.
+func run(t *testing.T, l *consume.Loop[string], d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := l.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachResult(t *testing.T) {
+	boom := errors.New("boom")
+	tests := map[string]struct {
+		result    func(call int) error
+		calls     int // at least, within a minute
+		committed int
+	}{
+		"settled":           {func(int) error { return nil }, 1, 1},
+		"wait then settled": {func(n int) error { return map[bool]error{true: outcome.Wait(time.Second, "race")}[n < 3] }, 3, 1},
+		"waits for ever":    {func(int) error { return outcome.Wait(time.Second, "race") }, 10, 0},
+		"parked":            {func(int) error { return outcome.Park(10*time.Second, "pods") }, 5, 1},
+		"error then fine":   {func(n int) error { return map[bool]error{true: boom}[n < 4] }, 4, 1},
+		"error for ever":    {func(int) error { return boom }, 5, 0},
+		"terminal":          {func(int) error { return outcome.Terminal(boom, "no such kind") }, 1, 1},
+		"panic":             {func(n int) error { return map[bool]error{true: panics(n)}[false] }, 3, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, calls, gaveUp := &tape{keys: []string{"n1"}}, 0, 0
+				l := loop(f, func(context.Context, string) error { calls++; return tt.result(calls) })
+				l.GiveUp = func(context.Context, string, error) error { gaveUp++; return nil }
+				run(t, l, time.Minute)
+				if calls < tt.calls || f.position() != tt.committed {
+					t.Errorf("%d calls, position %d; want at least %d and %d", calls, f.position(), tt.calls, tt.committed)
+				}
+				if (gaveUp > 0) != (name == "terminal") {
+					t.Errorf("gave up %d times", gaveUp)
+				}
+			})
+		})
+	}
+}
+
+func panics(n int) error { panic(fmt.Sprintf("call %d", n)) }
+
+func TestOneKeySeriallyOthersInParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"a", "b", "a", "c", "a"}}
+		var mu sync.Mutex
+		busy, most := map[string]int{}, 0
+		l := loop(f, func(_ context.Context, key string) error {
+			mu.Lock()
+			busy[key]++
+			if busy[key] > 1 {
+				t.Errorf("%s is handled twice at once", key)
+			}
+			most = max(most, len(busy))
+			mu.Unlock()
+			<-time.After(time.Second)
+			mu.Lock()
+			delete(busy, key)
+			mu.Unlock()
+			return nil
+		})
+		run(t, l, 10*time.Second)
+		if most != 3 || f.position() != 5 {
+			t.Errorf("%d keys at once (want 3), position %d (want 5)", most, f.position())
+		}
+	})
+}
+
+func TestPositionStopsBelowTheOldestUnsettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"ok1", "stuck", "ok2", "ok3"}}
+		l := loop(f, func(_ context.Context, key string) error {
+			if key == "stuck" {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-time.After(2 * time.Minute)
+			if ok, detail := l.Ready(); ok {
+				t.Errorf("ready although a delivery is stuck: %s", detail)
+			}
+			cancel()
+		}()
+		if err := l.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if f.position() != 1 {
+			t.Errorf("position %d, want 1", f.position())
+		}
+	})
+}
+
+func TestARingWakesAParkedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, calls := &tape{keys: []string{"n1"}}, 0
+		l := loop(f, func(context.Context, string) error { calls++; return outcome.Park(time.Hour, "pods") })
+		go func() {
+			<-time.After(time.Second)
+			l.Ring("n1")
+		}()
+		run(t, l, time.Minute)
+		if calls != 2 {
+			t.Errorf("%d calls, want 2", calls)
+		}
+	})
+}
+
+func TestBacklogComesFirstAndIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, order, tries := &tape{keys: []string{"live"}, failNext: 3}, []string{}, 0
+		l := loop(f, func(_ context.Context, key string) error { order = append(order, key); return nil })
+		l.Workers = 1
+		l.Backlog = func(_ context.Context, ring func(string)) error {
+			if tries++; tries < 3 {
+				return errors.New("the store is away")
+			}
+			ring("old")
+			return nil
+		}
+		run(t, l, time.Minute)
+		if len(order) != 2 || order[0] != "old" || order[1] != "live" {
+			t.Errorf("handled %v", order)
+		}
+	})
+}
+
+func TestABrokenBellEndsTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := loop(&tape{}, func(context.Context, string) error { return nil })
+		l.Bells = append(l.Bells, func(context.Context, func(string)) error { return errors.New("no cache") })
+		if err := l.Run(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// TestNothingIsSkipped restarts the loop again and again while handlers fail,
+// wait and park at random: in the end every key was settled after its last
+// delivery, and no position was committed before that.
+func TestNothingIsSkipped(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			f := &tape{}
+			for range 60 {
+				f.keys = append(f.keys, fmt.Sprint("n", rng.IntN(8)))
+			}
+			settled := map[string]int{} // key -> number of deliveries seen when it settled last
+			var mu sync.Mutex
+			handle := func(_ context.Context, key string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				f.mu.Lock()
+				seen := f.next
+				f.mu.Unlock()
+				switch rng.IntN(6) {
+				case 0:
+					return errors.New("a fault")
+				case 1:
+					return outcome.Wait(time.Duration(rng.IntN(50))*time.Millisecond, "a race")
+				}
+				settled[key] = seen
+				if rng.IntN(4) == 0 {
+					return outcome.Park(time.Duration(rng.IntN(500))*time.Millisecond, "the world")
+				}
+				return nil
+			}
+			for range 40 { // lives of the process; each resumes where it committed
+				f.next = f.committed
+				run(t, loop(f, handle), time.Duration(1+rng.IntN(400))*time.Millisecond)
+				for i := range f.committed {
+					if settled[f.keys[i]] <= i {
+						t.Fatalf("seed %d: position %d was committed, but %s was not settled after delivery %d", seed, f.committed, f.keys[i], i+1)
+					}
+				}
+			}
+			f.next = f.committed
+			run(t, loop(f, handle), 10*time.Minute)
+			if f.committed != len(f.keys) {
+				t.Errorf("seed %d: committed %d of %d", seed, f.committed, len(f.keys))
+			}
+		})
+	}
+}
