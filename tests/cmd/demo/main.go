@@ -1,0 +1,73 @@
+// Command demo shows a fault being repaired on a local cluster, from a kernel
+// log line to the released node.
+//
+// Exit status: 0 every step was verified, 1 a step failed, 2 bad flags.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/demo"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	store := flag.String("store", "sqlite", "sqlite or postgresql")
+	strategy := flag.String("strategy", "PROCESS", "PROCESS, or PERSIST_ONLY to show that such a fault changes nothing")
+	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 3)")
+	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
+	without := flag.String("break", "", "room that is not started: "+strings.Join(fleet.Rooms(), ", "))
+	limit := flag.Duration("step-limit", 60*time.Second, "how long one step may take")
+	flag.Parse()
+	if err := check(*strategy, *without, *nodes); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root, err := fleet.Root()
+	if err == nil {
+		var bin string
+		bin, err = fleet.Build(ctx, root, filepath.Join(root, "bin"), os.Stdout)
+		if err == nil {
+			err = demo.Run(ctx, demo.Options{
+				Out: os.Stdout, Keep: *keep, StepLimit: *limit, PersistOnly: *strategy == "PERSIST_ONLY",
+				Fleet: fleet.Options{
+					Nodes: *nodes, Store: *store, Without: *without, Root: root, Bin: bin, Progress: os.Stdout,
+					SettleTime: 5 * time.Second, RebootTime: 3 * time.Second,
+				},
+			})
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+	return 0
+}
+
+func check(strategy, without string, nodes int) error {
+	var problems []error
+	if strategy != "PROCESS" && strategy != "PERSIST_ONLY" {
+		problems = append(problems, fmt.Errorf("STRATEGY %q is not PROCESS or PERSIST_ONLY", strategy))
+	}
+	if without != "" && !slices.Contains(fleet.Rooms(), without) {
+		problems = append(problems, fmt.Errorf("BREAK %q is not one of %s", without, strings.Join(fleet.Rooms(), ", ")))
+	}
+	if nodes < 3 {
+		problems = append(problems, fmt.Errorf("NODES %d is less than 3", nodes))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,175 @@
+// Package demo takes a fault from a kernel log line to a repaired node on a
+// running fleet, shows every step as it happens, and verifies each against the
+// API server and the store.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+// Options of a demo.
+type Options struct {
+	Fleet fleet.Options
+	// PersistOnly first sends a PERSIST_ONLY fault on a node of its own, and
+	// checks at the end that it changed nothing.
+	PersistOnly bool
+	// StepLimit is how long one step may take before the demo has failed.
+	StepLimit time.Duration
+	// Keep leaves the fleet running until ctx ends, and says how to look around.
+	Keep bool
+	Out  io.Writer
+}
+
+// The nodes the demo uses.
+const (
+	faulty  = "gpu-1"
+	watched = "gpu-0"
+	xid     = 79
+)
+
+// Run runs the demo. It returns nil only if every step was verified.
+func Run(ctx context.Context, o Options) error {
+	if o.PersistOnly {
+		o.Fleet.StrategyOf = func(node string) string {
+			if node == faulty {
+				return string(record.Process)
+			}
+			return string(record.PersistOnly)
+		}
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
+	say("Starting a control plane with %d simulated GPU nodes and every service (store: %s).", o.Fleet.Nodes, o.Fleet.Store)
+	began := time.Now()
+	f, err := fleet.Start(ctx, o.Fleet)
+	if err != nil {
+		return fmt.Errorf("starting the fleet: %w", err)
+	}
+	err = show(ctx, f, o, say)
+	if err != nil && ctx.Err() == nil {
+		say("\nThe demo failed: %v\n\n%s", err, f.Logs(faulty, 8))
+	}
+	if o.Keep && ctx.Err() == nil {
+		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
+			"  export KUBECONFIG=%s\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
+			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-2/log/kern.log",
+			f.Cluster.AdminKubeconfig(), faulty, f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
+		<-ctx.Done()
+	}
+	stop := f.Stop()
+	say("Stopped after %s; no process and no file is left.", time.Since(began).Round(time.Second))
+	return errors.Join(err, stop)
+}
+
+func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
+	if err := f.AddWorkloads(ctx); err != nil {
+		return err
+	}
+	say("%d nodes are ready; %d processes run.", o.Fleet.Nodes, len(f.Services()))
+	var before string
+	if o.PersistOnly {
+		var err error
+		if before, err = persistOnly(ctx, f, o, say); err != nil {
+			return err
+		}
+	}
+	first, err := f.Node(ctx, faulty)
+	if err != nil {
+		return err
+	}
+	story := newStory(f, faulty, first)
+	line, err := f.WriteXID(faulty, 3, xid)
+	if err != nil {
+		return err
+	}
+	say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
+	err = story.follow(ctx, o.StepLimit, o.Out)
+	say("%s", story.table())
+	if err != nil {
+		return err
+	}
+	if err := story.verify(ctx); err != nil {
+		return err
+	}
+	if o.PersistOnly {
+		return unchanged(ctx, f, before, say)
+	}
+	say("Every step was verified against the API server and the store.")
+	return nil
+}
+
+// persistOnly writes a fault where the monitor says PERSIST_ONLY and waits
+// until it is stored. It returns the node as it was before.
+func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) (string, error) {
+	before, err := snapshot(ctx, f, watched)
+	if err != nil {
+		return "", err
+	}
+	line, err := f.WriteXID(watched, 3, xid)
+	if err != nil {
+		return "", err
+	}
+	say("\nWritten into the kernel log of %s, whose monitor says PERSIST_ONLY:\n  %s", watched, line)
+	err = until(ctx, o.StepLimit, "the PERSIST_ONLY record to be stored", func() (bool, error) {
+		records, err := f.Records(ctx, watched)
+		return len(records) > 0 && records[0].Event.ProcessingStrategy == record.PersistOnly, err
+	})
+	if err == nil {
+		say("It is stored. Now a PROCESS fault on %s goes the whole way.", faulty)
+	}
+	return before, err
+}
+
+func unchanged(ctx context.Context, f *fleet.Fleet, before string, say func(string, ...any)) error {
+	after, err := snapshot(ctx, f, watched)
+	if err != nil {
+		return err
+	}
+	if before != after {
+		return fmt.Errorf("node %s changed although its fault is PERSIST_ONLY:\nbefore %s\nafter  %s", watched, before, after)
+	}
+	records, err := f.Records(ctx, watched)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Judged() || r.Status.NodeQuarantined != "" || r.Status.Remediation != nil {
+			return fmt.Errorf("record %s of a PERSIST_ONLY fault was acted upon", r.ID)
+		}
+	}
+	say("Node %s: %d record stored as PERSIST_ONLY; metadata, spec and conditions are byte-equal (%d bytes compared).", watched, len(records), len(after))
+	say("Every step was verified against the API server and the store.")
+	return nil
+}
+
+// until polls cond (which is cheap) until it holds or the limit has passed.
+func until(ctx context.Context, limit time.Duration, what string, cond func() (bool, error)) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		ok, err := cond()
+		if ok && err == nil {
+			return nil
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return errors.Join(fmt.Errorf("waited %s for %s", limit, what), last)
+		case <-tick.C:
+		}
+	}
+}
+
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s))) }

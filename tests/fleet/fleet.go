@@ -1,0 +1,245 @@
+// Package fleet runs the whole suite on this machine: a local control plane, a
+// store, and every service as a supervised process under its own service
+// account; for each node its own connector and monitor. The demo and the kill
+// journey drive it.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// Rooms are the services in the order of an event's walk. Every one but the
+// per-node ones runs once.
+func Rooms() []string {
+	return []string{
+		Monitor, Connector, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok",
+	}
+}
+
+// The per-node services.
+const (
+	Monitor   = "syslog-health-monitor"
+	Connector = "platform-connectors"
+)
+
+// Options say what runs.
+type Options struct {
+	// Nodes is the number of simulated GPU nodes.
+	Nodes int
+	// Store is sqlite or postgresql.
+	Store string
+	// StrategyOf is the processingStrategy of a node's monitor; nil is PROCESS.
+	StrategyOf func(node string) string
+	// Without is a room that is not started.
+	Without string
+	// SettleTime and RebootTime are the monitors' and the simulated machines'.
+	SettleTime, RebootTime time.Duration
+	// Bin is the folder of the services' binaries.
+	Bin string
+	// Root is the repository.
+	Root string
+	// Env is added to the environment of a service (room name, node or empty).
+	Env func(room, node string) []string
+	// Progress hears what takes long.
+	Progress io.Writer
+}
+
+// Fleet is a running suite.
+type Fleet struct {
+	Cluster *localcluster.Cluster
+	Store   store.Store
+	Dir     string
+	DSN     string
+
+	options  Options
+	launcher *launcher
+	kube     map[string]string // service account -> kubeconfig
+	postgres *pgtest.Server
+
+	mu       sync.Mutex
+	services map[string]*Service
+	cancel   context.CancelFunc
+	watchers sync.WaitGroup
+}
+
+// Start brings everything up; a failed start leaves nothing behind.
+func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
+	dir, err := os.MkdirTemp("", "nvsentinel-")
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{Dir: dir, options: o, launcher: newLauncher(), kube: map[string]string{}, services: map[string]*Service{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Stop())
+		}
+	}()
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as a user of its own
+		return nil, err
+	}
+	f.Cluster, err = localcluster.Start(ctx, localcluster.Options{Controllers: true, Nodes: o.Nodes, NodePrefix: "gpu", Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{f.openStore, f.applyManifests, f.accounts, f.control, f.nodes} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *Fleet) openStore(ctx context.Context) error {
+	switch f.options.Store {
+	case "", "sqlite":
+		f.DSN = "sqlite://" + filepath.Join(f.Dir, "records.db")
+	case "postgresql":
+		server, err := pgtest.Start(ctx, filepath.Join(f.Dir, "postgresql"))
+		if err != nil {
+			return err
+		}
+		f.postgres, f.DSN = server, server.DSN()
+	default:
+		return fmt.Errorf("store %q is not sqlite or postgresql", f.options.Store)
+	}
+	var err error
+	f.Store, err = storeopen.Open(ctx, f.DSN, storeopen.Options{SingleHost: true, Logger: slog.New(slog.DiscardHandler)})
+	return err
+}
+
+// applyManifests applies the CRDs and the rights that the chart ships.
+func (f *Fleet) applyManifests(ctx context.Context) error {
+	var files []string
+	for _, pattern := range []string{"crds/*.yaml", "manifests/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(f.options.Root, "distros/helm/nvsentinel", pattern))
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no manifests below %s", f.options.Root)
+	}
+	for _, path := range files {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Cluster.Apply(ctx, file)
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("applying %s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) accounts(ctx context.Context) error {
+	for _, name := range []string{Connector, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"} {
+		path, err := f.Cluster.ServiceAccountKubeconfig(ctx, "nvsentinel", name, 24*time.Hour)
+		if err != nil {
+			return err
+		}
+		f.kube[name] = path
+	}
+	return nil
+}
+
+// NodeNames lists the simulated nodes the fleet started with.
+func (f *Fleet) NodeNames() []string {
+	names := make([]string, f.options.Nodes)
+	for i := range names {
+		names[i] = fmt.Sprintf("gpu-%d", i)
+	}
+	return names
+}
+
+// launch starts a service under supervision, unless it is the one left out.
+func (f *Fleet) launch(room, node, binary string, args ...string) {
+	if f.options.Without == room {
+		return
+	}
+	name := room
+	if node != "" {
+		name += "@" + node
+	}
+	var env []string
+	if f.options.Env != nil {
+		env = f.options.Env(room, node)
+	}
+	s := f.launcher.supervise(name, filepath.Join(f.options.Bin, binary), filepath.Join(f.Dir, name+".log"), args, env)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.services[name] = s
+}
+
+// Service finds a running service: "janitor", "platform-connectors@gpu-3".
+func (f *Fleet) Service(name string) *Service {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.services[name]
+}
+
+// Services lists the running services by name.
+func (f *Fleet) Services() []*Service {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []*Service
+	for _, name := range slices.Sorted(maps.Keys(f.services)) {
+		out = append(out, f.services[name])
+	}
+	return out
+}
+
+// Logs is the end of every log that is not per node, and of the given node's.
+func (f *Fleet) Logs(node string, lines int) string {
+	var b strings.Builder
+	for _, s := range f.Services() {
+		if !strings.Contains(s.Name, "@") || strings.HasSuffix(s.Name, "@"+node) {
+			fmt.Fprintf(&b, "---- %s (started %d times)\n%s\n", s.Name, s.Starts(), s.Tail(lines))
+		}
+	}
+	return b.String()
+}
+
+// Stop ends every service and the cluster and removes every file.
+func (f *Fleet) Stop() error {
+	if f.cancel != nil {
+		f.cancel()
+	}
+	f.watchers.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range f.Services() {
+		wg.Go(func() { s.Stop(ctx) })
+	}
+	wg.Wait()
+	var problems []error
+	if f.Store != nil {
+		problems = append(problems, f.Store.Close())
+	}
+	if f.postgres != nil {
+		problems = append(problems, f.postgres.Stop())
+	}
+	if f.Cluster != nil {
+		problems = append(problems, f.Cluster.Stop())
+	}
+	return errors.Join(append(problems, os.RemoveAll(f.Dir))...)
+}

@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// UserNamespace is where the workloads run.
+const UserNamespace = "training"
+
+// Records are a node's records in append order.
+func (f *Fleet) Records(ctx context.Context, node string) ([]record.Record, error) {
+	return f.Store.List(ctx, store.Query{Selector: record.Selector{Node: node}})
+}
+
+// UserPods counts the pods of workloads on a node that are not on their way out.
+func (f *Fleet) UserPods(ctx context.Context, node string) (int, error) {
+	pods, err := f.Cluster.Client().CoreV1().Pods(UserNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range pods.Items {
+		owned := len(p.OwnerReferences) > 0 && p.OwnerReferences[0].Kind == "DaemonSet"
+		if !owned && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Entry is a line of the plugin's books.
+type Entry struct {
+	Verb   string `json:"verb"`
+	Node   string `json:"node"`
+	Key    string `json:"key"`
+	Effect string `json:"effect"`
+}
+
+// Books are the plugin's books: everything it was asked and did.
+func (f *Fleet) Books() ([]Entry, error) {
+	file, err := os.Open(filepath.Join(f.Dir, "books.jsonl"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var out []Entry
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var e Entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return out, fmt.Errorf("reading the books: %w", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Root finds the repository: the folder with go.work above the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("run this inside the repository: no go.work above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// Build builds every service into dir with the given go build flags.
+func Build(ctx context.Context, root, dir string, progress io.Writer, flags ...string) (string, error) {
+	fmt.Fprintln(progress, "Building the services (about a minute the first time).")
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), append([]string{dir}, flags...)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the services: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return dir, nil
+}
+
+// Reboots counts how often the plugin rebooted a node, by its books.
+func (f *Fleet) Reboots(node string) (int, error) {
+	books, err := f.Books()
+	n := 0
+	for _, e := range books {
+		if e.Node == node && e.Effect == "rebooted" {
+			n++
+		}
+	}
+	return n, err
+}
+
+// AddWorkloads starts what users run: a deployment over all GPU nodes and a
+// DaemonSet, and waits until they run.
+func (f *Fleet) AddWorkloads(ctx context.Context) error {
+	pods := 2 * f.options.Nodes
+	if _, err := f.Cluster.AddDeployment(ctx, UserNamespace, "train", pods, 1); err != nil {
+		return err
+	}
+	if _, err := f.Cluster.AddDaemonSet(ctx, UserNamespace, "node-exporter"); err != nil {
+		return err
+	}
+	_, err := f.Cluster.WaitForPods(ctx, UserNamespace, "train", pods)
+	return err
+}

@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// control starts the services that run once.
+func (f *Fleet) control(context.Context) error {
+	plugin, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	janitor := fmt.Sprintf("[global]\ncspPluginHost = %q\n", plugin)
+	files := map[string]string{
+		"janitor.toml":      janitor,
+		"node-drainer.toml": "systemNamespaces = \"^(nvsentinel|kube-system)$\"\n[[userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(f.Dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	store := []string{"--store", f.DSN, "--single-host"}
+	common := func(room string) []string {
+		return []string{"--kubeconfig", f.kube[room], "--metrics-address", "127.0.0.1:0"}
+	}
+	drainer := filepath.Join(f.Dir, "node-drainer.toml")
+	f.launch("csp-plugin-kwok", "", "kwok", append(common("csp-plugin-kwok"),
+		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
+		"--books", filepath.Join(f.Dir, "books.jsonl"))...)
+	f.launch("janitor", "", "janitor", append(common("janitor"), "--config", filepath.Join(f.Dir, "janitor.toml"))...)
+	f.launch("fault-remediation", "", "fault-remediation", append(append(common("fault-remediation"), store...), "--drain-config", drainer)...)
+	f.launch("node-drainer", "", "node-drainer", append(append(common("node-drainer"), store...), "--config", drainer)...)
+	f.launch("fault-quarantine", "", "fault-quarantine", append(append(common("fault-quarantine"), store...), "--dry-run=false")...)
+	return nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// nodes starts the connector and the monitor of every node.
+func (f *Fleet) nodes(ctx context.Context) error {
+	for _, name := range f.NodeNames() {
+		if err := f.AddAgents(ctx, name); err != nil {
+			return err
+		}
+	}
+	watch, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	f.watchers.Go(func() { f.rebootAgents(watch) })
+	return nil
+}
+
+// machine is the folder that plays a node's file system.
+func (f *Fleet) machine(node string) string { return filepath.Join(f.Dir, "machines", node) }
+
+// AddAgents prepares a node's machine and starts its connector and monitor.
+func (f *Fleet) AddAgents(ctx context.Context, node string) error {
+	object, err := f.Cluster.Client().CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	dir := f.machine(node)
+	for _, sub := range []string{"log", "state", "spool"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	files := map[string][]byte{
+		"boot_id":           []byte(object.Status.NodeInfo.BootID + "\n"),
+		"log/kern.log":      []byte("[    0.000000] Linux version 6.8.0\n"),
+		"gpu_metadata.json": metadata(node),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	f.startAgents(node)
+	return nil
+}
+
+func (f *Fleet) startAgents(node string) {
+	dir := f.machine(node)
+	// Unix socket paths are short: 108 bytes.
+	socket := filepath.Join(f.Dir, node+".sock")
+	f.launch(Connector, node, "platform-connectors",
+		"--node-name", node, "--socket", socket, "--spool-dir", filepath.Join(dir, "spool"),
+		"--store", f.DSN, "--single-host", "--kubeconfig", f.kube[Connector], "--metrics-address", "127.0.0.1:0")
+	f.launch(Monitor, node, "syslog-health-monitor",
+		"--node-name", node, "--source", "file", "--log-path", filepath.Join(dir, "log", "kern.log"),
+		"--boot-id-path", filepath.Join(dir, "boot_id"), "--state-dir", filepath.Join(dir, "state"),
+		"--metadata-path", filepath.Join(dir, "gpu_metadata.json"), "--platform-connector-socket", "unix://"+socket,
+		"--settle-time", f.options.SettleTime.String(), "--processingStrategy", f.strategy(node), "--metrics-address", "127.0.0.1:0")
+}
+
+func (f *Fleet) strategy(node string) string {
+	if f.options.StrategyOf == nil {
+		return "PROCESS"
+	}
+	return f.options.StrategyOf(node)
+}
+
+// rebootAgents plays what a reboot does to a machine's processes: when a
+// node's boot id changes they die with SIGKILL and start again.
+func (f *Fleet) rebootAgents(ctx context.Context) {
+	seen := map[string]string{}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, node := range f.agents() {
+			b, err := os.ReadFile(filepath.Join(f.machine(node), "boot_id"))
+			boot := strings.TrimSpace(string(b))
+			if err != nil || boot == "" {
+				continue
+			}
+			if before := seen[node]; before != "" && before != boot {
+				for _, room := range []string{Monitor, Connector} {
+					if s := f.Service(room + "@" + node); s != nil {
+						s.Kill()
+					}
+				}
+			}
+			seen[node] = boot
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// agents lists the nodes that have a machine.
+func (f *Fleet) agents() []string {
+	entries, err := os.ReadDir(filepath.Join(f.Dir, "machines"))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// PCI is the address of a node's GPU.
+func PCI(gpu int) string { return fmt.Sprintf("0000:%02x:00.0", 0x10+gpu) }
+
+// UUID is the id of a node's GPU.
+func UUID(node string, gpu int) string {
+	return fmt.Sprintf("GPU-%08x-0000-4000-8000-%012d", hash(node), gpu)
+}
+
+func hash(s string) uint32 {
+	h := uint32(2166136261)
+	for _, c := range []byte(s) {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return h
+}
+
+func metadata(node string) []byte {
+	type gpu struct {
+		ID     int    `json:"gpu_id"`
+		UUID   string `json:"uuid"`
+		PCI    string `json:"pci_address"`
+		Serial string `json:"serial_number"`
+		Name   string `json:"device_name"`
+	}
+	var gpus []gpu
+	for i := range 8 {
+		gpus = append(gpus, gpu{i, UUID(node, i), PCI(i), fmt.Sprintf("%s-%d", node, i), "NVIDIA H100 80GB HBM3"})
+	}
+	b, err := json.MarshalIndent(map[string]any{
+		"version": "1.0", "timestamp": "2026-01-01T00:00:00Z", "node_name": node, "driver_version": "580.00", "gpus": gpus, "nvswitches": []string{},
+	}, "", " ")
+	if err != nil {
+		panic(err) // a literal of plain values
+	}
+	return b
+}
+
+// WriteXID writes an XID line into the kernel log that a node's monitor reads.
+func (f *Fleet) WriteXID(node string, gpu, xid int) (string, error) {
+	pci := strings.TrimSuffix(PCI(gpu), ".0")
+	line := fmt.Sprintf("[%d.000000] NVRM: Xid (PCI:%s): %d, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", time.Now().Unix()%100000, pci, xid)
+	return line, f.WriteLine(node, line)
+}
+
+// WriteLine appends a line to a node's kernel log.
+func (f *Fleet) WriteLine(node, line string) error {
+	file, err := os.OpenFile(filepath.Join(f.machine(node), "log", "kern.log"), os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := file.WriteString(line + "\n"); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// Node reads a Node object as administrator.
+func (f *Fleet) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	return f.Cluster.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
