@@ -86,6 +86,7 @@ type Outbox struct {
 	origin Origin
 	epoch  string
 
+	writing sync.Mutex // held over a transaction and the stats that follow from it
 	mu      sync.Mutex
 	stats   Stats
 	changed chan struct{}
@@ -145,6 +146,8 @@ type Tx struct {
 // Write runs change in one transaction: all of it is on the disk when Write
 // returns nil, none of it otherwise.
 func (b *Outbox) Write(change func(tx *Tx) error) error {
+	b.writing.Lock()
+	defer b.writing.Unlock()
 	var stats Stats
 	err := b.db.Update(func(raw *bbolt.Tx) error {
 		tx := &Tx{tx: raw, b: b, stats: b.Stats()}

@@ -274,3 +274,50 @@ func TestDamagedFileIsReplacedAndSaidSo(t *testing.T) {
 		})
 	}
 }
+
+// TestConcurrentWritersAgree appends and removes at once: the stats must be
+// those of the content, and nobody may miss a change.
+func TestConcurrentWritersAgree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	b := open(t, path, report.Options{})
+	const total = 300
+	done := make(chan error, 1)
+	go func() {
+		for i := range total {
+			err := b.Write(func(tx *report.Tx) error { return tx.Append(&protos.HealthEvent{Message: fmt.Sprint(i)}) })
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	deadline := time.After(20 * time.Second)
+	for removed := 0; removed < total; {
+		changed := b.Changed()
+		entries, err := b.Peek(7, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if err := b.Remove(e.Seq); err != nil {
+				t.Fatal(err)
+			}
+			removed++
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("no change was told after %d of %d entries: %+v", removed, total, b.Stats())
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s := b.Stats(); s.Entries != 0 || s.Bytes != 0 || s.FirstSeq != 0 || s.LastSeq != total {
+		t.Errorf("stats %+v", s)
+	}
+}
