@@ -1,0 +1,356 @@
+package drain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
+	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+// stage is a node with its records, on a real API server with simulated pods,
+// and a drainer at work.
+type stage struct {
+	t       *testing.T
+	cluster *localcluster.Cluster
+	records *counted
+	loop    atomic.Pointer[consume.Loop[record.Record]]
+	// node is the name of the node, ns a namespace of mode Immediate.
+	node, ns string
+	restart  func(change ...func(*drain.Config))
+}
+
+// counted counts the reads of the store.
+type counted struct {
+	store.Store
+	lists atomic.Int64
+}
+
+func (c *counted) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	c.lists.Add(1)
+	return c.Store.List(ctx, q)
+}
+
+var nodes atomic.Int64
+
+// newStage sets a stage; rules are added to "the stage's own namespace:
+// Immediate".
+func newStage(t *testing.T, rules ...eviction.NamespaceRule) *stage {
+	t.Helper()
+	cluster := localcluster.ForTest(t, localcluster.Options{Controllers: true, Nodes: 1, NodePrefix: "spare"})
+	s := &stage{t: t, cluster: cluster, node: fmt.Sprintf("drain-%d", nodes.Add(1)), ns: cluster.Namespace(t)}
+	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: s.node}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.DeleteNode(context.Background(), s.node); err != nil {
+			t.Error(err)
+		}
+	})
+	db, err := storeopen.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "records.db"), storeopen.Options{SingleHost: true, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.records = &counted{Store: db}
+	file := eviction.Default()
+	file.UserNamespaces = append([]eviction.NamespaceRule{{Name: s.ns, Mode: eviction.Immediate}}, rules...)
+	policy, err := file.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := drain.Config{Policy: plan.DefaultPolicy(policy), PerNode: 16, InFlight: 128}
+	config.Policy.ReportEvery = 50 * time.Millisecond
+	s.restart = s.run(config)
+	s.restart()
+	return s
+}
+
+// run returns what stops the drainer that runs, if any, and starts another.
+func (s *stage) run(config drain.Config) func(...func(*drain.Config)) {
+	stop := func() {}
+	s.t.Cleanup(func() { stop() })
+	return func(change ...func(*drain.Config)) {
+		stop()
+		for _, c := range change {
+			c(&config)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		stop = func() { cancel(); <-ended }
+		go func() {
+			defer close(ended)
+			s.work(ctx, config)
+		}()
+	}
+}
+
+func (s *stage) work(ctx context.Context, config drain.Config) {
+	fail := func(err error) {
+		if err != nil && ctx.Err() == nil {
+			s.t.Errorf("the drainer broke: %v", err)
+		}
+	}
+	cluster, err := kube.ForConfig(s.cluster.RESTConfig(), kube.Config{}, "test")
+	fail(err)
+	world, err := drain.NewWorld(cluster.Clientset)
+	fail(err)
+	go func() { fail(world.Run(ctx)) }()
+	if world.WaitForSync(ctx) != nil {
+		return
+	}
+	registry := prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	drains := drain.New(config, drain.Deps{
+		Records: s.records, Client: cluster.Clientset, World: world,
+		Clock: clock.RealClock{}, Log: log, Metrics: drain.NewMetrics(registry),
+	})
+	feed, err := s.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
+	if err != nil {
+		fail(err)
+		return
+	}
+	loop := &consume.Loop[record.Record]{
+		Name: "node-drainer", Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
+		Clock: clock.RealClock{}, Log: log, Metrics: consume.NewMetrics(registry, "node_drainer"),
+	}
+	s.loop.Store(loop)
+	fail(loop.Run(ctx))
+	fail(feed.Close())
+}
+
+// look makes the drainer look at the node, and waits for the end of a look
+// that began after the call: looks at one node come one after the other.
+func (s *stage) look() {
+	s.t.Helper()
+	for range 3 {
+		before := s.records.lists.Load()
+		s.eventually(func() error {
+			if loop := s.loop.Load(); loop != nil {
+				loop.Ring(s.node)
+			}
+			if s.records.lists.Load() == before {
+				return errors.New("the drainer has not looked")
+			}
+			return nil
+		})
+	}
+}
+
+// fault stores a fault as fault-quarantine leaves it: matched, with a cordon.
+func (s *stage) fault(id, session string, change ...func(*record.Record)) {
+	s.t.Helper()
+	r := record.Record{ID: id, CreatedAt: time.Now().UTC().Truncate(time.Microsecond)}
+	r.Event = record.Event{ID: id, NodeName: s.node, Agent: "test", CheckName: "check", IsFatal: true, ProcessingStrategy: record.Process}
+	for _, c := range change {
+		c(&r)
+	}
+	if _, err := s.records.Append(s.t.Context(), []record.Record{r}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.quarantine(id, func(st *record.Status) {
+		st.NodeQuarantined = record.AlreadyQuarantined
+		if id == session {
+			st.NodeQuarantined = record.Quarantined
+		}
+		st.Session = session
+		st.Faults = []record.Fault{{Key: "k"}}
+		st.QuarantineVerdict = &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}, At: time.Now()}
+	})
+}
+
+// clear ends a fault's quarantine as a recovery does.
+func (s *stage) clear(id string) {
+	s.t.Helper()
+	at := time.Now()
+	s.quarantine(id, func(st *record.Status) {
+		st.Faults = []record.Fault{{Key: "k", ClearedTimestamp: &at, ClearedBy: "recovery"}}
+	})
+}
+
+// quarantine updates a record as fault-quarantine, whoever else does meanwhile.
+func (s *stage) quarantine(id string, change func(*record.Status)) {
+	s.t.Helper()
+	s.eventually(func() error {
+		r, err := s.records.Get(s.t.Context(), id)
+		if err != nil {
+			return err
+		}
+		change(&r.Status)
+		return s.records.Update(s.t.Context(), record.FaultQuarantine, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}})
+	})
+}
+
+// patch writes the Node as fault-quarantine or a person does.
+func (s *stage) patch(change func(*corev1.Node)) {
+	s.t.Helper()
+	s.eventually(func() error {
+		n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.node)
+		if err != nil {
+			return err
+		}
+		_, err = kube.PatchNode(s.t.Context(), s.cluster.Client(), n, change)
+		return err
+	})
+}
+
+func (s *stage) mark(session string) {
+	s.t.Helper()
+	s.patch(func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations[nodemark.SessionAnnotation] = session
+		n.Annotations[nodemark.QuarantineHealthEventIsCordoned] = nodemark.True
+		n.Labels[nodemark.StateLabel] = string(nodemark.Quarantined)
+	})
+}
+
+func (s *stage) release() {
+	s.t.Helper()
+	s.patch(func(n *corev1.Node) {
+		n.Spec.Unschedulable = false
+		delete(n.Annotations, nodemark.SessionAnnotation)
+		delete(n.Annotations, nodemark.QuarantineHealthEventIsCordoned)
+		delete(n.Labels, nodemark.StateLabel)
+	})
+}
+
+// pod runs on the node.
+func (s *stage) pod(spec localcluster.PodSpec) {
+	s.t.Helper()
+	spec.Node = s.node
+	if spec.Namespace == "" {
+		spec.Namespace = s.ns
+	}
+	if _, err := s.cluster.AddPod(s.t.Context(), spec); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.cluster.WaitForPods(s.t.Context(), spec.Namespace, spec.Name, 1); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// leaving says whether a pod is gone or on its way out.
+func (s *stage) leaving(ns, name string) (gone, going bool) {
+	s.t.Helper()
+	p, err := s.cluster.Client().CoreV1().Pods(ns).Get(s.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, true
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return false, p.DeletionTimestamp != nil
+}
+
+func (s *stage) eviction(id string) record.EvictionStatus {
+	s.t.Helper()
+	r, err := s.records.Get(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Status.UserPodsEvictionStatus
+}
+
+func (s *stage) wantEviction(id string, want record.Eviction) {
+	s.t.Helper()
+	s.eventually(func() error {
+		if got := s.eviction(id); got.Status != want {
+			return fmt.Errorf("record %s is %q (%s), want %q", id, got.Status, got.Message, want)
+		}
+		return nil
+	})
+}
+
+func (s *stage) wantLabel(want nodemark.State) {
+	s.t.Helper()
+	s.eventually(func() error {
+		n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.node)
+		if err != nil {
+			return err
+		}
+		if got := n.Labels[nodemark.StateLabel]; got != string(want) {
+			return fmt.Errorf("state %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+// eventually polls until check is content, at most 30 s.
+func (s *stage) eventually(check func() error) {
+	s.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal(err)
+		}
+		select {
+		case <-s.t.Context().Done():
+			s.t.Fatal(err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// snapshot is everything a drainer could write.
+func (s *stage) snapshot(id string) string {
+	s.t.Helper()
+	n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := s.records.Get(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	events, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.node})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	drains := 0
+	for _, e := range events.Items {
+		if e.Type == "NodeDraining" {
+			drains++
+		}
+	}
+	b, err := json.Marshal([]any{n.Labels, n.Annotations, n.Spec, r, drains})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}
