@@ -1,0 +1,74 @@
+package spool
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// deadLettersFile is beside the log, one JSON object a line; when it has
+// reached maxDeadLetters bytes it is moved aside, replacing the one before.
+const (
+	deadLettersFile = "dead-letters.jsonl"
+	maxDeadLetters  = 16 << 20
+)
+
+// letter is one line of the dead letters file.
+type letter struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	Epoch  string    `json:"epoch"`
+	Index  uint64    `json:"index"`
+	Count  uint64    `json:"count"`
+	// Bytes is what was found, base64.
+	Bytes []byte `json:"bytes"`
+}
+
+// bury keeps what could not be read back, durably. An entry that several
+// readers stumble over is buried once per process.
+func (s *Spool) bury(reason string, d Damage) {
+	s.mu.Lock()
+	known := s.buried[d.Index] && d.Count > 0
+	s.buried[d.Index] = true
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	if d.Count == 0 {
+		s.o.Metrics.torn.Add(float64(len(d.Bytes)))
+	}
+	s.o.Metrics.DeadLetters.WithLabelValues(reason).Add(float64(d.Count))
+	s.o.Log.Error("spool entries could not be read back and are dead letters now",
+		"reason", reason, "index", d.Index, "entries", d.Count, "bytes", len(d.Bytes))
+	err := s.writeLetter(letter{s.o.Clock.Now().UTC(), reason, s.epoch, d.Index, d.Count, d.Bytes})
+	if err != nil {
+		s.o.Log.Error("keeping a dead letter failed", "index", d.Index, "error", err)
+	}
+}
+
+func (s *Spool) writeLetter(l letter) error {
+	path := filepath.Join(s.dir, deadLettersFile)
+	if info, err := os.Stat(path); err == nil && info.Size() > maxDeadLetters {
+		if err := os.Rename(path, path+".old"); err != nil {
+			return fmt.Errorf("moving the dead letters aside: %w", err)
+		}
+	}
+	line, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encoding a dead letter: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the dead letters: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	return err
+}

@@ -1,0 +1,65 @@
+package spool
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Dead letter reasons, as label values.
+const (
+	// DeadDamaged is an entry that could not be read back from the disk.
+	DeadDamaged = "damaged"
+	// DeadUndecodable is an undamaged entry that is not a record.
+	DeadUndecodable = "undecodable"
+	// DeadRefused is an event whose id is stored with other content.
+	DeadRefused = "refused"
+)
+
+// Metrics of the spool.
+type Metrics struct {
+	// DeadLetters counts what was set aside, by reason.
+	DeadLetters *prometheus.CounterVec
+	groupSize   prometheus.Histogram
+	bytes       prometheus.Gauge
+	torn        prometheus.Counter
+	failures    prometheus.Counter
+	registerer  prometheus.Registerer
+}
+
+// NewMetrics registers the spool's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		registerer: r,
+		DeadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_dead_letters_total",
+			Help: "Events set aside because they could not be read back or stored, by reason.",
+		}, []string{"reason"}),
+		groupSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "platform_connector_spool_group_size",
+			Help:    "Records made durable by one fsync.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "platform_connector_spool_bytes",
+			Help: "Bytes of the spool that are not released yet.",
+		}),
+		torn: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "platform_connector_spool_torn_bytes_total",
+			Help: "Bytes of unacknowledged writes cut off when the spool was opened.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "platform_connector_spool_failures_total",
+			Help: "Groups that could not be made durable and were not acknowledged.",
+		}),
+	}
+	for _, reason := range []string{DeadDamaged, DeadUndecodable, DeadRefused} {
+		m.DeadLetters.WithLabelValues(reason)
+	}
+	r.MustRegister(m.DeadLetters, m.groupSize, m.bytes, m.torn, m.failures)
+	return m
+}
+
+// watch exports the age of the oldest unreleased record.
+func (m *Metrics) watch(s *Spool) {
+	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "platform_connector_spool_oldest_seconds",
+		Help: "Age of the oldest accepted record that is not released, 0 when there is none.",
+	}, func() float64 { return s.Oldest().Seconds() }))
+}

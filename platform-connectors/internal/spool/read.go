@@ -1,0 +1,171 @@
+package spool
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Entry is one durable record and its place.
+type Entry struct {
+	Index  uint64
+	Record record.Record
+}
+
+// Reader is one of those who must be done with a record before it is released.
+type Reader struct {
+	spool *Spool
+	name  string
+	done  uint64
+}
+
+// Reader registers a reader, before the first release. It holds everything that
+// is in the spool until it confirms.
+func (s *Spool) Reader(name string) *Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Reader{spool: s, name: name, done: s.released}
+	s.readers = append(s.readers, r)
+	return r
+}
+
+// Confirm says that the reader is done with everything up to the index and
+// never needs it again. It releases what all readers are done with.
+func (r *Reader) Confirm(index uint64) error {
+	s := r.spool
+	s.mu.Lock()
+	r.done = max(r.done, min(index, s.committed))
+	upTo := r.done
+	for _, other := range s.readers {
+		upTo = min(upTo, other.done)
+	}
+	s.mu.Unlock()
+	return s.release(upTo)
+}
+
+// Read returns up to limit records after the given index, in order, and the
+// index up to which the spool was read: at least that of the last record,
+// further if damaged entries were passed.
+func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+	s.io.Lock()
+	defer s.io.Unlock()
+	released, committed := s.Bounds()
+	upTo = max(after, released)
+	bytes := 0
+	for upTo < committed && len(entries) < limit && bytes < maxGroupBytes {
+		data, err := s.log.Read(upTo + 1)
+		if err != nil {
+			return nil, after, fmt.Errorf("reading spool entry %d: %w", upTo+1, err)
+		}
+		upTo++
+		bytes += len(data)
+		if e, ok := s.decode(upTo, data); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries, upTo, nil
+}
+
+// decode reads one entry; what cannot be read is buried and passed.
+func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
+	f, _, ok := decode(data)
+	if !ok {
+		s.bury(DeadDamaged, Damage{index, 1, data})
+		return Entry{}, false
+	}
+	if f.tombstone() {
+		return Entry{}, false
+	}
+	e := Entry{Index: index}
+	if err := json.Unmarshal(f.body, &e.Record); err != nil {
+		s.bury(DeadUndecodable, Damage{index, 1, f.body})
+		return Entry{}, false
+	}
+	if e.Record.SeqEpoch == "" {
+		// The publisher counts nothing: the spool's order stands in.
+		e.Record.Seq, e.Record.SeqEpoch = index, s.epoch
+	}
+	return e, true
+}
+
+// release forgets everything up to the index and gives the disk back once a
+// segment's worth of it has gathered. The cursor is not synced: an old one
+// after a power cut only makes the readers see records again.
+func (s *Spool) release(upTo uint64) error {
+	s.io.Lock()
+	defer s.io.Unlock()
+	s.mu.Lock()
+	if upTo <= s.released {
+		s.mu.Unlock()
+		return nil
+	}
+	for upTo > s.released {
+		e := s.live[0]
+		s.live = s.live[1:]
+		delete(s.ids, e.id)
+		s.bytes -= e.size
+		s.garbage += e.size
+		s.released++
+	}
+	released, garbage, empty := s.released, s.garbage, len(s.live) == 0
+	s.o.Metrics.bytes.Set(float64(s.bytes))
+	s.mu.Unlock()
+	if err := s.writeReleased(released); err != nil {
+		return err
+	}
+	enough := int64(s.o.SegmentBytes)
+	if empty {
+		enough /= 4
+	}
+	if garbage < enough {
+		return nil
+	}
+	return s.truncate(released)
+}
+
+func (s *Spool) truncate(released uint64) error {
+	if s.broken {
+		return nil // the next append heals the log, the next release truncates it
+	}
+	if err := s.log.TruncateFront(released + 1); err != nil {
+		s.broken = true
+		return fmt.Errorf("truncating the spool: %w", err)
+	}
+	s.mu.Lock()
+	s.garbage = 0
+	s.mu.Unlock()
+	if err := s.measureTail(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Join(s.dir, logDir))
+}
+
+func (s *Spool) writeReleased(index uint64) error {
+	path := filepath.Join(s.dir, releasedFile)
+	if err := os.WriteFile(path+".TEMP", []byte(strconv.FormatUint(index, 10)+"\n"), 0o640); err != nil {
+		return fmt.Errorf("writing the spool's cursor: %w", err)
+	}
+	if err := os.Rename(path+".TEMP", path); err != nil {
+		return fmt.Errorf("writing the spool's cursor: %w", err)
+	}
+	return nil
+}
+
+// readReleased returns the cursor, 0 if there is none that can be read.
+func (s *Spool) readReleased() uint64 {
+	b, err := os.ReadFile(filepath.Join(s.dir, releasedFile))
+	if err != nil {
+		return 0
+	}
+	line, whole := strings.CutSuffix(string(b), "\n")
+	index, err := strconv.ParseUint(line, 10, 64)
+	if err != nil || !whole {
+		return 0
+	}
+	return index
+}

@@ -1,0 +1,301 @@
+// Package spool is the connector's durable memory between accepting an event
+// and knowing it stored: a write-ahead log with one fsync per group of waiting
+// appends, bounded in bytes, read in order by several readers and released at
+// the front when all of them are done.
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/tidwall/wal"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// ErrFull means the spool has no room for the records until the store takes some.
+var ErrFull = errors.New("spool is full")
+
+// ErrClosed means the spool is shutting down and took nothing.
+var ErrClosed = errors.New("spool is closed")
+
+// ErrNotDurable means the disk refused; nothing of the group is acknowledged.
+var ErrNotDurable = errors.New("spool could not make the records durable")
+
+// Options of a spool.
+type Options struct {
+	// Dir is the spool's folder; it is created if it does not exist.
+	Dir string
+	// MaxBytes bounds what is accepted and not released.
+	MaxBytes int64
+	// SegmentBytes is the size of one file of the log, 4 MiB if 0.
+	SegmentBytes int
+	Clock        clock.Clock
+	Log          *slog.Logger
+	Metrics      *Metrics
+}
+
+// Spool is a durable queue of records. It is safe for concurrent use.
+type Spool struct {
+	o     Options
+	dir   string
+	epoch string
+	lock  *os.File
+
+	requests chan *request
+	stop     chan struct{}
+	stopped  chan struct{}
+	stopOnce sync.Once
+
+	io     sync.Mutex // guards the log and the fields below
+	log    *wal.Log
+	broken bool // the log must be repaired before the next write
+	tail   int  // bytes of the log's last segment
+	sync   func() error
+
+	mu        sync.Mutex // guards the fields below; taken after io
+	live      []entry    // of released+1 .. committed
+	ids       map[uuid.UUID]digest
+	bytes     int64
+	garbage   int64 // released bytes that are still on disk
+	released  uint64
+	committed uint64
+	changed   chan struct{} // closed when committed grows
+	readers   []*Reader
+	buried    map[uint64]bool
+}
+
+// entry is what is remembered of an unreleased record.
+type entry struct {
+	id       uuid.UUID
+	size     int64
+	accepted time.Time
+}
+
+const (
+	defaultSegment = 4 << 20
+	logDir         = "log"
+	epochFile      = "epoch"
+	releasedFile   = "released"
+	lockFile       = "lock"
+)
+
+// Open opens or creates the spool in its folder, repairs what a crash left
+// behind and starts to take appends. Only one process can have it open.
+func Open(o Options) (*Spool, error) {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegment
+	}
+	s := &Spool{
+		o: o, dir: o.Dir, requests: make(chan *request, maxGroup),
+		stop: make(chan struct{}), stopped: make(chan struct{}), changed: make(chan struct{}),
+		ids: map[uuid.UUID]digest{}, buried: map[uint64]bool{},
+	}
+	s.sync = func() error { return s.log.Sync() }
+	if err := os.MkdirAll(filepath.Join(s.dir, logDir), 0o750); err != nil {
+		return nil, fmt.Errorf("creating the spool: %w", err)
+	}
+	if err := s.takeLock(); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	o.Metrics.bytes.Set(float64(s.bytes))
+	o.Metrics.watch(s)
+	go s.commitLoop()
+	return s, nil
+}
+
+func (s *Spool) takeLock() error {
+	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the spool's lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("locking the spool in %s, is another connector running: %w", s.dir, err), f.Close())
+	}
+	s.lock = f
+	return nil
+}
+
+// load repairs and reads the log, and finds out what was released.
+func (s *Spool) load() error {
+	cursor := s.readReleased()
+	path := filepath.Join(s.dir, logDir)
+	segments, err := listSegments(path)
+	if err != nil {
+		return err
+	}
+	fresh := len(segments) == 0
+	damage, err := repair(path, func(f frame, size int) {
+		if f.index > cursor {
+			s.remember(f, size)
+		} else {
+			s.garbage += int64(size)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.openLog(); err != nil {
+		return err
+	}
+	first, last, err := s.bounds()
+	if err != nil {
+		return err
+	}
+	// An index that was released and is gone would be given again, so the
+	// counter could fall: a new epoch begins.
+	if err := s.loadEpoch(fresh || cursor > last); err != nil {
+		return err
+	}
+	s.committed = last
+	s.released = min(max(cursor, first-1), last)
+	for _, d := range damage {
+		s.bury(DeadDamaged, d)
+	}
+	return nil
+}
+
+// remember counts an unreleased entry.
+func (s *Spool) remember(f frame, size int) {
+	s.live = append(s.live, entry{f.id, int64(size), f.accepted})
+	s.bytes += int64(size)
+	if !f.tombstone() {
+		s.ids[f.id] = f.digest
+	}
+}
+
+func (s *Spool) openLog() error {
+	path := filepath.Join(s.dir, logDir)
+	log, err := wal.Open(path, &wal.Options{
+		NoSync: true, SegmentSize: s.o.SegmentBytes, AllowEmpty: true, NoCopy: true, SegmentCacheSize: 2,
+	})
+	if err != nil {
+		return fmt.Errorf("opening the spool: %w", err)
+	}
+	s.log = log
+	if err := s.measureTail(); err != nil {
+		return err
+	}
+	return syncDir(path)
+}
+
+func (s *Spool) measureTail() error {
+	segments, err := listSegments(filepath.Join(s.dir, logDir))
+	if err != nil || len(segments) == 0 {
+		return errors.Join(err, errors.New("spool has no segment"))
+	}
+	info, err := os.Stat(segments[len(segments)-1].path)
+	if err != nil {
+		return fmt.Errorf("measuring the spool: %w", err)
+	}
+	s.tail = int(info.Size())
+	return nil
+}
+
+func (s *Spool) bounds() (first, last uint64, err error) {
+	if first, err = s.log.FirstIndex(); err == nil {
+		last, err = s.log.LastIndex()
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the spool's bounds: %w", err)
+	}
+	return first, last, nil
+}
+
+// loadEpoch reads the epoch's id, or begins a new epoch.
+func (s *Spool) loadEpoch(begin bool) error {
+	path := filepath.Join(s.dir, epochFile)
+	b, err := os.ReadFile(path)
+	if id := strings.TrimSpace(string(b)); err == nil && !begin && uuid.Validate(id) == nil {
+		s.epoch = id
+		return nil
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("reading the spool's epoch: %w", err)
+	}
+	s.epoch = uuid.NewString()
+	if err := replaceFile(path, []byte(s.epoch+"\n")); err != nil {
+		return fmt.Errorf("writing the spool's epoch: %w", err)
+	}
+	return nil
+}
+
+// Epoch is the id under which the spool's indexes count. They never fall within
+// one epoch; a spool whose log was lost has another.
+func (s *Spool) Epoch() string { return s.epoch }
+
+// Bounds returns the last released and the last durable index.
+func (s *Spool) Bounds() (released, committed uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released, s.committed
+}
+
+// Bytes is the size of what is accepted and not released.
+func (s *Spool) Bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// Oldest is the age of the oldest unreleased record, 0 when there is none.
+func (s *Spool) Oldest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.live {
+		if !e.accepted.IsZero() && e.id != uuid.Nil {
+			return s.o.Clock.Since(e.accepted)
+		}
+	}
+	return 0
+}
+
+// Wait blocks until an entry after the given index is durable.
+func (s *Spool) Wait(ctx context.Context, after uint64) error {
+	for {
+		s.mu.Lock()
+		committed, changed := s.committed, s.changed
+		s.mu.Unlock()
+		if committed > after {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// Close commits what was already handed in, refuses the rest and releases the
+// folder.
+func (s *Spool) Close() error {
+	s.stopOnce.Do(func() { close(s.stop) })
+	<-s.stopped
+	s.io.Lock()
+	defer s.io.Unlock()
+	if err := errors.Join(s.log.Close(), s.lock.Close()); err != nil {
+		return fmt.Errorf("closing the spool: %w", err)
+	}
+	return nil
+}
+
+// digestOf shortens an event's content digest.
+func digestOf(e record.Event) digest {
+	var d digest
+	copy(d[:], record.Digest(e)) // hexadecimal: 64 bits of it
+	return d
+}
