@@ -1,0 +1,166 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Append implements store.Store. The store sets Append and Revision; a status
+// is not the appender's to give.
+func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+	results := make([]store.AppendResult, len(records))
+	first := map[string]int{}
+	var fresh []record.Record
+	for i, r := range records {
+		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
+			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
+		}
+		if checkStorable(r) != nil {
+			results[i] = store.Refused
+		} else if _, again := first[r.ID]; !again {
+			first[r.ID] = i
+			fresh = append(fresh, r)
+		}
+	}
+	stored, err := s.appendFresh(ctx, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	for i, r := range records {
+		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
+			results[i] = judge(stored[r.ID], record.Digest(r.Event), f == i)
+		}
+		s.Metrics.appends.WithLabelValues(results[i].String()).Inc()
+	}
+	return results, nil
+}
+
+// content is what is stored under an id, and whether it was stored just now.
+type content struct {
+	digest string
+	fresh  bool
+}
+
+func judge(stored content, digest string, first bool) store.AppendResult {
+	switch {
+	case stored.fresh && first:
+		return store.Appended
+	case stored.digest == digest:
+		return store.Duplicate
+	}
+	return store.Refused
+}
+
+// appendFresh inserts records of different ids and says what is stored under
+// them now. Rows are inserted in id order, as updates lock them, so that
+// transactions wait for each other but never deadlock.
+func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[string]content, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	var stored map[string]content
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		stored = map[string]content{}
+		stamp, err := s.Dialect.Stamp(ctx, tx, len(records))
+		if err != nil {
+			return fmt.Errorf("reserving places: %w", err)
+		}
+		rows := make([]row, len(records))
+		for i, r := range records {
+			r.Append, r.Revision = stamp.Seqs[i], 0
+			rows[i] = row{rec: r, tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
+			if err := rows[i].encode(); err != nil {
+				return err
+			}
+		}
+		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.rec.ID, b.rec.ID) })
+		for part := range slices.Chunk(rows, s.Dialect.InsertRows) {
+			if err := s.insert(ctx, tx, part, stored); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.bell.Ring()
+	}
+	return stored, err
+}
+
+// insert writes one statement's rows and reads the digests of those whose id
+// was taken.
+func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[string]content) error {
+	query, args := s.insertSQL(rows)
+	err := each(ctx, tx, query, args, func(scan func(...any) error) error {
+		var id string
+		err := scan(&id)
+		stored[id] = content{fresh: true}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("inserting: %w", err)
+	}
+	for _, r := range rows {
+		id := r.rec.ID
+		if stored[id].fresh {
+			stored[id] = content{digest: record.Digest(r.rec.Event), fresh: true}
+			continue
+		}
+		var digest string
+		err := tx.QueryRowContext(ctx, "SELECT digest FROM health_events WHERE id = $1", id).Scan(&digest)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("record %q expired while it was appended again", id)
+		}
+		if err != nil {
+			return fmt.Errorf("comparing record %q: %w", id, err)
+		}
+		stored[id] = content{digest: digest}
+	}
+	return nil
+}
+
+func (s *Store) insertSQL(rows []row) (string, []any) {
+	columns := slices.Concat(insertColumns, changeColumns)
+	var c compiler
+	var tuples []string
+	for _, r := range rows {
+		var values []string
+		for _, col := range columns {
+			values = append(values, c.arg(col.value(&s.Dialect, r)))
+		}
+		tuples = append(tuples, "("+strings.Join(values, ", ")+")")
+	}
+	var names []string
+	for _, col := range columns {
+		names = append(names, col.name)
+	}
+	return "INSERT INTO health_events (" + strings.Join(names, ", ") + ") VALUES " + strings.Join(tuples, ", ") +
+		" ON CONFLICT (id) DO NOTHING RETURNING id", c.args
+}
+
+// rowQueryer is a transaction or a connection.
+type rowQueryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each runs a query and calls f for each of its rows.
+func each(ctx context.Context, q rowQueryer, query string, args []any, f func(scan func(...any) error) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

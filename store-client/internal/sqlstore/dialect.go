@@ -1,0 +1,91 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnusable marks errors of opening that waiting does not mend: a wrong
+// address, a server that cannot keep what it acknowledged, a newer schema.
+var ErrUnusable = errors.New("store is unusable")
+
+// Queryer is what a dialect reads with: a database or one connection of it.
+type Queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Stamp is the place of one transaction's writes in the store's order.
+type Stamp struct {
+	// Tx numbers the transaction. A transaction with a number below Head.Tx has
+	// ended; within one server numbers are never used again.
+	Tx int64
+	// Seqs are growing numbers, one for each row.
+	Seqs []int64
+	// At is the store's clock.
+	At time.Time
+}
+
+// Head is how far a feed may read: transactions numbered below Tx have ended,
+// so no row below it can appear any more.
+type Head struct {
+	// Server names the history that positions belong to; positions of another
+	// server say nothing here.
+	Server string
+	Tx     int64
+	At     time.Time
+}
+
+// Dialect is where the SQL databases differ.
+type Dialect struct {
+	// Name of the provider, for errors and logs.
+	Name string
+	// ForUpdate ends a SELECT that locks its rows until the transaction ends.
+	ForUpdate string
+	// InsertRows bounds the rows of one INSERT.
+	InsertRows int
+	// Serial keeps the process's write transactions one after the other, for
+	// databases with a single writer.
+	Serial bool
+	// Time converts an instant to a column value; NULL for nil.
+	Time func(t *time.Time) any
+	// Stamp reserves n rows' places in the transaction and arranges that the
+	// feeds of all processes are woken when it commits.
+	Stamp func(ctx context.Context, tx *sql.Tx, n int) (Stamp, error)
+	// Head reads how far feeds may read.
+	Head func(ctx context.Context, q Queryer) (Head, error)
+	// Adopt makes the rows of a database that was restored from another server
+	// readable: their transaction numbers mean nothing here. It is idempotent.
+	Adopt func(ctx context.Context, db *sql.DB) error
+	// Wake calls ring after other processes' writes until the context ends.
+	Wake func(ctx context.Context, ring func())
+}
+
+// instant scans a time column of either database: a time or microseconds.
+type instant struct{ t *time.Time }
+
+// Scan implements sql.Scanner.
+func (i *instant) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		i.t = nil
+	case time.Time:
+		v = v.UTC()
+		i.t = &v
+	case int64:
+		t := time.UnixMicro(v).UTC()
+		i.t = &t
+	default:
+		return fmt.Errorf("a time column holds %T", src)
+	}
+	return nil
+}
+
+func (i instant) time() time.Time {
+	if i.t == nil {
+		return time.Time{}
+	}
+	return *i.t
+}

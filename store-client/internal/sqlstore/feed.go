@@ -1,0 +1,266 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	// pollEvery bounds the delay after a lost wake-up.
+	pollEvery = time.Second
+	// restEvery is how often a feed with nothing to deliver stores how far it
+	// has looked, so that a restart does not look again.
+	restEvery = time.Minute
+	// pageRows and pageBytes bound what one read of a feed holds in memory.
+	pageRows  = 500
+	pageBytes = 8 << 20
+)
+
+// errClosed is returned by a closed feed.
+var errClosed = errors.New("feed is closed")
+
+// feed implements store.Feed. Next is for one goroutine; Commit may be called
+// from others. After an error of Next or Commit the feed may be used again.
+type feed struct {
+	s        *Store
+	consumer string
+	selector record.Selector
+	kind     kind
+
+	bell   <-chan struct{}
+	unbell func()
+	closed chan struct{}
+	once   sync.Once
+
+	// cursor is how far the store was read, buffer what was read but not yet
+	// delivered.
+	cursor position
+	buffer []item
+	rested time.Time
+
+	mu                   sync.Mutex
+	delivered, committed string
+}
+
+type item struct {
+	rec record.Record
+	pos position
+	at  time.Time
+}
+
+// Feed implements store.Store.
+func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selector) (store.Feed, error) {
+	if consumer == "" {
+		return nil, errors.New("opening a feed: the consumer has no name")
+	}
+	f := &feed{s: s, consumer: consumer, selector: selector, kind: byChange, closed: make(chan struct{}), rested: s.Clock.Now()}
+	if selector.InsertsOnly {
+		f.kind = byInsert
+	}
+	// Before the first read, so that no ring falls between the two.
+	f.bell, f.unbell = s.subscribe()
+	if err := f.resume(ctx); err != nil {
+		f.unbell()
+		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
+	}
+	return f, nil
+}
+
+// Close implements store.Feed.
+func (f *feed) Close() error {
+	f.once.Do(func() {
+		close(f.closed)
+		f.unbell()
+	})
+	return nil
+}
+
+// Next implements store.Feed.
+func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
+	for {
+		select {
+		case <-f.closed:
+			return record.Record{}, "", errClosed
+		default:
+		}
+		if len(f.buffer) > 0 {
+			it := f.buffer[0]
+			f.buffer = f.buffer[1:]
+			return it.rec, f.deliver(it), nil
+		}
+		full, err := f.fill(ctx)
+		if err == nil && len(f.buffer) == 0 && !full {
+			err = f.rest(ctx)
+		}
+		if err != nil {
+			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
+		}
+	}
+}
+
+func (f *feed) deliver(it item) string {
+	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(max(0, f.s.Clock.Since(it.at).Seconds()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delivered = it.pos.String()
+	return f.delivered
+}
+
+// fill reads the next page: first how far the store may be read, then the rows
+// up to there. Every transaction below the head had ended when the head was
+// read, so the page misses none of its rows. full says that more may follow.
+func (f *feed) fill(ctx context.Context) (full bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	// One connection: after a failover the head of one server must not be used
+	// on another.
+	conn, err := f.s.db.Conn(bounded)
+	if err != nil {
+		return false, fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Close()
+	head, err := f.s.Dialect.Head(bounded, conn)
+	if err != nil {
+		return false, fmt.Errorf("reading the head: %w", err)
+	}
+	if head.Server != f.cursor.Server {
+		if err := conn.Close(); err != nil {
+			return false, fmt.Errorf("releasing the connection: %w", err)
+		}
+		return true, f.resume(ctx)
+	}
+	if f.cursor.covers(head) {
+		return false, nil
+	}
+	page, err := f.page(bounded, conn, head)
+	if err != nil {
+		return false, err
+	}
+	if err := f.bury(ctx, page.broken); err != nil {
+		return false, err
+	}
+	f.buffer, f.cursor = page.items, page.last
+	if !page.full {
+		f.cursor = f.cursor.through(head)
+	}
+	return page.full, nil
+}
+
+// page is one read of a feed.
+type page struct {
+	items  []item
+	broken []brokenRow
+	// last is the position after the last row read.
+	last position
+	// full says that the read was cut short: more may follow.
+	full bool
+}
+
+// brokenRow is a stored document that cannot be decoded.
+type brokenRow struct {
+	id  string
+	doc []byte
+	err error
+}
+
+// page reads the rows between the cursor and the head.
+func (f *feed) page(ctx context.Context, conn *sql.Conn, head Head) (page, error) {
+	query, args := f.pageSQL(head)
+	p, n, size := page{last: f.cursor}, 0, 0
+	err := each(ctx, conn, query, args, func(scan func(...any) error) error {
+		if size >= pageBytes {
+			p.full = true
+			return nil
+		}
+		var id string
+		var doc []byte
+		var tx, seq int64
+		var at instant
+		if err := scan(&id, &doc, &tx, &seq, &at); err != nil {
+			return err
+		}
+		n, size, p.last = n+1, size+len(doc), f.cursor.at(tx, seq, at.time())
+		if r, err := decode(doc); err != nil {
+			p.broken = append(p.broken, brokenRow{id, doc, err})
+		} else {
+			p.items = append(p.items, item{rec: r, pos: p.last, at: at.time()})
+		}
+		p.full = n == pageRows
+		return nil
+	})
+	if err != nil {
+		return page{}, fmt.Errorf("reading a page: %w", err)
+	}
+	return p, nil
+}
+
+func (f *feed) pageSQL(head Head) (string, []any) {
+	tx, seq, at := f.kind.columns()
+	var c compiler
+	where := []string{
+		"(" + tx + ", " + seq + ") > (" + c.arg(f.cursor.Tx) + ", " + c.arg(f.cursor.Seq) + ")",
+		tx + " < " + c.arg(head.Tx),
+		c.selector(f.selector),
+	}
+	if r := f.cursor.Rescan; r != nil {
+		again := tx + " >= " + c.arg(r.Until) + " OR NOT is_finished"
+		if r.Since != nil {
+			since := time.UnixMicro(*r.Since)
+			again += " OR " + at + " >= " + c.arg(f.s.Dialect.Time(&since))
+		}
+		where = append(where, "("+again+")")
+	}
+	return "SELECT id, doc, " + tx + ", " + seq + ", " + at + " FROM health_events WHERE " + strings.Join(where, " AND ") +
+		" ORDER BY " + tx + ", " + seq + " LIMIT " + c.arg(pageRows), c.args
+}
+
+// bury keeps broken documents as dead letters, counts and passes them.
+func (f *feed) bury(ctx context.Context, broken []brokenRow) error {
+	for _, b := range broken {
+		err := f.s.Dead(ctx, store.DeadLetter{
+			ID: b.id, Source: "feed of " + f.consumer, Reason: b.err.Error(), Body: b.doc, At: f.s.Clock.Now(),
+		})
+		if err != nil {
+			return err
+		}
+		f.s.Metrics.undecodable.WithLabelValues(f.consumer).Inc()
+		f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", b.id, "error", b.err)
+	}
+	return nil
+}
+
+// rest waits for the bell or the poll. When everything delivered is committed
+// it stores, now and then, how far the feed has looked.
+func (f *feed) rest(ctx context.Context) error {
+	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(0)
+	if f.settled() && f.s.Clock.Since(f.rested) >= restEvery {
+		f.rested = f.s.Clock.Now()
+		if err := f.store(ctx, f.cursor); err != nil {
+			return err
+		}
+	}
+	timer := f.s.Clock.NewTimer(pollEvery)
+	defer timer.Stop()
+	select {
+	case <-f.bell:
+	case <-timer.C():
+	case <-f.closed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (f *feed) settled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.delivered == f.committed
+}

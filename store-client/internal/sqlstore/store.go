@@ -1,0 +1,242 @@
+// Package sqlstore is the one meaning of the store port on SQL databases.
+// The providers sqlite and postgresql give it a connection, a schema and a
+// Dialect; everything else is the same code on both.
+//
+// A record is stored as its JSON document beside plain columns that are
+// computed in Go from the record at every write. Selectors compile to these
+// columns only.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/wake"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// operationTimeout bounds every call to the database, so that a connection
+// that neither answers nor breaks cannot hold a service for ever.
+const operationTimeout = 30 * time.Second
+
+// Config is what a provider hands over.
+type Config struct {
+	Dialect Dialect
+	Log     *slog.Logger
+	Clock   clock.WithTicker
+	Metrics *Metrics
+	// PollOnly turns wake-ups off; feeds notice changes by polling.
+	PollOnly bool
+}
+
+// Store implements store.Store on a SQL database.
+type Store struct {
+	Config
+	db     *sql.DB
+	bell   wake.Bell
+	writer chan struct{}
+
+	life   context.Context
+	cancel context.CancelFunc
+	waking sync.Once
+	tasks  sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New wraps an opened database whose schema is in place; Close closes it.
+func New(db *sql.DB, cfg Config) *Store {
+	life, cancel := context.WithCancel(context.Background())
+	s := &Store{Config: cfg, db: db, life: life, cancel: cancel}
+	if cfg.Dialect.Serial {
+		s.writer = make(chan struct{}, 1)
+	}
+	return s
+}
+
+// Close ends the wake-ups and closes the database.
+func (s *Store) Close() error {
+	s.cancel()
+	s.tasks.Wait()
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	var one int
+	if err := s.db.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+		return fmt.Errorf("reaching the store: %w", err)
+	}
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	var doc []byte
+	err := s.db.QueryRowContext(ctx, "SELECT doc FROM health_events WHERE id = $1", id).Scan(&doc)
+	if errors.Is(err, sql.ErrNoRows) {
+		return record.Record{}, fmt.Errorf("reading record %q: %w", id, store.ErrNotFound)
+	}
+	if err != nil {
+		return record.Record{}, fmt.Errorf("reading record %q: %w", id, err)
+	}
+	r, err := decode(doc)
+	if err != nil {
+		return record.Record{}, fmt.Errorf("reading record %q: %w", id, err)
+	}
+	return r, nil
+}
+
+// List implements store.Store. A record that cannot be decoded is an error:
+// a list that leaves it out could be taken for a node without that fault.
+func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	query, args := listSQL(q)
+	rows, err := s.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
+	}
+	defer rows.Close()
+	var out []record.Record
+	for rows.Next() {
+		var id string
+		var doc []byte
+		if err := rows.Scan(&id, &doc); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
+		}
+		r, err := decode(doc)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: record %q: %w", q.Selector.Name, id, err)
+		}
+		out = append(out, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
+	}
+	return out, nil
+}
+
+func listSQL(q store.Query) (string, []any) {
+	c := compiler{}
+	where := c.selector(q.Selector)
+	if q.Order == store.ByAppend && q.After > 0 {
+		where += " AND append_seq > " + c.arg(q.After)
+	}
+	order := "append_seq"
+	if q.Order == store.BySeqDescending {
+		order = "seq DESC, append_seq DESC"
+	}
+	query := "SELECT id, doc FROM health_events WHERE " + where + " ORDER BY " + order
+	if q.Limit > 0 {
+		query += " LIMIT " + c.arg(q.Limit)
+	}
+	return query, c.args
+}
+
+// Dead implements store.Store. The same letter again replaces the first.
+func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO dead_letters (source, id, reason, body, at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded.body, at = excluded.at`,
+			storable(letter.Source), storable(letter.ID), storable(letter.Reason), letter.Body, s.Dialect.Time(&letter.At))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
+	}
+	return nil
+}
+
+// expireBatch bounds the rows that one transaction of Expire deletes.
+const expireBatch = 1000
+
+// Expire implements store.Store.
+func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
+	total := 0
+	for {
+		var n int64
+		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			res, err := tx.ExecContext(ctx, `DELETE FROM health_events WHERE id IN (
+SELECT id FROM health_events WHERE expire_at < $1 ORDER BY id LIMIT $2`+s.Dialect.ForUpdate+`)`, s.Dialect.Time(&now), expireBatch)
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return total, fmt.Errorf("expiring records: %w", err)
+		}
+		total += int(n)
+		s.Metrics.expired.Add(float64(n))
+		if n < expireBatch {
+			return total, nil
+		}
+	}
+}
+
+// write runs f in one transaction. An error of the commit leaves open whether
+// it was applied; every write of the port may be repeated.
+func (s *Store) write(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	if s.writer != nil {
+		select {
+		case s.writer <- struct{}{}:
+			defer func() { <-s.writer }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	if err := f(ctx, tx); err != nil {
+		if rollback := tx.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
+			return errors.Join(err, fmt.Errorf("rolling back: %w", rollback))
+		}
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	return nil
+}
+
+// subscribe starts the provider's wake-ups with the first feed, so that a
+// process that only writes holds no connection for them.
+func (s *Store) subscribe() (<-chan struct{}, func()) {
+	s.waking.Do(func() {
+		if s.PollOnly || s.Dialect.Wake == nil {
+			return
+		}
+		s.tasks.Go(func() { s.Dialect.Wake(s.life, s.bell.Ring) })
+	})
+	return s.bell.Subscribe()
+}
+
+func decode(doc []byte) (record.Record, error) {
+	var r record.Record
+	if err := json.Unmarshal(doc, &r); err != nil {
+		return r, fmt.Errorf("decoding the stored document: %w", err)
+	}
+	return r, nil
+}

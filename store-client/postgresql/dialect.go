@@ -1,0 +1,159 @@
+package postgresql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+)
+
+// home names the server and database whose transaction numbers rows bear; a
+// dump restored elsewhere brings numbers that mean nothing there.
+const home = `(SELECT system_identifier FROM pg_control_system()) || '/' ||
+(SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// queryHead reads the horizon: every transaction numbered below the oldest one
+// still running has ended. The history is that of home and the timeline, which
+// changes when another server takes over or an older state is restored.
+const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),
+pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp()`
+
+// queryStamp numbers the transaction, reserves places, and wakes the feeds when
+// it commits (equal notifications of one transaction are sent once).
+// synchronous_commit is set again, for this transaction, because a pooler may
+// hand over a session with other settings.
+const queryStamp = `SELECT pg_current_xact_id()::text::bigint, clock_timestamp(), nextval('health_event_places'),
+pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true)
+FROM generate_series(1, $1::int)`
+
+func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
+	return sqlstore.Dialect{
+		Name:       "postgresql",
+		ForUpdate:  " FOR UPDATE",
+		InsertRows: 500,
+		Time: func(t *time.Time) any {
+			if t == nil {
+				return nil
+			}
+			return *t
+		},
+		Stamp: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Stamp, error) {
+			return stamp(ctx, tx, n, conf.RuntimeParams["synchronous_commit"])
+		},
+		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
+			var h sqlstore.Head
+			err := q.QueryRowContext(ctx, queryHead).Scan(&h.Server, &h.Tx, &h.At)
+			return h, err
+		},
+		Adopt: adopt,
+		Wake: func(ctx context.Context, ring func()) {
+			listen(ctx, conf, cfg, ring)
+		},
+	}
+}
+
+func stamp(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Stamp, error) {
+	var st sqlstore.Stamp
+	rows, err := tx.QueryContext(ctx, queryStamp, n, durability)
+	if err != nil {
+		return st, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var place int64
+		var notified, commit any
+		if err := rows.Scan(&st.Tx, &st.At, &place, &notified, &commit); err != nil {
+			return st, err
+		}
+		st.Seqs = append(st.Seqs, place)
+	}
+	return st, rows.Err()
+}
+
+// adopt takes over a database restored from another server: its rows' numbers
+// become 0, before every transaction here, and keep their sequence. Positions
+// name their server, so consumers read again from their low-water marks.
+func adopt(ctx context.Context, db *sql.DB) error {
+	var same bool
+	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM store_home WHERE home = "+home+")").Scan(&same)
+	if err != nil {
+		return fmt.Errorf("reading the home of the database: %w", err)
+	}
+	if same {
+		return nil
+	}
+	return locked(ctx, db, func(tx *sql.Tx) error {
+		var old, now string
+		err := tx.QueryRowContext(ctx, "SELECT COALESCE((SELECT home FROM store_home), ''), "+home).Scan(&old, &now)
+		if err != nil || old == now {
+			return err
+		}
+		for _, step := range []string{
+			"LOCK TABLE health_events IN SHARE ROW EXCLUSIVE MODE",
+			"UPDATE health_events SET insert_tx = 0, change_tx = 0",
+			"DELETE FROM store_home",
+			"INSERT INTO store_home (home) VALUES (" + home + ")",
+		} {
+			if _, err := tx.ExecContext(ctx, step); err != nil {
+				return fmt.Errorf("adopting the database of %q: %w", old, err)
+			}
+		}
+		return nil
+	})
+}
+
+// listen rings at every notification. After a lost connection it rings too:
+// what was notified meanwhile was not heard.
+func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, ring func()) {
+	for ctx.Err() == nil {
+		err := hear(ctx, conf, ring)
+		if ctx.Err() != nil {
+			return
+		}
+		cfg.Log.Warn("listening for notifications; feeds poll meanwhile", "error", err)
+		ring()
+		select {
+		case <-ctx.Done():
+		case <-cfg.Clock.After(time.Second):
+		}
+	}
+}
+
+// silence is how long the listener waits before it asks whether its connection
+// still lives.
+const silence = 30 * time.Second
+
+func hear(ctx context.Context, conf *pgx.ConnConfig, ring func()) error {
+	conn, err := pgx.ConnectConfig(ctx, conf.Copy())
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	ring()
+	for {
+		quiet, cancel := context.WithTimeout(ctx, silence)
+		_, err := conn.WaitForNotification(quiet)
+		cancel()
+		switch {
+		case err == nil:
+			ring()
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			alive, cancel := context.WithTimeout(ctx, silence)
+			err := conn.Ping(alive)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("asking for a sign of life: %w", err)
+			}
+		default:
+			return fmt.Errorf("waiting for a notification: %w", err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Package sqlite keeps the records in one SQLite file that several processes
+// of one host share: the default for demos, tests and single-host set-ups.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+)
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+// busyTimeout is how long a write waits for another process's write.
+const busyTimeout = 10 * time.Second
+
+// Open opens the file at path, which must be absolute, and creates it and its
+// schema when it is not there. Every commit is on disk when it returns:
+// journal_mode=WAL and synchronous=FULL are set and read back.
+func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Store, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%w: the path %q is not absolute", sqlstore.ErrUnusable, path)
+	}
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	if err := prepare(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
+	}
+	cfg.Dialect = dialect(path, cfg)
+	return sqlstore.New(db, cfg), nil
+}
+
+func dsn(path string) string {
+	q := url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {
+			fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+			"journal_mode(WAL)",
+			"synchronous(FULL)",
+		},
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// prepare checks durability and brings the schema up to date.
+func prepare(ctx context.Context, db *sql.DB) error {
+	var journal string
+	var synchronous int
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
+		return fmt.Errorf("reading journal_mode: %w", err)
+	}
+	if err := db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+		return fmt.Errorf("reading synchronous: %w", err)
+	}
+	const full = 2
+	if journal != "wal" || synchronous < full {
+		return fmt.Errorf("%w: commits would not be durable with journal_mode=%s, synchronous=%d", sqlstore.ErrUnusable, journal, synchronous)
+	}
+	// Transactions are immediate: this one keeps the other processes out.
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("locking the schema: %w", err)
+	}
+	if err := sqlstore.Migrate(ctx, tx, schema); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("committing the schema: %w", err)
+	}
+	return nil
+}
+
+// Busy says whether an error of Open is another process's lock, which passes.
+func Busy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
+}
+
+func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
+	return sqlstore.Dialect{
+		Name:       "sqlite",
+		InsertRows: 50,
+		Serial:     true,
+		Time: func(t *time.Time) any {
+			if t == nil {
+				return nil
+			}
+			return t.UnixMicro()
+		},
+		Stamp: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Stamp, error) {
+			st := sqlstore.Stamp{At: cfg.Clock.Now()}
+			var last int64
+			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING tx, seq", n).Scan(&st.Tx, &last)
+			for i := range n {
+				st.Seqs = append(st.Seqs, last-int64(n)+int64(i)+1)
+			}
+			return st, err
+		},
+		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
+			// A writer raises the counter in its own transaction, and there is one
+			// writer at a time: what is visible is everything up to it.
+			h := sqlstore.Head{At: cfg.Clock.Now()}
+			err := q.QueryRowContext(ctx, "SELECT history, tx + 1 FROM store_counter").Scan(&h.Server, &h.Tx)
+			return h, err
+		},
+		// A file is restored with its counter: its rows stay readable.
+		Adopt: func(context.Context, *sql.DB) error { return nil },
+		Wake: func(ctx context.Context, ring func()) {
+			watch(ctx, path, cfg.Clock, cfg.Log, ring)
+		},
+	}
+}

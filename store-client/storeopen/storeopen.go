@@ -1,0 +1,135 @@
+// Package storeopen opens the store that an address names.
+package storeopen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/postgresql"
+	"github.com/nvidia/nvsentinel/store-client/sqlite"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Options of a store; the zero value is usable.
+type Options struct {
+	// SingleHost admits sqlite, whose file only processes of one host can share.
+	SingleHost bool
+	// PollOnly makes feeds notice changes by polling every second only: for a
+	// connection pooler that does not pass notifications, or a file system
+	// without change events.
+	PollOnly   bool
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Clock      clock.WithTicker
+}
+
+// retryEvery bounds the growing delay between two attempts to open.
+const (
+	retryFirst = 200 * time.Millisecond
+	retryEvery = 5 * time.Second
+)
+
+// provider is one kind of store.
+type provider struct {
+	schemes []string
+	form    string
+	open    func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+}
+
+var providers = []provider{
+	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite},
+	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL},
+}
+
+// Open opens the store at dsn: "sqlite:///absolute/path.db" or
+// "postgres://user@host/database". A store that cannot be reached yet is asked
+// again until ctx ends, and the waiting is logged; an address or a server that
+// waiting does not mend is an error at once. The errors hold no password.
+func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
+	p, err := lookup(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	cfg := sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: sqlstore.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
+	for delay := retryFirst; ; delay = min(2*delay, retryEvery) {
+		s, err := p.open(ctx, dsn, o, cfg)
+		if err == nil {
+			return s, nil
+		}
+		if errors.Is(err, sqlstore.ErrUnusable) || ctx.Err() != nil {
+			return nil, fmt.Errorf("opening the store: %w", err)
+		}
+		o.Logger.Warn("waiting for the store", "again_in", delay, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("opening the store: %w: last: %w", ctx.Err(), err)
+		case <-o.Clock.After(delay):
+		}
+	}
+}
+
+// Check says whether dsn names a provider, without opening anything.
+func Check(dsn string, o Options) error {
+	p, err := lookup(dsn)
+	if err != nil {
+		return err
+	}
+	if p.schemes[0] == "sqlite" && !o.SingleHost {
+		return errSingleHost
+	}
+	return nil
+}
+
+// lookup never repeats the address: it may hold a password.
+func lookup(dsn string) (provider, error) {
+	var forms []string
+	scheme, _, ok := strings.Cut(dsn, "://")
+	for _, p := range providers {
+		forms = append(forms, p.form)
+		for _, s := range p.schemes {
+			if ok && s == scheme {
+				return p, nil
+			}
+		}
+	}
+	problem := fmt.Sprintf("provider %q is unknown", scheme)
+	if !ok {
+		problem = "the address names no provider"
+	}
+	return provider{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, " and "))
+}
+
+var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", sqlstore.ErrUnusable)
+
+func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error) {
+	if !o.SingleHost {
+		return nil, errSingleHost
+	}
+	return open(sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
+}
+
+func openPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Store, error) {
+	return open(postgresql.Open(ctx, dsn, cfg))
+}
+
+// open keeps a nil pointer from becoming a store that is not nil.
+func open(s *sqlstore.Store, err error) (store.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
