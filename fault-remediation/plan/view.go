@@ -43,13 +43,13 @@ type Node struct {
 type Object struct {
 	Presence Presence
 	// Unread is why it could not be read.
-	Unread  Reason
-	UID     string
+	Unread Reason
+	UID    string
 	// CreatedAt is the API server's time of creation.
 	CreatedAt time.Time
 	Session   string
 	Group     string
-	Ordinal int
+	Ordinal   int
 	// Health is the verdict of the action's health rule.
 	Health healthrule.Result
 	// Refused says that no signal was sent and none will be.

@@ -1,0 +1,83 @@
+// Package config holds what an operator can set about fault remediation.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Config is the configuration of fault remediation.
+type Config struct {
+	// Store is the address of the record store; required.
+	Store string `toml:"store" flag:"store" usage:"record store: sqlite:///path or postgres://user@host/database"`
+	// SingleHost admits a sqlite store.
+	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
+	// DryRun goes through every decision and writes nothing.
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
+	// Workers is how many nodes are handled at once.
+	Workers int `toml:"workers" flag:"workers" usage:"nodes that are handled at once"`
+	// RecoveryWithin is how long after a healthy repair the fault's recovery is
+	// waited for before a person is asked.
+	RecoveryWithin time.Duration `toml:"recoveryWithin" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+
+	// Template says where template files are read from.
+	Template action.Templates `toml:"template"`
+	// RemediationActions are the repairs; without any the defaults hold.
+	RemediationActions action.Configs `toml:"remediationActions"`
+	// Eviction is the node drainer's policy: which pods have to be gone before
+	// an object is created. Give both services the same.
+	Eviction eviction.Config `toml:"eviction"`
+
+	Kube  kube.Config  `toml:"kube"`
+	Lease lease.Config `toml:"leaderElection"`
+}
+
+// Default is the configuration without a file.
+func Default() Config {
+	return Config{Workers: 32, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
+}
+
+// Validate joins everything that is wrong, each with its key.
+func (c Config) Validate() error {
+	var problems []error
+	if c.Store == "" {
+		problems = append(problems, errors.New("store (--store) is empty"))
+	}
+	if c.Workers < 1 {
+		problems = append(problems, fmt.Errorf("workers (--workers) %d is less than 1", c.Workers))
+	}
+	if c.RecoveryWithin <= 0 {
+		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) %s is not above 0", c.RecoveryWithin))
+	}
+	if err := c.Kube.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("kube: %w", err))
+	}
+	if err := c.Eviction.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("eviction: %w", err))
+	}
+	_, err := c.Compile()
+	return errors.Join(append(problems, err)...)
+}
+
+// Compile reads the templates and compiles the repairs.
+func (c Config) Compile() (action.Policy, error) {
+	actions := c.RemediationActions
+	if len(actions) == 0 {
+		actions = action.Default()
+	}
+	return action.Compile(actions, c.Template, func(name string) ([]byte, error) {
+		if c.Template.MountPath == "" {
+			return nil, errors.New("template.mountPath is empty")
+		}
+		return os.ReadFile(filepath.Join(c.Template.MountPath, filepath.Base(name)))
+	})
+}

@@ -1,0 +1,163 @@
+// Package repair carries out the plan of a node's repair: it reads the facts,
+// lets the plan decide, creates repair objects, and stamps records and Nodes.
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Records is what the desk needs of the store.
+type Records interface {
+	List(ctx context.Context, q store.Query) ([]record.Record, error)
+	Update(ctx context.Context, writer record.Writer, changes []store.Change) error
+}
+
+// Desk repairs nodes, one step at a time.
+type Desk struct {
+	Records Records
+	Cluster *kube.Client
+	Repairs action.Policy
+	Policy  plan.Policy
+	// Eviction is the drainer's policy: which pods had to go.
+	Eviction eviction.Policy
+	// DryRun decides and logs, and writes nothing.
+	DryRun  bool
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// maxSteps bounds the steps of one handling; a whole life takes about ten.
+const maxSteps = 20
+
+// raceWait is the pause after as many lost races as that.
+const raceWait = time.Second
+
+// Handle takes a node's steps until the plan only waits. Before each step all
+// facts are read again, so that an object is created on facts of the moment.
+func (d *Desk) Handle(ctx context.Context, node string) error {
+	for range maxSteps {
+		f, err := d.observe(ctx, node)
+		if err != nil {
+			return err
+		}
+		crashpoint.Here("fault-remediation/observed")
+		step := plan.Next(f.view, d.Repairs, d.Policy, d.Clock.Now())
+		crashpoint.Here("fault-remediation/decided")
+		if d.DryRun {
+			return d.rehearse(node, step)
+		}
+		if done, err := d.do(ctx, f, step); done || err != nil {
+			return err
+		}
+	}
+	return outcome.Wait(raceWait, "node "+node+" changes faster than it is repaired")
+}
+
+// do carries out one step; done is true when nothing is left but to wait.
+func (d *Desk) do(ctx context.Context, f facts, step plan.Step) (done bool, err error) {
+	switch {
+	case step.Reason == plan.Stamp && crashpoint.Sabotaged("fault-remediation/skip-name-stamp"):
+		return true, d.createUnstamped(ctx, f, step)
+	case len(step.Writes) > 0:
+		return false, d.stamp(ctx, f, step)
+	case step.Create != nil:
+		return d.create(ctx, f, step)
+	}
+	if err := d.mark(ctx, f, step.Label); err != nil {
+		return false, err
+	}
+	crashpoint.Here("fault-remediation/done")
+	d.Metrics.waiting(step.Reason)
+	if step.After > 0 {
+		return true, outcome.Park(step.After, fmt.Sprintf("%s: %s", step.Reason, step.Message))
+	}
+	return true, nil
+}
+
+// stamp writes a step's record changes. A conflict is no error: the facts are
+// read again and decided anew.
+func (d *Desk) stamp(ctx context.Context, f facts, step plan.Step) error {
+	var changes []store.Change
+	for _, w := range step.Writes {
+		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
+	}
+	err := d.Records.Update(ctx, record.FaultRemediation, changes)
+	if errors.Is(err, store.ErrConflict) {
+		return nil
+	}
+	if err != nil {
+		d.Metrics.failed("stamp")
+		return fmt.Errorf("stamping %s of node %s: %w", step.Reason, f.view.Node.Name, err)
+	}
+	d.Log.Info("stamped", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
+	d.Metrics.stamped(step, f.view.Records)
+	crashpoint.Here(stampPoint(step.Reason))
+	return nil
+}
+
+func stampPoint(r plan.Reason) string {
+	switch r {
+	case plan.Stamp:
+		return "fault-remediation/name-stamped"
+	case plan.RecordUID:
+		return "fault-remediation/uid-stamped"
+	}
+	return "fault-remediation/stamped"
+}
+
+// rehearse tells what would be done and leaves it.
+func (d *Desk) rehearse(node string, step plan.Step) error {
+	if len(step.Writes) > 0 || step.Create != nil {
+		d.Log.Info("dry run: nothing is written", "node", node, "step", step.Reason, "message", step.Message)
+	}
+	d.Metrics.rehearsed(step.Reason)
+	return nil
+}
+
+// Backlog rings every node that a record still needs a step for.
+func (d *Desk) Backlog(ctx context.Context, ring func(node string)) error {
+	repaired := record.Selector{Name: "Unsettled repairs", Strategy: record.Process, Repaired: record.Yes(), Any: []record.Selector{{Remediated: "null"}, {Remediated: "false"}}}
+	for _, selector := range []record.Selector{record.OpenOfNode(""), repaired} {
+		if err := d.ringAll(ctx, selector, ring); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backlogPage bounds one read of the backlog.
+const backlogPage = 500
+
+func (d *Desk) ringAll(ctx context.Context, selector record.Selector, ring func(node string)) error {
+	for after := int64(0); ; {
+		page, err := d.Records.List(ctx, store.Query{Selector: selector, After: after, Limit: backlogPage})
+		if err != nil {
+			return fmt.Errorf("listing the backlog %q: %w", selector.Name, err)
+		}
+		for _, r := range page {
+			if plan.Unsettled(r) {
+				ring(r.Event.NodeName)
+			}
+			after = r.Append
+		}
+		if len(page) < backlogPage {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package repair
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// refusedWait is the pause after the API server forbade a creation.
+const refusedWait = 30 * time.Second
+
+func (d *Desk) read(ctx context.Context, repair action.Action, name string) (*unstructured.Unstructured, error) {
+	return d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// absent says whether an error of a read proves that the object does not exist.
+func absent(err error) bool {
+	if crashpoint.Sabotaged("fault-remediation/notfound-on-error") {
+		return true
+	}
+	return apierrors.IsNotFound(err) && !kindMissing(err)
+}
+
+// kindMissing tells the 404 of a path nobody serves from that of an object.
+func kindMissing(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// create creates the reserved object, after the Node was marked under the
+// resourceVersion that showed the session. That the object exists already is
+// for the next look to judge.
+func (d *Desk) create(ctx context.Context, f facts, step plan.Step) (done bool, err error) {
+	at := step.Create.Attempt
+	repair, ok := d.Repairs.Of(at.Action)
+	if !ok {
+		return true, outcome.Park(refusedWait, fmt.Sprintf("%s is not configured any more", at.Action))
+	}
+	began := d.Clock.Now()
+	obj, err := repair.Render(step.Create.Record, at)
+	if err != nil {
+		return false, d.refuse(ctx, f, err.Error())
+	}
+	if err := d.mark(ctx, f, step.Label); err != nil {
+		return false, err
+	}
+	_, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(ctx, obj, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		d.Log.Info("created", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "record", step.Create.Record.ID, "session", at.Session)
+		d.Metrics.created(at.Kind, d.Clock.Since(began))
+		crashpoint.Here("fault-remediation/created")
+		return false, nil
+	case apierrors.IsAlreadyExists(err):
+		return false, nil
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return false, d.refuse(ctx, f, err.Error())
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		d.Metrics.failed("create")
+		d.Log.Warn("the API server does not take the repair object", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "error", err)
+		return true, outcome.Park(refusedWait, fmt.Sprintf("%s: creating %s %s: %v", plan.KindMissing, at.Kind, at.Name, err))
+	}
+	d.Metrics.failed("create")
+	return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
+}
+
+// refuse leaves an object that can never be created to a person.
+func (d *Desk) refuse(ctx context.Context, f facts, why string) error {
+	step, ok := plan.Refuse(f.view, why, d.Clock.Now())
+	if !ok {
+		return nil
+	}
+	return d.stamp(ctx, f, step)
+}
+
+// createUnstamped is a fault that crash tests ask for: an object whose name is
+// nowhere written down.
+func (d *Desk) createUnstamped(ctx context.Context, f facts, step plan.Step) error {
+	for _, w := range step.Writes {
+		at := w.Status.Remediation.Attempts[len(w.Status.Remediation.Attempts)-1]
+		repair, _ := d.Repairs.Of(at.Action)
+		random := make([]byte, 4)
+		if _, err := rand.Read(random); err != nil {
+			return err
+		}
+		at.Name = f.view.Node.Name + "-" + hex.EncodeToString(random)
+		obj, err := repair.Render(record.Record{ID: w.ID, Event: record.Event{NodeName: f.view.Node.Name}}, at)
+		if err != nil {
+			return err
+		}
+		if _, err := d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(ctx, obj, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		crashpoint.Here("fault-remediation/created")
+	}
+	return outcome.Park(refusedWait, "sabotaged")
+}
+
+// mark writes the state label and the view of the newest objects, in one patch
+// under the resourceVersion that showed the session. Without a session or a
+// label to set nothing is written.
+func (d *Desk) mark(ctx context.Context, f facts, label nodemark.State) error {
+	session := f.view.Node.Session
+	if f.node == nil || session == "" || label == "" {
+		return nil
+	}
+	view := plan.Annotation(f.view.Records, session)
+	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+		set(&n.Labels, nodemark.StateLabel, string(label))
+		if view != "" {
+			set(&n.Annotations, nodemark.LatestFaultRemediationState, view)
+		}
+	})
+	if errors.Is(err, kube.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+func set(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}

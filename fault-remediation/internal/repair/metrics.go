@@ -1,0 +1,106 @@
+package repair
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+)
+
+// Metrics of the service; a nil *Metrics counts nothing.
+type Metrics struct {
+	steps       *prometheus.CounterVec
+	processed   *prometheus.CounterVec
+	unsupported *prometheus.CounterVec
+	errors      *prometheus.CounterVec
+	objects     *prometheus.CounterVec
+	generate    prometheus.Histogram
+}
+
+const namespace = "fault_remediation"
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "steps_total", Help: "Steps of repairs, by the plan's reason and whether it was a dry run.",
+		}, []string{"reason", "dry_run"}),
+		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "events_processed_total", Help: "Records handled, by what became of the repair object: created, skipped or waiting.",
+		}, []string{"cr_status"}),
+		unsupported: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "unsupported_actions_total", Help: "Records whose action needs a person.",
+		}, []string{"action"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "processing_errors_total", Help: "Failures by what failed.",
+		}, []string{"error_type"}),
+		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "objects_created_total", Help: "Repair objects created, by kind.",
+		}, []string{"kind"}),
+		generate: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+	}
+	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.objects, m.generate)
+	return m
+}
+
+func (m *Metrics) stamped(step plan.Step, records []record.Record) {
+	if m == nil {
+		return
+	}
+	m.steps.WithLabelValues(string(step.Reason), "false").Inc()
+	switch step.Reason {
+	case plan.CoveredByReboot:
+		m.processed.WithLabelValues("skipped").Add(float64(len(step.Writes)))
+	case plan.HumanAction:
+		for _, w := range step.Writes {
+			m.unsupported.WithLabelValues(wireAction(w.ID, records)).Inc()
+		}
+	}
+}
+
+// wireAction keeps the label bounded: custom actions are CUSTOM.
+func wireAction(id string, records []record.Record) string {
+	for _, r := range records {
+		if r.ID == id {
+			return record.ActionNumber(r.Event.RecommendedAction).String()
+		}
+	}
+	return string(record.ActionUnknown)
+}
+
+func (m *Metrics) waiting(why plan.Reason) {
+	if m == nil {
+		return
+	}
+	m.steps.WithLabelValues(string(why), "false").Inc()
+	if why == plan.WaitObject {
+		m.processed.WithLabelValues("waiting").Inc()
+	}
+}
+
+func (m *Metrics) created(kind string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.steps.WithLabelValues(string(plan.Create), "false").Inc()
+	m.processed.WithLabelValues("created").Inc()
+	m.objects.WithLabelValues(kind).Inc()
+	m.generate.Observe(took.Seconds())
+}
+
+func (m *Metrics) rehearsed(why plan.Reason) {
+	if m != nil {
+		m.steps.WithLabelValues(string(why), "true").Inc()
+	}
+}
+
+func (m *Metrics) failed(what string) {
+	if m != nil {
+		m.errors.WithLabelValues(what).Inc()
+	}
+}

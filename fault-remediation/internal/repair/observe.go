@@ -1,0 +1,174 @@
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// facts are the view of a moment and the Node it was read from; the Node is
+// nil when it is certainly absent.
+type facts struct {
+	view plan.View
+	node *corev1.Node
+}
+
+// observe reads records, Node, object and pods from where they live, no cache.
+func (d *Desk) observe(ctx context.Context, name string) (facts, error) {
+	records, err := d.Records.List(ctx, store.Query{Selector: record.Selector{
+		Name: "Repairs of a node", Node: name, Strategy: record.Process,
+		Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
+	}})
+	if err != nil {
+		return facts{}, fmt.Errorf("listing the records of node %s: %w", name, err)
+	}
+	f := facts{view: plan.View{Records: records, Node: plan.Node{Name: name, Presence: plan.Absent}}}
+	if len(records) == 0 {
+		return f, nil
+	}
+	f.node, err = kube.ReadNode(ctx, d.Cluster.Clientset, name)
+	if err != nil && !errors.Is(err, kube.ErrGone) {
+		return facts{}, err
+	}
+	if f.node != nil {
+		f.view.Node = nodeFacts(f.node)
+	}
+	if f.view.Boots, err = d.boots(ctx, f.view); err != nil {
+		return facts{}, err
+	}
+	if f.node != nil && plan.MayCreate(records) {
+		if f.view.PodsBack, err = d.podsBack(ctx, name); err != nil {
+			return facts{}, err
+		}
+	}
+	if cur, ok := plan.Current(records); ok {
+		f.view.Object = d.object(ctx, cur.Attempt)
+	}
+	return f, nil
+}
+
+func nodeFacts(node *corev1.Node) plan.Node {
+	return plan.Node{
+		Name: node.Name, Presence: plan.Present, Identity: kube.NodeIdentity(node),
+		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
+		Marked: marked(node),
+	}
+}
+
+// marked says whether nothing new is scheduled on the Node: it is cordoned, or
+// it bears a NoSchedule or NoExecute taint that the session applied.
+func marked(node *corev1.Node) bool {
+	if node.Spec.Unschedulable {
+		return true
+	}
+	var ours []record.Taint
+	// An annotation somebody broke claims no taint: the Node counts as schedulable.
+	_ = json.Unmarshal([]byte(node.Annotations[nodemark.QuarantineHealthEventAppliedTaints]), &ours)
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) &&
+			slices.Contains(ours, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	})
+}
+
+// podsBack names the pods that had to go and are on the node.
+func (d *Desk) podsBack(ctx context.Context, node string) ([]string, error) {
+	list, err := d.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	var names []string
+	for _, due := range eviction.Pending(pods, d.Eviction, d.Clock.Now()) {
+		names = append(names, due.Pod.Namespace+"/"+due.Pod.Name)
+	}
+	return names, nil
+}
+
+// boots gathers what proves that boots are past: the records at hand and, of
+// each publisher with an open fault, its newest record.
+func (d *Desk) boots(ctx context.Context, v plan.View) (fault.Boots, error) {
+	known := slices.Clone(v.Records)
+	type publisher struct{ agent, epoch string }
+	seen := map[publisher]bool{}
+	for _, r := range v.Records {
+		p := publisher{r.Event.Agent, r.SeqEpoch}
+		if p.epoch == "" || seen[p] || r.Status.FaultRemediated != nil || !record.Open(r) {
+			continue
+		}
+		seen[p] = true
+		newest, err := d.Records.List(ctx, store.Query{
+			Selector: record.Selector{Name: "Newest of a publisher", Node: v.Node.Name, Agent: p.agent, SeqEpoch: p.epoch},
+			Order:    store.BySeqDescending, Limit: 1,
+		})
+		if err != nil {
+			return fault.Boots{}, fmt.Errorf("reading the newest record of %s on node %s: %w", p.agent, v.Node.Name, err)
+		}
+		known = append(known, newest...)
+	}
+	return fault.BootsOf(known, v.Node.Session, v.Node.Identity.BootID), nil
+}
+
+// object reads the object of an attempt. Only a true NotFound is absence; what
+// can not be read is Unread, with the reason.
+func (d *Desk) object(ctx context.Context, a record.Attempt) plan.Object {
+	repair, ok := d.Repairs.Of(a.Action)
+	if !ok || repair.GVK.Kind != a.Kind || repair.Namespace != a.Namespace {
+		return unread(plan.Unconfigured, fmt.Errorf("%s is not configured as %s any more", a.Action, a.Kind))
+	}
+	obj, err := d.read(ctx, repair, a.Name)
+	switch {
+	case err == nil:
+		return objectFacts(obj, repair)
+	case absent(err):
+		return plan.Object{Presence: plan.Absent}
+	case kindMissing(err):
+		return unread(plan.KindMissing, fmt.Errorf("the API server does not serve %s", repair.GVR()))
+	}
+	d.Metrics.failed("read")
+	return unread(plan.ReadError, err)
+}
+
+func unread(why plan.Reason, err error) plan.Object {
+	return plan.Object{Presence: plan.Unread, Unread: why, Health: healthrule.Evaluate(nil, nil, err)}
+}
+
+// objectFacts reads what the plan needs from an object. Conditions and status
+// fields are those of the janitor's kinds; other kinds lack them.
+func objectFacts(obj *unstructured.Unstructured, repair action.Action) plan.Object {
+	marks := obj.GetAnnotations()
+	ordinal, _ := strconv.Atoi(marks[action.OrdinalAnnotation])
+	signal, ok := healthrule.ConditionOf(obj, "SignalSent")
+	refused := ok && signal.Status == "False"
+	prior, _, _ := unstructured.NestedString(obj.Object, "status", "preRebootBootID")
+	observed, _, _ := unstructured.NestedString(obj.Object, "status", "observedBootID")
+	return plan.Object{
+		Presence: plan.Present, UID: string(obj.GetUID()), CreatedAt: obj.GetCreationTimestamp().Time,
+		Session: marks[action.SessionAnnotation], Group: marks[action.GroupAnnotation], Ordinal: ordinal,
+		Health:  healthrule.Evaluate(obj, &repair.Rule, nil),
+		Refused: refused, SessionOver: refused && signal.Reason == "SessionOver",
+		PriorBoot: prior, ObservedBoot: observed,
+	}
+}

@@ -1,0 +1,160 @@
+package repair
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// kind is one resource in one namespace ("" is all of the cluster).
+type kind struct {
+	gvr       schema.GroupVersionResource
+	namespace string
+}
+
+// Watch rings the node of a repair object whenever one of ours changes. A kind
+// that is not served is asked for again and again, and named by Ready.
+type Watch struct {
+	client dynamic.Interface
+	log    *slog.Logger
+	kinds  []kind
+
+	mu      sync.Mutex
+	missing map[kind]string
+}
+
+// NewWatch watches the kinds of all repairs.
+func NewWatch(client dynamic.Interface, repairs action.Policy, log *slog.Logger) *Watch {
+	w := &Watch{client: client, log: log, missing: map[kind]string{}}
+	for _, a := range repairs.All() {
+		if k := (kind{a.GVR(), a.Namespace}); !slices.Contains(w.kinds, k) {
+			w.kinds = append(w.kinds, k)
+		}
+	}
+	return w
+}
+
+// Bell watches until ctx ends.
+func (w *Watch) Bell(ctx context.Context, ring func(node string)) error {
+	var running sync.WaitGroup
+	for _, k := range w.kinds {
+		informer := dynamicinformer.NewFilteredDynamicInformer(w.client, k.gvr, k.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.LabelSelector = action.ManagedByLabel + "=" + action.ManagedBy
+		}).Informer()
+		if err := w.prepare(informer, k, ring); err != nil {
+			return err
+		}
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+func (w *Watch) prepare(informer cache.SharedIndexInformer, k kind, ring func(node string)) error {
+	if err := informer.SetTransform(kube.StripManagedFields); err != nil {
+		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
+	}
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { w.failed(k, err) })
+	if err != nil {
+		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
+	}
+	notify := func(x any) {
+		w.works(k)
+		if node := nodeOf(x); node != "" {
+			ring(node)
+		}
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: notify, UpdateFunc: func(_, x any) { notify(x) }, DeleteFunc: notify,
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
+	}
+	return nil
+}
+
+// nodeOf is the node that an object is about.
+func nodeOf(x any) string {
+	if gone, ok := x.(cache.DeletedFinalStateUnknown); ok {
+		x = gone.Obj
+	}
+	obj, ok := x.(*unstructured.Unstructured)
+	if !ok {
+		return ""
+	}
+	if node, _, _ := unstructured.NestedString(obj.Object, "spec", "nodeName"); node != "" {
+		return node
+	}
+	return obj.GetAnnotations()[action.NodeAnnotation]
+}
+
+// failed notes why a kind can not be watched and says so once.
+func (w *Watch) failed(k kind, err error) {
+	why := "can not be watched"
+	if kindMissing(err) {
+		why = "is not served by the API server"
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.missing[k] != why {
+		w.log.Warn("repair kind "+why+", trying again", "resource", k.gvr.String(), "error", err)
+	}
+	w.missing[k] = why
+}
+
+func (w *Watch) works(k kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.missing, k)
+}
+
+// Ready names the kinds that can not be watched. A missing kind only parks the
+// actions that need it, so that the answer is always ok.
+func (w *Watch) Ready() (bool, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.missing) == 0 {
+		return true, "all repair kinds are watched"
+	}
+	var list []string
+	for k, why := range maps.All(w.missing) {
+		list = append(list, k.gvr.GroupResource().String()+" "+why)
+	}
+	slices.Sort(list)
+	return true, strings.Join(list, "; ") + "; its repairs are parked"
+}
+
+// Relevant says whether a Node's change matters to a repair: its session, its
+// claim, its marks, its machine or boot.
+func Relevant(before, after *corev1.Node) bool {
+	if before == nil || after == nil {
+		return sessionOf(before) != "" || sessionOf(after) != ""
+	}
+	if sessionOf(before) == "" && sessionOf(after) == "" {
+		return false
+	}
+	return nodeFacts(before) != nodeFacts(after)
+}
+
+func sessionOf(n *corev1.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Annotations[nodemark.SessionAnnotation]
+}

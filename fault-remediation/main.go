@@ -1,0 +1,70 @@
+// Command fault-remediation asks for the repair of drained nodes and records
+// how it ended.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
+	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+const name = "fault-remediation"
+
+func main() { daemon.Main(name, config.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	repairs, err := cfg.Compile()
+	if err != nil {
+		return err
+	}
+	for _, w := range repairs.Warnings() {
+		d.Log.Warn(w)
+	}
+	pods, err := cfg.Eviction.Compile()
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return records.Close() })
+	desk := &repair.Desk{
+		Records: records, Cluster: cluster, Repairs: repairs, Policy: plan.Policy{RecoveryWithin: cfg.RecoveryWithin},
+		Eviction: pods, DryRun: cfg.DryRun, Clock: d.Clock, Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+	}
+	nodes := kube.WatchNodes(cluster.Clientset)
+	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log)
+	loop := &consume.Loop[record.Record]{
+		Name: name, Key: func(r record.Record) string { return r.Event.NodeName }, Workers: cfg.Workers,
+		Handle: desk.Handle, Backlog: desk.Backlog,
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell},
+		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),
+	}
+	d.Go("node watch", nodes.Run)
+	d.Ready("nodes", nodes.Synced)
+	d.Ready("repair kinds", objects.Ready)
+	d.Elect("repairs", func(ctx context.Context) error {
+		feed, err := records.Feed(ctx, name, record.QuarantinedAndDrainedNodes())
+		if err != nil {
+			return fmt.Errorf("opening the feed: %w", err)
+		}
+		loop.Feed = feed
+		d.Ready("events", loop.Ready)
+		return errors.Join(loop.Run(ctx), feed.Close())
+	})
+	return nil
+}
