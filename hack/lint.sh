@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 echo "== building the linter (cached after the first time)"
-GOWORK=off go -C hack/tools build -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+GOWORK=off go -C hack/tools/lint build -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 status=0
 for m in "$@"; do
 	echo "== lint $m"

@@ -59,7 +59,9 @@ func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
 		s.steps = append(s.steps, &step{name: name, room: room, seen: seen})
 	}
 	add("platform-connectors", "event stored", func(_ *corev1.Node, f facts) bool { return f.fault.ID != "" })
-	add("platform-connectors", "condition "+checkName+"=True", func(_ *corev1.Node, f facts) bool { return condition(f.node) == corev1.ConditionTrue || f.recovery.ID != "" })
+	add("platform-connectors", "condition "+checkName+"=True", func(_ *corev1.Node, f facts) bool {
+		return condition(f.node) == corev1.ConditionTrue || f.recovery.ID != ""
+	})
 	add("fault-quarantine", "judged: Matched", func(_ *corev1.Node, f facts) bool { return f.fault.Reason() == record.Matched })
 	add("fault-quarantine", "node cordoned", func(_ *corev1.Node, f facts) bool {
 		return f.node.Spec.Unschedulable && f.node.Annotations[nodemark.SessionAnnotation] == f.fault.ID

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
 // control starts the services that run once.
@@ -220,4 +222,31 @@ func (f *Fleet) WriteLine(node, line string) error {
 // Node reads a Node object as administrator.
 func (f *Fleet) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return f.Cluster.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// ReplaceMachine puts another machine under a node's name: other identity,
+// another boot, empty disks.
+func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
+	for _, room := range []string{Monitor, Connector} {
+		name := room + "@" + node
+		if s := f.Service(name); s != nil {
+			s.Stop(ctx)
+		}
+		f.mu.Lock()
+		delete(f.services, name)
+		f.mu.Unlock()
+	}
+	if err := f.Cluster.DeleteNode(ctx, node); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(f.machine(node)); err != nil {
+		return err
+	}
+	if _, err := f.Cluster.AddNode(ctx, localcluster.NodeSpec{Name: node}); err != nil {
+		return err
+	}
+	if err := f.Cluster.WaitForNodes(ctx, node); err != nil {
+		return err
+	}
+	return f.AddAgents(ctx, node)
 }

@@ -1,0 +1,191 @@
+package journey
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+var (
+	seeds     = flag.Int("seeds", 10, "trips of the kill journey")
+	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
+	storeKind = flag.String("store", "sqlite", "sqlite or postgresql")
+)
+
+// killsPerTrip is how many points of a trip kill their service.
+const killsPerTrip = 5
+
+// tripLimit is how long a trip may take although services die.
+const tripLimit = 90 * time.Second
+
+// journey is a fleet whose binaries have crash points.
+type journey struct {
+	t     *testing.T
+	fleet *fleet.Fleet
+	audit *audit
+	hits  string
+	next  int
+}
+
+func start(t *testing.T, nodes int) *journey {
+	t.Helper()
+	root, err := fleet.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := fleet.Build(t.Context(), root, t.TempDir(), testLog{t}, "-tags", "crashpoints")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journey{t: t, audit: newAudit(), hits: filepath.Join(t.TempDir(), "hits")}
+	j.fleet, err = fleet.Start(t.Context(), fleet.Options{
+		Nodes: nodes, Store: *storeKind, SettleTime: time.Second, RebootTime: time.Second, Root: root, Bin: bin, Progress: testLog{t},
+		Env: func(string, string) []string { return []string{"NVSENTINEL_CRASH_LOG=" + j.hits} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- j.audit.follow(ctx, j.fleet.Store) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("following the store: %v", err)
+		}
+		if err := j.fleet.Stop(); err != nil {
+			t.Errorf("stopping the fleet: %v", err)
+		}
+	})
+	if err := j.fleet.AddWorkloads(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// node gives each trip a node of its own.
+func (j *journey) node() string {
+	j.next++
+	return fmt.Sprintf("gpu-%d", j.next-1)
+}
+
+// arm restarts services with an environment that kills or sabotages them.
+func (j *journey) arm(node string, kills, sabotage []string) {
+	once := j.t.TempDir()
+	env := map[string][]string{}
+	for _, k := range kills {
+		point, _, _ := strings.Cut(k, ":")
+		name := service(point, node)
+		env[name] = append(env[name], k)
+	}
+	for _, s := range sabotage {
+		name := service(s, node)
+		env[name] = append(env[name], "")
+	}
+	for name, list := range env {
+		j.rearm(name, []string{
+			"NVSENTINEL_CRASH_LOG=" + j.hits, "NVSENTINEL_CRASH_ONCE=" + once,
+			"NVSENTINEL_CRASH=" + strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ","),
+			"NVSENTINEL_SABOTAGE=" + strings.Join(sabotage, ","),
+		})
+	}
+}
+
+func (j *journey) rearm(name string, env []string) {
+	s := j.fleet.Service(name)
+	if s == nil {
+		j.t.Fatalf("no service %q", name)
+	}
+	s.SetEnv(env)
+	s.Kill()
+}
+
+func (j *journey) disarm(node string, points []string) {
+	for _, p := range points {
+		point, _, _ := strings.Cut(p, ":")
+		j.rearm(service(point, node), []string{"NVSENTINEL_CRASH_LOG=" + j.hits})
+	}
+}
+
+// TestKillJourney takes faults the whole way while services are killed at
+// points and moments that the seed chooses.
+func TestKillJourney(t *testing.T) {
+	j := start(t, *seeds)
+	killed := map[string]int{}
+	for i := range *seeds {
+		seed := *firstSeed + uint64(i)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		trip := &trip{fleet: j.fleet, scenario: Scenarios()[int(seed)%len(Scenarios())], node: j.node(), limit: tripLimit}
+		kills := choose(rng, i, trip.scenario)
+		began := time.Now()
+		j.arm(trip.node, kills, nil)
+		err := trip.run(t.Context())
+		violations, checkErr := trip.check(t.Context(), j.audit)
+		t.Logf("seed %d: %s on %s, kills at %v: %.1fs", seed, trip.scenario, trip.node, kills, time.Since(began).Seconds())
+		for _, v := range violations {
+			t.Errorf("seed %d (%s, kills at %v): %s", seed, trip.scenario, kills, v)
+		}
+		if err != nil || checkErr != nil {
+			t.Errorf("seed %d (%s, kills at %v): %v %v\n%s", seed, trip.scenario, kills, err, checkErr, j.fleet.Logs(trip.node, 15))
+		}
+		for _, k := range kills {
+			point, _, _ := strings.Cut(k, ":")
+			killed[point]++
+		}
+	}
+	t.Log("\n" + table(hits(t, j.hits), killed))
+}
+
+// choose picks points round robin, so that a run covers them all, and hits at random.
+func choose(rng *rand.Rand, trip int, _ Scenario) []string {
+	points := Points()
+	order := rand.New(rand.NewPCG(uint64(trip/((len(points)+killsPerTrip-1)/killsPerTrip)), 7)).Perm(len(points))
+	var out []string
+	for i := range killsPerTrip {
+		at := (trip*killsPerTrip + i) % len(points)
+		out = append(out, fmt.Sprintf("%s:%d", points[order[at]], 1+rng.IntN(2)))
+	}
+	return out
+}
+
+func hits(t *testing.T, path string) map[string]int {
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	out := map[string]int{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		_, point, _ := strings.Cut(lines.Text(), " ")
+		out[point]++
+	}
+	return out
+}
+
+// table is service x point x hits.
+func table(hits, killed map[string]int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-24s %-18s %8s %8s\n", "service", "point", "hits", "kills")
+	for _, p := range Points() {
+		service, point, _ := strings.Cut(p, "/")
+		fmt.Fprintf(&b, "%-24s %-18s %8d %8d\n", service, point, hits[p], killed[p])
+	}
+	return b.String()
+}

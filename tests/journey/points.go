@@ -1,0 +1,30 @@
+// Package journey kills services of a running fleet with SIGKILL at named
+// points between observe, decide, do and stamp, and checks what must hold for
+// every fault whatever dies when.
+package journey
+
+import "strings"
+
+// Points are the named places where a service can be killed, in the order of
+// an event's walk.
+func Points() []string {
+	return []string{
+		"syslog-health-monitor/read", "syslog-health-monitor/outboxed", "syslog-health-monitor/published", "syslog-health-monitor/removed",
+		"platform-connectors/received", "platform-connectors/spooled", "platform-connectors/acknowledged",
+		"platform-connectors/appended", "platform-connectors/released", "platform-connectors/folded",
+		"fault-quarantine/observed", "fault-quarantine/decided", "fault-quarantine/stamped", "fault-quarantine/done",
+		"node-drainer/observed", "node-drainer/decided", "node-drainer/done", "node-drainer/stamped",
+		"fault-remediation/observed", "fault-remediation/decided", "fault-remediation/name-stamped", "fault-remediation/created",
+		"fault-remediation/uid-stamped", "fault-remediation/stamped",
+		"janitor/observed", "janitor/intent-written", "janitor/claimed", "janitor/signal-sent", "janitor/stamped",
+	}
+}
+
+// service is the service of a point: its name in a fleet, for the given node.
+func service(point, node string) string {
+	room, _, _ := strings.Cut(point, "/")
+	if room == "syslog-health-monitor" || room == "platform-connectors" {
+		return room + "@" + node
+	}
+	return room
+}
