@@ -1,0 +1,88 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"reflect"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Validator is a configuration that can tell all its problems, joined, each
+// with the path of its key.
+type Validator interface{ Validate() error }
+
+// Set is a configuration whose flags are bound to a flag set.
+type Set struct {
+	target any
+	given  []setting
+}
+
+// setting is one flag as the command line gave it.
+type setting struct {
+	name, text string
+	field      reflect.Value
+}
+
+// Bind declares a flag on flags for every tagged field of target, which is a
+// pointer to a struct that holds the defaults. The flags take effect in Load.
+func Bind(flags *flag.FlagSet, target any) (*Set, error) {
+	v := reflect.ValueOf(target)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("binding flags: %T is not a pointer to a struct", target)
+	}
+	s := &Set{target: target}
+	return s, s.bind(flags, v.Elem())
+}
+
+// Load reads file (none when empty) over the defaults, applies the flags that
+// were given, resolves references with lookup, and validates.
+func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
+	if file != "" {
+		if err := decodeFile(file, s.target); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.given {
+		if err := setText(g.field, g.text); err != nil {
+			return fmt.Errorf("flag --%s: %w", g.name, err)
+		}
+	}
+	if err := resolve(reflect.ValueOf(s.target).Elem(), "", lookup); err != nil {
+		return err
+	}
+	if v, ok := s.target.(Validator); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// decodeFile reads a strict TOML file over target.
+func decodeFile(file string, target any) error {
+	meta, err := toml.DecodeFile(file, target)
+	if err != nil {
+		return fileError(file, err)
+	}
+	unknown := meta.Undecoded()
+	if len(unknown) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, key := range unknown {
+		errs = append(errs, fmt.Errorf("%s: unknown key %q", file, key.String()))
+	}
+	return errors.Join(errs...)
+}
+
+// fileError names the file, and the line where the decoder knows it.
+func fileError(file string, err error) error {
+	if parse, ok := errors.AsType[toml.ParseError](err); ok {
+		key := ""
+		if parse.LastKey != "" {
+			key = fmt.Sprintf(" (key %q)", parse.LastKey)
+		}
+		return fmt.Errorf("%s: line %d%s: %s", file, parse.Position.Line, key, parse.Message)
+	}
+	return fmt.Errorf("reading %s: %w", file, err)
+}

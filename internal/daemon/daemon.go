@@ -1,0 +1,250 @@
+// Package daemon runs one service process: flags and configuration, logs,
+// probes and metrics before anything else, named tasks, real readiness,
+// shutdown in reverse order and the exit code.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// stopGrace is how long tasks and stop functions together have to end; it is
+// below the 30 s that a pod has.
+const stopGrace = 25 * time.Second
+
+// Daemon is one running process, handed to the service's build function.
+type Daemon struct {
+	// Name of the service and Version of the build.
+	Name, Version string
+	Log           *slog.Logger
+	// Clock is the wall clock; a test's build function may replace it.
+	Clock clock.WithTicker
+	// Registry is served on /metrics.
+	Registry *prometheus.Registry
+
+	election   Election
+	kubeconfig string
+
+	ctx    context.Context // of all tasks; ends with the first failure or signal
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup
+
+	mu     sync.Mutex
+	built  bool
+	named  []*task
+	checks []check
+	stops  []stop
+	ended  chan struct{} // closed when the last task of a built daemon has ended
+	closed bool          // ended is closed
+}
+
+type check struct {
+	name string
+	ask  func() (ok bool, detail string)
+}
+
+type stop struct {
+	name string
+	do   func(context.Context) error
+}
+
+type task struct {
+	name  string
+	state string // running, done or failed
+	err   error
+}
+
+// Go starts a named task. The first task that fails ends the process with exit
+// code 1; a task that returns nil is done. When every task is done, the
+// process ends with exit code 0. run has to return soon after its context ends.
+func (d *Daemon) Go(name string, run func(ctx context.Context) error) {
+	t := &task{name: name, state: "running"}
+	d.mu.Lock()
+	d.named = append(d.named, t)
+	d.mu.Unlock()
+	d.tasks.Go(func() { d.finish(t, guard(d.ctx, run)) })
+}
+
+// Ready adds a check to /readyz: the process is ready when every check says
+// ok. detail is for people; it should name what is missing.
+func (d *Daemon) Ready(name string, ask func() (ok bool, detail string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.checks = append(d.checks, check{name, ask})
+}
+
+// OnStop registers what is done after all tasks have ended, in reverse order of
+// registration. Its context ends with the time that is left for the shutdown.
+func (d *Daemon) OnStop(name string, do func(ctx context.Context) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stops = append(d.stops, stop{name, do})
+}
+
+// Candidate is what an Election needs to know of the process.
+type Candidate struct {
+	// Service and Name make the name of the lease.
+	Service, Name string
+	// Kubeconfig is the value of the flag --kubeconfig; empty is in-cluster.
+	Kubeconfig string
+	Log        *slog.Logger
+	Registry   prometheus.Registerer
+}
+
+// Election is the part of a configuration that lets one replica act:
+// lease.Config. Elect runs run while this process leads; standing tells
+// readiness who leads. It returns an error when leadership is lost.
+type Election interface {
+	Elect(ctx context.Context, c Candidate, standing func(string), run func(ctx context.Context) error) error
+}
+
+// Elect starts a named task that runs while this process leads, if the
+// configuration holds an Election, and at once otherwise. A replica that
+// stands by is ready. When the lease is lost the process exits.
+func (d *Daemon) Elect(name string, run func(ctx context.Context) error) {
+	if d.election == nil {
+		d.Go(name, run)
+		return
+	}
+	var mu sync.Mutex
+	detail := "no leader seen yet"
+	d.Ready(name+" lease", func() (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return true, detail
+	})
+	standing := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		detail = s
+	}
+	c := Candidate{Service: d.Name, Name: name, Kubeconfig: d.kubeconfig, Log: d.Log, Registry: d.Registry}
+	d.Go(name, func(ctx context.Context) error { return d.election.Elect(ctx, c, standing, run) })
+}
+
+// guard turns a panic of a task into an error, so that the shutdown is orderly.
+func guard(ctx context.Context, run func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, stack())
+		}
+	}()
+	return run(ctx)
+}
+
+// finish records a task's end and ends the process if it is due.
+func (d *Daemon) finish(t *task, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	stopping := d.ctx.Err() != nil
+	switch {
+	case err == nil, stopping && errors.Is(err, context.Canceled):
+		t.state = "done"
+	case stopping:
+		// The end was decided already; this failure may be its consequence.
+		t.state, t.err = "failed", err
+		d.Log.Warn("task failed while stopping", "task", t.name, "error", err)
+	default:
+		t.state, t.err = "failed", err
+		d.cancel(fmt.Errorf("task %q: %w", t.name, err))
+	}
+	d.endIfIdle()
+}
+
+// endIfIdle closes ended once the build is over and no task of at least one
+// runs any more. The caller holds the lock.
+func (d *Daemon) endIfIdle() {
+	if !d.built || d.closed || len(d.named) == 0 {
+		return
+	}
+	for _, t := range d.named {
+		if t.state == "running" {
+			return
+		}
+	}
+	d.closed = true
+	close(d.ended)
+}
+
+// run builds the service, waits for its end and shuts it down. ctx ends with
+// the stop signal, which is not an error.
+func (d *Daemon) run(ctx context.Context, build func(ctx context.Context) error) error {
+	d.ctx, d.cancel = context.WithCancelCause(ctx)
+	defer d.cancel(nil)
+	if err := guard(d.ctx, build); err != nil {
+		if ctx.Err() == nil {
+			d.cancel(fmt.Errorf("starting: %w", err))
+		}
+		d.cancel(nil)
+	} else {
+		d.mu.Lock()
+		d.built = true
+		d.endIfIdle()
+		d.mu.Unlock()
+		d.Log.Info("service is built", "version", d.Version)
+	}
+	select {
+	case <-d.ctx.Done():
+	case <-d.ended:
+	}
+	failure := context.Cause(d.ctx)
+	if ctx.Err() != nil && errors.Is(failure, context.Cause(ctx)) {
+		failure = nil
+		d.Log.Info("stopping on a signal")
+	}
+	d.cancel(nil)
+	return errors.Join(failure, d.shutdown(failure))
+}
+
+// graceful is an error that leaves less time for the shutdown, such as a lost
+// lease, where another replica starts to act soon.
+type graceful interface {
+	error
+	Grace() time.Duration
+}
+
+// shutdown waits for the tasks and then undoes what was registered.
+func (d *Daemon) shutdown(failure error) error {
+	grace := stopGrace
+	if g, ok := errors.AsType[graceful](failure); ok {
+		grace = min(grace, g.Grace())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), grace)
+	defer cancel()
+	var errs []error
+	all := make(chan struct{})
+	go func() { d.tasks.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		errs = append(errs, d.lateTasks(grace))
+	}
+	d.mu.Lock()
+	stops := d.stops
+	d.mu.Unlock()
+	for i := len(stops) - 1; i >= 0; i-- {
+		if err := guard(ctx, stops[i].do); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %q: %w", stops[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Daemon) lateTasks(grace time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var late []string
+	for _, t := range d.named {
+		if t.state == "running" {
+			late = append(late, t.name)
+		}
+	}
+	return fmt.Errorf("tasks %q did not end within %s", late, grace)
+}

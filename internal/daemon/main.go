@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"reflect"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/config"
+)
+
+// Exit codes of every service.
+const (
+	exitStopped = 0 // by a signal, or all tasks done
+	exitFailed  = 1
+	exitUsage   = 2 // bad flags or configuration
+)
+
+// version is set by the linker: -X .../internal/daemon.version=v1.2.3
+var version string
+
+// options are the flags that every service has.
+type options struct {
+	File           string `flag:"config" usage:"TOML file with the configuration; an unknown key is an error"`
+	CheckConfig    bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
+	Version        bool   `flag:"version" usage:"print the version and exit"`
+	MetricsAddress string `flag:"metrics-address" usage:"host:port of /metrics, /healthz and /readyz; port 0 takes a free one; empty or off serves none"`
+	LogLevel       string `flag:"log-level" usage:"debug, info, warn or error"`
+	LogFormat      string `flag:"log-format" usage:"json or text"`
+}
+
+func defaultOptions() options {
+	return options{MetricsAddress: ":2112", LogLevel: "info", LogFormat: "json"}
+}
+
+// invocation is one command line with the streams it speaks to.
+type invocation struct {
+	name           string
+	args           []string
+	stdout, stderr io.Writer
+	lookup         func(name string) (string, bool)
+	// bound is told the address of the probes' server; nil is fine.
+	bound func(address string)
+}
+
+// Main is the whole of a service's main function: it reads flags and the
+// configuration over the defaults def, runs what build wires until a signal, a
+// failed task or the end of all tasks, and exits.
+func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, cfg C) error) {
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	// After the first signal the default handling is back: a second one kills.
+	context.AfterFunc(ctx, release)
+	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	os.Exit(start(ctx, in, def, build))
+}
+
+// start runs one invocation and returns its exit code.
+func start[C any](ctx context.Context, in invocation, def C, build func(ctx context.Context, d *Daemon, cfg C) error) int {
+	opts, cfg := defaultOptions(), def
+	code, done := configure(in, &opts, &cfg)
+	if done {
+		return code
+	}
+	log, err := newLogger(in.stderr, opts)
+	if err != nil {
+		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
+		return exitUsage
+	}
+	log = log.With("service", in.name)
+	d := newDaemon(in.name, log)
+	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
+	server, err := d.serve(opts.MetricsAddress)
+	if err != nil {
+		log.Error("service failed", "error", err)
+		return exitFailed
+	}
+	if in.bound != nil {
+		in.bound(server.address)
+	}
+	err = errors.Join(d.run(ctx, func(ctx context.Context) error { return build(ctx, d, cfg) }), server.close())
+	if err != nil {
+		log.Error("service failed", "error", err)
+		return exitFailed
+	}
+	log.Info("service has stopped")
+	return exitStopped
+}
+
+// configure reads the command line and the configuration; done means that the
+// process ends with the code.
+func configure[C any](in invocation, opts *options, cfg *C) (code int, done bool) {
+	fail := func(err error) (int, bool) {
+		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
+		return exitUsage, true
+	}
+	flags := flag.NewFlagSet(in.name, flag.ContinueOnError)
+	flags.SetOutput(in.stderr)
+	own, err := config.Bind(flags, opts)
+	if err != nil {
+		return fail(err)
+	}
+	bound, err := config.Bind(flags, cfg)
+	if err != nil {
+		return fail(err)
+	}
+	flags.Usage = func() { config.PrintUsage(flags) }
+	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
+		return exitStopped, true
+	} else if err != nil {
+		return exitUsage, true
+	}
+	if flags.NArg() > 0 {
+		return fail(fmt.Errorf("unexpected argument %q", flags.Arg(0)))
+	}
+	if err := own.Load("", in.lookup); err != nil {
+		return fail(err)
+	}
+	if opts.Version {
+		fmt.Fprintln(in.stdout, in.name, Version())
+		return exitStopped, true
+	}
+	if err := bound.Load(opts.File, in.lookup); err != nil {
+		return fail(err)
+	}
+	if opts.CheckConfig {
+		fmt.Fprintln(in.stdout, "the configuration is valid")
+		return exitStopped, true
+	}
+	return 0, false
+}
+
+// Version of the build: what the linker was told, else the module's version or
+// revision, else "unknown".
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	if info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func newDaemon(name string, log *slog.Logger) *Daemon {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "nvs_build_info", Help: "Always 1; the label tells the version of the build.",
+		ConstLabels: prometheus.Labels{"version": Version()},
+	})
+	build.Set(1)
+	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Daemon{
+		Name: name, Version: Version(), Log: log, Clock: clock.RealClock{}, Registry: registry,
+		ended: make(chan struct{}),
+	}
+}
+
+// newLogger writes structured lines to w.
+func newLogger(w io.Writer, o options) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
+		return nil, fmt.Errorf("flag --log-level: %q is not debug, info, warn or error", o.LogLevel)
+	}
+	how := &slog.HandlerOptions{Level: level}
+	switch o.LogFormat {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, how)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(w, how)), nil
+	default:
+		return nil, fmt.Errorf("flag --log-format: %q is not json or text", o.LogFormat)
+	}
+}
+
+func stack() []byte { return debug.Stack() }
+
+// electionOf finds the Election in a configuration.
+func electionOf(v reflect.Value) Election {
+	var found Election
+	walk(v, func(field reflect.Value, _ reflect.StructTag) bool {
+		found, _ = field.Interface().(Election)
+		return found != nil
+	})
+	return found
+}
+
+// kubeconfigOf finds the value behind the flag --kubeconfig.
+func kubeconfigOf(v reflect.Value) string {
+	path := ""
+	walk(v, func(field reflect.Value, tag reflect.StructTag) bool {
+		if tag.Get("flag") != "kubeconfig" || field.Kind() != reflect.String {
+			return false
+		}
+		path = field.String()
+		return true
+	})
+	return path
+}
+
+// walk visits the exported fields of nested structs until visit says true.
+func walk(v reflect.Value, visit func(reflect.Value, reflect.StructTag) bool) bool {
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.IsExported() && (visit(v.Field(i), field.Tag) || walk(v.Field(i), visit)) {
+			return true
+		}
+	}
+	return false
+}
