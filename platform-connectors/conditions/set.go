@@ -1,0 +1,235 @@
+// Package conditions is what a node's conditions must say, as a function of the
+// events that were accepted: a structured set of the faults that stand, folded
+// event by event in the publishers' order, and the text that is its view. It
+// does no I/O and reads no clock.
+package conditions
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Bounds of a set, so that no publisher can fill the disk or the Node object.
+const (
+	// MaxChecks bounds the checks of one node.
+	MaxChecks = 256
+	// MaxFaults bounds the standing faults of one node.
+	MaxFaults = 4096
+	// maxRecoveries bounds the remembered recoveries of one check.
+	maxRecoveries = 64
+	// maxNotices bounds the Kubernetes Events that wait for the API server.
+	maxNotices = 256
+	// maxText bounds the kept text of one fault, in bytes.
+	maxText = 512
+)
+
+// Change is what folding one event did.
+type Change string
+
+// Changes.
+const (
+	// Unchanged: the event has no place in the set, or says nothing new.
+	Unchanged Change = "unchanged"
+	// Raised: at least one fault was added or renewed.
+	Raised Change = "raised"
+	// Lowered: the check is healthy in what the event names.
+	Lowered Change = "lowered"
+	// Noticed: a fault that is not fatal, a Kubernetes Event.
+	Noticed Change = "noticed"
+	// Overtaken: a later recovery was folded before this fault.
+	Overtaken Change = "overtaken"
+	// Overflowed: the set is full.
+	Overflowed Change = "overflowed"
+)
+
+// Set is the faults that stand on one node, by check. It is the durable state
+// of the Kubernetes sink; the zero value is an empty set.
+type Set struct {
+	// Ordinal counts folded events; it orders publishers that don't count.
+	Ordinal int64             `json:"ordinal"`
+	Checks  map[string]*Check `json:"checks"`
+	// Notices wait to be written as Kubernetes Events.
+	Notices []Notice `json:"notices,omitempty"`
+}
+
+// Check is the state of one check: the owner of one condition.
+type Check struct {
+	Faults []Fault `json:"faults,omitempty"`
+	// Recoveries are remembered to recognise a fault that arrives after a later
+	// recovery of its publisher.
+	Recoveries []record.Record `json:"recoveries,omitempty"`
+}
+
+// Fault is one standing fault and the record that raised it, cut to what
+// recovery, order and text need.
+type Fault struct {
+	Entry  fault.Entry   `json:"entry"`
+	Record record.Record `json:"record"`
+}
+
+// Notice is one Kubernetes Event to write.
+type Notice struct {
+	Agent   string `json:"agent"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Fold takes one record of this node into the set. Only PROCESS events have an
+// effect. Folding a record again changes nothing.
+func (s *Set) Fold(r record.Record) Change {
+	e := r.Event
+	if !r.Acts() {
+		return Unchanged
+	}
+	s.Ordinal++
+	if !e.IsHealthy && !e.IsFatal {
+		return s.notice(e)
+	}
+	r.Append = s.Ordinal
+	if s.Checks == nil {
+		s.Checks = map[string]*Check{}
+	}
+	check := s.Checks[e.CheckName]
+	if check == nil {
+		if len(s.Checks) >= MaxChecks {
+			return Overflowed
+		}
+		check = &Check{}
+	}
+	s.Checks[e.CheckName] = check
+	if e.IsHealthy {
+		check.recover(trimRecovery(r))
+		return Lowered
+	}
+	return check.raise(r, MaxFaults-s.faults())
+}
+
+func (s *Set) faults() int {
+	n := 0
+	for _, c := range s.Checks {
+		n += len(c.Faults)
+	}
+	return n
+}
+
+// Clone is a deep copy.
+func (s *Set) Clone() *Set {
+	out := &Set{Ordinal: s.Ordinal, Checks: map[string]*Check{}, Notices: slices.Clone(s.Notices)}
+	for name, c := range s.Checks {
+		out.Checks[name] = &Check{slices.Clone(c.Faults), slices.Clone(c.Recoveries)}
+	}
+	return out
+}
+
+// recover removes what the recovery names and comes after, and remembers it.
+func (c *Check) recover(recovery record.Record) {
+	c.Faults = slices.DeleteFunc(c.Faults, func(f Fault) bool {
+		return fault.Clears(recovery.Event, f.Record.Event, f.Entry) && fault.Before(f.Record, recovery)
+	})
+	same := func(r record.Record) bool { return scope(r) == scope(recovery) }
+	if i := slices.IndexFunc(c.Recoveries, same); i >= 0 {
+		if !fault.Before(c.Recoveries[i], recovery) {
+			return
+		}
+		c.Recoveries = slices.Delete(c.Recoveries, i, i+1)
+	}
+	c.Recoveries = append(c.Recoveries, recovery)
+	if over := len(c.Recoveries) - maxRecoveries; over > 0 {
+		c.Recoveries = slices.Delete(c.Recoveries, 0, over)
+	}
+}
+
+// raise adds the faults of a record that no later recovery has cleared, as long
+// as there is room.
+func (c *Check) raise(r record.Record, room int) Change {
+	change := Overtaken
+	for _, entry := range fault.Entries(r.Event) {
+		cleared := func(recovery record.Record) bool {
+			return fault.Clears(recovery.Event, r.Event, entry) && fault.Before(r, recovery)
+		}
+		if slices.ContainsFunc(c.Recoveries, cleared) {
+			continue
+		}
+		if c.renew(Fault{entry, trimFault(r)}) {
+			change = Raised
+			continue
+		}
+		if room--; room < 0 {
+			return Overflowed
+		}
+		c.Faults = append(c.Faults, Fault{entry, trimFault(r)})
+		change = Raised
+	}
+	return change
+}
+
+// renew replaces the fault of the same identity if this one is later, and says
+// whether there was one.
+func (c *Check) renew(f Fault) bool {
+	i := slices.IndexFunc(c.Faults, func(have Fault) bool { return have.Entry.Key == f.Entry.Key })
+	if i >= 0 && fault.Before(c.Faults[i].Record, f.Record) {
+		c.Faults[i] = f
+	}
+	return i >= 0
+}
+
+func (s *Set) notice(e record.Event) Change {
+	n := Notice{e.Agent, e.CheckName + unhealthySuffix, eventText(e)}
+	if slices.Contains(s.Notices, n) {
+		return Unchanged
+	}
+	s.Notices = append(s.Notices, n)
+	if len(s.Notices) > maxNotices {
+		s.Notices = slices.Delete(s.Notices, 0, len(s.Notices)-maxNotices)
+		return Overflowed
+	}
+	return Noticed
+}
+
+// Told removes notices that were written.
+func (s *Set) Told(written []Notice) {
+	s.Notices = slices.DeleteFunc(s.Notices, func(n Notice) bool { return slices.Contains(written, n) })
+}
+
+// Names lists the checks of the set in order.
+func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.Checks)) }
+
+// trimFault keeps what recovery, order and text need of a faulty record; what it
+// names is in its entries.
+func trimFault(r record.Record) record.Record {
+	e := r.Event
+	return record.Record{
+		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
+		Event: record.Event{
+			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
+			IsFatal: e.IsFatal, Message: cut(e.Message, maxText), RecommendedAction: e.RecommendedAction,
+		},
+	}
+}
+
+// trimRecovery keeps what a recovery speaks for and its order.
+func trimRecovery(r record.Record) record.Record {
+	e := r.Event
+	return record.Record{
+		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
+		Event: record.Event{
+			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
+			IsHealthy: true, ErrorCode: e.ErrorCode, EntitiesImpacted: e.EntitiesImpacted,
+		},
+	}
+}
+
+// scope is what a recovery speaks for, and in which publisher's order.
+func scope(r record.Record) string {
+	e := r.Event
+	b, err := json.Marshal([]any{e.Agent, e.ComponentClass, r.SeqEpoch, e.ErrorCode, e.EntitiesImpacted})
+	if err != nil {
+		return strings.Join(append([]string{e.Agent, r.SeqEpoch}, e.ErrorCode...), "|") // strings always encode
+	}
+	return string(b)
+}

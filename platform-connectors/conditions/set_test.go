@@ -1,0 +1,305 @@
+package conditions
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+const xid = "SysLogsXIDError"
+
+// fatal is a fatal event of the XID check; seq 0 means the publisher counts nothing.
+func fatal(seq uint64, gpu, code string) record.Record {
+	r := record.Record{ID: fmt.Sprintf("%s/%s/%d", gpu, code, seq), Event: record.Event{
+		Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: xid, NodeName: "gpu-7",
+		IsFatal: true, Message: "GPU has fallen off; the bus", RecommendedAction: record.ActionRestartBM,
+		ProcessingStrategy: record.Process,
+	}}
+	if code != "" {
+		r.Event.ErrorCode = []string{code}
+	}
+	if gpu != "" {
+		r.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: gpu}}
+	}
+	if seq > 0 {
+		r.Seq, r.SeqEpoch = seq, "outbox"
+	}
+	return r
+}
+
+func healthy(seq uint64, gpu, code string) record.Record {
+	r := fatal(seq, gpu, code)
+	r.Event.IsHealthy, r.Event.IsFatal, r.Event.Message = true, false, ""
+	return r
+}
+
+func change(r record.Record, change func(*record.Record)) record.Record {
+	change(&r)
+	return r
+}
+
+func TestFold(t *testing.T) {
+	tests := map[string]struct {
+		events []record.Record
+		want   map[string]string // message by type; the healthy text is False
+		last   Change
+	}{
+		"a fault": {
+			[]record.Record{fatal(1, "GPU-1", "79")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Raised,
+		},
+		"a fault without code and entity": {
+			[]record.Record{fatal(1, "", "")},
+			map[string]string{xid: "GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Raised,
+		},
+		"two faults, one recovers": {
+			[]record.Record{fatal(1, "GPU-1", "79"), fatal(2, "GPU-2", "79"), healthy(3, "GPU-1", "")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-2 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
+		},
+		"the whole check recovers": {
+			[]record.Record{fatal(1, "GPU-1", "79"), fatal(2, "GPU-2", "48"), healthy(3, "", "")},
+			map[string]string{xid: healthyText}, Lowered,
+		},
+		"another code recovers": {
+			[]record.Record{fatal(1, "GPU-1", "79"), healthy(2, "GPU-1", "48")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
+		},
+		"a healthy event alone": {
+			[]record.Record{healthy(1, "GPU-1", "")}, map[string]string{xid: healthyText}, Lowered,
+		},
+		"a recovery before its fault": {
+			[]record.Record{healthy(2, "GPU-1", ""), fatal(1, "GPU-1", "79")}, map[string]string{xid: healthyText}, Overtaken,
+		},
+		"a recovery of a lower seq does not undo": {
+			[]record.Record{fatal(5, "GPU-1", "79"), healthy(4, "GPU-1", "")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
+		},
+		"the fault is renewed, a recovery between does not undo it": {
+			[]record.Record{fatal(5, "GPU-1", "79"), fatal(7, "GPU-1", "79"), healthy(6, "GPU-1", "")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
+		},
+		"another epoch counts in the order of arrival": {
+			[]record.Record{fatal(5, "GPU-1", "79"), change(healthy(1, "GPU-1", ""), func(r *record.Record) { r.SeqEpoch = "new" })},
+			map[string]string{xid: healthyText}, Lowered,
+		},
+		"publishers that don't count": {
+			[]record.Record{fatal(0, "GPU-1", "79"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "48"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "79")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Raised,
+		},
+		"another agent's recovery": {
+			[]record.Record{fatal(1, "GPU-1", "79"), change(healthy(2, "", ""), func(r *record.Record) { r.Event.Agent = "gpu-health-monitor" })},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
+		},
+		"PERSIST_ONLY has no effect": {
+			[]record.Record{
+				change(fatal(1, "GPU-1", "79"), func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }),
+				change(fatal(2, "GPU-1", "79"), func(r *record.Record) {
+					r.Event.ProcessingStrategy, r.Event.IsFatal = record.PersistOnly, false
+				}),
+				change(healthy(3, "GPU-1", ""), func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }),
+			},
+			map[string]string{}, Unchanged,
+		},
+		"PERSIST_ONLY does not clear": {
+			[]record.Record{
+				fatal(1, "GPU-1", "79"),
+				change(healthy(2, "GPU-1", ""), func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }),
+			},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Unchanged,
+		},
+		"the kubelet's conditions are not ours": {
+			[]record.Record{change(fatal(1, "", ""), func(r *record.Record) { r.Event.CheckName = "Ready" })},
+			map[string]string{}, Raised,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var s Set
+			var last Change
+			for _, r := range tc.events {
+				last = s.Fold(r)
+			}
+			if last != tc.last {
+				t.Errorf("last change %q, want %q", last, tc.last)
+			}
+			check(t, &s, tc.want)
+			// Told again in the same order, as after a crash, it says the same.
+			for _, r := range tc.events {
+				s.Fold(r)
+			}
+			check(t, &s, tc.want)
+			if len(s.Notices) > 0 {
+				t.Errorf("notices %v", s.Notices)
+			}
+		})
+	}
+}
+
+// check compares the conditions of a set that went through its file.
+func check(t *testing.T, s *Set, want map[string]string) {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored Set
+	if err := json.Unmarshal(b, &stored); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range stored.Desired() {
+		got[string(c.Type)] = c.Message
+		status, reason := corev1.ConditionTrue, xid+"IsNotHealthy"
+		if c.Message == healthyText {
+			status, reason = corev1.ConditionFalse, xid+"IsHealthy"
+		}
+		if c.Status != status || c.Reason != reason {
+			t.Errorf("condition %s: status %s, reason %s with message %q", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}
+
+func TestNotices(t *testing.T) {
+	var s Set
+	minor := change(fatal(1, "GPU-1", "63"), func(r *record.Record) { r.Event.IsFatal = false })
+	if got := s.Fold(minor); got != Noticed {
+		t.Errorf("first: %q", got)
+	}
+	if got := s.Fold(minor); got != Unchanged {
+		t.Errorf("the same again: %q", got)
+	}
+	want := []Notice{{
+		"syslog-health-monitor", "SysLogsXIDErrorIsNotHealthy",
+		"ErrorCode:63 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;",
+	}}
+	if diff := cmp.Diff(want, s.Notices); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(s.Desired()) != 0 {
+		t.Error("a fault that is not fatal made a condition")
+	}
+	s.Told(want)
+	if len(s.Notices) != 0 {
+		t.Error("told notices are still there")
+	}
+	for i := range maxNotices + 1 {
+		s.Fold(fatalNot(i))
+	}
+	if len(s.Notices) != maxNotices || !strings.Contains(s.Notices[0].Message, "GPU-1 ") {
+		t.Errorf("%d notices, the first %q", len(s.Notices), s.Notices[0].Message)
+	}
+}
+
+func fatalNot(i int) record.Record {
+	return change(fatal(1, fmt.Sprintf("GPU-%d", i), "63"), func(r *record.Record) { r.Event.IsFatal = false })
+}
+
+func TestSetIsBounded(t *testing.T) {
+	var s Set
+	for i := range MaxFaults + 1 {
+		want := Raised
+		if i == MaxFaults {
+			want = Overflowed
+		}
+		if got := s.Fold(fatal(uint64(i)+1, fmt.Sprintf("GPU-%d", i), "79")); got != want {
+			t.Fatalf("fault %d: %q, want %q", i, got, want)
+		}
+	}
+	s = Set{}
+	for i := range MaxChecks + 1 {
+		r := change(healthy(1, "", ""), func(r *record.Record) { r.Event.CheckName = fmt.Sprint("check", i) })
+		if got := s.Fold(r); (got == Overflowed) != (i == MaxChecks) {
+			t.Fatalf("check %d: %q", i, got)
+		}
+	}
+}
+
+func TestMessageIsBounded(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		faults     int
+		text       string
+		whole, cut bool
+	}{
+		{"short texts", 5, "short", true, false},
+		{"long texts are compacted", 5, strings.Repeat("long ", 100), true, false},
+		{"too many", 50, "short", false, true},
+		{"one of many runes", 1, strings.Repeat("\u00e9", 2000), true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var s Set
+			for i := range tc.faults {
+				s.Fold(change(fatal(uint64(i)+1, fmt.Sprintf("GPU-%d", i), "79"), func(r *record.Record) { r.Event.Message = tc.text }))
+			}
+			m := s.Desired()[0].Message
+			entries := strings.Count(m, " Recommended Action=RESTART_BM;")
+			if len(m) > MaxMessage || strings.HasSuffix(m, cutMark) != tc.cut || (entries == tc.faults) != tc.whole || entries == 0 {
+				t.Errorf("%d bytes, %d entries: %q", len(m), entries, m)
+			}
+			if strings.ToValidUTF8(m, "") != m {
+				t.Errorf("not UTF-8: %q", m)
+			}
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	then := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	now := metav1.NewTime(then.Add(time.Hour))
+	cond := func(status corev1.ConditionStatus, message string, beat, moved metav1.Time) corev1.NodeCondition {
+		return corev1.NodeCondition{
+			Type: xid, Status: status, Reason: "r", Message: message, LastHeartbeatTime: beat, LastTransitionTime: moved,
+		}
+	}
+	var zero metav1.Time
+	foreign := corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}
+	tests := map[string]struct{ have, desired, want []corev1.NodeCondition }{
+		"missing": {
+			[]corev1.NodeCondition{foreign},
+			[]corev1.NodeCondition{cond("True", "m", zero, zero)},
+			[]corev1.NodeCondition{cond("True", "m", now, now)},
+		},
+		"the same": {
+			[]corev1.NodeCondition{cond("True", "m", then, then)},
+			[]corev1.NodeCondition{cond("True", "m", zero, zero)}, nil,
+		},
+		"another message": {
+			[]corev1.NodeCondition{cond("True", "m", then, then)},
+			[]corev1.NodeCondition{cond("True", "n", zero, zero)},
+			[]corev1.NodeCondition{cond("True", "n", now, then)},
+		},
+		"another status": {
+			[]corev1.NodeCondition{cond("True", "m", then, then)},
+			[]corev1.NodeCondition{cond("False", "m", zero, zero)},
+			[]corev1.NodeCondition{cond("False", "m", now, now)},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Changes(tc.have, tc.desired, now.Time)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFaultyKeepsOnlyFaults(t *testing.T) {
+	var s Set
+	s.Fold(fatal(1, "GPU-1", "79"))
+	s.Fold(change(healthy(2, "", ""), func(r *record.Record) { r.Event.CheckName = "Other" }))
+	got := Faulty(s.Desired())
+	if len(got) != 1 || got[0].Type != xid {
+		t.Errorf("%v", got)
+	}
+}

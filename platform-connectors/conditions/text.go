@@ -1,0 +1,120 @@
+package conditions
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Parts of the text that other programs read.
+const (
+	unhealthySuffix = "IsNotHealthy"
+	healthySuffix   = "IsHealthy"
+	healthyText     = "No Health Failures"
+	// MaxMessage bounds a condition's message, in bytes.
+	MaxMessage = 1024
+	// compactText is what is left of a fault's text when not all fit.
+	compactText = 72
+	cutMark     = "..."
+)
+
+// foreign are the conditions of the kubelet and the node controller; a check of
+// that name gets no condition.
+var foreign = map[corev1.NodeConditionType]bool{
+	corev1.NodeReady: true, corev1.NodeMemoryPressure: true, corev1.NodeDiskPressure: true,
+	corev1.NodePIDPressure: true, corev1.NodeNetworkUnavailable: true,
+}
+
+// Desired lists the conditions the Node must have, by type: one for each check
+// of the set, True while a fault stands. The times are left to Changes.
+func (s *Set) Desired() []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for _, name := range s.Names() {
+		if foreign[corev1.NodeConditionType(name)] {
+			continue
+		}
+		c := corev1.NodeCondition{
+			Type: corev1.NodeConditionType(name), Status: corev1.ConditionFalse,
+			Reason: name + healthySuffix, Message: healthyText,
+		}
+		if faults := s.Checks[name].Faults; len(faults) > 0 {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, name+unhealthySuffix, message(faults)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// message lists the faults, whole texts if they fit, else short ones, and as
+// many of those as fit with a mark that some are missing.
+func message(faults []Fault) string {
+	for _, limit := range []int{maxText, compactText} {
+		var b strings.Builder
+		for _, f := range faults {
+			b.WriteString(entryText(f, limit))
+		}
+		if b.Len() <= MaxMessage {
+			return b.String()
+		}
+	}
+	var b strings.Builder
+	for _, f := range faults {
+		text := entryText(f, compactText)
+		if b.Len()+len(text)+len(cutMark) > MaxMessage {
+			break
+		}
+		b.WriteString(text)
+	}
+	if b.Len() == 0 {
+		return cut(entryText(faults[0], compactText), MaxMessage-len(cutMark)-1) + ";" + cutMark
+	}
+	return b.String() + cutMark
+}
+
+// entryText is one fault: "ErrorCode:<code> <type>:<value> <text> Recommended Action=<ACTION>;".
+func entryText(f Fault, limit int) string {
+	var parts []string
+	if f.Entry.Code != "" {
+		parts = append(parts, "ErrorCode:"+f.Entry.Code)
+	}
+	parts = append(append(parts, f.Entry.Names...), f.Entry.Sub...)
+	return line(parts, f.Record.Event, limit)
+}
+
+// eventText is the same for all that an event names.
+func eventText(e record.Event) string {
+	var parts []string
+	for _, code := range e.ErrorCode {
+		parts = append(parts, "ErrorCode:"+code)
+	}
+	for _, x := range e.EntitiesImpacted {
+		parts = append(parts, x.EntityType+":"+x.EntityValue)
+	}
+	text := line(parts, e, maxText)
+	if len(text) > MaxMessage {
+		return cut(text, MaxMessage-len(cutMark)) + cutMark
+	}
+	return text
+}
+
+func line(parts []string, e record.Event, limit int) string {
+	if text := cut(e.Message, limit); text != "" {
+		parts = append(parts, text)
+	}
+	parts = append(parts, "Recommended Action="+string(e.RecommendedAction))
+	return strings.ReplaceAll(strings.Join(parts, " "), ";", ".") + ";"
+}
+
+// cut shortens s to at most limit bytes, between runes.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
