@@ -5,6 +5,7 @@ package reporttest
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ type Connector struct {
 
 	mu      sync.Mutex
 	server  *grpc.Server
+	served  chan struct{} // closed when server has stopped serving
 	refuse  func(*protos.HealthEvents) error
 	events  []*protos.HealthEvent
 	batches []int
@@ -72,12 +74,14 @@ func (c *Connector) Listen(t testing.TB) {
 	}
 	server := grpc.NewServer()
 	protos.RegisterPlatformConnectorServer(server, c)
+	served := make(chan struct{})
 	c.mu.Lock()
-	c.server = server
+	c.server, c.served = server, served
 	c.mu.Unlock()
 	go func() {
-		if err := server.Serve(l); err != nil {
-			t.Log("fake connector:", err)
+		defer close(served)
+		if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error("fake connector:", err)
 		}
 	}()
 }
@@ -85,11 +89,12 @@ func (c *Connector) Listen(t testing.TB) {
 // Cut stops serving at once; requests under way fail.
 func (c *Connector) Cut() {
 	c.mu.Lock()
-	server := c.server
+	server, served := c.server, c.served
 	c.server = nil
 	c.mu.Unlock()
 	if server != nil {
 		server.Stop()
+		<-served
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
@@ -84,7 +83,7 @@ func (s *File) Open(cursor json.RawMessage, _ string) error {
 
 // begin starts a first reading.
 func (s *File) begin() error {
-	if err := s.use(s.path, 0); err != nil {
+	if err := s.use(entry{path: s.path}, 0); err != nil {
 		return err
 	}
 	at, found, err := lastBoot(s.open, 0)
@@ -109,7 +108,7 @@ func (s *File) resume() error {
 		if f.id != place.ID {
 			continue
 		}
-		if err := s.use(f.path, place.Offset); err != nil {
+		if err := s.use(f, place.Offset); err != nil {
 			return err
 		}
 		s.cursor.Past = place.Past
@@ -122,7 +121,7 @@ func (s *File) resume() error {
 	if !ok {
 		return fmt.Errorf("opening %s: %w", s.path, fs.ErrNotExist)
 	}
-	if err := s.use(next.path, 0); err != nil {
+	if err := s.use(next, 0); err != nil {
 		return err
 	}
 	s.gaps.Add(1)
@@ -147,9 +146,10 @@ func (s *File) rewind(offset int64) {
 	s.cursor.Print = s.print()
 }
 
-// use opens a file and stands at offset.
-func (s *File) use(path string, offset int64) error {
-	f, err := os.Open(path)
+// use opens a file and stands at offset. A file that took the name since it was
+// seen is refused: the one that was meant has been renamed.
+func (s *File) use(e entry, offset int64) error {
+	f, err := os.Open(e.path)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
@@ -158,7 +158,10 @@ func (s *File) use(path string, offset int64) error {
 		return errors.Join(fmt.Errorf("looking at the log: %w", err), f.Close())
 	}
 	if !info.Mode().IsRegular() {
-		return errors.Join(fmt.Errorf("opening the log: %s is not a file", path), f.Close())
+		return errors.Join(fmt.Errorf("opening the log: %s is not a file", e.path), f.Close())
+	}
+	if e.id != (fileID{}) && e.id != identify(info) {
+		return errors.Join(fmt.Errorf("opening the log: %s was renamed at this moment", e.path), f.Close())
 	}
 	s.shut()
 	s.open, s.head, s.started = f, nil, true
@@ -264,85 +267,4 @@ func (s *File) finish() Line {
 	s.kept, s.scanned = s.kept[:0], 0
 	s.cursor.Print = s.print()
 	return Line{Text: text, Kernel: true, Past: past, Cursor: s.Cursor()}
-}
-
-// past tells whether the line that begins at the cursor is of a past boot, and
-// forgets the span that it has left behind.
-func (s *File) past() bool {
-	for _, p := range s.cursor.Past {
-		if p.ID == s.cursor.ID {
-			if s.cursor.Offset < p.Until {
-				return true
-			}
-			s.forgetPast(p.ID)
-			return false
-		}
-	}
-	return false
-}
-
-func (s *File) forgetPast(id fileID) {
-	var rest []span
-	for _, p := range s.cursor.Past {
-		if p.ID != id {
-			rest = append(rest, p)
-		}
-	}
-	s.cursor.Past = rest
-}
-
-// Reboot takes note of a proven reboot: what is unread so far belongs to the
-// past boot as far as File says. It returns the cursor to keep.
-func (s *File) Reboot(string) (json.RawMessage, error) {
-	if !s.started {
-		return nil, errors.New("noting a reboot in a log that is not open")
-	}
-	files, err := family(s.path)
-	if err != nil {
-		return nil, err
-	}
-	row := append([]entry{{id: s.cursor.ID}}, inLine(files, s.cursor.Changed, s.cursor.ID, s.path)...)
-	spans, err := s.boundaries(row)
-	if err != nil {
-		return nil, err
-	}
-	s.cursor.Past = spans
-	return s.Cursor(), nil
-}
-
-// boundaries finds where the current boot begins in the unread row of files;
-// the first one is the open file.
-func (s *File) boundaries(row []entry) ([]span, error) {
-	for i := len(row) - 1; i >= 0; i-- {
-		at, found, err := s.bootIn(row[i], i == 0)
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			continue
-		}
-		spans := []span{{row[i].id, at}}
-		for _, earlier := range row[:i] {
-			spans = append(spans, span{earlier.id, math.MaxInt64})
-		}
-		return spans, nil
-	}
-	info, err := s.open.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("looking at the log: %w", err)
-	}
-	return []span{{s.cursor.ID, info.Size()}}, nil
-}
-
-// bootIn looks for the last start of a boot in the unread part of a file.
-func (s *File) bootIn(e entry, current bool) (int64, bool, error) {
-	if current {
-		return lastBoot(s.open, s.cursor.Offset)
-	}
-	f, err := os.Open(e.path)
-	if err != nil {
-		return 0, false, fmt.Errorf("looking for the current boot: %w", err)
-	}
-	defer f.Close()
-	return lastBoot(f, 0)
 }

@@ -424,3 +424,26 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+func TestRotationsWithinOneTickOfTheClock(t *testing.T) {
+	for name, names := range map[string][2]string{"numbered": {".2", ".1"}, "dated": {"-20260101", "-20260102"}, "with time": {".20260101-0900", ".20260102-0900"}} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, "a\n")
+			d.open()
+			d.expect("a")
+			d.rename(d.path, d.path+names[0])
+			d.write(d.path+names[1], "b\n")
+			d.write(d.path, "c\n")
+			for _, f := range []string{d.path, d.path + names[0], d.path + names[1]} {
+				d.age(f, 1)
+				at := time.Unix(1_800_000_000, 0)
+				if err := os.Chtimes(f, at, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.expect("b", "c")
+			d.restart()
+			d.expect()
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -14,10 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
 // printBytes is how many of a file's first bytes tell it from another one that
@@ -107,15 +105,11 @@ func (s *File) checkCut() error {
 // rotate moves on when the name stands for another file: first the old file is
 // read to its end once more (its writer has left it, for the next one is being
 // written), then the next file begins. moved is false when there is nothing to
-// move to.
+// move to, or when files are being renamed at this moment.
 func (s *File) rotate(limit int) (lines []Line, moved bool, err error) {
-	files, err := family(s.path)
-	if err != nil {
+	next, ok, err := s.next()
+	if err != nil || !ok {
 		return nil, false, err
-	}
-	next, ok := after(files, s.cursor.Changed, s.cursor.ID, s.path)
-	if !ok || next.size == 0 || s.named(files) {
-		return nil, false, nil
 	}
 	if lines, err = s.lines(nil, limit); err != nil || len(lines) > 0 {
 		return lines, true, err
@@ -127,12 +121,27 @@ func (s *File) rotate(limit int) (lines []Line, moved bool, err error) {
 		last.Cursor = s.Cursor()
 		return []Line{last}, true, nil
 	}
+	again, ok, err := s.next()
+	if err != nil || !ok || again.id != next.id {
+		return nil, false, err
+	}
 	place := s.cursor.Past
-	if err := s.use(next.path, 0); err != nil {
+	if err := s.use(again, 0); err != nil {
 		return nil, false, err
 	}
 	s.cursor.Past = place
 	return nil, true, nil
+}
+
+// next is the file to move to, if the open one has been rotated away and its
+// writer has moved on.
+func (s *File) next() (entry, bool, error) {
+	files, err := family(s.path)
+	if err != nil {
+		return entry{}, false, err
+	}
+	next, ok := after(files, s.cursor.Changed, s.cursor.ID, s.path)
+	return next, ok && next.size > 0 && !s.named(files), nil
 }
 
 // named tells whether the followed name still stands for the open file.
@@ -194,21 +203,57 @@ func rotated(name, base string) bool {
 		rest[1] >= '0' && rest[1] <= '9' && !slices.Contains(packed, filepath.Ext(name))
 }
 
-// inLine sorts the files that come after one that was written last at changed:
-// rotated siblings by their last write, the followed name at the end.
+// age is a file's place in the row of a rotation: by its last write, and, where
+// two writes fall into one tick of the file system's clock, by its name.
+type age struct{ changed, rank int64 }
+
+func (a age) compare(b age) int {
+	return cmp.Or(cmp.Compare(a.changed, b.changed), cmp.Compare(a.rank, b.rank))
+}
+
+// age of a file; a higher number is older (kern.log.2), a higher date younger
+// (kern.log-20260102), and base itself the youngest.
+func (e entry) age(base string) age {
+	name := strings.TrimPrefix(filepath.Base(e.path), base)
+	if name == "" {
+		return age{e.changed, math.MaxInt64}
+	}
+	digits := name[1:]
+	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		digits = digits[:end]
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	switch {
+	case err != nil:
+		return age{e.changed, 0}
+	case len(digits) < len("20260102"):
+		return age{e.changed, -n}
+	}
+	return age{e.changed, n}
+}
+
+// inLine sorts the files that come after the one of id: rotated siblings by
+// their age, the followed name at the end. changed is when that file was
+// written last, for the case that it is gone.
 func inLine(files []entry, changed int64, id fileID, path string) []entry {
-	path = filepath.Clean(path)
+	base := filepath.Base(path)
+	from := age{changed, math.MaxInt64}
+	for _, f := range files {
+		if f.id == id {
+			from = f.age(base)
+		}
+	}
 	var out, last []entry
 	for _, f := range files {
 		switch {
 		case f.id == id:
-		case filepath.Clean(f.path) == path:
+		case filepath.Base(f.path) == base:
 			last = append(last, f)
-		case f.changed > changed && f.size > 0:
+		case f.age(base).compare(from) > 0 && f.size > 0:
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b entry) int { return cmp.Compare(a.changed, b.changed) })
+	slices.SortFunc(out, func(a, b entry) int { return a.age(base).compare(b.age(base)) })
 	return append(out, last...)
 }
 
@@ -219,28 +264,4 @@ func after(files []entry, changed int64, id fileID, path string) (entry, bool) {
 		return entry{}, false
 	}
 	return row[0], true
-}
-
-// lastBoot returns where the last line that starts a boot begins, at or after
-// offset from.
-func lastBoot(f io.ReaderAt, from int64) (at int64, found bool, err error) {
-	r := bufio.NewReaderSize(io.NewSectionReader(f, from, math.MaxInt64-from), chunk)
-	start, pos, fresh := from, from, true
-	for {
-		part, err := r.ReadSlice('\n')
-		if fresh && kernellog.StartsBoot(kernellog.Clean(part[:min(len(part), 512)])) {
-			at, found = start, true
-		}
-		pos += int64(len(part))
-		switch {
-		case err == nil:
-			start, fresh = pos, true
-		case errors.Is(err, bufio.ErrBufferFull):
-			fresh = false
-		case errors.Is(err, io.EOF):
-			return at, found, nil
-		default:
-			return 0, false, err
-		}
-	}
 }

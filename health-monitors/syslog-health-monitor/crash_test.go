@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/report/reporttest"
+)
+
+// binary is the real program with its crash points, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "syslog-health-monitor")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "syslog-health-monitor")
+	out, err := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// process is the program on a node of files.
+type process struct {
+	t         *testing.T
+	dir       string
+	connector *reporttest.Connector
+	extra     []string
+	written   int
+
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	done chan error
+}
+
+func newProcess(t *testing.T) *process {
+	t.Helper()
+	p := &process{t: t, dir: t.TempDir(), connector: reporttest.Start(t)}
+	p.put("boot_id", "boot-1")
+	p.put("kern.log", "")
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) put(name, content string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// write appends count lines with an XID, each told by its pid.
+func (p *process) write(count int) {
+	p.t.Helper()
+	f, err := os.OpenFile(filepath.Join(p.dir, "kern.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for range count {
+		p.written++
+		if _, err := fmt.Fprintf(f, "[1.0] eth0: link up\n[2.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=%d, fallen\n", p.written); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// start starts the program; env is added to its environment.
+func (p *process) start(env ...string) {
+	p.t.Helper()
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	args := append([]string{
+		"--node-name=n1", "--source=file", "--log-path=" + filepath.Join(p.dir, "kern.log"), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
+		"--state-dir=" + filepath.Join(p.dir, "state"), "--platform-connector-socket=" + p.connector.Target(),
+		"--metadata-path=" + filepath.Join(p.dir, "gpu_metadata.json"), "--settle-time=500ms", "--metrics-address=127.0.0.1:0",
+	}, p.extra...)
+	p.cmd, p.out, p.done = exec.Command(path, args...), &bytes.Buffer{}, make(chan error, 1)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stderr = p.out
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	cmd, done := p.cmd, p.done
+	go func() { done <- cmd.Wait() }()
+}
+
+// kill ends the program as a power cut would.
+func (p *process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Error(err)
+	}
+	<-p.done
+	p.cmd = nil
+}
+
+// died waits until the program was killed by its crash point.
+func (p *process) died() {
+	p.t.Helper()
+	select {
+	case err := <-p.done:
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			p.t.Fatalf("the program ended with %v\n%s", err, p.out)
+		}
+		p.cmd = nil
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("the program was not killed at its crash point\n%s", p.out)
+	}
+}
+
+var pid = regexp.MustCompile(`pid=(\d+)`)
+
+// check waits for every line and a healthy event at the end, and fails if a
+// line came under two ids, out of order, or with the same seq.
+func (p *process) check(healthy int) {
+	p.t.Helper()
+	events := p.connector.Await(p.t, "all lines", func(events []*protos.HealthEvent) bool { return len(events) >= p.written+healthy })
+	var got, want []string
+	last := uint64(0)
+	for _, e := range events {
+		seq, err := strconv.ParseUint(e.Metadata["seq"], 10, 64)
+		if err != nil || seq <= last {
+			p.t.Errorf("seq %q after %d", e.Metadata["seq"], last)
+		}
+		last = seq
+		if m := pid.FindStringSubmatch(e.Message); m != nil {
+			got = append(got, m[1])
+		} else {
+			got = append(got, e.Message)
+		}
+	}
+	for i := range p.written {
+		want = append(want, fmt.Sprint(i+1))
+	}
+	for range healthy {
+		want = append(want, "No Health Failures")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
+	for _, point := range []string{"read", "outboxed", "published", "removed"} {
+		for hit := 1; hit <= 2; hit++ {
+			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
+				t.Parallel()
+				p := newProcess(t)
+				p.write(700) // more than one read, and several batches
+				p.start(fmt.Sprintf("NVSENTINEL_CRASH=syslog-health-monitor/%s:%d", point, hit))
+				p.died()
+				p.write(3)
+				p.put("boot_id", "boot-2")
+				p.start()
+				p.check(1)
+				p.kill()
+			})
+		}
+	}
+}
+
+func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) {
+	p := newProcess(t)
+	for round := range 40 {
+		acknowledged := len(p.connector.Distinct(t))
+		p.start()
+		for range 3 {
+			p.write(1 + rand.IntN(60))
+			if round%5 == 3 {
+				p.rotate()
+			}
+		}
+		if round%4 == 0 {
+			p.connector.Cut()
+			p.connector.Listen(t)
+		}
+		enough := acknowledged + rand.IntN(p.written-acknowledged+1)
+		if round%7 != 0 { // every now and then it dies before it has done anything
+			p.connector.Await(t, "some lines", func(events []*protos.HealthEvent) bool { return len(events) >= enough })
+		}
+		p.kill()
+	}
+	p.start()
+	p.check(0)
+}
+
+// rotate renames the log and its predecessors, as logrotate does.
+func (p *process) rotate() {
+	p.t.Helper()
+	log := filepath.Join(p.dir, "kern.log")
+	for i := 30; i > 0; i-- {
+		err := os.Rename(fmt.Sprintf("%s.%d", log, i), fmt.Sprintf("%s.%d", log, i+1))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			p.t.Fatal(err)
+		}
+	}
+	if err := os.Rename(log, log+".1"); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestSabotageOfTheBootProofShows(t *testing.T) {
+	healthy := func(events []*protos.HealthEvent) bool {
+		for _, e := range events {
+			if e.IsHealthy {
+				return true
+			}
+		}
+		return false
+	}
+	p := newProcess(t)
+	p.start("NVSENTINEL_SABOTAGE=syslog-health-monitor/forget-boot")
+	p.connector.Await(t, "a healthy event without proof", healthy)
+}
+
+func TestCommandLine(t *testing.T) {
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string // in the output of a failure; empty for success
+	}{
+		{[]string{"--node-name=n1"}, ""},
+		{[]string{"--node-name=n1", "--processingStrategy=PERSIST_ONLY"}, ""},
+		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY", "--source=file"}, ""},
+		{[]string{"--node-name=n1", "--processing-strategy=persist_only"}, "PERSIST_ONLY"},
+		{[]string{"--node-name=n1", "--processingStrategy="}, "PERSIST_ONLY"},
+		{[]string{}, "node-name"},
+		{[]string{"--node-name=n1", "--source=journal"}, "kmsg or file"},
+		{[]string{"--node-name=n1", "--settle-time=-1s", "--outbox-mib=0", "--state-dir="}, "settle-time"},
+		{[]string{"--node-name=n1", "--settle=1s"}, "settle"},
+	} {
+		out, err := exec.Command(path, append([]string{"-check-config"}, c.args...)...).CombinedOutput()
+		if (err == nil) != (c.want == "") || !strings.Contains(string(out), c.want) {
+			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
+	}
+}
