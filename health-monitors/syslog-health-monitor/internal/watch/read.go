@@ -83,7 +83,7 @@ func (m *Monitor) take() (more bool, err error) {
 	crashpoint.Here(xid.Agent + "/outboxed")
 	m.pending = m.pending[t.lines:]
 	m.account(t)
-	return len(m.pending) == 0, nil
+	return true, nil
 }
 
 // account counts what a take did, once it is durable.
@@ -120,11 +120,11 @@ type taking struct {
 	code       bool // a code of the current boot was seen
 }
 
-// all takes lines until the outbox is full.
+// all takes lines until the outbox is full; it fails when it is full already.
 func (t *taking) all(lines []source.Line) error {
 	for _, line := range lines {
 		err := t.one(line)
-		if errors.Is(err, report.ErrFull) {
+		if errors.Is(err, report.ErrFull) && t.lines > 0 {
 			return nil
 		}
 		if err != nil {

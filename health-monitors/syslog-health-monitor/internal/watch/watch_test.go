@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 const fallen = "Nov 21 05:04:01 n1 kernel: [100.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus."
@@ -153,19 +155,31 @@ func TestFullOutboxHoldsTheSourceBack(t *testing.T) {
 		want = append(want, fmt.Sprint(200+i)+" CONTACT_SUPPORT boot-1")
 	}
 	n.start()
-	n.passes()
-	n.passes()
+	n.passesUntilFull()
 	if s := n.outbox.Stats(); s.Entries != 3 || s.Refused == 0 {
 		t.Errorf("outbox %+v; want three entries and refusals", s)
 	}
 	n.restart() // what did not fit is in the log still
-	n.passes()
+	n.passesUntilFull()
 	n.connector.Listen(t)
-	for n.outbox.Stats().LastSeq < 10 {
-		n.delivered()
-		n.passes()
-	}
+	n.until("the rest to fit", func() bool {
+		_, err := n.m.pass()
+		return err == nil && n.outbox.Stats().LastSeq == 10
+	})
 	n.expect(want...)
+}
+
+// passesUntilFull lets the monitor work until it says that the outbox is full.
+func (n *node) passesUntilFull() {
+	n.t.Helper()
+	for range 100 {
+		if _, err := n.m.pass(); errors.Is(err, report.ErrFull) {
+			return
+		} else if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.t.Fatal("the outbox did not fill")
 }
 
 func TestUnreadableBootIDReadsNothing(t *testing.T) {
