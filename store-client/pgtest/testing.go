@@ -1,0 +1,57 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// shared is the server of the test process: one start, one database per test.
+var shared struct {
+	server *Server
+	count  atomic.Int64
+}
+
+// Main runs a package's tests with one server for all of them and stops it:
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func Main(m *testing.M) int {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := Start(ctx, Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting PostgreSQL for the tests:", err)
+		return 1
+	}
+	shared.server = s
+	code := m.Run()
+	if err := s.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping PostgreSQL:", err)
+		return 1
+	}
+	return code
+}
+
+// Shared is the server of Main.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	if shared.server == nil {
+		t.Fatal("the package's TestMain does not call pgtest.Main")
+	}
+	return shared.server
+}
+
+// Database makes a new database on the server of Main and returns its name and
+// address.
+func Database(t testing.TB) (name, dsn string) {
+	t.Helper()
+	name = fmt.Sprintf("test%d", shared.count.Add(1))
+	dsn, err := Shared(t).CreateDatabase(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name, dsn
+}
