@@ -1,0 +1,70 @@
+package gpumetadata
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		name, data string
+		want       Inventory
+	}{
+		{"whole", `{"version":"1.0","driver_version":"570","chassis_serial":"C1","nvswitches":["a"],"gpus":[
+			{"gpu_id":0,"uuid":"GPU-a","pci_address":"0000:3B:00.0","nvlinks":[]},
+			{"gpu_id":7,"uuid":"GPU-b","pci_address":"0000:5E:00.0"}]}`,
+			Inventory{"C1", map[string]GPU{"0000:3b:00.0": {"GPU-a", "0"}, "0000:5e:00.0": {"GPU-b", "7"}}}},
+		{"GPUs without a name or a place are left out", `{"gpus":[{"gpu_id":0,"uuid":"GPU-a"},{"pci_address":"x"},{"uuid":"GPU-c","pci_address":"y"}]}`,
+			Inventory{"", map[string]GPU{"y": {"GPU-c", ""}}}},
+		{"empty", `{}`, Inventory{"", map[string]GPU{}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Parse([]byte(c.data), strings.ToLower)
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("error %v, inventory (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+	for _, data := range []string{"", "{", `[]`, `{"gpus":{}}`, `{"gpus":[{"gpu_id":"zero"}]}`} {
+		if inv, err := Parse([]byte(data), strings.ToLower); err == nil {
+			t.Errorf("%q was read as %+v", data, inv)
+		}
+	}
+}
+
+func TestFileTellsEachChangeOnceAndKeepsTheLastInventory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gpu_metadata.json")
+	f := Follow(path, strings.ToLower)
+	at := time.Unix(1_800_000_000, 0)
+	for i, step := range []struct {
+		content string // "" removes the file
+		bad     bool
+		gpus    int
+	}{
+		{"", true, 0},
+		{`{"gpus":[{"uuid":"a","pci_address":"1"}]}`, false, 1},
+		{`{"gpus":[`, true, 1},
+		{`{"gpus":[{"uuid":"a","pci_address":"1"},{"uuid":"b","pci_address":"2"}]}`, false, 2},
+		{"", true, 2},
+		{`{"gpus":[]}`, false, 0},
+	} {
+		if step.content == "" {
+			_ = os.Remove(path)
+		} else if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		} else if err := os.Chtimes(path, at, at.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for look := range 2 {
+			changed, err := f.Refresh()
+			if changed != (look == 0) || (err != nil) != step.bad || len(f.Inventory().ByPCI) != step.gpus {
+				t.Errorf("step %d, look %d: changed %t, error %v, inventory %+v", i, look, changed, err, f.Inventory())
+			}
+		}
+	}
+}
