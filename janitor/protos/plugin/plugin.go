@@ -8,12 +8,12 @@
 //
 // What the janitor makes of an answer's code:
 //
-//   - InvalidArgument, NotFound, FailedPrecondition, PermissionDenied,
-//     Unauthenticated and Unimplemented: nothing was done and asking again is
-//     of no use; the repair ends as failed. (Unimplemented from IsNodeReady
-//     means that the provider has no opinion: the Node decides.)
-//   - ResourceExhausted and Aborted: nothing was done; it asks again soon with
-//     the same key.
+//   - InvalidArgument, NotFound, FailedPrecondition, PermissionDenied and
+//     Unimplemented: nothing was done and asking again is of no use; the repair
+//     ends as failed. (Unimplemented from IsNodeReady means that the provider
+//     has no opinion: the Node decides.)
+//   - ResourceExhausted, Aborted and Unauthenticated: nothing was done; it asks
+//     again soon with the same key.
 //   - everything else, a missed deadline included: it may have been done. The
 //     node's boot id decides; while it is unchanged the janitor asks again with
 //     the same key, but not before resendAfter.

@@ -1,0 +1,191 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+)
+
+// scripted answers every verb with code, or hangs.
+type scripted struct {
+	v1.UnimplementedCSPPluginServiceServer
+	code  codes.Code
+	hang  bool
+	asked chan *v1.SendRebootSignalRequest
+}
+
+func (s *scripted) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	if s.asked != nil {
+		s.asked <- req
+	}
+	if s.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if s.code != codes.OK {
+		return nil, status.Error(s.code, "so it is")
+	}
+	return &v1.SendRebootSignalResponse{RequestId: "r1"}, nil
+}
+
+func (s *scripted) IsNodeReady(context.Context, *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
+	if s.code != codes.OK {
+		return nil, status.Error(s.code, "so it is")
+	}
+	return &v1.IsNodeReadyResponse{IsReady: true}, nil
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lis.Close() })
+	return lis
+}
+
+func serve(t *testing.T, impl v1.CSPPluginServiceServer) (*provider.Plugin, context.CancelFunc) {
+	t.Helper()
+	lis := listen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond}) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("stopping the plugin: %v", err)
+		}
+	})
+	return dial(t, lis.Addr().String(), 10*time.Second), stop
+}
+
+func dial(t *testing.T, address string, timeout time.Duration) *provider.Plugin {
+	t.Helper()
+	p, err := provider.Dial(address, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func delivery(t *testing.T, err error) provider.Delivery {
+	t.Helper()
+	e, ok := errors.AsType[*provider.Error](err)
+	if !ok {
+		t.Fatalf("%v is not a provider.Error", err)
+	}
+	return e.Delivery
+}
+
+func TestSignalCarriesNodeKeyAndForce(t *testing.T) {
+	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	p, _ := serve(t, impl)
+	id, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k", Force: true})
+	if err != nil || id != "r1" {
+		t.Fatalf("reboot: %q, %v; want r1", id, err)
+	}
+	if got := <-impl.asked; got.GetNodeName() != "n" || got.GetIdempotencyKey() != "k" || !got.GetForce() {
+		t.Errorf("the plugin was asked %v", got)
+	}
+}
+
+func TestDeliveryOfEveryCode(t *testing.T) {
+	want := map[codes.Code]provider.Delivery{
+		codes.InvalidArgument: provider.Refused, codes.NotFound: provider.Refused, codes.FailedPrecondition: provider.Refused,
+		codes.PermissionDenied: provider.Refused, codes.Unimplemented: provider.Refused,
+		codes.ResourceExhausted: provider.NotSent, codes.Aborted: provider.NotSent, codes.Unauthenticated: provider.NotSent,
+		codes.Unavailable: provider.Unknown, codes.DeadlineExceeded: provider.Unknown, codes.Internal: provider.Unknown,
+		codes.Unknown: provider.Unknown, codes.Canceled: provider.Unknown, codes.DataLoss: provider.Unknown,
+		codes.AlreadyExists: provider.Unknown, codes.OutOfRange: provider.Unknown,
+	}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		p, _ := serve(t, &scripted{code: code})
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+		if got := delivery(t, err); got != want[code] {
+			t.Errorf("%s: %s, want %s", code, got, want[code])
+		}
+	}
+}
+
+func TestNobodyListensProvesThatNothingWasSent(t *testing.T) {
+	lis := listen(t)
+	address := lis.Addr().String()
+	if err := lis.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := dial(t, address, 10*time.Second).Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if got := delivery(t, err); got != provider.NotSent {
+		t.Errorf("connection refused: %s (%v), want NotSent", got, err)
+	}
+}
+
+func TestDeadlineWhileConnectingProvesThatNothingWasSent(t *testing.T) {
+	lis := listen(t) // accepts by the kernel's backlog and never speaks HTTP/2
+	_, err := dial(t, lis.Addr().String(), 50*time.Millisecond).Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if got := delivery(t, err); got != provider.NotSent {
+		t.Errorf("deadline while connecting: %s (%v), want NotSent", got, err)
+	}
+}
+
+func TestSilenceIsUnknown(t *testing.T) {
+	lis := listen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	impl := &scripted{hang: true, asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	go func() { done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond}) }()
+	p := dial(t, lis.Addr().String(), 200*time.Millisecond)
+	_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if got := delivery(t, err); got != provider.Unknown {
+		t.Errorf("no answer in time: %s (%v), want Unknown", got, err)
+	}
+	<-impl.asked
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionLostAfterTheRequestIsUnknown(t *testing.T) {
+	impl := &scripted{hang: true, asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	p, stop := serve(t, impl)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+		answer <- err
+	}()
+	<-impl.asked
+	stop()
+	if got := delivery(t, <-answer); got != provider.Unknown {
+		t.Errorf("connection lost: %s, want Unknown", got)
+	}
+}
+
+func TestReady(t *testing.T) {
+	for _, tt := range []struct {
+		code  codes.Code
+		ready bool
+		fails bool
+	}{
+		{codes.OK, true, false},
+		{codes.Unimplemented, true, false},
+		{codes.Unavailable, false, true},
+		{codes.NotFound, false, true},
+	} {
+		p, _ := serve(t, &scripted{code: tt.code})
+		ready, err := p.Ready(t.Context(), "n", "r1")
+		if ready != tt.ready || (err != nil) != tt.fails {
+			t.Errorf("%s: %v, %v; want %v, error %v", tt.code, ready, err, tt.ready, tt.fails)
+		}
+	}
+}

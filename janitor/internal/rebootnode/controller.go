@@ -1,0 +1,172 @@
+// Package rebootnode carries out RebootNode objects: it reads object and Node,
+// asks janitor/reboot what is next, does that one thing, and goes on until it
+// has to wait for the world.
+//
+// Every write is guarded by the resourceVersion that was read in the same pass:
+// the Node's by kube.PatchNode, the object's by its status update. The update
+// that notes a signal right before it is sent therefore also proves that the
+// object was still open and that nobody else has sent one.
+package rebootnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+	"github.com/nvidia/nvsentinel/janitor/reboot"
+)
+
+// conflictWait is how long a lost race waits before it looks again.
+const conflictWait = 50 * time.Millisecond
+
+// steps bounds a pass: Begin, Claim, Send, AskPlugin, an end and Unclaim are
+// the longest way.
+const steps = 8
+
+// Plugin is the provider's side of a reboot.
+type Plugin interface {
+	// Reboot sends the signal; its error is a *provider.Error.
+	Reboot(ctx context.Context, s provider.Signal) (requestID string, err error)
+	// Ready asks whether the provider considers the machine up.
+	Ready(ctx context.Context, node, requestID string) (bool, error)
+}
+
+// Deps are what the controller works with.
+type Deps struct {
+	// Objects reads and writes RebootNodes at the API server, without a cache:
+	// an old copy of an object that is over would claim its node again.
+	Objects client.Client
+	Nodes   kubernetes.Interface
+	Plugin  Plugin
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Controller reconciles RebootNodes.
+type Controller struct {
+	Deps
+	policy reboot.Policy
+	// here marks the places where a test may end the process.
+	here func(point string)
+	// sabotaged says which fault of our own a test wants.
+	sabotaged func(name string) bool
+}
+
+// New makes the controller.
+func New(p reboot.Policy, d Deps) *Controller {
+	return &Controller{Deps: d, policy: p, here: crashpoint.Here, sabotaged: crashpoint.Sabotaged}
+}
+
+// Reconcile takes an object as far as it gets now.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	again, err := c.handle(ctx, req.Name)
+	if d, why, ok := outcome.AsWait(err); ok {
+		c.Log.Debug("looking again", "object", req.Name, "why", why)
+		return ctrl.Result{RequeueAfter: d}, nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// pass is one look at one object and its Node.
+type pass struct {
+	object *v1alpha1.RebootNode
+	node   *corev1.Node // nil is certain absence
+	plugin reboot.Plugin
+	log    *slog.Logger
+}
+
+// handle observes, decides and acts until it has to wait.
+func (c *Controller) handle(ctx context.Context, name string) (time.Duration, error) {
+	p, err := c.observe(ctx, name)
+	if err != nil || p == nil {
+		return 0, err
+	}
+	c.here("janitor/observed")
+	for range steps {
+		v := reboot.Decide(c.view(p), c.policy, c.Clock.Now())
+		c.here("janitor/decided")
+		again, goOn, err := c.act(ctx, p, v)
+		if err != nil {
+			return 0, fmt.Errorf("%s of %s: %w", v.Step, name, err)
+		}
+		if !goOn {
+			return again, nil
+		}
+	}
+	return 0, fmt.Errorf("object %s does not come to rest", name)
+}
+
+// observe reads the object and the Node; nil when there is no object.
+func (c *Controller) observe(ctx context.Context, name string) (*pass, error) {
+	p := &pass{object: &v1alpha1.RebootNode{}}
+	if err := c.Objects.Get(ctx, client.ObjectKey{Name: name}, p.object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	node, err := kube.ReadNode(ctx, c.Nodes, p.object.Spec.NodeName)
+	if err != nil && !errors.Is(err, kube.ErrGone) {
+		return nil, err
+	}
+	p.node = node
+	p.log = c.Log.With("object", name, "node", p.object.Spec.NodeName)
+	return p, nil
+}
+
+// view is what Decide sees.
+func (c *Controller) view(p *pass) reboot.View {
+	v := reboot.View{Object: objectFacts(p.object), Node: nodeFacts(p.node), Plugin: p.plugin}
+	c.distort(&v)
+	return v
+}
+
+// act carries out one step; goOn asks for the next decision.
+func (c *Controller) act(ctx context.Context, p *pass, v reboot.Verdict) (again time.Duration, goOn bool, err error) {
+	switch v.Step {
+	case reboot.Begin:
+		return 0, true, c.begin(ctx, p)
+	case reboot.Claim:
+		return 0, true, c.claim(ctx, p)
+	case reboot.Send, reboot.Resend:
+		return 0, true, c.send(ctx, p)
+	case reboot.AskPlugin:
+		return 0, true, c.ask(ctx, p)
+	case reboot.Wait:
+		return v.Again, false, c.wait(ctx, p, v)
+	case reboot.Succeed, reboot.Fail, reboot.SessionOver:
+		return 0, true, c.end(ctx, p, v)
+	case reboot.Unclaim:
+		return 0, false, c.unclaim(ctx, p, v)
+	case reboot.Done:
+	}
+	return 0, false, nil
+}
+
+// write stores the object's status under the resourceVersion it was read with.
+func (c *Controller) write(ctx context.Context, object *v1alpha1.RebootNode) error {
+	return lostRace(c.Objects.Status().Update(ctx, object), "writing the status")
+}
+
+// lostRace turns a conflict into another look.
+func lostRace(err error, doing string) error {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return outcome.Wait(conflictWait, doing+": the object changed meanwhile")
+	case err != nil:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
+}
