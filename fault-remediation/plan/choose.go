@@ -85,7 +85,8 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 	}
 	for _, r := range mine {
 		if !drained(r) {
-			return wait(WaitDrain, fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status))
+			// The drainer's stamp rings; asking again is a safety net.
+			return nil, Step{Reason: WaitDrain, After: watched, Message: fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status)}, false
 		}
 	}
 	return mine, Step{}, true

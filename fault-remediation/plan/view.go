@@ -144,9 +144,8 @@ func MayCreate(records []record.Record) bool {
 	if cur, ok := Current(records); ok && cur.Attempt.UID != "" {
 		return false
 	}
-	return slices.ContainsFunc(records, func(r record.Record) bool {
-		return record.Open(r) && r.Status.FaultRemediated == nil
-	})
+	open := only(records, record.Open)
+	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !drained(r) })
 }
 
 // Unsettled says whether a record may still need a step: the backlog after a

@@ -1,0 +1,119 @@
+package config_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	settings "github.com/nvidia/nvsentinel/fault-remediation/internal/config"
+	"github.com/nvidia/nvsentinel/internal/config"
+)
+
+const whole = `
+store = "sqlite:///records.db"
+singleHost = true
+recoveryWithin = "45m"
+
+[template]
+mountPath = "MOUNT"
+fileName = "reboot.yaml"
+
+[remediationActions."RESTART_VM"]
+apiGroup = "janitor.dgxc.nvidia.com"
+version = "v1alpha1"
+kind = "RebootNode"
+equivalenceGroup = "restart"
+unknownTimeout = "1h"
+attempts = {max = 3, window = "12h"}
+[remediationActions."RESTART_VM".healthRule.multiMatch.healthy]
+matchConditions = [{type = "NodeReady", status = "True"}]
+[remediationActions."RESTART_VM".healthRule.multiMatch.unhealthy]
+matchConditions = [{type = "NodeReady", status = "False"}]
+
+[eviction]
+userNamespaces = [{name = "*", mode = "Immediate"}]
+`
+
+// load reads a configuration file as the service does.
+func load(t *testing.T, text string, args ...string) (settings.Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.toml")
+	reboot := "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{.NodeName}}}\n"
+	for name, body := range map[string]string{file: strings.ReplaceAll(text, "MOUNT", dir), filepath.Join(dir, "reboot.yaml"): reboot} {
+		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := settings.Default()
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	flags.SetOutput(t.Output())
+	bound, err := config.Bind(flags, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, bound.Load(file, func(string) (string, bool) { return "", false })
+}
+
+func TestWhole(t *testing.T) {
+	cfg, err := load(t, whole, "--dry-run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !cfg.DryRun || cfg.RecoveryWithin != 45*time.Minute {
+		t.Errorf("dry run %v, recovery within %s", cfg.DryRun, cfg.RecoveryWithin)
+	}
+	p, err := cfg.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, ok := p.Of(record.ActionRestartVM)
+	if !ok || a.UnknownTimeout != time.Hour || a.Attempts.Max != 3 || a.Template != "reboot.yaml" {
+		t.Errorf("RESTART_VM = %+v", a)
+	}
+	// The file's actions replace the defaults as a whole.
+	if !p.NeedsHuman(record.ActionReplaceVM) {
+		t.Error("REPLACE_VM is configured, though the file does not name it")
+	}
+}
+
+func TestDefaultsNeedOnlyAStore(t *testing.T) {
+	cfg, err := load(t, "", "--store=postgres://db/nvsentinel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := cfg.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.NeedsHuman(record.ActionReplaceVM) || cfg.RecoveryWithin != 30*time.Minute {
+		t.Errorf("defaults: %+v", cfg)
+	}
+}
+
+func TestMistakesAreStartUpErrors(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"no store":        {"", "store (--store) is empty"},
+		"unknown key":     {whole + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
+		"workers":         {"workers = 0\n" + whole, "workers (--workers) 0"},
+		"recovery":        {strings.Replace(whole, "45m", "0s", 1), "recoveryWithin"},
+		"eviction mode":   {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
+		"file is missing": {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
+		"no mount path":   {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
+		"leaves no mount": {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := load(t, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
