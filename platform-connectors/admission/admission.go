@@ -88,6 +88,9 @@ const (
 	TooMany     Reason = "too-many"
 )
 
+// Reasons lists every reason, in a fixed order.
+func Reasons() []Reason { return []Reason{Missing, TooLong, Malformed, ForeignNode, TooMany} }
+
 // Refusal is the error of an event the door does not accept.
 type Refusal struct {
 	// Field is the wire name, with the event's place in the batch.

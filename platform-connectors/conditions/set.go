@@ -106,15 +106,38 @@ func (s *Set) Fold(r record.Record) Change {
 		check.recover(trimRecovery(r))
 		return Lowered
 	}
-	return check.raise(r, MaxFaults-s.faults())
+	return check.raise(r, MaxFaults-s.Faults())
 }
 
-func (s *Set) faults() int {
+// Faults counts the standing faults of all checks.
+func (s *Set) Faults() int {
 	n := 0
 	for _, c := range s.Checks {
 		n += len(c.Faults)
 	}
 	return n
+}
+
+// FoldStored takes a record of the node's history into the set, as part of a
+// rebuilding in append order. What was cleared by other means than a recovery
+// does not stand, nor does a record of another machine than the given one.
+// History makes no notices.
+func (s *Set) FoldStored(r record.Record, machine record.NodeIdentity) {
+	if fault.Compare(r.Node, machine) == fault.AnotherMachine || (r.IsFault() && !r.Event.IsFatal) {
+		return
+	}
+	s.Fold(r)
+	check := s.Checks[r.Event.CheckName]
+	if check == nil || r.Event.IsHealthy {
+		return
+	}
+	for _, entry := range r.Status.Faults {
+		if entry.ClearedTimestamp != nil {
+			check.Faults = slices.DeleteFunc(check.Faults, func(f Fault) bool {
+				return f.Entry.Key == entry.Key && f.Record.ID == r.ID
+			})
+		}
+	}
 }
 
 // Clone is a deep copy.

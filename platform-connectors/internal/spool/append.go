@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Bounds of one group.
@@ -239,7 +240,7 @@ func (s *Spool) write(p *plan) error {
 		return fmt.Errorf("syncing the spool: %w", err)
 	}
 	if rolled {
-		if err := syncDir(filepath.Join(s.dir, logDir)); err != nil {
+		if err := durable.SyncDir(filepath.Join(s.dir, logDir)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Entry is one durable record and its place.
@@ -142,7 +143,7 @@ func (s *Spool) truncate(released uint64) error {
 	if err := s.measureTail(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Join(s.dir, logDir))
+	return durable.SyncDir(filepath.Join(s.dir, logDir))
 }
 
 func (s *Spool) writeReleased(index uint64) error {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Damage is a stretch of the log that could not be read back.
@@ -49,7 +51,7 @@ func repair(dir string, see func(f frame, size int)) ([]Damage, error) {
 		if !c.mended {
 			continue
 		}
-		if err := replaceFile(s.path, c.good); err != nil {
+		if err := durable.Replace(s.path, c.good); err != nil {
 			return nil, fmt.Errorf("repairing a spool segment: %w", err)
 		}
 		all = append(all, c.damage...)
@@ -206,7 +208,7 @@ func settle(dir string) error {
 		if err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, base)); err != nil {
 			return fmt.Errorf("finishing a truncation of the spool: %w", err)
 		}
-		if err := syncDir(dir); err != nil {
+		if err := durable.SyncDir(dir); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // ErrFull means the spool has no room for the records until the store takes some.
@@ -189,7 +190,7 @@ func (s *Spool) openLog() error {
 	if err := s.measureTail(); err != nil {
 		return err
 	}
-	return syncDir(path)
+	return durable.SyncDir(path)
 }
 
 func (s *Spool) measureTail() error {
@@ -227,7 +228,7 @@ func (s *Spool) loadEpoch(begin bool) error {
 		return fmt.Errorf("reading the spool's epoch: %w", err)
 	}
 	s.epoch = uuid.NewString()
-	if err := replaceFile(path, []byte(s.epoch+"\n")); err != nil {
+	if err := durable.Replace(path, []byte(s.epoch+"\n")); err != nil {
 		return fmt.Errorf("writing the spool's epoch: %w", err)
 	}
 	return nil

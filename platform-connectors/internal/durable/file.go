@@ -1,4 +1,5 @@
-package spool
+// Package durable is files that are whole after a power cut.
+package durable
 
 import (
 	"fmt"
@@ -6,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// replaceFile writes data durably under the name of path, whole or not at all.
-func replaceFile(path string, data []byte) error {
+// Replace writes data under the name of path, whole or not at all, and returns
+// when it would survive a power cut.
+func Replace(path string, data []byte) error {
 	temp := path + ".TEMP"
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
 	if err != nil {
@@ -26,11 +28,11 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
-// syncDir makes created, renamed and removed files of a folder durable.
-func syncDir(dir string) error {
+// SyncDir makes created, renamed and removed files of a folder durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

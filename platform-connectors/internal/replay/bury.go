@@ -1,0 +1,29 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// bury keeps a record whose id is stored with other content: it can never be
+// stored and must not block what is behind it.
+func (r *Replay) bury(ctx context.Context, s store.Store, rec record.Record) error {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encoding record %s: %w", rec.ID, err)
+	}
+	letter := store.DeadLetter{
+		ID: rec.ID, Source: "platform-connectors", Reason: "its id is stored with other content",
+		Body: body, At: r.Clock.Now().UTC(),
+	}
+	if err := s.Dead(ctx, letter); err != nil {
+		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
+	}
+	r.Log.Error("the id of an event is stored with other content; the event is a dead letter now",
+		"id", rec.ID, "agent", rec.Event.Agent, "check", rec.Event.CheckName)
+	return nil
+}

@@ -1,0 +1,199 @@
+package sink
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	foldBatch = 256
+	retry     = 5 * time.Second
+	// rebuildEvery is how often an incomplete set looks for the store.
+	rebuildEvery = 2 * time.Second
+	// historyDeadline bounds the reading of the node's history.
+	historyDeadline = 2 * time.Minute
+)
+
+// Spool is what the sink follows.
+type Spool interface {
+	Epoch() string
+	Read(after uint64, limit int) (entries []spool.Entry, upTo uint64, err error)
+	Wait(ctx context.Context, after uint64) error
+	Bounds() (released, committed uint64)
+}
+
+// Confirmer is told what is folded.
+type Confirmer interface{ Confirm(index uint64) error }
+
+// Source knows the store.
+type Source interface {
+	// Opened is the open store, or false.
+	Opened() (store.Store, bool)
+}
+
+// Fold keeps the fault set in step with the spool.
+type Fold struct {
+	// Path is the fault set's file.
+	Path     string
+	NodeName string
+	Spool    Spool
+	Reader   Confirmer
+	// Store is asked for the node's history when the file was lost.
+	Store Source
+	// Identity is the node's machine; records of another one are passed over
+	// when the set is rebuilt.
+	Identity func() record.NodeIdentity
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Metrics  *Metrics
+
+	work  sync.Mutex // serialises changes of the state; taken before mu
+	mu    sync.Mutex // guards state
+	state state
+	bells []func()
+}
+
+// Load reads the fault set's file; it comes before everything else.
+func (f *Fold) Load() {
+	released, committed := f.Spool.Bounds()
+	state, problem := loadState(f.Path, f.Spool.Epoch(), released, committed)
+	if problem != "" {
+		f.Log.Warn("the fault set is incomplete until it is rebuilt from the store",
+			"file", f.Path, "problem", problem)
+	}
+	f.state = state
+	f.Metrics.show(state)
+}
+
+// OnChange calls ring after every change of the set. It must not block and is
+// registered before Run.
+func (f *Fold) OnChange(ring func()) { f.bells = append(f.bells, ring) }
+
+// Run folds what the spool holds until ctx ends. Its failures are those of the
+// local disk, or of the store while the set is rebuilt; they are tried again.
+func (f *Fold) Run(ctx context.Context) error {
+	failing := false
+	for ctx.Err() == nil {
+		err := f.step(ctx)
+		if err == nil {
+			err = f.wait(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			failing = false
+			continue
+		}
+		if !failing {
+			f.Log.Error("keeping the fault set failed; it is tried again", "error", err)
+		}
+		failing = true
+		select {
+		case <-ctx.Done():
+		case <-f.Clock.After(retry):
+		}
+	}
+	return nil
+}
+
+// step folds everything the spool holds. An entry is confirmed after the set
+// that contains it is durable; an incomplete set confirms nothing, so that the
+// spool and the store's history together miss nothing.
+func (f *Fold) step(ctx context.Context) error {
+	for ctx.Err() == nil {
+		more, err := f.batch()
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		crashpoint.Here("platform-connectors/folded")
+	}
+	state := f.current()
+	if !state.Complete {
+		return nil
+	}
+	return f.Reader.Confirm(state.Index)
+}
+
+// batch folds the next entries, if there are any.
+func (f *Fold) batch() (more bool, err error) {
+	f.work.Lock()
+	defer f.work.Unlock()
+	state := f.current()
+	entries, upTo, err := f.Spool.Read(state.Index, foldBatch)
+	if err != nil || upTo == state.Index {
+		return false, err
+	}
+	var changes []conditions.Change
+	for _, e := range entries {
+		changes = append(changes, state.Set.Fold(e.Record))
+	}
+	state.Index = upTo
+	if err := f.publish(state); err != nil {
+		return false, err
+	}
+	for _, c := range changes {
+		f.Metrics.folded(c)
+	}
+	return true, nil
+}
+
+// wait blocks until there is something to fold. An incomplete set is rebuilt as
+// soon as the store is open, and looks for it every now and then.
+func (f *Fold) wait(ctx context.Context) error {
+	state := f.current()
+	if state.Complete {
+		_ = f.Spool.Wait(ctx, state.Index) // only ctx ends it early, which Run sees
+		return nil
+	}
+	if s, ok := f.Store.Opened(); ok {
+		return f.rebuild(ctx, s)
+	}
+	soon, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := f.Clock.NewTimer(rebuildEvery)
+	defer timer.Stop()
+	go func() {
+		select {
+		case <-timer.C():
+			cancel()
+		case <-soon.Done():
+		}
+	}()
+	_ = f.Spool.Wait(soon, state.Index)
+	return nil
+}
+
+// current is a copy of the state for changing.
+func (f *Fold) current() state {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.state
+	s.Set = s.Set.Clone()
+	return s
+}
+
+// publish makes a state durable, then visible. The caller holds work.
+func (f *Fold) publish(s state) error {
+	if err := s.save(f.Path); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.state = s
+	f.mu.Unlock()
+	f.Metrics.show(s)
+	for _, ring := range f.bells {
+		ring()
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+)
+
+const (
+	// resync is how often the Node is compared without any change.
+	resync = time.Minute
+	// calm is the least time between two writes, should another hand fight over
+	// a condition.
+	calm     = time.Second
+	slowest  = 30 * time.Second
+	deadline = 15 * time.Second
+)
+
+// View is what the push makes true.
+type View struct {
+	Conditions []corev1.NodeCondition
+	Notices    []conditions.Notice
+}
+
+// View is the present wish of the fault set. While the set is incomplete only
+// faults are shown: a condition that says more stays as it is.
+func (f *Fold) View() View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	desired := f.state.Set.Desired()
+	if !f.state.Complete {
+		desired = conditions.Faulty(desired)
+	}
+	return View{desired, slices.Clone(f.state.Set.Notices)}
+}
+
+// Told takes written notices out of the set.
+func (f *Fold) Told(written []conditions.Notice) error {
+	f.work.Lock()
+	defer f.work.Unlock()
+	s := f.current()
+	s.Set.Told(written)
+	return f.publish(s)
+}
+
+// Push makes the Node's conditions what the fault set says. It owns the types
+// in the set and touches no other.
+type Push struct {
+	View    func() View
+	Told    func([]conditions.Notice) error
+	Node    func() *corev1.Node
+	Client  kubernetes.Interface
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Metrics *Metrics
+
+	bell    chan struct{}
+	failing bool
+}
+
+// Bell returns what to ring when the set or the Node has changed.
+func (p *Push) Bell() func() {
+	p.bell = make(chan struct{}, 1)
+	return func() {
+		select {
+		case p.bell <- struct{}{}:
+		default: // it rings already
+		}
+	}
+}
+
+// Run compares and writes until ctx ends: at every bell and once a minute.
+func (p *Push) Run(ctx context.Context) error {
+	pace := backoff.NewExponentialBackOff()
+	pace.InitialInterval, pace.MaxInterval = calm, slowest
+	pace.Reset()
+	for ctx.Err() == nil {
+		wrote, err := p.step(ctx)
+		p.note(err)
+		switch {
+		case err != nil:
+			p.pause(ctx, pace.NextBackOff())
+			continue
+		case wrote:
+			p.pause(ctx, calm)
+		}
+		pace.Reset()
+		select {
+		case <-ctx.Done():
+		case <-p.bell:
+		case <-p.Clock.After(resync):
+		}
+	}
+	return nil
+}
+
+func (p *Push) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-p.Clock.After(d):
+	}
+}
+
+// note logs the first failure of a row and its end.
+func (p *Push) note(err error) {
+	if err != nil && !p.failing {
+		p.Log.Warn("showing the node's faults in Kubernetes failed", "error", err)
+	}
+	if err == nil && p.failing {
+		p.Log.Info("the node's faults are shown in Kubernetes again")
+	}
+	p.failing = err != nil
+}
+
+// step makes one comparison and writes the difference.
+func (p *Push) step(ctx context.Context) (wrote bool, err error) {
+	node := p.Node()
+	if node == nil {
+		return false, nil // the bell rings when it is seen
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	view := p.View()
+	changes := conditions.Changes(node.Status.Conditions, view.Conditions, p.Clock.Now())
+	err = errors.Join(p.patch(ctx, node.Name, changes), p.tell(ctx, node, view.Notices))
+	return len(changes)+len(view.Notices) > 0, err
+}
+
+// patch writes the conditions in one strategic merge patch: they merge by type,
+// so the others stay as they are whatever happens meanwhile.
+func (p *Push) patch(ctx context.Context, node string, changes []corev1.NodeCondition) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": changes}})
+	if err != nil {
+		return fmt.Errorf("encoding conditions: %w", err)
+	}
+	_, err = p.Client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if err != nil {
+		p.Metrics.updates.WithLabelValues(failed).Inc()
+		return fmt.Errorf("patching the conditions of node %s: %w", node, err)
+	}
+	p.Metrics.updates.WithLabelValues(success).Inc()
+	return nil
+}
+
+// tell writes the waiting notices as Kubernetes Events and takes those that
+// were written out of the set.
+func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions.Notice) error {
+	var written []conditions.Notice
+	var failure error
+	for _, n := range notices {
+		event := kube.NodeEvent{Component: n.Agent, Type: corev1.EventTypeWarning, Reason: n.Reason, Message: n.Message}
+		if failure = kube.RecordNodeEvent(ctx, p.Client, node, event, p.Clock.Now()); failure != nil {
+			p.Metrics.events.WithLabelValues(failed).Inc()
+			break
+		}
+		p.Metrics.events.WithLabelValues(success).Inc()
+		written = append(written, n)
+	}
+	if len(written) == 0 {
+		return failure
+	}
+	return errors.Join(failure, p.Told(written))
+}

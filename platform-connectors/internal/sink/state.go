@@ -1,0 +1,64 @@
+// Package sink shows the faults of the connector's node in Kubernetes: node
+// conditions from its own durable fault set, and Kubernetes Events. It folds
+// what the spool holds and never makes the spool wait for the API server.
+package sink
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+)
+
+// stateVersion is the version of the file's shape.
+const stateVersion = 1
+
+// state is the sink's file: the fault set and how far it has followed the spool.
+type state struct {
+	Version int `json:"version"`
+	// Epoch and Index are the spool's entry that was folded last.
+	Epoch string `json:"epoch"`
+	Index uint64 `json:"index"`
+	// Complete is false as long as the set may lack faults: the file was lost
+	// and not yet rebuilt from the store.
+	Complete bool            `json:"complete"`
+	Set      *conditions.Set `json:"set"`
+}
+
+// loadState reads the file and finds its place in the spool. A file that is
+// lost or cannot be read is an incomplete, empty set.
+func loadState(path, epoch string, released, committed uint64) (s state, problem string) {
+	fresh := state{Version: stateVersion, Epoch: epoch, Index: released, Set: &conditions.Set{}}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fresh, fmt.Sprintf("it cannot be read: %v", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fresh, fmt.Sprintf("it cannot be decoded: %v", err)
+	}
+	if s.Version != stateVersion || s.Set == nil {
+		return fresh, fmt.Sprintf("its version is %d, not %d", s.Version, stateVersion)
+	}
+	switch {
+	case s.Epoch != epoch:
+		// Another spool: what the old one still held is lost, what was folded stands.
+		s.Epoch, s.Index = epoch, released
+	case s.Index < released || s.Index > committed:
+		s.Index, s.Complete = released, false
+		return s, "the spool does not continue where it ended"
+	}
+	return s, ""
+}
+
+func (s state) save(path string) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encoding the fault set: %w", err)
+	}
+	if err := durable.Replace(path, b); err != nil {
+		return fmt.Errorf("writing the fault set: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+// Command platform-connectors is the front door of a node: it makes health
+// events durable, acknowledges them, and carries them to the record store and
+// to Kubernetes.
+package main
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/door"
+)
+
+const name = "platform-connectors"
+
+func main() { daemon.Main(name, config.Default(), build) }
+
+// build wires the walk of an event: door, spool, then store and Kubernetes. The
+// spool closes last, after everything that uses it has ended.
+func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	queue, err := openSpool(d, cfg)
+	if err != nil {
+		return err
+	}
+	node, client, err := openNode(d, cfg)
+	if err != nil {
+		return err
+	}
+	records := openStore(d, cfg)
+	if client != nil {
+		startSink(d, cfg, parts{queue, node, records, client})
+	}
+	startReplay(d, queue, node, records)
+
+	listener, err := door.Listen(ctx, cfg.Socket, fs.FileMode(cfg.SocketMode))
+	if err != nil {
+		return err
+	}
+	front := &door.Door{
+		NodeName: cfg.NodeName, Spool: queue.spool, Identity: node.Identity,
+		Clock: d.Clock, Metrics: door.NewMetrics(d.Registry),
+	}
+	d.Go("door", func(ctx context.Context) error { return door.Serve(ctx, listener, front) })
+	return nil
+}

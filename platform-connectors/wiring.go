@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// late is the age of the oldest unreleased event from which on the connector is
+// not ready: it accepts, but nobody downstream sees anything.
+const late = 5 * time.Minute
+
+// queue is the spool with what belongs to it.
+type queue struct {
+	spool   *spool.Spool
+	stored  *spool.Reader // registered before any other reader can release
+	metrics *spool.Metrics
+}
+
+func openSpool(d *daemon.Daemon, cfg config.Config) (queue, error) {
+	metrics := spool.NewMetrics(d.Registry)
+	s, err := spool.Open(spool.Options{
+		Dir: cfg.SpoolDir, MaxBytes: cfg.SpoolMaxBytes, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	})
+	if err != nil {
+		return queue{}, err
+	}
+	d.OnStop("spool", func(context.Context) error { return s.Close() })
+	d.Ready("spool", func() (bool, string) {
+		oldest := s.Oldest()
+		return oldest < late, fmt.Sprintf("%d bytes wait, the oldest event for %s", s.Bytes(), oldest.Round(time.Second))
+	})
+	return queue{s, s.Reader("store"), metrics}, nil
+}
+
+// openNode knows the node's machine; without Kubernetes, only as it was last seen.
+func openNode(d *daemon.Daemon, cfg config.Config) (*sighting.Node, kubernetes.Interface, error) {
+	var client kubernetes.Interface
+	if cfg.Kubernetes {
+		cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+		if err != nil {
+			return nil, nil, err
+		}
+		client = cluster.Clientset
+	}
+	node, err := sighting.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
+	return node, client, err
+}
+
+func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
+	r := records.New(func(ctx context.Context) (store.Store, error) {
+		// An attempt that fails must not leave its metrics registered.
+		own := prometheus.NewRegistry()
+		s, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
+			SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: own, Clock: d.Clock,
+		})
+		if err == nil {
+			d.Registry.MustRegister(own)
+		}
+		return s, err
+	}, d.Clock, d.Log)
+	d.Go("store", r.Run)
+	d.OnStop("store", func(context.Context) error { return r.Close() })
+	d.Ready("store", func() (bool, string) {
+		_, detail := r.Ready() // the door is open without it
+		return true, detail
+	})
+	return r
+}
+
+func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, source *records.Records) {
+	r := &replay.Replay{
+		Spool: q.spool, Reader: q.stored, Store: source, Identity: node.Identity,
+		Clock: d.Clock, Log: d.Log,
+		Metrics: replay.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
+	}
+	d.Go("replay", r.Run)
+	d.Ready("replay", func() (bool, string) {
+		_, detail := r.Ready() // the age of the spool says when it is too late
+		return true, detail
+	})
+}
+
+// parts are what the Kubernetes sink needs.
+type parts struct {
+	queue  queue
+	node   *sighting.Node
+	store  *records.Records
+	client kubernetes.Interface
+}
+
+func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
+	metrics := sink.NewMetrics(d.Registry)
+	fold := &sink.Fold{
+		Path: filepath.Join(cfg.SpoolDir, "faults.json"), NodeName: cfg.NodeName,
+		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.store,
+		Identity: p.node.Identity, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	}
+	fold.Load()
+	push := &sink.Push{
+		View: fold.View, Told: fold.Told, Node: p.node.Object, Client: p.client,
+		Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	}
+	ring := push.Bell()
+	fold.OnChange(ring)
+	p.node.OnChange(ring)
+	d.Go("node watch", p.node.Run)
+	d.Go("fault set", fold.Run)
+	d.Go("conditions", push.Run)
+}
