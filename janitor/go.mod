@@ -9,6 +9,7 @@ replace (
 )
 
 require (
+	github.com/cockroachdb/datadriven v1.0.3
 	github.com/nvidia/nvsentinel/data-models v0.0.0
 	k8s.io/apimachinery v0.37.2
 )

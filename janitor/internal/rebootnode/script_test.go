@@ -1,0 +1,237 @@
+package rebootnode
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+)
+
+// TestScripts tells the life of RebootNodes, crashes included, against a real
+// API server.
+//
+//	node N [boot=B] [session=S] [taint]  make a Node, quarantined if S is given
+//	object O node=N [session=S]          make a RebootNode
+//	go O [crash=POINT]                   one pass, or until the point where the process dies
+//	answer DELIVERY...                   what the plugin says to the next signals
+//	plugin up|down                       what it says to IsNodeReady
+//	boot N B, ready N, unready N, annotate N key=value, cordon N, uncordon N
+//	remove N, replace N [boot=B] [same]  delete a Node, make it again as another or the same machine
+//	claim N                              print who claims a Node
+//	clock D, delete O, sabotage NAME, manual, sent O
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &script{world: newWorld(t)}
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+type script struct {
+	*world
+	uids map[string]string // by uid: the object's name
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	s.t = t
+	var out strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(d.Cmd+" "+args(d)+"\n"+d.Input), "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		out.WriteString(s.do(words[0], words[1:]))
+	}
+	if out.Len() == 0 {
+		return "ok"
+	}
+	return out.String()
+}
+
+func args(d *datadriven.TestData) string {
+	var out []string
+	for _, a := range d.CmdArgs {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, " ")
+}
+
+func (s *script) do(cmd string, words []string) string {
+	name, option := "", map[string]string{}
+	for i, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		option[key] = value
+		if i == 0 {
+			name = word
+		}
+	}
+	switch cmd {
+	case "node":
+		s.makeNode(name, option)
+	case "object":
+		if s.uids == nil {
+			s.uids = map[string]string{}
+		}
+		s.uids[string(s.create(name, option["node"], option["session"]).UID)] = name
+	case "go":
+		s.crash = option["crash"]
+		return s.pass(name)
+	case "claim":
+		return s.claims(name)
+	case "answer":
+		for _, word := range words {
+			s.plugin.answers = append(s.plugin.answers, failure(word))
+		}
+	case "plugin":
+		s.plugin.up = name == "up"
+	case "clock":
+		step, err := time.ParseDuration(name)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.clock.Step(step)
+	case "delete":
+		s.delete(name)
+	case "sabotage":
+		s.sabotage = map[string]bool{name: true}
+	case "manual":
+		s.policy.Manual = true
+		s.restart()
+	case "sent":
+		object := s.object(name)
+		condition(object, s.clock.Now(), signal("True", "DoneByHand", "ticket 7"))
+		if err := s.objects.Status().Update(s.t.Context(), object); err != nil {
+			s.t.Fatal(err)
+		}
+	default:
+		s.touchNode(cmd, name, words, option)
+	}
+	return ""
+}
+
+func (s *script) makeNode(name string, option map[string]string) {
+	s.addNode(localcluster.NodeSpec{
+		Name: name, BootID: option["boot"], ProviderID: "cloud://" + option["machine"] + name, SystemUUID: option["machine"] + name,
+	})
+	if session := option["session"]; session != "" {
+		s.quarantine(name, session)
+	}
+}
+
+func (s *script) touchNode(cmd, name string, words []string, option map[string]string) {
+	switch cmd {
+	case "boot":
+		s.boot(name, words[1])
+	case "ready", "unready":
+		s.setReady(name, cmd == "ready")
+	case "cordon", "uncordon":
+		s.cordon(name, cmd == "cordon")
+	case "annotate":
+		key, value, _ := strings.Cut(words[1], "=")
+		full := map[string]string{"session": nodemark.SessionAnnotation, "repair": nodemark.RepairAnnotation}[key]
+		var v any
+		if value != "" {
+			v = value
+		}
+		s.annotate(name, map[string]any{full: v})
+	case "remove", "replace":
+		if err := s.cluster.DeleteNode(s.t.Context(), s.prefix+name); err != nil {
+			s.t.Fatal(err)
+		}
+		if cmd == "replace" {
+			s.makeNode(name, option)
+		}
+	default:
+		s.t.Fatalf("no command %q", cmd)
+	}
+}
+
+// pass runs one pass and tells what it did.
+func (s *script) pass(name string) string {
+	sent, asked := s.plugin.count(), len(s.plugin.asked)
+	result, died, err := s.reconcile(name)
+	var out strings.Builder
+	for _, signal := range s.plugin.signals[sent:] {
+		key := "key of " + s.uids[signal.Key]
+		if s.uids[signal.Key] == "" {
+			key = "a key of its own"
+		}
+		fmt.Fprintf(&out, "signal to %s, %s\n", strings.TrimPrefix(signal.Node, s.prefix), key)
+	}
+	for range s.plugin.asked[asked:] {
+		out.WriteString("asked the plugin\n")
+	}
+	failed, isFailure := errors.AsType[*provider.Error](err)
+	switch {
+	case died:
+		out.WriteString("died\n")
+	case isFailure:
+		fmt.Fprintf(&out, "retry: %s\n", failed.Delivery)
+	case err != nil:
+		s.t.Fatalf("pass over %s: %v", name, err)
+	case result.RequeueAfter > 0:
+		fmt.Fprintf(&out, "again in %s\n", result.RequeueAfter)
+	}
+	return out.String() + s.show(name)
+}
+
+// show prints an object and the claim on its Node.
+func (s *script) show(name string) string {
+	object := s.object(name)
+	if object == nil {
+		return name + ": gone\n"
+	}
+	var out strings.Builder
+	st := object.Status
+	fmt.Fprintf(&out, "%s:", name)
+	for _, kind := range []string{"SignalSent", "NodeReady", "ManualMode"} {
+		if c := meta.FindStatusCondition(st.Conditions, kind); c != nil {
+			fmt.Fprintf(&out, " %s=%s/%s", kind, c.Status, c.Reason)
+		}
+	}
+	if st.PreRebootBootID != "" {
+		fmt.Fprintf(&out, " boot=%s", st.PreRebootBootID)
+	}
+	if st.ObservedBootID != "" {
+		fmt.Fprintf(&out, "->%s", st.ObservedBootID)
+	}
+	if st.Signals > 0 {
+		fmt.Fprintf(&out, " signals=%d", st.Signals)
+	}
+	if st.CompletionTime != nil {
+		out.WriteString(" complete")
+	}
+	if slices.Contains(object.Finalizers, "janitor.dgxc.nvidia.com/claim") {
+		out.WriteString(" held")
+	}
+	out.WriteString("\n" + s.claims(strings.TrimPrefix(object.Spec.NodeName, s.prefix)))
+	return out.String()
+}
+
+func (s *script) claims(node string) string {
+	n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.prefix+node)
+	if errors.Is(err, kube.ErrGone) {
+		return node + ": absent\n"
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	claim := n.Annotations[nodemark.RepairAnnotation]
+	switch {
+	case claim == "":
+		return node + ": not claimed\n"
+	case s.uids[claim] != "":
+		return node + ": claimed by " + s.uids[claim] + "\n"
+	}
+	return node + ": claimed by " + claim + "\n"
+}

@@ -1,0 +1,293 @@
+package rebootnode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+	"github.com/nvidia/nvsentinel/janitor/reboot"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+var testPolicy = reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second}
+
+// books is a plugin in this process that keeps books.
+type books struct {
+	mu      sync.Mutex
+	signals []provider.Signal
+	asked   []string
+	// refuse is the next answers to signals; nil takes them.
+	answers []error
+	// up is the answer to Ready.
+	up    bool
+	upErr error
+	// onSignal is called during a signal.
+	onSignal func(provider.Signal)
+}
+
+func (b *books) Reboot(_ context.Context, s provider.Signal) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.onSignal != nil {
+		b.onSignal(s)
+	}
+	b.signals = append(b.signals, s)
+	if len(b.answers) > 0 {
+		err := b.answers[0]
+		b.answers = b.answers[1:]
+		if err != nil {
+			return "", err
+		}
+	}
+	return "request-" + s.Node, nil
+}
+
+func (b *books) Ready(_ context.Context, node, requestID string) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, node+" "+requestID)
+	return b.up, b.upErr
+}
+
+func (b *books) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.signals)
+}
+
+// world is an API server, a plugin and the janitor of one test.
+type world struct {
+	t       *testing.T
+	cluster *localcluster.Cluster
+	objects client.Client
+	clock   *clocktesting.FakeClock
+	plugin  *books
+	policy  reboot.Policy
+	logs    bytes.Buffer
+	metrics *prometheus.Registry
+	// crash is the point at which the process dies; sabotage is switched on.
+	crash    string
+	sabotage map[string]bool
+	janitor  *Controller
+	prefix   string
+}
+
+// crds applies the definitions once per cluster.
+var crds sync.Once
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	crds.Do(func() {
+		files, err := filepath.Glob("../../../distros/helm/nvsentinel/crds/janitor.*.yaml")
+		if err != nil || len(files) != 2 {
+			t.Fatalf("definitions of the janitor's kinds: %v, %v", files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				err = cluster.Apply(t.Context(), bytes.NewReader(text))
+			}
+			if err != nil {
+				t.Fatalf("applying %s: %v", file, err)
+			}
+		}
+	})
+	w := &world{
+		t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
+		plugin: &books{up: true}, policy: testPolicy, sabotage: map[string]bool{},
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := client.New(cluster.RESTConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.objects = objects
+	w.prefix = cluster.Namespace(t) + "-" // names of the test's own
+	w.restart()
+	return w
+}
+
+// restart is a new janitor process.
+func (w *world) restart() {
+	w.metrics = prometheus.NewRegistry()
+	w.janitor = New(w.policy, Deps{
+		Objects: w.objects, Nodes: w.cluster.Client(), Plugin: w.plugin, Clock: w.clock,
+		Log: slog.New(slog.NewTextHandler(&w.logs, nil)), Metrics: NewMetrics(w.metrics),
+	})
+	w.janitor.here = func(point string) {
+		if point == w.crash {
+			w.crash = ""
+			panic(crashed(point))
+		}
+	}
+	w.janitor.sabotaged = func(name string) bool { return w.sabotage[name] }
+}
+
+// crashed is the panic that stands for the death of the process.
+type crashed string
+
+// reconcile is one pass over an object. A crash ends the process and starts a
+// new one; died tells.
+func (w *world) reconcile(name string) (result ctrl.Result, died bool, err error) {
+	w.t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			if _, planned := p.(crashed); !planned {
+				panic(p)
+			}
+			died = true
+			w.restart()
+		}
+	}()
+	result, err = w.janitor.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: w.prefix + name}})
+	return result, false, err
+}
+
+func (w *world) addNode(spec localcluster.NodeSpec) {
+	w.t.Helper()
+	spec.Name = w.prefix + spec.Name
+	if _, err := w.cluster.AddNode(w.t.Context(), spec); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// patchNode merges a patch into a Node; status goes to the subresource.
+func (w *world) patchNode(name string, patch map[string]any, subresource ...string) {
+	w.t.Helper()
+	b, err := json.Marshal(patch)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	kind := types.MergePatchType
+	if len(subresource) > 0 {
+		kind = types.StrategicMergePatchType
+	}
+	if _, err := w.cluster.Client().CoreV1().Nodes().Patch(w.t.Context(), w.prefix+name, kind, b, metav1.PatchOptions{}, subresource...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// annotate sets annotations of a Node; nil removes one.
+func (w *world) annotate(node string, annotations map[string]any) {
+	w.t.Helper()
+	w.patchNode(node, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// boot shows another boot id.
+func (w *world) boot(node, boot string) {
+	w.t.Helper()
+	w.patchNode(node, map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"bootID": boot}}}, "status")
+}
+
+func (w *world) setReady(node string, ready bool) {
+	w.t.Helper()
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	w.patchNode(node, map[string]any{"status": map[string]any{
+		"conditions": []map[string]any{{"type": "Ready", "status": status}},
+	}}, "status")
+}
+
+// quarantine marks a Node as fault-quarantine does.
+func (w *world) quarantine(node, session string) {
+	w.t.Helper()
+	w.annotate(node, map[string]any{nodemark.SessionAnnotation: session})
+	w.cordon(node, true)
+}
+
+func (w *world) cordon(node string, on bool) {
+	w.t.Helper()
+	w.patchNode(node, map[string]any{"spec": map[string]any{"unschedulable": on}})
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	node, err := w.cluster.Client().CoreV1().Nodes().Get(w.t.Context(), w.prefix+name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node
+}
+
+// create makes a RebootNode; an empty session makes a person's.
+func (w *world) create(name, node, session string) *v1alpha1.RebootNode {
+	w.t.Helper()
+	object := &v1alpha1.RebootNode{
+		ObjectMeta: metav1.ObjectMeta{Name: w.prefix + name},
+		Spec:       v1alpha1.RebootNodeSpec{NodeName: w.prefix + node},
+	}
+	if session != "" {
+		object.Annotations = map[string]string{nodemark.SessionAnnotation: session}
+	}
+	if err := w.objects.Create(w.t.Context(), object); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { w.forget(name) })
+	return object
+}
+
+// forget removes an object whatever holds it.
+func (w *world) forget(name string) {
+	ctx := context.Background()
+	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: w.prefix + name}}
+	_ = w.objects.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	_ = w.objects.Delete(ctx, object)
+}
+
+// object reads a RebootNode; nil when it is gone.
+func (w *world) object(name string) *v1alpha1.RebootNode {
+	w.t.Helper()
+	object := &v1alpha1.RebootNode{}
+	err := w.objects.Get(w.t.Context(), client.ObjectKey{Name: w.prefix + name}, object)
+	if client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return object
+}
+
+func (w *world) delete(name string) {
+	w.t.Helper()
+	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: w.prefix + name}}
+	if err := w.objects.Delete(w.t.Context(), object); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// failure parses a plugin's answer such as NotSent, Unknown or Refused.
+func failure(delivery string) error {
+	switch d := provider.Delivery(delivery); d {
+	case provider.NotSent, provider.Unknown, provider.Refused:
+		return &provider.Error{Delivery: d, Message: "so it is"}
+	}
+	panic(fmt.Sprintf("no delivery %q", delivery))
+}
