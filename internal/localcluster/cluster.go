@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,7 +109,7 @@ func start(ctx context.Context, options Options, bins Binaries) (_ *Cluster, err
 	if c.keeper, err = startKeeper(dir); err != nil {
 		return nil, err
 	}
-	if c.id, err = newIdentity(dir); err != nil {
+	if c.id, err = newIdentity(ctx, dir); err != nil {
 		return nil, err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
@@ -267,8 +268,8 @@ func (c *Cluster) Stop() error {
 		processes := c.processes
 		c.stopped, c.api = true, nil
 		c.mu.Unlock()
-		for i := len(processes) - 1; i >= 0; i-- {
-			processes[i].stop()
+		for _, p := range slices.Backward(processes) {
+			p.stop()
 		}
 		c.nursery.close()
 		if c.keeper != nil {

@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"net"
@@ -44,7 +45,7 @@ type identity struct {
 }
 
 // newIdentity makes certificates, ports and kubeconfigs below dir.
-func newIdentity(dir string) (*identity, error) {
+func newIdentity(ctx context.Context, dir string) (*identity, error) {
 	ca, err := newAuthority(filepath.Join(dir, "pki"))
 	if err != nil {
 		return nil, err
@@ -65,10 +66,10 @@ func newIdentity(dir string) (*identity, error) {
 	if id.admin, err = ca.client("admin", "local-cluster-admin", "system:masters"); err != nil {
 		return nil, err
 	}
-	if id.etcdPort, err = freePort(); err != nil {
+	if id.etcdPort, err = freePort(ctx); err != nil {
 		return nil, err
 	}
-	if id.apiPort, err = freePort(); err != nil {
+	if id.apiPort, err = freePort(ctx); err != nil {
 		return nil, err
 	}
 	return id, id.writeKubeconfigs(dir)

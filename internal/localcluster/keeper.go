@@ -25,6 +25,7 @@ type keeper struct {
 }
 
 func startKeeper(dir string) (*keeper, error) {
+	//nolint:noctx // it outlives every context: its work begins when this process is dead
 	cmd := exec.Command("/bin/sh", "-c", keeperScript, "local-cluster-keeper", dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

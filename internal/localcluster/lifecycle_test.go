@@ -54,8 +54,12 @@ func nothingLeft(t *testing.T, dir string) {
 		if left := processesOf(t, dir); len(left) > 0 {
 			return fmt.Errorf("processes left: %q", left)
 		}
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("folder left: %v", err)
+		_, err := os.Stat(dir)
+		if err == nil {
+			return errors.New("the folder is left")
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		return nil
 	})

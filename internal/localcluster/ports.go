@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,10 +17,11 @@ const (
 )
 
 // freePort returns a loopback port nobody listens on at this moment.
-func freePort() (int, error) {
+func freePort(ctx context.Context) (int, error) {
+	var config net.ListenConfig
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		listener, err := net.Listen("tcp", loopback(port))
+		listener, err := config.Listen(ctx, "tcp", loopback(port))
 		if err != nil {
 			continue
 		}

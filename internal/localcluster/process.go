@@ -60,6 +60,7 @@ func (n *nursery) spawn(name, path, log string, args []string, ended func(*proce
 		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
 	}
 	defer out.Close()
+	//nolint:noctx // a child lives until Stop, longer than the call that starts it
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = childAttributes()

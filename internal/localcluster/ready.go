@@ -72,24 +72,18 @@ func (c *Cluster) waitForDefaults(ctx context.Context) error {
 }
 
 // WaitForNodes waits until every named node is Ready and bears no taint of Kubernetes' own, so
-// that pods can be placed on it. A node that is cordoned on purpose counts as usable.
+// that pods can be placed on it. A node that is cordoned on purpose counts as usable. Nodes are
+// asked for one after the other, since a list of a thousand would keep the API server busy.
 func (c *Cluster) WaitForNodes(ctx context.Context, names ...string) error {
+	remaining := names
 	err := c.await(ctx, startLimit, func(ctx context.Context) error {
-		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return err
-		}
-		nodes := make(map[string]*corev1.Node, len(list.Items))
-		for i := range list.Items {
-			nodes[list.Items[i].Name] = &list.Items[i]
-		}
-		for _, name := range names {
-			node, ok := nodes[name]
-			if !ok {
-				return fmt.Errorf("node %s does not exist", name)
+		for ; len(remaining) > 0; remaining = remaining[1:] {
+			node, err := c.client.CoreV1().Nodes().Get(ctx, remaining[0], metav1.GetOptions{ResourceVersion: "0"})
+			if err != nil {
+				return err
 			}
 			if why := unusable(node); why != "" {
-				return fmt.Errorf("node %s: %s", name, why)
+				return fmt.Errorf("node %s: %s", node.Name, why)
 			}
 		}
 		return nil

@@ -3,6 +3,7 @@ package localcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +36,7 @@ func (c *Cluster) AddPod(ctx context.Context, spec PodSpec) (*corev1.Pod, error)
 		return nil, err
 	}
 	template := podTemplate(spec.Name, spec.GPUs)
-	for key, value := range spec.Labels {
-		template.Labels[key] = value
-	}
+	maps.Copy(template.Labels, spec.Labels)
 	wanted := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: spec.Namespace, Name: spec.Name, Labels: template.Labels,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -161,7 +162,7 @@ func down(ctx context.Context, dir string, stderr io.Writer) error {
 
 // sweep removes what an owner that was killed could not.
 func sweep(ctx context.Context, dir string) error {
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	h, err := take(ctx, dir)
