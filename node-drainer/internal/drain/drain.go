@@ -76,10 +76,12 @@ const maxSteps = 64
 // lostRace is how long to wait after another writer was faster.
 const lostRace = 200 * time.Millisecond
 
-// scene is what one pass sees: the facts, and the Node they were read from.
+// scene is what one pass sees: the facts, and the Node and records they were
+// read from.
 type scene struct {
-	view plan.View
-	node *corev1.Node
+	view    plan.View
+	node    *corev1.Node
+	records []record.Record
 }
 
 // Handle takes a node's steps until its drain rests.
@@ -174,7 +176,7 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 		return nil
 	}
 	now := d.clock.Now()
-	err := d.records.Update(ctx, record.NodeDrainer, changes(sc.view.Records, step.Stamps, now))
+	err := d.records.Update(ctx, record.NodeDrainer, changes(sc.records, step.Stamps, now))
 	switch {
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return outcome.Wait(lostRace, "the node's records changed meanwhile")

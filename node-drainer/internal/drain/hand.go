@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
@@ -65,9 +66,9 @@ func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, p
 	began := h.d.clock.Now()
 	var err error
 	if step.Kind == plan.Delete {
-		err = h.remove(call, pod)
+		err = Remove(call, h.d.client, pod)
 	} else {
-		err = h.evict(call, pod)
+		err = Evict(call, h.d.client, pod, h.d.config.Policy.Eviction.Grace)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -95,10 +96,11 @@ func (h *hand) stillIn(node, session string) bool {
 	return facts.Exists && facts.Session == session && !facts.Released
 }
 
-// evict asks for an eviction of exactly this pod, not of a successor of its name.
-func (h *hand) evict(ctx context.Context, pod *corev1.Pod) error {
+// Evict asks for an eviction of exactly this pod, not of a successor of its
+// name. A grace of 0 leaves the pod its own.
+func Evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, grace time.Duration) error {
 	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-	if grace := h.d.config.Policy.Eviction.Grace; grace > 0 {
+	if grace > 0 {
 		seconds := int64(grace / time.Second)
 		options.GracePeriodSeconds = &seconds
 	}
@@ -107,14 +109,15 @@ func (h *hand) evict(ctx context.Context, pod *corev1.Pod) error {
 		DeleteOptions: options,
 	}
 	// A refusal is an answer: the client must not repeat the call by itself.
-	return h.d.client.CoreV1().RESTClient().Post().MaxRetries(0).
+	return client.CoreV1().RESTClient().Post().MaxRetries(0).
 		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
 		Body(body).Do(ctx).Error()
 }
 
-func (h *hand) remove(ctx context.Context, pod *corev1.Pod) error {
+// Remove deletes exactly this pod, without grace.
+func Remove(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	none := int64(0)
-	return h.d.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &none, Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 }

@@ -52,9 +52,10 @@ func (d *Drain) observe(ctx context.Context, name string, n *notes) (scene, erro
 	}
 	node = n.current(node)
 	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods, ReportedAt: n.reported}}
-	if sc.view.Records, err = d.records.List(ctx, store.Query{Selector: ofNode(name, sc.view.Node.Session)}); err != nil {
+	if sc.records, err = d.records.List(ctx, store.Query{Selector: ofNode(name, sc.view.Node.Session)}); err != nil {
 		return scene{}, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
+	sc.view.Records = sc.records
 	sc.view.Attempts = d.memory.attempts(n, pods, d.world.allows)
 	return deaf(sc), nil
 }

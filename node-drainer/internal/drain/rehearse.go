@@ -18,20 +18,22 @@ func (d *Drain) rehearse(ctx context.Context, node string, n *notes) error {
 		return err
 	}
 	v := sc.view
-	for range maxSteps {
+	for i := range maxSteps {
 		step := plan.Next(v, d.config.Policy, d.clock.Now())
 		d.metrics.stepped(step)
 		d.say(node, n, step)
-		if step.Kind == plan.Nothing {
+		switch {
+		case step.Kind == plan.Nothing && i == 0:
 			d.memory.close(node)
 			return nil
-		}
-		if step.Kind == plan.Wait {
+		case step.Kind == plan.Wait:
 			return outcome.Park(step.Until.Sub(d.clock.Now()), "dry run: "+string(step.Why))
+		case step.Kind == plan.Nothing:
+			return outcome.Park(d.config.Policy.Recheck, "dry run: the drain is rehearsed")
 		}
 		v = d.imagine(v, step)
 	}
-	return outcome.Park(d.config.Policy.Recheck, "dry run")
+	return outcome.Park(d.config.Policy.Recheck, "dry run: too many steps")
 }
 
 // say logs a step that a dry run has not said of the node before.

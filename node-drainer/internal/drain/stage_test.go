@@ -348,7 +348,7 @@ func (s *stage) snapshot(id string) string {
 			drains++
 		}
 	}
-	b, err := json.Marshal([]any{n.Labels, n.Annotations, n.Spec, r, drains})
+	b, err := json.Marshal([]any{n.Labels[nodemark.StateLabel], n.Annotations[nodemark.SessionAnnotation], n.Spec.Unschedulable, r, drains})
 	if err != nil {
 		s.t.Fatal(err)
 	}
