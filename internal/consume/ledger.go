@@ -1,123 +1,105 @@
 package consume
 
-import (
-	"context"
-	"sync"
-	"time"
+import "time"
 
-	"k8s.io/utils/clock"
-)
-
-// delivery is one item of the feed that waits to be settled.
-type delivery struct {
-	position string
-	received time.Time
-	settled  bool
-}
-
-// ledger keeps deliveries in the feed's order and knows the lowest contiguous
-// settled position.
+// ledger keeps the deliveries of a feed in order and knows the lowest
+// contiguous settled position. Positions are opaque. Settled deliveries
+// between unsettled ones are folded into one entry, so that its size follows
+// the unsettled work. It is not safe for concurrent use.
 type ledger struct {
-	clock clock.PassiveClock
-
-	mu        sync.Mutex
-	order     []*delivery
-	byKey     map[string][]*delivery
-	position  string // lowest contiguous settled
-	dirty     bool   // position is not committed yet
-	unsettled int
-	room      chan struct{}
+	head, tail *delivery
+	unsettled  int
+	// count numbers the deliveries as they are received, from 1.
+	count uint64
+	byKey map[string][]*delivery // unsettled ones in order
+	// done is the position up to which everything is settled.
+	done  string
+	moved bool // done has not been taken yet
 }
 
-func newLedger(c clock.PassiveClock) *ledger {
-	return &ledger{clock: c, byKey: map[string][]*delivery{}, room: make(chan struct{}, 1)}
+// delivery is one entry of the ledger.
+type delivery struct {
+	prev, next *delivery
+	number     uint64
+	key        string
+	position   string
+	at         time.Time
+	settled    bool
 }
 
-func (l *ledger) receive(key, position string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	d := &delivery{position: position, received: l.clock.Now()}
-	l.order = append(l.order, d)
-	l.byKey[key] = append(l.byKey[key], d)
-	l.unsettled++
-}
+func newLedger() *ledger { return &ledger{byKey: map[string][]*delivery{}} }
 
-// take returns the deliveries of a key that a handling which starts now covers.
-func (l *ledger) take(key string) taken {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return taken{key: key, n: len(l.byKey[key])}
-}
-
-// taken are the first n deliveries of a key. Keys are handled serially, so
-// they are still the first n when the handling ends.
-type taken struct {
-	key string
-	n   int
-}
-
-func (l *ledger) settle(t taken) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := l.byKey[t.key]
-	for _, d := range list[:t.n] {
-		d.settled = true
-		l.unsettled--
-	}
-	if rest := list[t.n:]; len(rest) > 0 {
-		l.byKey[t.key] = rest
+// receive adds a delivery to the end.
+func (g *ledger) receive(key, position string, at time.Time) {
+	g.count++
+	d := &delivery{prev: g.tail, number: g.count, key: key, position: position, at: at}
+	if g.tail == nil {
+		g.head = d
 	} else {
-		delete(l.byKey, t.key)
+		g.tail.next = d
 	}
+	g.tail = d
+	g.unsettled++
+	g.byKey[key] = append(g.byKey[key], d)
+}
+
+// settle marks the deliveries of key that were received no later than number
+// upTo and tells whether the contiguous position has moved.
+func (g *ledger) settle(key string, upTo uint64) bool {
+	waiting := g.byKey[key]
 	n := 0
-	for n < len(l.order) && l.order[n].settled {
-		l.position, l.dirty = l.order[n].position, true
+	for n < len(waiting) && waiting[n].number <= upTo {
+		waiting[n].settled = true
+		g.unsettled--
+		g.fold(waiting[n])
 		n++
 	}
-	l.order = l.order[n:]
-	select {
-	case l.room <- struct{}{}:
-	default:
+	if n == len(waiting) {
+		delete(g.byKey, key)
+	} else {
+		g.byKey[key] = waiting[n:]
+	}
+	return g.advance()
+}
+
+// fold removes the settled neighbour before d and, when the next one is
+// settled as well, d itself: only the last position of a settled run matters.
+func (g *ledger) fold(d *delivery) {
+	if d.prev != nil && d.prev.settled {
+		g.remove(d.prev)
+	}
+	if d.next != nil && d.next.settled {
+		g.remove(d)
 	}
 }
 
-func (l *ledger) settledPosition() (string, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.position, l.dirty
-}
-
-func (l *ledger) committed(position string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.position == position {
-		l.dirty = false
+func (g *ledger) remove(d *delivery) {
+	if d.prev == nil {
+		g.head = d.next
+	} else {
+		d.prev.next = d.next
+	}
+	if d.next == nil {
+		g.tail = d.prev
+	} else {
+		d.next.prev = d.prev
 	}
 }
 
-// oldest is the age of the oldest unsettled delivery, or 0.
-func (l *ledger) oldest() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.order) == 0 {
-		return 0
+// advance drops settled deliveries from the front.
+func (g *ledger) advance() bool {
+	advanced := false
+	for g.head != nil && g.head.settled {
+		g.done, g.moved, advanced = g.head.position, true, true
+		g.remove(g.head)
 	}
-	return l.clock.Since(l.order[0].received)
+	return advanced
 }
 
-// waitBelow blocks while limit or more deliveries are unsettled.
-func (l *ledger) waitBelow(ctx context.Context, limit int) {
-	for {
-		l.mu.Lock()
-		full := l.unsettled >= limit
-		l.mu.Unlock()
-		if !full {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.room:
-		}
+// oldest is the unsettled delivery that holds the position.
+func (g *ledger) oldest() (key string, at time.Time, ok bool) {
+	if g.head == nil {
+		return "", time.Time{}, false
 	}
+	return g.head.key, g.head.at, true
 }

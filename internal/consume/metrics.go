@@ -1,66 +1,128 @@
 package consume
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// result is what a handling came to.
-type result string
-
+// Values of the label outcome.
 const (
-	resultSettled     result = "settled"
-	resultWait        result = "wait"
-	resultPark        result = "park"
-	resultTerminal    result = "terminal"
-	resultError       result = "error"
-	resultInterrupted result = "interrupted"
+	resultSettled  = "settled"
+	resultWait     = "wait"
+	resultPark     = "park"
+	resultTerminal = "terminal"
+	resultError    = "error"
+	resultIgnored  = "ignored" // a delivery without a key
 )
 
-func (r result) settled() bool {
-	return r == resultSettled || r == resultPark || r == resultTerminal
-}
-
-// Metrics of a loop; a nil *Metrics counts nothing.
+// Metrics of one loop. Counters are written by the loop, gauges are read from
+// it at the time of a scrape. A nil *Metrics counts nothing.
 type Metrics struct {
 	handled  *prometheus.CounterVec
+	failures *prometheus.CounterVec
 	duration prometheus.Histogram
-	depth    prometheus.Gauge
-	age      prometheus.Gauge
 	commits  prometheus.Counter
+
+	queue, unsettled, oldest, stuck *prometheus.Desc
+
+	mu   sync.Mutex
+	loop stater // the running one, or nil
 }
 
-// NewMetrics registers a loop's metrics under namespace, for example
+// stater is a running loop.
+type stater interface{ state() gauges }
+
+// gauges of a loop at the time of a scrape.
+type gauges struct {
+	queue, unsettled, oldest, stuck float64
+}
+
+// NewMetrics registers a loop's metrics under a namespace, for example
 // fault_quarantine.
-func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
+func NewMetrics(registerer prometheus.Registerer, namespace string) *Metrics {
+	gauge := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, nil, nil)
+	}
 	m := &Metrics{
 		handled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "handled_total", Help: "Keys handled, by what it came to.",
+			Namespace: namespace, Name: "handled_total", Help: "Keys handled, by what the handler answered.",
 		}, []string{"outcome"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a bell or a commit.",
+		}, []string{"source"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_handling_duration_seconds", Help: "Time of one handling.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		depth:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "queue_depth", Help: "Keys waiting to be handled."}),
-		age:     prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "oldest_unsettled_seconds", Help: "Age of the oldest delivery that is not settled."}),
-		commits: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "commits_total", Help: "Feed positions stored."}),
+		commits: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "commits_total", Help: "Feed positions stored.",
+		}),
+		queue:     gauge("queue_depth", "Keys waiting to be handled."),
+		unsettled: gauge("unsettled_deliveries", "Deliveries of the feed that are not settled."),
+		oldest:    gauge("oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
+		stuck:     gauge("stuck", "1 while work is held for longer than it should be."),
 	}
-	registry.MustRegister(m.handled, m.duration, m.depth, m.age, m.commits)
+	registerer.MustRegister(m)
 	return m
 }
 
-func (m *Metrics) observe(r result, d time.Duration) {
-	if m != nil {
-		m.handled.WithLabelValues(string(r)).Inc()
-		m.duration.Observe(d.Seconds())
+// Describe is part of prometheus.Collector.
+func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(out)
+	}
+	for _, d := range []*prometheus.Desc{m.queue, m.unsettled, m.oldest, m.stuck} {
+		out <- d
 	}
 }
 
-func (m *Metrics) lag(age time.Duration, depth int) {
+// Collect is part of prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(out)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var g gauges
+	if m.loop != nil {
+		g = m.loop.state()
+	}
+	for desc, value := range map[*prometheus.Desc]float64{
+		m.queue: g.queue, m.unsettled: g.unsettled, m.oldest: g.oldest, m.stuck: g.stuck,
+	} {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.handled, m.failures, m.duration, m.commits}
+}
+
+// attach names the running loop; nil when it has ended.
+func (m *Metrics) attach(l stater) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.loop = l
+}
+
+func (m *Metrics) observe(result string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.handled.WithLabelValues(result).Inc()
+	if result != resultIgnored {
+		m.duration.Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) failed(source string) {
 	if m != nil {
-		m.age.Set(age.Seconds())
-		m.depth.Set(float64(depth))
+		m.failures.WithLabelValues(source).Inc()
 	}
 }
 

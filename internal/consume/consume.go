@@ -1,0 +1,200 @@
+// Package consume turns a change feed into keyed work. The feed is a doorbell
+// and the store is the truth: a handler gets a key, mostly a node's name, and
+// reads the facts again. The position that is committed is the lowest
+// contiguous settled one, so that a crash repeats work but never skips it.
+package consume
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// Defaults and limits of a loop.
+const (
+	defaultStuckAfter = time.Minute
+	defaultWorkers    = 8
+
+	// Backoff per key after an error.
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = time.Minute
+	// minAgain keeps a handler that always waits for nothing from spinning.
+	minAgain = 10 * time.Millisecond
+	// minPark is the time of a Park without one.
+	minPark = time.Second
+	// commitEvery throttles commits.
+	commitEvery = 100 * time.Millisecond
+	// lastCommit bounds the commit at the shutdown.
+	lastCommit = 5 * time.Second
+	// maxUnsettled deliveries stop the reading of the feed until some settle.
+	maxUnsettled = 1 << 17
+)
+
+// Feed is a resumable stream of deliveries. Next blocks for the next one and
+// returns it with its position, which is opaque; after an error it is called
+// again. Commit stores a position: a later feed resumes after it.
+type Feed[R any] interface {
+	Next(ctx context.Context) (R, string, error)
+	Commit(ctx context.Context, position string) error
+	Close() error
+}
+
+// Loop feeds keys to a handler: one key is handled by one worker at a time,
+// different keys in parallel.
+//
+// The handler's answer says what happens next: nil settles what was delivered
+// for the key before the handler started; outcome.Wait asks again soon with the
+// position held; outcome.Park settles and asks again later, at once when the
+// key is rung; outcome.Terminal calls GiveUp and settles; any other error, and
+// a panic, is tried again with backoff, the position held.
+type Loop[R any] struct {
+	// Name of the loop in logs and metrics.
+	Name string
+	// Feed is closed by the caller after Run; nil is a loop of backlog and
+	// bells only.
+	Feed Feed[R]
+	// Key of a delivery; a delivery with an empty key is settled unhandled.
+	Key func(R) string
+	// Handle observes, decides, does and stamps for one key. Its context ends
+	// with the loop's.
+	Handle func(ctx context.Context, key string) error
+	// GiveUp stamps a terminal failure; nil only logs it. If it fails, the key
+	// is handled again with backoff.
+	GiveUp func(ctx context.Context, key string, err error) error
+	// Backlog rings every key with open work; it runs to its end before the
+	// feed is read, and again after an error. May be nil.
+	Backlog func(ctx context.Context, ring func(key string)) error
+	// Bells ring for the life of the loop, such as informers; a bell that
+	// fails is started again.
+	Bells []func(ctx context.Context, ring func(key string)) error
+	// Workers is how many keys are handled at once; default 8.
+	Workers int
+	// Clock defaults to the wall clock.
+	Clock clock.WithTicker
+	// Log may be nil.
+	Log *slog.Logger
+	// Metrics may be nil.
+	Metrics *Metrics
+	// StuckAfter is how long work may be held before the loop is not ready;
+	// default a minute.
+	StuckAfter time.Duration
+
+	queue workqueue.TypedRateLimitingInterface[string]
+	dirty chan struct{} // the committable position has moved
+	room  chan struct{} // the ledger has shrunk
+
+	once sync.Once
+
+	mu      sync.Mutex
+	phase   phase
+	ledger  *ledger
+	held    map[string]hold // keys whose last answer was not final
+	trouble map[string]hold // sources (backlog, feed, commit, bells) that fail
+}
+
+// phase of a loop's life.
+type phase int
+
+const (
+	idle phase = iota // not started: a standby
+	catchingUp
+	live
+	stopped
+)
+
+// hold is something that does not come through: since when and why.
+type hold struct {
+	since time.Time
+	why   string
+}
+
+// Run works until ctx ends and returns nil then. It is called once.
+func (l *Loop[R]) Run(ctx context.Context) error {
+	l.once.Do(l.start)
+	l.enter(catchingUp)
+	l.Metrics.attach(l)
+	defer l.Metrics.attach(nil)
+	var workers, sources, committer sync.WaitGroup
+	for range l.Workers {
+		workers.Go(func() { l.work(ctx) })
+	}
+	for i, bell := range l.Bells {
+		sources.Go(func() { l.repeat(ctx, fmt.Sprintf("bell %d", i+1), func() error { return bell(ctx, l.Ring) }) })
+	}
+	sources.Go(func() { l.read(ctx) })
+	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))
+	committer.Go(func() { l.commitLoop(committing) })
+
+	<-ctx.Done()
+	l.queue.ShutDown()
+	sources.Wait()
+	workers.Wait()
+	stopCommitting()
+	committer.Wait()
+	l.enter(stopped)
+	l.commitLast(ctx)
+	return nil
+}
+
+// start fills in the defaults and makes the state.
+func (l *Loop[R]) start() {
+	if l.Workers < 1 {
+		l.Workers = defaultWorkers
+	}
+	if l.Clock == nil {
+		l.Clock = clock.RealClock{}
+	}
+	if l.Log == nil {
+		l.Log = slog.New(slog.DiscardHandler)
+	}
+	l.Log = l.Log.With("loop", l.Name)
+	if l.StuckAfter <= 0 {
+		l.StuckAfter = defaultStuckAfter
+	}
+	l.dirty, l.room = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.ledger, l.held, l.trouble = newLedger(), map[string]hold{}, map[string]hold{}
+	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+		workqueue.TypedRateLimitingQueueConfig[string]{Clock: l.Clock},
+	)
+}
+
+func (l *Loop[R]) enter(p phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase = p
+}
+
+// commitLast commits what was settled since the last commit, although ctx has
+// ended.
+func (l *Loop[R]) commitLast(ctx context.Context) {
+	if l.Feed == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
+	defer cancel()
+	if err := l.commit(ctx); err != nil {
+		l.Log.Warn("last commit failed, the work since is repeated", "error", err)
+	}
+}
+
+// Ring asks for a key to be handled at once; a ring before Run is kept.
+func (l *Loop[R]) Ring(key string) {
+	l.once.Do(l.start)
+	if key != "" {
+		l.queue.Add(key)
+	}
+}
+
+// signal wakes the reader of a channel of capacity one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

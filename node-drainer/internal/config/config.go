@@ -1,0 +1,60 @@
+// Package config holds what an operator can set about the node drainer.
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Config is the configuration of the node drainer. The eviction policy stands
+// at the top of the file, under the predecessor's keys.
+type Config struct {
+	eviction.Config
+	// Store is the address of the record store; required.
+	Store string `toml:"store" flag:"store" usage:"record store: sqlite:///path or postgres://user@host/database"`
+	// SingleHost admits a sqlite store.
+	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
+	// DryRun goes through every decision and writes nothing.
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
+	// Workers is how many nodes are looked at at once.
+	Workers int `toml:"workers" flag:"workers" usage:"nodes that are looked at at once"`
+	// EvictionsPerNode and EvictionsInFlight bound the evictions under way.
+	EvictionsPerNode  int `toml:"evictionsPerNode" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
+	EvictionsInFlight int `toml:"evictionsInFlight" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
+
+	Kube  kube.Config  `toml:"kube"`
+	Lease lease.Config `toml:"leaderElection"`
+}
+
+// Default is the configuration without a file.
+func Default() Config {
+	return Config{Config: eviction.Default(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	if c.Store == "" {
+		problems = append(problems, errors.New("store (--store) is empty"))
+	}
+	for _, bound := range []struct {
+		key   string
+		value int
+	}{
+		{"workers (--workers)", c.Workers},
+		{"evictionsPerNode (--evictions-per-node)", c.EvictionsPerNode},
+		{"evictionsInFlight (--evictions-in-flight)", c.EvictionsInFlight},
+	} {
+		if bound.value < 1 {
+			problems = append(problems, fmt.Errorf("%s %d is less than 1", bound.key, bound.value))
+		}
+	}
+	if err := c.Kube.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("kube: %w", err))
+	}
+	return errors.Join(append(problems, c.Config.Validate())...)
+}

@@ -1,0 +1,77 @@
+// Command node-drainer moves the user pods off quarantined nodes before they
+// are repaired.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
+	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
+	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+const name = "node-drainer"
+
+func main() { daemon.Main(name, config.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	policy, err := cfg.Compile()
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	world, err := drain.NewWorld(cluster.Clientset)
+	if err != nil {
+		return err
+	}
+	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
+		SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return records.Close() })
+	drains := drain.New(
+		drain.Config{
+			Policy: plan.DefaultPolicy(policy), PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, DryRun: cfg.DryRun,
+		},
+		drain.Deps{
+			Records: records, Client: cluster.Clientset, World: world,
+			Clock: d.Clock, Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
+		})
+	loop := &consume.Loop[record.Record]{
+		Name: name, Key: func(r record.Record) string { return r.Event.NodeName }, Workers: cfg.Workers,
+		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
+		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "node_drainer"),
+	}
+	d.Go("watches", world.Run)
+	d.Ready("watches", world.Synced)
+	d.Elect("drains", func(ctx context.Context) error {
+		if err := world.WaitForSync(ctx); err != nil {
+			return err
+		}
+		return follow(ctx, records, loop)
+	})
+	return nil
+}
+
+// follow runs the loop on the store's feed.
+func follow(ctx context.Context, records store.Store, loop *consume.Loop[record.Record]) error {
+	feed, err := records.Feed(ctx, name, record.NodeQuarantineStatus())
+	if err != nil {
+		return fmt.Errorf("opening the feed: %w", err)
+	}
+	loop.Feed = feed
+	return errors.Join(loop.Run(ctx), feed.Close())
+}
