@@ -9,6 +9,7 @@ replace (
 
 require (
 	github.com/fsnotify/fsnotify v1.10.1
+	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nvidia/nvsentinel/data-models v0.0.0-00010101000000-000000000000

@@ -3,7 +3,9 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -79,43 +81,77 @@ func MustAppend(t testing.TB, s store.Store, records ...record.Record) {
 	}
 }
 
-// Seed stores records as the rooms would have stamped them: each is appended,
-// then every writer in turn writes its part of the given status. It returns
+// Seed stores records as the rooms would have stamped them: all are appended,
+// then every writer in turn writes its part of the given statuses. It returns
 // the records as stored.
 func Seed(t testing.TB, s store.Store, records ...record.Record) []record.Record {
 	t.Helper()
-	var out []record.Record
+	var fresh []record.Record
 	for _, r := range records {
-		want, expire := r.Status, r.ExpireAt
-		r.Status, r.ExpireAt = record.Status{}, nil
-		if !r.Acts() {
-			r.ExpireAt = expire
+		r.Status = record.Status{}
+		if r.Acts() {
+			r.ExpireAt = nil
 		}
-		MustAppend(t, s, r)
-		part := record.Status{}
-		part.NodeQuarantined, part.QuarantineFinishTimestamp = want.NodeQuarantined, want.QuarantineFinishTimestamp
-		part.QuarantineVerdict, part.Session, part.Faults = want.QuarantineVerdict, want.Session, want.Faults
-		stamp(t, s, record.FaultQuarantine, r.ID, part, expire)
-		part.UserPodsEvictionStatus, part.DrainFinishTimestamp = want.UserPodsEvictionStatus, want.DrainFinishTimestamp
-		stamp(t, s, record.NodeDrainer, r.ID, part, nil)
-		part = want
-		stamp(t, s, record.FaultRemediation, r.ID, part, nil)
-		out = append(out, MustGet(t, s, r.ID))
+		fresh = append(fresh, r)
+	}
+	MustAppend(t, s, fresh...)
+	for _, step := range steps {
+		var changes []store.Change
+		for _, r := range records {
+			before := MustGet(t, s, r.ID)
+			after := step.part(before.Status, r.Status)
+			expire := r.ExpireAt
+			if step.writer != record.FaultQuarantine {
+				expire = nil
+			}
+			if !sameDocument(before.Status, after) || expire != nil {
+				changes = append(changes, store.Change{ID: r.ID, Revision: before.Revision, Status: after, ExpireAt: expire})
+			}
+		}
+		if err := s.Update(t.Context(), step.writer, changes); err != nil {
+			t.Fatalf("stamping as %s: %v", step.writer, err)
+		}
+	}
+	out := make([]record.Record, len(records))
+	for i, r := range records {
+		out[i] = MustGet(t, s, r.ID)
 	}
 	return out
 }
 
-// stamp writes a status if it is another than the stored one.
-func stamp(t testing.TB, s store.Store, w record.Writer, id string, status record.Status, expire *time.Time) {
-	t.Helper()
-	before := MustGet(t, s, id)
-	if sameStatus(before.Status, status) && expire == nil {
-		return
-	}
-	change := store.Change{ID: id, Revision: before.Revision, Status: status, ExpireAt: expire}
-	if err := s.Update(t.Context(), w, []store.Change{change}); err != nil {
-		t.Fatalf("stamping as %s: %v", w, err)
-	}
+// steps lead from an empty status to any; part adds one step of want to have.
+var steps = []struct {
+	writer record.Writer
+	part   func(have, want record.Status) record.Status
+}{
+	{record.FaultQuarantine, func(have, want record.Status) record.Status {
+		have.NodeQuarantined, have.QuarantineFinishTimestamp = want.NodeQuarantined, want.QuarantineFinishTimestamp
+		have.QuarantineVerdict, have.Session, have.Faults = want.QuarantineVerdict, want.Session, want.Faults
+		if want.NodeQuarantined == record.QuarantineCanceled {
+			have.NodeQuarantined = record.Quarantined
+		}
+		return have
+	}},
+	{record.FaultQuarantine, func(have, want record.Status) record.Status {
+		have.NodeQuarantined = want.NodeQuarantined
+		return have
+	}},
+	{record.NodeDrainer, func(have, want record.Status) record.Status {
+		have.UserPodsEvictionStatus, have.DrainFinishTimestamp = want.UserPodsEvictionStatus, want.DrainFinishTimestamp
+		return have
+	}},
+	{record.FaultRemediation, func(have, want record.Status) record.Status {
+		have.FaultRemediated, have.LastRemediationTimestamp = want.FaultRemediated, want.LastRemediationTimestamp
+		have.Remediation = want.Remediation
+		return have
+	}},
+}
+
+// sameDocument compares two values as they are stored.
+func sameDocument(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // MustGet reads a stored record.

@@ -1,0 +1,66 @@
+// Package sqltest harms SQL stores as the conformance suite asks.
+package sqltest
+
+import (
+	"database/sql"
+	"encoding/json"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// Damage harms a consumer's stored position.
+func Damage(t testing.TB, db *sql.DB, consumer string, d storetest.Damage) {
+	t.Helper()
+	position := d.Position
+	switch position {
+	case storetest.Elsewhere:
+		position = edit(t, db, consumer, "s", "another server")
+	case storetest.Beyond:
+		position = edit(t, db, consumer, "t", int64(1)<<50)
+	}
+	exec(t, db, "UPDATE feed_positions SET position = $1 WHERE consumer = $2", position, consumer)
+	if d.Mark {
+		exec(t, db, "UPDATE feed_positions SET mark = NULL WHERE consumer = $1", consumer)
+	}
+}
+
+// edit is the stored position with another value of one field.
+func edit(t testing.TB, db *sql.DB, consumer, field string, value any) string {
+	t.Helper()
+	var text string
+	if err := db.QueryRowContext(t.Context(), "SELECT position FROM feed_positions WHERE consumer = $1", consumer).Scan(&text); err != nil {
+		t.Fatalf("reading the position of %s: %v", consumer, err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		t.Fatalf("reading the position of %s: %v", consumer, err)
+	}
+	if _, ok := fields[field]; !ok {
+		t.Fatalf("position %s has no field %q", text, field)
+	}
+	fields[field] = value
+	b, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Poison replaces a record's document by one of another shape.
+func Poison(t testing.TB, db *sql.DB, id string) {
+	t.Helper()
+	exec(t, db, "UPDATE health_events SET doc = $1 WHERE id = $2", `{"revision": "not a number"}`, id)
+}
+
+// exec changes exactly one row.
+func exec(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	res, err := db.ExecContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	if n, err := res.RowsAffected(); n != 1 || err != nil {
+		t.Fatalf("%s: %d rows, %v; want 1", query, n, err)
+	}
+}

@@ -1,0 +1,248 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+func wantResults(t *testing.T, s store.Store, records []record.Record, want ...store.AppendResult) {
+	t.Helper()
+	got, err := s.Append(within(t), records)
+	if err != nil {
+		t.Fatalf("appending: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("results (-want +got):\n%s", diff)
+	}
+}
+
+func appendTwice(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	a, other := Record("n"), Record("n")
+	changed := a
+	changed.Event.Message = "another"
+	wantResults(t, s, []record.Record{a, a, changed}, store.Appended, store.Duplicate, store.Refused)
+	first := MustGet(t, s, a.ID)
+	later := a
+	// What is not the event does not make it another event.
+	later.CreatedAt, later.Node.BootID = a.CreatedAt.Add(time.Hour), "another boot"
+	wantResults(t, s, []record.Record{changed, later, other, a}, store.Refused, store.Duplicate, store.Appended, store.Duplicate)
+	judge(t, s, other.ID, record.NoRuleMatched)
+	wantResults(t, s, []record.Record{other}, store.Duplicate)
+	if diff := cmp.Diff(first, MustGet(t, s, a.ID)); diff != "" {
+		t.Errorf("the stored record changed (-first +now):\n%s", diff)
+	}
+	if got := MustGet(t, s, other.ID); got.Reason() != record.NoRuleMatched {
+		t.Errorf("a repeated append took the verdict back: %+v", got.Status)
+	}
+}
+
+func appendConcurrently(t *testing.T, b Backend) {
+	dsn := b.New(t)
+	records := faults("n", 40)
+	var mu sync.Mutex
+	counts := map[store.AppendResult]int{}
+	var writers sync.WaitGroup
+	for w := range 4 {
+		s := Open(t, dsn, storeopen.Options{})
+		for g := range 2 {
+			writers.Go(func() {
+				mine := append([]record.Record(nil), records...)
+				// Every writer in another order.
+				for i := range mine {
+					j := (i*7 + w*2 + g) % len(mine)
+					mine[i], mine[j] = mine[j], mine[i]
+				}
+				for i := 0; i < len(mine); i += 10 {
+					got, err := s.Append(within(t), mine[i:i+10])
+					if err != nil {
+						t.Errorf("appending: %v", err)
+						return
+					}
+					mu.Lock()
+					for _, r := range got {
+						counts[r]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	writers.Wait()
+	want := map[store.AppendResult]int{store.Appended: 40, store.Duplicate: 7 * 40}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+}
+
+func appendAfterCut(t *testing.T, b Backend) {
+	dsn, plain := database(t, b)
+	s, arm := b.Interrupt(t, dsn)
+	for _, before := range []bool{true, false} {
+		records := faults("n", 3)
+		arm(before)
+		if _, err := s.Append(within(t), records); err == nil {
+			t.Fatalf("before=%v: a broken append reports success", before)
+		}
+		want := store.Duplicate
+		if before {
+			want = store.Appended
+		}
+		wantResults(t, s, records, want, want, want)
+		got, err := plain.List(within(t), store.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(got); n != 3 && before || n != 6 && !before {
+			t.Errorf("before=%v: %d records are stored", before, n)
+		}
+	}
+}
+
+func appendKilled(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	acknowledged := map[string]bool{}
+	for round := range 5 {
+		for _, line := range killAfter(t, dsn, "append", 3+4*round) {
+			acknowledged[line] = true
+		}
+	}
+	stored, err := s.List(within(t), store.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range stored {
+		delete(acknowledged, r.ID)
+		r.Append, r.Revision = 0, 0
+		wantResults(t, s, []record.Record{r}, store.Duplicate)
+	}
+	for id := range acknowledged {
+		t.Errorf("record %s was acknowledged and is not there", id)
+	}
+}
+
+func appendUnstorable(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	good, zero, bytes, entry, none := Record("n"), Record("n"), Record("n"), Record("n"), Record("n")
+	zero.Event.Message = "a\x00b"
+	bytes.Event.NodeName = "n\xff"
+	entry.Event.Metadata = map[string]string{"k\xc3": ""}
+	none.ID = ""
+	escaped := Record("n", func(r *record.Record) { r.Event.Message = `\u0000 \\u0000 \ufffd ` + "\ufffd" })
+	late := Record("n", func(r *record.Record) { r.CreatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) })
+	wantResults(t, s, []record.Record{zero, good, bytes, entry, none, escaped, late},
+		store.Refused, store.Appended, store.Refused, store.Refused, store.Refused, store.Appended, store.Refused)
+	if diff := cmp.Diff(escaped.Event, MustGet(t, s, escaped.ID).Event); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
+
+func appendStatus(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	r := Record("n")
+	r.Status.NodeQuarantined = record.Quarantined
+	if _, err := s.Append(within(t), []record.Record{Record("n"), r}); !errors.Is(err, record.ErrNotOwner) {
+		t.Errorf("appending a status: %v, want ErrNotOwner", err)
+	}
+	got, err := s.List(within(t), store.Query{})
+	if err != nil || len(got) != 0 {
+		t.Errorf("%d records stored, %v; want none", len(got), err)
+	}
+}
+
+func appendWorst(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	r := WorstEvent("worst")
+	MustAppend(t, s, r)
+	wantResults(t, s, []record.Record{r}, store.Duplicate)
+	got := MustGet(t, s, r.ID)
+	r.Append = got.Append
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	if record.Digest(got.Event) != record.Digest(r.Event) {
+		t.Error("the digest changed in the store")
+	}
+	fed := Receive(t, openFeed(t, s, "c", record.AllHealthEventInserts()), 1)[0]
+	if diff := cmp.Diff(got, fed); diff != "" {
+		t.Errorf("from the feed (-stored +fed):\n%s", diff)
+	}
+	got = update(t, s, record.FaultQuarantine, r.ID, func(st *record.Status) { st.Session = r.ID })
+	if diff := cmp.Diff(r.Event, got.Event); diff != "" {
+		t.Errorf("after an update (-want +got):\n%s", diff)
+	}
+}
+
+func readAbsent(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	if _, err := s.Get(within(t), "absent"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("reading an absent record: %v, want ErrNotFound", err)
+	}
+	err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: "absent"}})
+	if !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("updating an absent record: %v, want ErrNotFound", err)
+	}
+	r := Record("n")
+	MustAppend(t, s, r)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Get(ended, r.ID); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a read that failed: %v, want an error other than ErrNotFound", err)
+	}
+}
+
+func openTogether(t *testing.T, b Backend) {
+	dsn := b.New(t)
+	var services sync.WaitGroup
+	for i := range 12 {
+		services.Go(func() {
+			s, err := storeopen.Open(within(t), dsn, storeopen.Options{SingleHost: true})
+			if err != nil {
+				t.Errorf("opening: %v", err)
+				return
+			}
+			_, err = s.Append(within(t), []record.Record{Record(fmt.Sprint("n", i))})
+			if err = errors.Join(err, s.Ping(within(t)), s.Close()); err != nil {
+				t.Errorf("service %d: %v", i, err)
+			}
+		})
+	}
+	services.Wait()
+	got, err := Open(t, dsn, storeopen.Options{}).List(within(t), store.Query{})
+	if err != nil || len(got) != 12 {
+		t.Errorf("%d records, %v; want 12", len(got), err)
+	}
+}
+
+func expire(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) func(*record.Record) {
+		return func(r *record.Record) {
+			when := now.Add(d)
+			r.Event.ProcessingStrategy, r.ExpireAt = record.PersistOnly, &when
+		}
+	}
+	gone, kept, never := Record("n", at(-time.Microsecond)), Record("n", at(0)), Record("n")
+	MustAppend(t, s, gone, kept, never)
+	if n, err := s.Expire(within(t), now); n != 1 || err != nil {
+		t.Errorf("expired %d, %v; want 1", n, err)
+	}
+	got, err := s.List(within(t), store.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{kept.ID, never.ID}, ids(got)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}

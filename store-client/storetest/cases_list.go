@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+func listPages(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	records := faults("n", 25)
+	slices.Reverse(records) // append order is not id order
+	MustAppend(t, s, records[:10]...)
+	MustAppend(t, s, records[10:]...)
+	var got []record.Record
+	for after := int64(0); ; {
+		page, err := s.List(within(t), store.Query{Selector: record.BacklogOfNode("n"), After: after, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		got, after = append(got, page...), page[len(page)-1].Append
+	}
+	if diff := cmp.Diff(ids(records), ids(got)); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	for i, r := range got {
+		if r.Append <= 0 || i > 0 && r.Append <= got[i-1].Append {
+			t.Errorf("append order %d of record %d does not grow", r.Append, i)
+		}
+	}
+}
+
+func listByCounter(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	var records []record.Record
+	for _, seq := range []uint64{9, 10, 1 << 63, 1<<63 - 1, 0, 1<<64 - 1, 10} {
+		records = append(records, Record("n", func(r *record.Record) { r.Seq, r.SeqEpoch = seq, "e" }))
+	}
+	MustAppend(t, s, records...)
+	MustAppend(t, s, Record("n", func(r *record.Record) { r.Seq, r.SeqEpoch = 11, "another" }))
+	got, err := s.List(within(t), store.Query{Selector: record.Selector{SeqEpoch: "e"}, Order: store.BySeqDescending, Limit: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []uint64
+	for _, r := range got {
+		seqs = append(seqs, r.Seq)
+	}
+	if diff := cmp.Diff([]uint64{1<<64 - 1, 1 << 63, 1<<63 - 1, 10, 10, 9}, seqs); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+	if got[3].Append < got[4].Append {
+		t.Error("of equal counters the later append does not come first")
+	}
+}
+
+// selectors compares the meaning of generated selectors, and of the named
+// ones, with what the store lists and feeds.
+func selectors(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	rng := rand.New(rand.NewPCG(20260102, 79))
+	var records []record.Record
+	for range 200 {
+		records = append(records, Generate(rng))
+	}
+	stored := Seed(t, s, records...)
+	tried := []record.Selector{
+		{}, record.ProcessableHealthEventInserts(), record.ProcessableNonFatalUnhealthyInserts(), record.NodeQuarantineStatus(),
+		record.QuarantinedAndDrainedNodes(), record.AllHealthEventInserts(), record.BacklogOfNode("node-a"), record.BacklogOfNode(""),
+		record.OpenOfNode("node-b"), record.OpenOfNode(""), {Any: []record.Selector{{}}},
+	}
+	for range 400 {
+		tried = append(tried, GenerateSelector(rng))
+	}
+	empty := 0
+	for _, sel := range tried {
+		var want []string
+		for _, r := range stored {
+			if sel.Matches(r) {
+				want = append(want, r.ID)
+			}
+		}
+		if len(want) == 0 {
+			empty++
+		}
+		got, err := s.List(within(t), store.Query{Selector: sel})
+		if err != nil {
+			t.Fatalf("%+v: %v", sel, err)
+		}
+		if diff := cmp.Diff(want, ids(got)); diff != "" {
+			t.Errorf("%+v lists (-meaning +store):\n%s", sel, diff)
+		}
+	}
+	if empty > len(tried)/2 {
+		t.Errorf("%d of %d selectors match nothing: the comparison says little", empty, len(tried))
+	}
+	for _, sel := range tried[:40] {
+		feedEquals(t, s, sel, stored)
+	}
+}
+
+// feedEquals reads a new consumer's feed to the end of what is stored.
+func feedEquals(t *testing.T, s store.Store, sel record.Selector, stored []record.Record) {
+	t.Helper()
+	want := map[string]bool{}
+	for _, r := range stored {
+		if sel.Matches(r) {
+			want[r.ID] = true
+		}
+	}
+	f := openFeed(t, s, "selector", sel)
+	for range len(want) {
+		// No commit: the next selector starts at the beginning again.
+		r, _, err := f.Next(within(t))
+		if err != nil {
+			t.Fatalf("%+v: %d records missing from the feed: %v", sel, len(want), err)
+		}
+		if !want[r.ID] {
+			t.Errorf("%+v feeds %s, which does not match or came before", sel, r.ID)
+		}
+		delete(want, r.ID)
+	}
+}
+
+func listPoisoned(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	r := Record("n")
+	MustAppend(t, s, r, Record("n"))
+	b.Poison(t, dsn, r.ID)
+	if got, err := s.List(within(t), store.Query{Selector: record.BacklogOfNode("n")}); err == nil {
+		t.Errorf("the list hides an undecodable record: %v", ids(got))
+	}
+	if _, err := s.Get(within(t), r.ID); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("reading an undecodable record: %v", err)
+	}
+}
+
+func feedPoisoned(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	records := faults("n", 3)
+	MustAppend(t, s, records...)
+	b.Poison(t, dsn, records[1].ID)
+	got := Receive(t, openFeed(t, s, "c", record.ProcessableHealthEventInserts()), 2)
+	if diff := cmp.Diff([]string{records[0].ID, records[2].ID}, ids(got)); diff != "" {
+		t.Errorf("fed (-want +got):\n%s", diff)
+	}
+	// All that is left is undecodable: the feed goes on.
+	b.Poison(t, dsn, records[0].ID)
+	b.Poison(t, dsn, records[2].ID)
+	f := openFeed(t, s, "another", record.ProcessableHealthEventInserts())
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if r, _, err := f.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("fed %q, %v from undecodable records", r.ID, err)
+	}
+	last := Record("n")
+	MustAppend(t, s, last)
+	if got := Receive(t, f, 1); got[0].ID != last.ID {
+		t.Errorf("fed %s after the undecodable records, want %s", got[0].ID, last.ID)
+	}
+}

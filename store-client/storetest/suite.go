@@ -1,0 +1,180 @@
+package storetest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// Backend is a provider under test: real databases, and the ways to disturb
+// them that each provider has.
+type Backend struct {
+	Name string
+	// New makes an empty database and returns its address.
+	New func(t testing.TB) string
+	// Interrupt opens a store whose next commit breaks: arm says when. before
+	// means that the database never sees the commit, otherwise the commit is
+	// carried out and its answer lost.
+	Interrupt func(t testing.TB, dsn string) (s store.Store, arm func(before bool))
+	// Late begins to append r, first of all, and returns when its transaction
+	// has begun; commit lets it end.
+	Late func(t testing.TB, dsn string, r record.Record) (commit func())
+	// Deafen breaks the wake-ups of every open store of the database; nil where
+	// nothing outside a process can.
+	Deafen func(t testing.TB, dsn string)
+	// Damage harms a consumer's stored position.
+	Damage func(t testing.TB, dsn, consumer string, d Damage)
+	// Poison replaces a record's document by one that cannot be decoded.
+	Poison func(t testing.TB, dsn, id string)
+}
+
+// Damage is a way to lose a position.
+type Damage struct {
+	Name string
+	// Position replaces the stored one; "elsewhere" stands for one of another
+	// server, "beyond" for one after the end of the store.
+	Position string
+	// Mark says that the low-water mark is lost too.
+	Mark bool
+}
+
+// Positions that a Backend makes up itself.
+const (
+	Elsewhere = "elsewhere"
+	Beyond    = "beyond"
+)
+
+// testCase is one promise of the port.
+type testCase struct {
+	name string
+	run  func(t *testing.T, b Backend)
+}
+
+func cases() []testCase {
+	return []testCase{
+		{"append: the same id twice, in one batch and in two; other content is refused", appendTwice},
+		{"append: the same ids from many connections at once", appendConcurrently},
+		{"append: again after a cut connection", appendAfterCut},
+		{"append: the writer is killed; what was acknowledged is there", appendKilled},
+		{"append: refused if it could not be given back unchanged", appendUnstorable},
+		{"append: a status is not the appender's", appendStatus},
+		{"append: the door's worst accepted event is read back equal", appendWorst},
+		{"read: absent is ErrNotFound, and only absent", readAbsent},
+		{"list: pages in append order", listPages},
+		{"list: by the publisher's counter, over its whole range", listByCounter},
+		{"list and feed: selectors mean what record.Selector.Matches means", selectors},
+		{"list: a record that cannot be decoded is an error, not an absence", listPoisoned},
+		{"update: racing compare-and-sets, one wins each revision", updateRace},
+		{"update: a batch is all or nothing", updateAllOrNothing},
+		{"update: crossing batches end", updateCrossing},
+		{"update: again after a cut connection", updateAfterCut},
+		{"update: each field has one writer, transitions are legal", updateOwnership},
+		{"feed: a first feed starts at the beginning", feedFirst},
+		{"feed: inserts once, changes again with the latest content", feedKinds},
+		{"feed: an older transaction commits after a younger one", feedLateCommit},
+		{"feed: many writers, nothing lost", feedManyWriters},
+		{"feed: the consumer is stopped at any point", feedStopped},
+		{"feed: the consumer's process is killed", feedKilled},
+		{"feed: a notification is lost", feedDeaf},
+		{"feed: a stored position is gone, too old or of another server", feedLostPosition},
+		{"feed: an interrupted rescan goes on", feedRescanInterrupted},
+		{"feed: a commit never goes backwards", feedCommitOrder},
+		{"feed: more records than a page", feedPages},
+		{"feed: a record that cannot be decoded is kept aside and passed", feedPoisoned},
+		{"expire: only what has expired", expire},
+		{"open: all services at once on an empty database", openTogether},
+	}
+}
+
+// Run proves a provider. Each case has its own database. A provider's test
+// calls it once, under a name of its own: some cases start the test's binary
+// again, for that test only, as the process that is killed.
+func Run(t *testing.T, b Backend) {
+	if child(t) {
+		return
+	}
+	list := cases()
+	passed := 0
+	var lines []string
+	for _, c := range list {
+		verdict := "FAIL"
+		if t.Run(c.name, func(t *testing.T) { c.run(t, b) }) {
+			passed++
+			verdict = "pass"
+		}
+		lines = append(lines, "  "+verdict+"  "+c.name)
+	}
+	t.Logf("store %s passes %d of %d conformance cases\n%s", b.Name, passed, len(list), strings.Join(lines, "\n"))
+}
+
+// patience bounds every wait of the suite.
+const patience = 30 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// database makes a database and opens it.
+func database(t *testing.T, b Backend) (string, store.Store) {
+	t.Helper()
+	dsn := b.New(t)
+	return dsn, Open(t, dsn, storeopen.Options{})
+}
+
+// openFeed opens a feed until the test ends.
+func openFeed(t testing.TB, s store.Store, consumer string, sel record.Selector) store.Feed {
+	t.Helper()
+	f, err := s.Feed(within(t), consumer, sel)
+	if err != nil {
+		t.Fatalf("opening the feed of %s: %v", consumer, err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Errorf("closing the feed of %s: %v", consumer, err)
+		}
+	})
+	return f
+}
+
+// update changes one record's status as writer.
+func update(t testing.TB, s store.Store, w record.Writer, id string, edit func(*record.Status)) record.Record {
+	t.Helper()
+	r := MustGet(t, s, id)
+	edit(&r.Status)
+	if err := s.Update(within(t), w, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}}); err != nil {
+		t.Fatalf("updating record %q: %v", id, err)
+	}
+	return MustGet(t, s, id)
+}
+
+// judge gives a record a verdict, which finishes it unless it is Held or Matched.
+func judge(t testing.TB, s store.Store, id string, reason record.Reason) record.Record {
+	t.Helper()
+	return update(t, s, record.FaultQuarantine, id, func(st *record.Status) {
+		st.QuarantineVerdict = &record.Verdict{Reason: reason, At: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}
+	})
+}
+
+func ids(records []record.Record) []string {
+	var out []string
+	for _, r := range records {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+// faults makes n records of a node.
+func faults(node string, n int) []record.Record {
+	var out []record.Record
+	for range n {
+		out = append(out, Record(node))
+	}
+	return out
+}
