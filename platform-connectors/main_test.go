@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// asConnector makes this test binary the connector itself, with its own command
+// line, so that tests can kill it as a process.
+const asConnector = "PLATFORM_CONNECTORS_TEST_PROCESS"
+
+const nodeName = "gpu-7"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asConnector) != "" {
+		main()
+		return
+	}
+	os.Exit(localcluster.Main(m))
+}
+
+// place is the disk of one node and the store.
+type place struct {
+	t      *testing.T
+	dir    string
+	socket string
+	args   []string
+	env    []string
+}
+
+func newPlace(t *testing.T, args ...string) *place {
+	t.Helper()
+	dir := t.TempDir()
+	// A socket's path has to be short, a test's folder is not.
+	short, err := os.MkdirTemp("", "pc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(short) })
+	p := &place{t: t, dir: dir, socket: filepath.Join(short, "s")}
+	p.args = append([]string{
+		"--node-name=" + nodeName, "--socket=" + p.socket, "--spool-dir=" + filepath.Join(dir, "spool"),
+		"--store=" + p.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
+	}, args...)
+	return p
+}
+
+func (p *place) dsn() string { return "sqlite://" + filepath.Join(p.dir, "db", "records.db") }
+
+func (p *place) makeStoreReachable() {
+	if err := os.MkdirAll(filepath.Join(p.dir, "db"), 0o750); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// process is one life of the connector.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func (p *place) start() *process {
+	p.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c := &process{cmd: exec.Command(exe, p.args...), done: make(chan struct{})}
+	c.cmd.Env = append(append(os.Environ(), asConnector+"=1"), p.env...)
+	c.cmd.Stdout, c.cmd.Stderr = p.t.Output(), p.t.Output()
+	if err := c.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	go func() {
+		_ = c.cmd.Wait()
+		close(c.done)
+	}()
+	p.t.Cleanup(c.kill)
+	return c
+}
+
+// kill ends the process as a power cut would.
+func (c *process) kill() { c.signal(syscall.SIGKILL) }
+
+// stop asks the process to end and waits for it.
+func (c *process) stop() { c.signal(syscall.SIGTERM) }
+
+func (c *process) signal(s syscall.Signal) {
+	if err := c.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		panic(err)
+	}
+	<-c.done
+}
+
+func (p *place) client() protos.PlatformConnectorClient {
+	p.t.Helper()
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
+	conn, err := grpc.NewClient("unix://"+p.socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quick))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { conn.Close() })
+	return protos.NewPlatformConnectorClient(conn)
+}
+
+// send sends one batch, over and over until it is acknowledged.
+func send(ctx context.Context, c protos.PlatformConnectorClient, events ...*protos.HealthEvent) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := c.HealthEventOccurredV1(attempt, &protos.HealthEvents{Version: 1, Events: events}, grpc.WaitForReady(true))
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w, last: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// event is a fatal event; publisher and seq make its id and message.
+func event(publisher string, seq int) *protos.HealthEvent {
+	text := fmt.Sprintf("%s/%d", publisher, seq)
+	return &protos.HealthEvent{
+		Version: 1, Agent: publisher, ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true,
+		Message: text, RecommendedAction: protos.RecommendedAction_RESTART_BM, ErrorCode: []string{"79"},
+		EntitiesImpacted:   []*protos.Entity{{EntityType: "GPU_UUID", EntityValue: "GPU-" + publisher}},
+		GeneratedTimestamp: timestamppb.New(time.Date(2026, 3, 1, 12, 0, seq, 0, time.UTC)),
+		NodeName:           nodeName, Id: uuid.NewSHA1(uuid.Nil, []byte(text)).String(),
+		Metadata: map[string]string{record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: "epoch-" + publisher},
+	}
+}
+
+// records is the store as another service sees it.
+func (p *place) records() store.Store {
+	p.t.Helper()
+	s, err := storeopen.Open(p.t.Context(), p.dsn(), storeopen.Options{SingleHost: true})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// await asks until ok says so or a minute is over; ok returns what is missing.
+func await(t *testing.T, ok func() (done bool, missing string)) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, missing := ok()
+		if done {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("after a minute: %s", missing)
+		case <-tick.C:
+		}
+	}
+}
+
+func awaitStored(t *testing.T, s store.Store, n int) []record.Record {
+	t.Helper()
+	var all []record.Record
+	await(t, func() (bool, string) {
+		var err error
+		if all, err = s.List(t.Context(), store.Query{}); err != nil {
+			t.Fatal(err)
+		}
+		return len(all) >= n, fmt.Sprintf("%d of %d events are stored", len(all), n)
+	})
+	return all
+}
+
+// storm sends events from many publishers while the connector is killed and
+// started again, and returns what was acknowledged.
+func storm(t *testing.T, p *place, publishers, each int, kills []int) map[string]bool {
+	t.Helper()
+	var acknowledged atomic.Int64
+	var mu sync.Mutex
+	acked := map[string]bool{}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	connector := p.start()
+	client := p.client()
+	var wg sync.WaitGroup
+	for i := range publishers {
+		wg.Go(func() {
+			for seq := range each {
+				e := event(fmt.Sprintf("p%02d", i), seq+1)
+				if err := send(ctx, client, e); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				acked[e.GetId()] = true
+				mu.Unlock()
+				acknowledged.Add(1)
+			}
+		})
+	}
+	for _, at := range kills {
+		await(t, func() (bool, string) {
+			n := acknowledged.Load()
+			return n >= int64(at), fmt.Sprintf("%d of %d events acknowledged", n, at)
+		})
+		connector.kill()
+		connector = p.start()
+	}
+	wg.Wait()
+	return acked
+}
+
+func TestEveryAcknowledgedEventIsStoredOnceWhateverIsKilled(t *testing.T) {
+	p := newPlace(t, "--kubernetes=false")
+	p.makeStoreReachable()
+	const publishers, each = 64, 16 // 1,024 events
+	acked := storm(t, p, publishers, each, []int{50, 300, 700, publishers * each})
+	all := awaitStored(t, p.records(), publishers*each)
+	if len(all) != publishers*each || len(acked) != publishers*each {
+		t.Errorf("%d records, %d events acknowledged, want %d", len(all), len(acked), publishers*each)
+	}
+	last := map[string]uint64{}
+	for _, r := range all {
+		if !acked[r.ID] {
+			t.Errorf("record %s was never acknowledged", r.ID)
+		}
+		delete(acked, r.ID)
+		if r.Seq != last[r.Event.Agent]+1 {
+			t.Errorf("publisher %s: seq %d is stored after %d", r.Event.Agent, r.Seq, last[r.Event.Agent])
+		}
+		last[r.Event.Agent] = r.Seq
+	}
+	if len(acked) > 0 {
+		t.Errorf("%d acknowledged events are not stored", len(acked))
+	}
+}
+
+func TestStoreMayBeAwayAtStart(t *testing.T) {
+	p := newPlace(t, "--kubernetes=false")
+	connector := p.start()
+	persistOnly := event("b", 1)
+	persistOnly.ProcessingStrategy = protos.ProcessingStrategy_PERSIST_ONLY
+	persistOnly.Metadata = nil
+	if err := send(t.Context(), p.client(), event("a", 1), persistOnly); err != nil {
+		t.Fatal(err)
+	}
+	connector.kill()
+	connector = p.start()
+	p.makeStoreReachable()
+	all := awaitStored(t, p.records(), 2)
+	if all[0].ExpireAt != nil || all[0].Seq != 1 || all[0].SeqEpoch != "epoch-a" {
+		t.Errorf("PROCESS: expires %v, seq %d in %q", all[0].ExpireAt, all[0].Seq, all[0].SeqEpoch)
+	}
+	if all[1].ExpireAt == nil || all[1].Seq != 2 || uuid.Validate(all[1].SeqEpoch) != nil {
+		t.Errorf("PERSIST_ONLY: expires %v, seq %d in %q", all[1].ExpireAt, all[1].Seq, all[1].SeqEpoch)
+	}
+	connector.stop()
+	if code := connector.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("stopped with exit code %d", code)
+	}
+	if _, err := os.Stat(p.socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+func TestSameIDWithOtherContentBlocksNothing(t *testing.T) {
+	p := newPlace(t, "--kubernetes=false")
+	p.makeStoreReachable()
+	p.start()
+	other := event("a", 1)
+	other.Message = "other content"
+	for _, e := range []*protos.HealthEvent{event("a", 1), other, event("a", 1), event("a", 2)} {
+		if err := send(t.Context(), p.client(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := awaitStored(t, p.records(), 2)
+	if len(all) != 2 || all[0].Event.Message != "a/1" || all[1].Event.Message != "a/2" {
+		t.Errorf("stored: %v", all)
+	}
+}
+
+func TestMetricsAndReadiness(t *testing.T) {
+	p := newPlace(t, "--kubernetes=false")
+	p.makeStoreReachable()
+	address := freeAddress(t)
+	p.args = append(p.args, "--metrics-address="+address)
+	p.start()
+	if err := send(t.Context(), p.client(), event("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	awaitStored(t, p.records(), 1)
+	await(t, func() (bool, string) {
+		metrics := get(t, "http://"+address+"/metrics")
+		for _, want := range []string{
+			`platform_connector_accepted_total{strategy="PROCESS"} 1`,
+			`platform_connector_accepted_total{strategy="PERSIST_ONLY"} 0`,
+			`platform_connector_appended_total{result="appended"} 1`,
+			`platform_connector_spool_bytes 0`, `platform_connector_spool_oldest_seconds 0`,
+			`platform_connector_spool_group_size_count 1`,
+			`nvsentinel_store_appends_total{result="appended"} 1`,
+		} {
+			if !strings.Contains(metrics, want+"\n") {
+				return false, "the metrics lack " + want
+			}
+		}
+		return true, ""
+	})
+	if ready := get(t, "http://"+address+"/readyz"); !strings.Contains(ready, `"ready":true`) {
+		t.Errorf("readiness: %s", ready)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
