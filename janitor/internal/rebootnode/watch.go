@@ -2,20 +2,29 @@ package rebootnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 )
 
@@ -28,34 +37,105 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Register adds the controller to a manager: an object's changes ring for it,
-// and so do those changes of its Node that a decision depends on.
-func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager, workers int) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.RebootNode{}, byNode, func(o client.Object) []string {
-		object, ok := o.(*v1alpha1.RebootNode)
-		if !ok || object.Status.CompletionTime != nil {
-			return nil
-		}
-		return []string{object.Spec.NodeName}
+// Objects is a client that reads and writes repair objects at the API server
+// itself.
+func Objects(config *rest.Config) (client.Client, error) {
+	s, err := scheme()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := client.New(config, client.Options{Scheme: s})
+	if err != nil {
+		return nil, fmt.Errorf("making the client of repair objects: %w", err)
+	}
+	return objects, nil
+}
+
+// scheme knows the janitor's kinds and those of Kubernetes.
+func scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		return nil, fmt.Errorf("registering the kinds: %w", err)
+	}
+	return s, nil
+}
+
+// Watch rings for the controller: an object's changes ring, and so do those
+// changes of its Node that a decision depends on.
+type Watch struct {
+	controller *Controller
+	config     *rest.Config
+	workers    int
+
+	running, synced atomic.Bool
+}
+
+// NewWatch makes the watch; workers is how many objects are worked on at once.
+func NewWatch(c *Controller, config *rest.Config, workers int) *Watch {
+	return &Watch{controller: c, config: config, workers: workers}
+}
+
+// Synced says whether a running watch has its caches.
+func (w *Watch) Synced() (bool, string) {
+	if w.running.Load() && !w.synced.Load() {
+		return false, "the caches of nodes and repair objects are not filled yet"
+	}
+	return true, "synced"
+}
+
+// Run carries out repairs until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	w.running.Store(true)
+	s, err := scheme()
+	if err != nil {
+		return err
+	}
+	logger := logr.FromSlogHandler(w.controller.Log.Handler())
+	ctrl.SetLogger(logger) // controller-runtime complains on stderr without one
+	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
+		Scheme: s, Logger: logger,
+		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
+		Cache:   cache.Options{DefaultTransform: kube.StripManagedFields},
 	})
 	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	if err := w.register(ctx, mgr); err != nil {
+		return err
+	}
+	go func() { w.synced.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
+	return mgr.Start(ctx)
+}
+
+// register adds the controller to a manager.
+func (w *Watch) register(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.RebootNode{}, byNode, nodeOfOpen); err != nil {
 		return fmt.Errorf("indexing objects by node: %w", err)
 	}
 	unchecked := true
-	err = ctrl.NewControllerManagedBy(mgr).Named("rebootnode").
+	err := ctrl.NewControllerManagedBy(mgr).Named("rebootnode").
 		For(&v1alpha1.RebootNode{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.objectsOf(mgr.GetClient())),
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(w.controller.objectsOf(mgr.GetClient())),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
+			MaxConcurrentReconciles: w.workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-			// Names are unique per process in metrics that we do not serve.
+			// Names are unique per process only for metrics that we do not serve.
 			SkipNameValidation: &unchecked,
-		}).Complete(c)
+		}).Complete(w.controller)
 	if err != nil {
 		return fmt.Errorf("adding the reboot controller: %w", err)
 	}
 	return nil
+}
+
+// nodeOfOpen is the index of open objects by their node.
+func nodeOfOpen(o client.Object) []string {
+	object, ok := o.(*v1alpha1.RebootNode)
+	if !ok || object.Status.CompletionTime != nil {
+		return nil
+	}
+	return []string{object.Spec.NodeName}
 }
 
 // objectsOf lists the open objects of a Node.

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -118,11 +117,7 @@ func newWorld(t *testing.T) *world {
 		t: t, cluster: cluster, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
 		plugin: &books{up: true}, policy: testPolicy, sabotage: map[string]bool{},
 	}
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	objects, err := client.New(cluster.RESTConfig(), client.Options{Scheme: scheme})
+	objects, err := Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,71 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/janitor/internal/config"
+	"github.com/nvidia/nvsentinel/janitor/reboot"
+)
+
+func with(change func(*config.Config)) config.Config {
+	c := config.Default()
+	c.Global.CSPPluginHost = "plugin:9090"
+	change(&c)
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	c := with(func(*config.Config) {})
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	want := reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second}
+	if diff := cmp.Diff(want, c.Policy()); diff != "" {
+		t.Errorf("policy (-want +got):\n%s", diff)
+	}
+	if c.Host() != "plugin:9090" {
+		t.Errorf("host is %q", c.Host())
+	}
+}
+
+func TestControllerOverridesGlobal(t *testing.T) {
+	c := with(func(c *config.Config) {
+		c.RebootNode.CSPPluginHost, c.RebootNode.Timeout, c.RebootNode.ManualMode = "own:1", time.Hour, true
+	})
+	if p := c.Policy(); c.Host() != "own:1" || p.Timeout != time.Hour || !p.Manual {
+		t.Errorf("host %q, policy %+v", c.Host(), p)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*config.Config)
+		want   []string
+	}{
+		{"no plugin", func(c *config.Config) { c.Global.CSPPluginHost = "" }, []string{"global.cspPluginHost"}},
+		{"no plugin, not enabled", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.Enabled = "", false }, nil},
+		{"all at once", func(c *config.Config) {
+			c.Global.Timeout, c.RebootNode.ResendAfter, c.RebootNode.PollInterval, c.RebootNode.Workers = 0, -1, 0, 0
+		}, []string{"timeout", "resendAfter", "pollInterval", "workers"}},
+		{"a call as long as the wait for its effect", func(c *config.Config) { c.RebootNode.PluginTimeout = 10 * time.Minute }, []string{"pluginTimeout 10m0s is not less"}},
+		{"a negative limit of requests", func(c *config.Config) { c.Kube.QPS = -1 }, []string{"kube-api-qps"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := with(tt.change).Validate()
+			if (err == nil) != (len(tt.want) == 0) {
+				t.Fatalf("validating: %v", err)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not mention %q", err, part)
+				}
+			}
+		})
+	}
+}
