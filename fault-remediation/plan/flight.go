@@ -223,7 +223,7 @@ func (d decision) fail(cur Ref, health healthrule.Result) Step {
 	}
 	e := d.edit()
 	e.close(cur, func(a *record.Attempt) {
-		a.State, a.Reason, a.Message, a.SignalSent = string(healthrule.Unhealthy), health.Reason, health.Message, !o.Refused
+		a.State, a.Reason, a.Message, a.SignalSent = string(healthrule.Unhealthy), health.Reason, health.Message, !o.Unsent
 		if o.SessionOver {
 			a.State, a.Reason = StateCancelled, string(SessionOver)
 		}
@@ -239,7 +239,8 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	rank := d.repairs.Rank(cur.Attempt.Action)
 	e := d.edit()
 	e.close(cur, func(a *record.Attempt) {
-		a.State, a.Reason, a.Message, a.ReplacedBootID = string(healthrule.Healthy), health.Reason, health.Message, replaced
+		a.State, a.Reason, a.Message = string(healthrule.Healthy), health.Reason, health.Message
+		a.ReplacedBootID, a.SignalSent = replaced, !d.v.Object.Unsent
 	})
 	e.remediated(cur.Record, record.OutcomeSucceeded, cur.Record.ID, Succeed, health.Message)
 	for _, r := range d.v.Records {

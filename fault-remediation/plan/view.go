@@ -52,8 +52,8 @@ type Object struct {
 	Ordinal   int
 	// Health is the verdict of the action's health rule.
 	Health healthrule.Result
-	// Refused says that no signal was sent and none will be.
-	Refused bool
+	// Unsent says that no signal was sent and none will be.
+	Unsent bool
 	// SessionOver says that it was refused because its session is over.
 	SessionOver bool
 	// PriorBoot and ObservedBoot are the boots before and after, where the

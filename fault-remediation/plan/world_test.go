@@ -306,10 +306,13 @@ func (w *world) setObject(d *datadriven.TestData) {
 			condition(healthrule.Unhealthy, "condition status: False, message: node did not come back")
 		case "refused":
 			condition(healthrule.Unhealthy, "condition status: False, message: plugin says no")
-			o.Refused = true
+			o.Unsent = true
 		case "session-over":
 			condition(healthrule.Unhealthy, "condition status: False, message: session is over")
-			o.Refused, o.SessionOver = true, true
+			o.Unsent, o.SessionOver = true, true
+		case "not-needed":
+			condition(healthrule.Healthy, "condition status: True, message: rebooted by somebody else")
+			o.Unsent = true
 		case "deleted":
 			delete(w.objects, name)
 		}

@@ -162,13 +162,14 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) plan.Obje
 	ordinal, _ := strconv.Atoi(marks[action.OrdinalAnnotation])
 	signal, ok := healthrule.ConditionOf(obj, "SignalSent")
 	refused := ok && signal.Status == "False"
+	notNeeded := ok && signal.Reason == "NotNeeded"
 	prior, _, _ := unstructured.NestedString(obj.Object, "status", "preRebootBootID")
 	observed, _, _ := unstructured.NestedString(obj.Object, "status", "observedBootID")
 	return plan.Object{
 		Presence: plan.Present, UID: string(obj.GetUID()), CreatedAt: obj.GetCreationTimestamp().Time,
 		Session: marks[action.SessionAnnotation], Group: marks[action.GroupAnnotation], Ordinal: ordinal,
-		Health:  healthrule.Evaluate(obj, &repair.Rule, nil),
-		Refused: refused, SessionOver: refused && signal.Reason == "SessionOver",
+		Health: healthrule.Evaluate(obj, &repair.Rule, nil),
+		Unsent: refused || notNeeded, SessionOver: refused && signal.Reason == "SessionOver",
 		PriorBoot: prior, ObservedBoot: observed,
 	}
 }
