@@ -21,7 +21,8 @@ const home = `(SELECT system_identifier FROM pg_control_system()) || '/' ||
 // still running has ended. The history is that of home and the timeline, which
 // changes when another server takes over or an older state is restored.
 const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),
-pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp()`
+pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmin(shot) < pg_snapshot_xmax(shot)
+FROM pg_current_snapshot() AS shot`
 
 // queryStamp numbers the transaction, reserves places, and wakes the feeds when
 // it commits (equal notifications of one transaction are sent once).
@@ -35,6 +36,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 	return sqlstore.Dialect{
 		Name:       "postgresql",
 		ForUpdate:  " FOR UPDATE",
+		SkipLocked: " FOR UPDATE SKIP LOCKED",
 		InsertRows: 500,
 		Time: func(t *time.Time) any {
 			if t == nil {
@@ -47,7 +49,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 		},
 		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
 			var h sqlstore.Head
-			err := q.QueryRowContext(ctx, queryHead).Scan(&h.Server, &h.Tx, &h.At)
+			err := q.QueryRowContext(ctx, queryHead).Scan(&h.Server, &h.Tx, &h.At, &h.Held)
 			return h, err
 		},
 		Adopt: adopt,

@@ -36,6 +36,9 @@ type Head struct {
 	Server string
 	Tx     int64
 	At     time.Time
+	// Held says that transactions are under way, so that others that ended
+	// later in number may be hidden behind them.
+	Held bool
 }
 
 // Dialect is where the SQL databases differ.
@@ -44,6 +47,8 @@ type Dialect struct {
 	Name string
 	// ForUpdate ends a SELECT that locks its rows until the transaction ends.
 	ForUpdate string
+	// SkipLocked ends a SELECT that locks the rows nobody else has locked.
+	SkipLocked string
 	// InsertRows bounds the rows of one INSERT.
 	InsertRows int
 	// Serial keeps the process's write transactions one after the other, for

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// pollEvery bounds the delay after a lost wake-up.
+	// pollEvery bounds the delay after a lost wake-up. A transaction that held
+	// the feed back ends without one: then the feed looks sooner, at first.
 	pollEvery = time.Second
+	pollHeld  = 5 * time.Millisecond
 	// restEvery is how often a feed with nothing to deliver stores how far it
 	// has looked, so that a restart does not look again.
 	restEvery = time.Minute
@@ -45,6 +47,12 @@ type feed struct {
 	cursor position
 	buffer []item
 	rested time.Time
+	// heldSince is when the feed was first held back by a transaction under way,
+	// and heldAt by which head; zero when it is not held.
+	heldSince time.Time
+	heldAt    int64
+	// looks counts the looks since the last ring or record.
+	looks int
 
 	mu                   sync.Mutex
 	delivered, committed string
@@ -93,7 +101,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		}
 		if len(f.buffer) > 0 {
 			it := f.buffer[0]
-			f.buffer = f.buffer[1:]
+			f.buffer, f.looks = f.buffer[1:], 0
 			return it.rec, f.deliver(it), nil
 		}
 		full, err := f.fill(ctx)
@@ -137,6 +145,7 @@ func (f *feed) fill(ctx context.Context) (full bool, err error) {
 		}
 		return true, f.resume(ctx)
 	}
+	f.hold(head)
 	if f.cursor.covers(head) {
 		return false, nil
 	}
@@ -237,20 +246,44 @@ func (f *feed) bury(ctx context.Context, broken []brokenRow) error {
 	return nil
 }
 
+// hold notes since when the same transaction has held the feed back.
+func (f *feed) hold(h Head) {
+	switch {
+	case !h.Held:
+		f.heldSince = time.Time{}
+	case f.heldSince.IsZero() || f.heldAt != h.Tx:
+		f.heldSince, f.heldAt = f.s.Clock.Now(), h.Tx
+	}
+}
+
+// held is how long the feed has been held back.
+func (f *feed) held() time.Duration {
+	if f.heldSince.IsZero() {
+		return 0
+	}
+	return max(0, f.s.Clock.Since(f.heldSince))
+}
+
 // rest waits for the bell or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
 func (f *feed) rest(ctx context.Context) error {
-	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(0)
+	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(f.held().Seconds())
 	if f.settled() && f.s.Clock.Since(f.rested) >= restEvery {
 		f.rested = f.s.Clock.Now()
 		if err := f.store(ctx, f.cursor); err != nil {
 			return err
 		}
 	}
-	timer := f.s.Clock.NewTimer(pollEvery)
+	wait := pollEvery
+	if !f.heldSince.IsZero() {
+		wait = min(pollEvery, pollHeld<<min(f.looks, 16))
+	}
+	f.looks++
+	timer := f.s.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-f.bell:
+		f.looks = 0
 	case <-timer.C():
 	case <-f.closed:
 	case <-ctx.Done():

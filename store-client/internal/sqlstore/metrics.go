@@ -26,7 +26,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that a feed dead-lettered and passed.", "consumer"),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_feed_lag_seconds",
-			Help: "Age of the newest delivered change; 0 when the feed has delivered everything.",
+			Help: "Age of the newest delivered change; when everything was delivered, how long a transaction under way has held the feed back, else 0.",
 		}, []string{"consumer"}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),
 	}

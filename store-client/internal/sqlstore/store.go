@@ -167,14 +167,16 @@ ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded
 // expireBatch bounds the rows that one transaction of Expire deletes.
 const expireBatch = 1000
 
-// Expire implements store.Store.
+const expireSQL = "SELECT id FROM health_events WHERE expire_at < $1 ORDER BY expire_at LIMIT $2"
+
+// Expire implements store.Store. Records that are being updated are left for
+// the next call.
 func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 	total := 0
 	for {
 		var n int64
 		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, `DELETE FROM health_events WHERE id IN (
-SELECT id FROM health_events WHERE expire_at < $1 ORDER BY id LIMIT $2`+s.Dialect.ForUpdate+`)`, s.Dialect.Time(&now), expireBatch)
+			res, err := tx.ExecContext(ctx, "DELETE FROM health_events WHERE id IN ("+expireSQL+s.Dialect.SkipLocked+")", s.Dialect.Time(&now), expireBatch)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,38 @@
+package sqlstore
+
+import (
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// NamedQuery is a query that an index was made for.
+type NamedQuery struct {
+	SQL  string
+	Args []any
+}
+
+// NamedQueries gives for each index of the schema the services' query that it
+// serves, so that a provider's tests can ask its planner; now is a column value.
+func NamedQueries(now any) map[string]NamedQuery {
+	list := func(q store.Query) NamedQuery {
+		sql, args := listSQL(q)
+		return NamedQuery{sql, args}
+	}
+	feed := func(k kind, sel record.Selector) NamedQuery {
+		f := &feed{kind: k, selector: sel}
+		sql, args := f.pageSQL(Head{Tx: 1000})
+		return NamedQuery{sql, args}
+	}
+	return map[string]NamedQuery{
+		"health_events_append":     list(store.Query{Limit: 10, After: 5}),
+		"health_events_inserts":    feed(byInsert, record.AllHealthEventInserts()),
+		"health_events_changes":    feed(byChange, record.QuarantinedAndDrainedNodes()),
+		"health_events_node":       list(store.Query{Selector: record.Selector{Node: "n"}}),
+		"health_events_open":       list(store.Query{Selector: record.OpenOfNode("n")}),
+		"health_events_backlog":    list(store.Query{Selector: record.BacklogOfNode("n")}),
+		"health_events_recoveries": list(store.Query{Selector: record.Selector{Node: "n", Strategy: record.Process, Healthy: record.Yes()}}),
+		"health_events_session":    list(store.Query{Selector: record.Selector{Session: "s"}}),
+		"health_events_counter":    list(store.Query{Selector: record.Selector{SeqEpoch: "e"}, Order: store.BySeqDescending, Limit: 1}),
+		"health_events_expiry":     {SQL: expireSQL, Args: []any{now, 10}},
+	}
+}

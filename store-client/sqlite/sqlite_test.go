@@ -1,0 +1,108 @@
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/sqlite"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+func TestRelativePathIsRefused(t *testing.T) {
+	for _, path := range []string{"nvsentinel.db", ":memory:", ""} {
+		if _, err := sqlite.Open(t.Context(), path, sqlstore.Config{Clock: clock.RealClock{}}); !errors.Is(err, sqlstore.ErrUnusable) {
+			t.Errorf("%q: %v, want ErrUnusable", path, err)
+		}
+	}
+}
+
+// Characters that mean something in an address are only part of the path.
+func TestOddPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a b?c%20#d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "x?mode=memory.db")
+	storetest.MustAppend(t, storetest.Open(t, "sqlite://"+path, storeopen.Options{}), storetest.Record("n"))
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the file is elsewhere: %v", err)
+	}
+}
+
+func TestMissingFolder(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := storeopen.Open(ctx, "sqlite://"+filepath.Join(t.TempDir(), "absent", "x.db"), storeopen.Options{SingleHost: true})
+	if err == nil {
+		t.Error("a database in an absent folder was opened")
+	}
+}
+
+// Another process's write wakes a feed without its poll: the clock of the
+// reader stands still.
+func TestWokenByAnotherStore(t *testing.T) {
+	dsn := storetest.SQLiteDSN(t)
+	reader := storetest.Open(t, dsn, storeopen.Options{Clock: noPoll{clock.RealClock{}}})
+	writer := storetest.Open(t, dsn, storeopen.Options{})
+	f, err := reader.Feed(t.Context(), "c", record.AllHealthEventInserts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 5 {
+		r := storetest.Record("n")
+		storetest.MustAppend(t, writer, r)
+		if got := storetest.Receive(t, f, 1); got[0].ID != r.ID {
+			t.Errorf("fed %s, want %s", got[0].ID, r.ID)
+		}
+	}
+}
+
+// noPoll is a clock on which polls come much too late.
+type noPoll struct{ clock.RealClock }
+
+func (noPoll) NewTimer(d time.Duration) clock.Timer {
+	return clock.RealClock{}.NewTimer(1000 * d)
+}
+
+// The services' queries use the indexes made for them.
+func TestIndexes(t *testing.T) {
+	dsn := storetest.SQLiteDSN(t)
+	storetest.Open(t, dsn, storeopen.Options{})
+	db := raw(t, dsn)
+	for index, q := range sqlstore.NamedQueries(int64(0)) {
+		rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+q.SQL, q.Args...)
+		if err != nil {
+			t.Fatalf("%s: %v", q.SQL, err)
+		}
+		var plan []string
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, step)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(plan, "\n"); !strings.Contains(text, index+" ") {
+			t.Errorf("%s is not used by\n%s\n%s", index, q.SQL, text)
+		}
+	}
+}
