@@ -35,17 +35,17 @@ var xid79 = record.Event{
 func TestExpressions(t *testing.T) {
 	node := map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "train"}}}
 	for expression, want := range map[string]bool{
-		`event.isFatal && event.agent == "syslog-health-monitor"`: true,
-		`"79" in event.errorCode`:                                 true,
-		`event.recommendedAction == 24`:                           true,
-		`event.recommendedActionName == "RESTART_BM"`:             true,
-		`event.processingStrategy == 0`:                           true,
+		`event.isFatal && event.agent == "syslog-health-monitor"`:                         true,
+		`"79" in event.errorCode`:                                                         true,
+		`event.recommendedAction == 24`:                                                   true,
+		`event.recommendedActionName == "RESTART_BM"`:                                     true,
+		`event.processingStrategy == 0`:                                                   true,
 		`event.entitiesImpacted.exists(e, e.entityType == "GPU" && e.entityValue == "3")`: true,
-		`event.metadata["a"] == "b"`:                        true,
-		`event.metadata["missing"] == "b"`:                  false,
-		`node.metadata.labels["pool"] == "train"`:           true,
-		`node.metadata.labels["absent"] == "train"`:         false,
-		`event.message`:                                     false,
+		`event.metadata["a"] == "b"`:                                                      true,
+		`event.metadata["missing"] == "b"`:                                                false,
+		`node.metadata.labels["pool"] == "train"`:                                         true,
+		`node.metadata.labels["absent"] == "train"`:                                       false,
+		`event.message`: false,
 		`event.agent.startsWith("sys") && !event.isHealthy`: true,
 	} {
 		if got := decide(t, xid79, node, set("s", 0, expression)).Matched(); got != want {

@@ -4,63 +4,44 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
-// Config of the election.
-type Config struct {
-	// Enabled elects a leader among the replicas; without it this process acts at once.
-	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"act only while holding a lease, so that several replicas can run"`
-	// Namespace holds the Lease object.
-	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"namespace of the lease"`
-	// Duration is how long a lease lives without renewal.
-	Duration time.Duration `toml:"leaseDuration" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
-	// RenewDeadline is when a leader that cannot renew stops acting.
-	RenewDeadline time.Duration `toml:"renewDeadline" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
-	// RetryPeriod is between two attempts.
-	RetryPeriod time.Duration `toml:"retryPeriod" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
+// lostGrace is how long the work of a lost lease has to end. It is shorter than
+// the time between the renew deadline and the end of the lease.
+const lostGrace = 2 * time.Second
+
+// lostError is the type of ErrLost.
+type lostError struct{}
+
+func (lostError) Error() string {
+	return "the lease was lost: another replica may act now, so this process exits"
 }
 
-// Default is off, with the durations that Kubernetes' own controllers use.
-func Default() Config {
-	return Config{Namespace: "nvsentinel", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
-}
-
-// Validate checks that a leader stops before its lease can be another's.
-func (c Config) Validate() error {
-	if !c.Enabled {
-		return nil
-	}
-	var problems []error
-	if c.Namespace == "" {
-		problems = append(problems, errors.New("leaderElection.namespace is empty"))
-	}
-	if c.RenewDeadline <= 0 || c.Duration <= c.RenewDeadline {
-		problems = append(problems, fmt.Errorf("leaderElection.leaseDuration %s must be longer than renewDeadline %s", c.Duration, c.RenewDeadline))
-	}
-	if c.RetryPeriod <= 0 || c.RenewDeadline <= 2*c.RetryPeriod {
-		problems = append(problems, fmt.Errorf("leaderElection.renewDeadline %s must be longer than two retryPeriods %s", c.RenewDeadline, c.RetryPeriod))
-	}
-	return errors.Join(problems...)
-}
+// Grace tells the daemon to shut down fast.
+func (lostError) Grace() time.Duration { return lostGrace }
 
 // ErrLost means that this process no longer leads: it has to exit, since what
 // it does from now on may be done by another one too.
-var ErrLost = errors.New("the lease was lost")
+var ErrLost error = lostError{}
 
-// Elect runs run while this process leads, and at once when the election is off.
+// Elect runs run while this process leads, and at once when the election is
+// off. When ctx ends, the lease is released after run has returned. A lost
+// lease ends run's context and is ErrLost.
 func (c Config) Elect(ctx context.Context, who daemon.Candidate, standing func(string), run func(context.Context) error) error {
 	if !c.Enabled {
 		standing("no election: this is the only replica")
@@ -73,28 +54,43 @@ func (c Config) Elect(ctx context.Context, who daemon.Candidate, standing func(s
 	return c.elect(ctx, client.Clientset, who, standing, run)
 }
 
+// elect is Elect on a given client.
 func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daemon.Candidate, standing func(string), run func(context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("naming this candidate: %w", err)
 	}
-	identity := fmt.Sprintf("%s_%d", host, os.Getpid())
-	result := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var once sync.Once
-	end := func(err error) { once.Do(func() { result <- err; cancel() }) }
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: who.Service, ReleaseOnCancel: false,
-		LeaseDuration: c.Duration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: who.Service + "-" + slug(who.Name)},
-			Client:    client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+	leading := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "nvs_lease_leading", Help: "1 while this process holds the lease of the task.",
+		ConstLabels: prometheus.Labels{"task": who.Name},
+	})
+	if err := who.Registry.Register(leading); err != nil {
+		return fmt.Errorf("registering the lease's metric: %w", err)
+	}
+	// A restarted container has the same host name and process id, and must not
+	// take its predecessor's lease for its own.
+	identity := host + "_" + string(uuid.NewUUID())
+	lock := &fencedLock{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: who.Service + "-" + slug(who.Name)},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
+		clock: clock.RealClock{}, renewDeadline: c.RenewDeadline,
+	}
+	// The election outlives ctx: the lease is let go only after the work ended.
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	t := &term{parent: ctx, stop: stop, lock: lock, run: run, done: make(chan struct{})}
+	defer context.AfterFunc(ctx, t.stopIdle)()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: who.Service, ReleaseOnCancel: true, Lock: lock,
+		LeaseDuration: c.Duration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) { standing("leading"); end(run(leading)) },
-			OnStoppedLeading: func() { standing("not leading") },
+			OnStartedLeading: func(ctx context.Context) { standing("leading"); leading.Set(1); t.act(ctx) },
+			OnStoppedLeading: func() { standing("not leading"); leading.Set(0) },
 			OnNewLeader: func(leader string) {
+				who.Log.Info("leader seen", "task", who.Name, "leader", leader, "self", leader == identity)
 				if leader != identity {
 					standing("standing by for " + leader)
 				}
@@ -104,16 +100,68 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 	if err != nil {
 		return fmt.Errorf("preparing the election: %w", err)
 	}
-	elector.Run(ctx)
-	select {
-	case err := <-result:
-		return err
-	default:
+	elector.Run(electing)
+	return t.result(electing.Err() == nil)
+}
+
+// term is the one time that this process leads.
+type term struct {
+	parent context.Context
+	stop   context.CancelFunc // ends the election and releases the lease
+	lock   *fencedLock
+	run    func(context.Context) error
+
+	mu      sync.Mutex
+	started bool
+	done    chan struct{} // closed when run has returned
+	err     error
+}
+
+// stopIdle ends the election of a process that does not lead.
+func (t *term) stopIdle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.started {
+		t.stop()
 	}
-	if ctx.Err() != nil {
+}
+
+// act runs the work until it ends by itself, the parent ends or the lease is
+// lost, which ends leading.
+func (t *term) act(leading context.Context) {
+	t.mu.Lock()
+	t.started = true
+	t.mu.Unlock()
+	acting, cancel := context.WithCancel(context.WithValue(leading, fenceKey{}, t.lock))
+	defer cancel()
+	defer context.AfterFunc(t.parent, cancel)()
+	if t.parent.Err() == nil {
+		t.err = t.run(acting)
+	}
+	close(t.done)
+	if leading.Err() == nil {
+		t.stop()
+	}
+}
+
+// result is how the term ended. Work of a lost lease is waited for, but not
+// for long.
+func (t *term) result(lost bool) error {
+	t.mu.Lock()
+	started := t.started
+	t.mu.Unlock()
+	if lost {
+		select {
+		case <-t.done:
+		case <-t.lock.clock.After(lostGrace):
+		}
+		return ErrLost
+	}
+	if !started {
 		return nil
 	}
-	return ErrLost
+	<-t.done
+	return t.err
 }
 
 // slug makes a task's name fit for an object's name.

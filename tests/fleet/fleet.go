@@ -110,11 +110,11 @@ func (f *Fleet) openStore(ctx context.Context) error {
 	case "", "sqlite":
 		f.DSN = "sqlite://" + filepath.Join(f.Dir, "records.db")
 	case "postgresql":
-		server, err := pgtest.Start(ctx, filepath.Join(f.Dir, "postgresql"))
+		server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(f.Dir, "postgresql"), Durable: true})
 		if err != nil {
 			return err
 		}
-		f.postgres, f.DSN = server, server.DSN()
+		f.postgres, f.DSN = server, server.DSN("postgres")
 	default:
 		return fmt.Errorf("store %q is not sqlite or postgresql", f.options.Store)
 	}

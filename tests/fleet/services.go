@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ func (f *Fleet) control(context.Context) error {
 	}
 	janitor := fmt.Sprintf("[global]\ncspPluginHost = %q\n", plugin)
 	files := map[string]string{
-		"janitor.toml":      janitor,
-		"node-drainer.toml": "systemNamespaces = \"^(nvsentinel|kube-system)$\"\n[[userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
+		"janitor.toml":           janitor,
+		"node-drainer.toml":      "[[userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
+		"fault-remediation.toml": "[[eviction.userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(f.Dir, name), []byte(text), 0o600); err != nil {
@@ -36,14 +38,14 @@ func (f *Fleet) control(context.Context) error {
 	common := func(room string) []string {
 		return []string{"--kubeconfig", f.kube[room], "--metrics-address", "127.0.0.1:0"}
 	}
-	drainer := filepath.Join(f.Dir, "node-drainer.toml")
+	config := func(room string) []string { return []string{"--config", filepath.Join(f.Dir, room+".toml")} }
 	f.launch("csp-plugin-kwok", "", "kwok", append(common("csp-plugin-kwok"),
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
 		"--books", filepath.Join(f.Dir, "books.jsonl"))...)
-	f.launch("janitor", "", "janitor", append(common("janitor"), "--config", filepath.Join(f.Dir, "janitor.toml"))...)
-	f.launch("fault-remediation", "", "fault-remediation", append(append(common("fault-remediation"), store...), "--drain-config", drainer)...)
-	f.launch("node-drainer", "", "node-drainer", append(append(common("node-drainer"), store...), "--config", drainer)...)
-	f.launch("fault-quarantine", "", "fault-quarantine", append(append(common("fault-quarantine"), store...), "--dry-run=false")...)
+	f.launch("janitor", "", "janitor", append(common("janitor"), config("janitor")...)...)
+	f.launch("fault-remediation", "", "fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
+	f.launch("node-drainer", "", "node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
+	f.launch("fault-quarantine", "", "fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"})...)
 	return nil
 }
 
@@ -133,6 +135,8 @@ func (f *Fleet) rebootAgents(ctx context.Context) {
 				continue
 			}
 			if before := seen[node]; before != "" && before != boot {
+				// What a kernel writes first.
+				_ = f.WriteLine(node, "[    0.000000] Linux version 6.8.0 (boot "+boot+")")
 				for _, room := range []string{Monitor, Connector} {
 					if s := f.Service(room + "@" + node); s != nil {
 						s.Kill()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -29,8 +30,9 @@ type Config struct {
 	// Store is the DSN of the records.
 	Store string `toml:"store" flag:"store" usage:"records: sqlite:///path or postgres://..."`
 	// SingleHost permits the embedded store.
-	SingleHost bool        `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
-	Kube       kube.Config `toml:"kube"`
+	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	Kube       kube.Config  `toml:"kube"`
+	Lease      lease.Config `toml:"leaderElection"`
 }
 
 // Breaker is the circuit breaker of existing files.
@@ -42,14 +44,14 @@ type Breaker struct {
 // Default is safe: it judges and changes nothing.
 func Default() Config {
 	return Config{
-		LabelPrefix: nodemark.DefaultLabelPrefix, RuleSets: ruling.Default(), DryRun: true,
+		LabelPrefix: nodemark.DefaultLabelPrefix, RuleSets: ruling.Default(), DryRun: true, Lease: lease.Default(),
 		Retention: 30 * 24 * time.Hour, Workers: 16,
 	}
 }
 
 // Validate checks everything but the rule expressions, which are compiled at start.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), ruling.Validate(c.RuleSets)}
+	problems := []error{c.Kube.Validate(), c.Lease.Validate(), ruling.Validate(c.RuleSets)}
 	if c.Store == "" {
 		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host) or postgres://..."))
 	}

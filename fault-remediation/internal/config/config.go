@@ -43,7 +43,7 @@ type Config struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Workers: 32, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
+	return Config{Lease: lease.Default(), Workers: 32, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
 }
 
 // Validate joins everything that is wrong, each with its key.
@@ -57,6 +57,9 @@ func (c Config) Validate() error {
 	}
 	if c.RecoveryWithin <= 0 {
 		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) %s is not above 0", c.RecoveryWithin))
+	}
+	if err := c.Lease.Validate(); err != nil {
+		problems = append(problems, err)
 	}
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))

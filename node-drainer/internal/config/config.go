@@ -32,7 +32,7 @@ type Config struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Config: eviction.Default(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
+	return Config{Config: eviction.Default(), Lease: lease.Default(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
 }
 
 // Validate joins everything that is wrong.
@@ -52,6 +52,9 @@ func (c Config) Validate() error {
 		if bound.value < 1 {
 			problems = append(problems, fmt.Errorf("%s %d is less than 1", bound.key, bound.value))
 		}
+	}
+	if err := c.Lease.Validate(); err != nil {
+		problems = append(problems, err)
 	}
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))
