@@ -1,0 +1,144 @@
+package kwok
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Effect is what became of a request.
+type Effect string
+
+// Effects. A reboot goes from Accepted over PoweredOff to Rebooted and ends as
+// Completed; the others are single entries.
+const (
+	// Accepted: the reboot will be carried out, whatever happens to the plugin.
+	Accepted Effect = "accepted"
+	// PoweredOff: the machine went down.
+	PoweredOff Effect = "powered-off"
+	// Rebooted: the machine runs under another boot id.
+	Rebooted Effect = "rebooted"
+	// Completed: the machine has its power back.
+	Completed Effect = "completed"
+	// Superseded: the machine was down for good and another reboot was accepted.
+	Superseded Effect = "superseded"
+	// NodeGone: the Node was deleted meanwhile; the reboot ends.
+	NodeGone Effect = "node-gone"
+	// Duplicate: the key was known; the request id of then was given.
+	Duplicate Effect = "duplicate"
+	// Failed, Hung, Lied: a fault that was asked for; nothing was done.
+	Failed Effect = "failed"
+	Hung   Effect = "hung"
+	Lied   Effect = "lied"
+)
+
+// verbReboot is the verb of every entry.
+const verbReboot = "SendRebootSignal"
+
+// Entry is one line of the books.
+type Entry struct {
+	Time      time.Time `json:"time"`
+	Verb      string    `json:"verb"`
+	Node      string    `json:"node"`
+	Key       string    `json:"key,omitempty"`
+	RequestID string    `json:"requestID,omitempty"`
+	Effect    Effect    `json:"effect"`
+	// BootID is the boot id that the reboot brings.
+	BootID string `json:"bootID,omitempty"`
+	// Fault is the fault that was asked for.
+	Fault string `json:"fault,omitempty"`
+}
+
+// Books is the append-only file of everything that was asked and done. An
+// entry is on the disk before anything follows from it.
+type Books struct {
+	file *os.File
+	size int64
+}
+
+// OpenBooks opens or makes the file and returns what stands in it. A last line
+// that a crash cut short is removed: nothing has followed from it.
+func OpenBooks(path string) (*Books, []Entry, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, nil, fmt.Errorf("making the folder of the books: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the books: %w", err)
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading the books: %w", err), file.Close())
+	}
+	whole := bytes.LastIndexByte(text, '\n') + 1
+	entries, err := parse(text[:whole])
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("reading the books %s: %w", path, err), file.Close())
+	}
+	b := &Books{file: file, size: int64(whole)}
+	if err := errors.Join(b.cut(), syncDir(filepath.Dir(path))); err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return b, entries, nil
+}
+
+func parse(text []byte) ([]Entry, error) {
+	var entries []Entry
+	for line := range bytes.Lines(text) {
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(entries)+1, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// cut removes what stands behind the last whole entry.
+func (b *Books) cut() error {
+	if err := b.file.Truncate(b.size); err != nil {
+		return fmt.Errorf("cutting the books: %w", err)
+	}
+	if _, err := b.file.Seek(b.size, io.SeekStart); err != nil {
+		return fmt.Errorf("cutting the books: %w", err)
+	}
+	return nil
+}
+
+// Write appends an entry and brings it to the disk. After an error the entry
+// is not in the books.
+func (b *Books) Write(e Entry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encoding an entry of the books: %w", err)
+	}
+	line = append(line, '\n')
+	if _, err = b.file.Write(line); err == nil {
+		err = b.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing the books: %w", err), b.cut())
+	}
+	b.size += int64(len(line))
+	return nil
+}
+
+// Close closes the file.
+func (b *Books) Close() error { return b.file.Close() }
+
+// syncDir brings the names of a folder to the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("opening folder %s: %w", dir, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("syncing folder %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+// Package kwok is the provider of simulated machines: a reboot takes their
+// power, lets time pass, and brings them back under another boot id. It can be
+// told to fail, to hang or to lie, and it keeps books of all it was asked and
+// did. The books are also its memory: a reboot that was accepted is carried out
+// once, whatever happens to the plugin, and a key that was executed is never
+// executed again.
+package kwok
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+)
+
+// Options of a plugin.
+type Options struct {
+	Machines Machines
+	// RebootTime is how long a machine has no power.
+	RebootTime time.Duration
+	// FaultFile names faults by node, as JSON; it may come and go.
+	FaultFile string
+	Clock     clock.Clock
+	Log       *slog.Logger
+	Metrics   *Metrics
+}
+
+// Plugin serves simulated machines. Termination is not simulated.
+type Plugin struct {
+	v1.UnimplementedCSPPluginServiceServer
+	Options
+
+	mu    sync.Mutex
+	books *Books
+	keys  map[string]*job
+	// lines are the unfinished jobs of a node in order.
+	lines   map[string][]*job
+	running context.Context // nil before Run
+	workers sync.WaitGroup
+}
+
+// job is one accepted reboot.
+type job struct {
+	Entry
+	stall bool
+	// replaced is closed when another job stands behind a stalled one.
+	replaced chan struct{}
+	// offAt is when the machine went down; zero before.
+	offAt    time.Time
+	rebooted bool
+	over     bool
+}
+
+// New makes the plugin from its books' entries.
+func New(books *Books, entries []Entry, o Options) *Plugin {
+	p := &Plugin{Options: o, books: books, keys: map[string]*job{}, lines: map[string][]*job{}}
+	byID, jobs := map[string]*job{}, []*job(nil)
+	for _, e := range entries {
+		switch e.Effect {
+		case Accepted, Lied:
+			j := p.remember(e)
+			byID[e.RequestID], jobs = j, append(jobs, j)
+		case PoweredOff, Rebooted, Completed, Superseded, NodeGone:
+			if j := byID[e.RequestID]; j != nil {
+				j.advance(e)
+			}
+		case Duplicate, Failed, Hung:
+		}
+	}
+	for _, j := range jobs {
+		p.line(j)
+	}
+	return p
+}
+
+// remember makes an entry a job and files it by its key.
+func (p *Plugin) remember(e Entry) *job {
+	j := &job{Entry: e, stall: e.Fault == string(Stall), over: e.Effect == Lied, replaced: make(chan struct{})}
+	if j.Key != "" {
+		p.keys[j.Key] = j
+	}
+	return j
+}
+
+// line appends an unfinished job to its node's line.
+func (p *Plugin) line(j *job) {
+	if j.over {
+		return
+	}
+	line := p.lines[j.Node]
+	if len(line) > 0 {
+		close(line[len(line)-1].replaced)
+	}
+	p.lines[j.Node] = append(line, j)
+}
+
+// advance takes an entry about the job into account.
+func (j *job) advance(e Entry) {
+	switch e.Effect { //nolint:exhaustive // the others are not about a job's course
+	case PoweredOff:
+		j.offAt = e.Time
+	case Rebooted:
+		j.rebooted = true
+	case Completed, Superseded, NodeGone:
+		j.over = true
+	}
+}
+
+// SendRebootSignal accepts a reboot and answers at once.
+func (p *Plugin) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	name := req.GetNodeName()
+	if name == "" {
+		return nil, status.Error(codes.InvalidArgument, "node_name is empty")
+	}
+	node, err := p.simulated(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	fault, err := faultOf(node, p.FaultFile)
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	e := Entry{Verb: verbReboot, Node: name, Key: req.GetIdempotencyKey(), Fault: string(fault.Kind)}
+	switch fault.Kind {
+	case Fail:
+		e.Effect = Failed
+		if err := p.enter(e); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(fault.Code, "a failure was asked for")
+	case Hang:
+		e.Effect = Hung
+		return nil, silence(ctx, p.enter(e))
+	case NoFault, Mute, Stall, Lie:
+	}
+	id, err := p.accept(e)
+	if err != nil {
+		return nil, err
+	}
+	if fault.Kind == Mute {
+		return nil, silence(ctx, nil)
+	}
+	return &v1.SendRebootSignalResponse{RequestId: id}, nil
+}
+
+// silence answers nothing until the caller gives up.
+func silence(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+// IsNodeReady says whether no reboot of the node is under way.
+func (p *Plugin) IsNodeReady(ctx context.Context, req *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
+	if _, err := p.simulated(ctx, req.GetNodeName()); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, j := range p.lines[req.GetNodeName()] {
+		if !j.rebooted {
+			return &v1.IsNodeReadyResponse{}, nil
+		}
+	}
+	return &v1.IsNodeReadyResponse{IsReady: true}, nil
+}
+
+// simulated reads a Node and refuses one that is not simulated: nobody's real
+// node is to be tampered with.
+func (p *Plugin) simulated(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := p.Machines.node(ctx, name)
+	switch {
+	case errors.Is(err, errGone):
+		return nil, status.Errorf(codes.NotFound, "there is no node %q", name)
+	case err != nil:
+		return nil, status.Error(codes.Aborted, err.Error())
+	case node.Annotations[simulatedAnnotation] != simulatedValue:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %q is not simulated", name)
+	}
+	return node, nil
+}
+
+// accept files a reboot, or finds the one with the same key.
+func (p *Plugin) accept(e Entry) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.keys[e.Key]; known != nil {
+		if known.Node != e.Node {
+			return "", status.Errorf(codes.InvalidArgument, "the key was used for node %q", known.Node)
+		}
+		e.Effect, e.RequestID = Duplicate, known.RequestID
+		return known.RequestID, p.write(&e)
+	}
+	e.Effect, e.RequestID = Accepted, "reboot-"+uuid.NewString()
+	if e.Fault == string(Lie) {
+		e.Effect = Lied
+	} else {
+		e.BootID = uuid.NewString()
+	}
+	if err := p.write(&e); err != nil {
+		return "", err
+	}
+	j := p.remember(e)
+	p.line(j)
+	if !j.over && len(p.lines[e.Node]) == 1 {
+		p.work(e.Node)
+	}
+	return e.RequestID, nil
+}
+
+// enter writes an entry that nothing follows from.
+func (p *Plugin) enter(e Entry) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.write(&e)
+}
+
+// write stamps and stores an entry; without it nothing is done.
+func (p *Plugin) write(e *Entry) error {
+	e.Time = p.Clock.Now().UTC()
+	if err := p.books.Write(*e); err != nil {
+		return status.Error(codes.Aborted, err.Error())
+	}
+	p.Metrics.entries.WithLabelValues(string(e.Effect)).Inc()
+	p.Log.Info("books", "verb", e.Verb, "node", e.Node, "key", e.Key, "request", e.RequestID, "effect", e.Effect, "fault", e.Fault)
+	return nil
+}
