@@ -84,7 +84,9 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 	t := &term{parent: ctx, stop: stop, lock: lock, run: run, done: make(chan struct{})}
 	defer context.AfterFunc(ctx, t.stopIdle)()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: who.Service, ReleaseOnCancel: true, Lock: lock,
+		// Not ReleaseOnCancel: it lets a lease go that could not be renewed in
+		// time, while the work still runs.
+		Name: who.Service, Lock: lock,
 		LeaseDuration: c.Duration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { standing("leading"); leading.Set(1); t.act(ctx) },
@@ -101,7 +103,16 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 		return fmt.Errorf("preparing the election: %w", err)
 	}
 	elector.Run(electing)
-	return t.result(electing.Err() == nil)
+	if electing.Err() == nil {
+		return t.lost()
+	}
+	started, err := t.result()
+	if started {
+		if release := lock.release(context.WithoutCancel(ctx)); release != nil {
+			who.Log.Warn("lease not released, it ends by time", "task", who.Name, "error", release)
+		}
+	}
+	return err
 }
 
 // term is the one time that this process leads.
@@ -144,24 +155,25 @@ func (t *term) act(leading context.Context) {
 	}
 }
 
-// result is how the term ended. Work of a lost lease is waited for, but not
-// for long.
-func (t *term) result(lost bool) error {
-	t.mu.Lock()
-	started := t.started
-	t.mu.Unlock()
-	if lost {
-		select {
-		case <-t.done:
-		case <-t.lock.clock.After(lostGrace):
-		}
-		return ErrLost
+// lost waits for the work of a lost lease, but not for long.
+func (t *term) lost() error {
+	select {
+	case <-t.done:
+	case <-t.lock.clock.After(lostGrace):
 	}
+	return ErrLost
+}
+
+// result waits for the work, if it has started, and is its error.
+func (t *term) result() (started bool, err error) {
+	t.mu.Lock()
+	started = t.started
+	t.mu.Unlock()
 	if !started {
-		return nil
+		return false, nil
 	}
 	<-t.done
-	return t.err
+	return true, t.err
 }
 
 // slug makes a task's name fit for an object's name.

@@ -1,0 +1,45 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config of the election. It is a daemon.Election: a service that has it in its
+// configuration calls daemon.Elect.
+type Config struct {
+	// Enabled elects a leader among the replicas; without it this process acts at once.
+	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"act only while holding a lease, so that several replicas can run"`
+	// Namespace holds the Lease object.
+	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"namespace of the lease"`
+	// Duration is how long a lease lives without renewal.
+	Duration time.Duration `toml:"leaseDuration" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
+	// RenewDeadline is when a leader that cannot renew stops acting.
+	RenewDeadline time.Duration `toml:"renewDeadline" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
+	// RetryPeriod is between two attempts.
+	RetryPeriod time.Duration `toml:"retryPeriod" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
+}
+
+// Default is off, with the durations that Kubernetes' own controllers use.
+func Default() Config {
+	return Config{Namespace: "nvsentinel", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// Validate checks that a leader stops before its lease can be another's.
+func (c Config) Validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	var problems []error
+	if c.Namespace == "" {
+		problems = append(problems, errors.New("leaderElection.namespace is empty"))
+	}
+	if c.RenewDeadline <= 0 || c.Duration <= c.RenewDeadline {
+		problems = append(problems, fmt.Errorf("leaderElection.leaseDuration %s must be longer than renewDeadline %s", c.Duration, c.RenewDeadline))
+	}
+	if c.RetryPeriod <= 0 || c.RenewDeadline <= 2*c.RetryPeriod {
+		problems = append(problems, fmt.Errorf("leaderElection.renewDeadline %s must be longer than two retryPeriods %s", c.RenewDeadline, c.RetryPeriod))
+	}
+	return errors.Join(problems...)
+}

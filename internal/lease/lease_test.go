@@ -1,0 +1,226 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+// replica is one process that stands for election in a test.
+type replica struct {
+	stop context.CancelFunc
+	done chan error
+
+	mu       sync.Mutex
+	standing string
+}
+
+func (r *replica) detail() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.standing
+}
+
+func start(t *testing.T, client *fake.Clientset, run func(context.Context) error) *replica {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &replica{stop: stop, done: make(chan error, 1)}
+	cfg := Default()
+	cfg.Enabled = true
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	who := daemon.Candidate{Service: "svc", Name: "the work", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+	go func() {
+		r.done <- cfg.elect(ctx, client, who, func(s string) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.standing = s
+		}, run)
+	}()
+	return r
+}
+
+func TestOneActsAndTheOtherTakesOverAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var acting, most atomic.Int32
+		work := func(ctx context.Context) error {
+			most.Store(max(most.Load(), acting.Add(1)))
+			<-ctx.Done()
+			<-time.After(3 * time.Second) // it ends slowly
+			acting.Add(-1)
+			return nil
+		}
+		first := start(t, client, work)
+		<-time.After(time.Second)
+		second := start(t, client, work)
+		<-time.After(time.Minute)
+		if acting.Load() != 1 || first.detail() != "leading" || !strings.HasPrefix(second.detail(), "standing by for ") {
+			t.Fatalf("%d act, first %q, second %q", acting.Load(), first.detail(), second.detail())
+		}
+		began := time.Now()
+		first.stop()
+		if err := <-first.done; err != nil {
+			t.Errorf("the first ended with %v", err)
+		}
+		<-time.After(5 * time.Second)
+		if second.detail() != "leading" || acting.Load() != 1 {
+			t.Errorf("%s after the stop of the first, the second says %q", time.Since(began), second.detail())
+		}
+		second.stop()
+		if err := <-second.done; err != nil {
+			t.Errorf("the second ended with %v", err)
+		}
+		if most.Load() != 1 {
+			t.Errorf("%d acted at once", most.Load())
+		}
+	})
+}
+
+func TestAStandbyStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		work := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		first := start(t, client, work)
+		<-time.After(time.Second)
+		second := start(t, client, work)
+		<-time.After(10 * time.Second)
+		second.stop()
+		if err := <-second.done; err != nil {
+			t.Errorf("the standby ended with %v", err)
+		}
+		if first.detail() != "leading" {
+			t.Errorf("the leader says %q after a standby left", first.detail())
+		}
+		first.stop()
+		<-first.done
+	})
+}
+
+func TestTheWorksErrorReleasesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, boom := fake.NewClientset(), errors.New("boom")
+		first := start(t, client, func(context.Context) error { return boom })
+		if err := <-first.done; !errors.Is(err, boom) {
+			t.Errorf("got %v, want boom", err)
+		}
+		led := make(chan struct{})
+		second := start(t, client, func(ctx context.Context) error { close(led); <-ctx.Done(); return nil })
+		<-time.After(4 * time.Second)
+		select {
+		case <-led:
+		default:
+			t.Error("the lease is not free after the work failed")
+		}
+		second.stop()
+		<-second.done
+	})
+}
+
+// TestALostLeaseEndsTheWorkBeforeAnotherCanLead cuts the leader off from the
+// API server: its fence closes, its work ends and ErrLost is returned, all
+// before the lease could be another's.
+func TestALostLeaseEndsTheWorkBeforeAnotherCanLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var cut atomic.Bool
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return cut.Load(), nil, errors.New("no route to the API server")
+		})
+		var fenced, ended time.Time
+		work := func(ctx context.Context) error {
+			<-time.After(30 * time.Second)
+			if fence, cancel := Fence(ctx); fence.Err() != nil {
+				t.Error("the fence of a leader is closed")
+				cancel()
+			}
+			cut.Store(true)
+			fence, cancel := Fence(ctx)
+			defer cancel()
+			<-fence.Done()
+			fenced = time.Now()
+			if !errors.Is(fence.Err(), context.DeadlineExceeded) {
+				t.Errorf("the fence ended with %v", fence.Err())
+			}
+			again, cancel := Fence(ctx)
+			defer cancel()
+			if again.Err() == nil {
+				t.Error("a fence opens after the renew deadline")
+			}
+			<-ctx.Done()
+			ended = time.Now()
+			return nil
+		}
+		began := time.Now()
+		r := start(t, client, work)
+		err := <-r.done
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("got %v, want ErrLost", err)
+		}
+		// The last renewal was at most a retry period before the cut.
+		cutAt := began.Add(30 * time.Second)
+		if fenced.After(cutAt.Add(Default().RenewDeadline)) {
+			t.Errorf("the fence closed %s after the cut", fenced.Sub(cutAt))
+		}
+		if limit := Default().Duration - Default().RetryPeriod; ended.After(cutAt.Add(limit)) {
+			t.Errorf("the work ended %s after the cut, want at most %s", ended.Sub(cutAt), limit)
+		}
+	})
+}
+
+func TestWithoutElectionItRunsAtOnce(t *testing.T) {
+	ran := false
+	said := ""
+	err := Default().Elect(t.Context(), daemon.Candidate{}, func(s string) { said = s }, func(ctx context.Context) error {
+		fence, cancel := Fence(ctx)
+		defer cancel()
+		_, bounded := fence.Deadline()
+		ran = fence.Err() == nil && !bounded
+		return nil
+	})
+	if err != nil || !ran || said == "" {
+		t.Errorf("ran %v, said %q, error %v", ran, said, err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(*Config)
+		want string
+	}{
+		{"the defaults", func(*Config) {}, ""},
+		{"no namespace", func(c *Config) { c.Namespace = "" }, "leaderElection.namespace is empty"},
+		{"a deadline beyond the lease", func(c *Config) { c.RenewDeadline = c.Duration }, "leaderElection.leaseDuration 15s must be longer than renewDeadline 15s"},
+		{"few retries", func(c *Config) { c.RetryPeriod = 5 * time.Second }, "leaderElection.renewDeadline 10s must be longer than two retryPeriods 5s"},
+		{"off", func(c *Config) { *c = Config{} }, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := Default()
+			cfg.Enabled = true
+			tt.edit(&cfg)
+			got := ""
+			if err := cfg.Validate(); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
