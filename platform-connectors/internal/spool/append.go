@@ -265,11 +265,11 @@ func (s *Spool) accept(p *plan) {
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 }
 
-// heal reopens the log after a failed write and cuts it back to the last entry
-// that is known to be durable.
+// heal reopens the log after a failed write or read, repairs it and cuts it
+// back to the last entry that is known to be durable.
 func (s *Spool) heal() error {
 	if err := s.log.Close(); err != nil && !errors.Is(err, wal.ErrClosed) {
-		s.o.Log.Warn("closing the spool after a failed write failed", "error", err)
+		s.o.Log.Warn("closing the spool after a failure failed", "error", err)
 	}
 	damage, err := repair(filepath.Join(s.dir, logDir), func(frame, int) {})
 	if err != nil {
@@ -296,5 +296,9 @@ func (s *Spool) heal() error {
 			s.bury(DeadDamaged, d)
 		}
 	}
-	return s.measureTail()
+	if err := s.measureTail(); err != nil {
+		return err
+	}
+	s.broken = false
+	return nil
 }

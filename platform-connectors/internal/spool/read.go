@@ -55,13 +55,19 @@ func (r *Reader) Confirm(index uint64) error {
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
 	s.io.Lock()
 	defer s.io.Unlock()
+	if s.broken {
+		if err := s.heal(); err != nil {
+			return nil, after, err
+		}
+	}
 	released, committed := s.Bounds()
 	upTo = max(after, released)
 	bytes := 0
 	for upTo < committed && len(entries) < limit && bytes < maxGroupBytes {
-		data, err := s.log.Read(upTo + 1)
+		data, err := s.raw(upTo + 1)
 		if err != nil {
-			return nil, after, fmt.Errorf("reading spool entry %d: %w", upTo+1, err)
+			s.broken = true // the next attempt heals it
+			return nil, after, err
 		}
 		upTo++
 		bytes += len(data)
@@ -70,6 +76,20 @@ func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err
 		}
 	}
 	return entries, upTo, nil
+}
+
+// raw reads one entry of the log. A segment that became shorter behind the
+// log's back makes the library panic.
+func (s *Spool) raw(index uint64) (data []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading spool entry %d: %v", index, p)
+		}
+	}()
+	if data, err = s.log.Read(index); err != nil {
+		err = fmt.Errorf("reading spool entry %d: %w", index, err)
+	}
+	return data, err
 }
 
 // decode reads one entry; what cannot be read is buried and passed.
@@ -131,7 +151,7 @@ func (s *Spool) release(upTo uint64) error {
 
 func (s *Spool) truncate(released uint64) error {
 	if s.broken {
-		return nil // the next append heals the log, the next release truncates it
+		return nil // the next append or read heals the log, the next release truncates it
 	}
 	if err := s.log.TruncateFront(released + 1); err != nil {
 		s.broken = true

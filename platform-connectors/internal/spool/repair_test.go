@@ -188,6 +188,49 @@ func TestDamagedSegmentsKeepTheIndexesBehindThem(t *testing.T) {
 	}
 }
 
+// TestDamageAfterOpeningIsHealedByReading damages segments behind the back of an
+// open spool.
+func TestDamageAfterOpeningIsHealedByReading(t *testing.T) {
+	for name, keep := range map[string]func(whole []byte) int{
+		"in the middle of an entry":   func(b []byte) int { return len(b)/2 + 10 },
+		"at the boundary of an entry": func(b []byte) int { return len(b) / 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, files := written(t, 12, 1500)
+			o := options(dir)
+			o.SegmentBytes = 1500
+			s := open(t, o)
+			whole := read(t, files[1])
+			write(t, files[1], whole[:keep(whole)])
+			var got []string
+			failures := 0
+			for at := uint64(0); at < 12; {
+				entries, upTo, err := s.Read(at, 1)
+				if err != nil {
+					if failures++; failures > 3 {
+						t.Fatal(err)
+					}
+					continue
+				}
+				for _, e := range entries {
+					got = append(got, e.Record.Event.Message)
+				}
+				at = upTo
+			}
+			if diff := cmp.Diff(ms(0, 12, 3), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			add(t, s, rec(100, "m12"))
+			if diff := cmp.Diff(ms(9, 13), messages(t, s, 9)); diff != "" {
+				t.Errorf("after appending (-want +got):\n%s", diff)
+			}
+			if n := testutil.ToFloat64(o.Metrics.DeadLetters.WithLabelValues(DeadDamaged)); n != 1 {
+				t.Errorf("counted %v dead letters, want 1", n)
+			}
+		})
+	}
+}
+
 // TestInterruptedTruncationIsFinished recreates the folder as a crash between
 // the steps of a truncation leaves it.
 func TestInterruptedTruncationIsFinished(t *testing.T) {

@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// queue is a spool in memory; entry i has index i+1. It ends the replay when
+// everything is read and confirmed.
+type queue struct {
+	entries   []spool.Entry
+	confirmed uint64
+	end       context.CancelFunc
+}
+
+func (q *queue) Bounds() (uint64, uint64) { return 0, uint64(len(q.entries)) }
+
+func (q *queue) Read(after uint64, limit int) ([]spool.Entry, uint64, error) {
+	upTo := min(after+uint64(limit), uint64(len(q.entries)))
+	return q.entries[after:upTo], upTo, nil
+}
+
+func (q *queue) Wait(ctx context.Context, after uint64) error {
+	if after < uint64(len(q.entries)) {
+		return nil
+	}
+	q.end()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (q *queue) Confirm(index uint64) error {
+	q.confirmed = index
+	return nil
+}
+
+// books is a store that fails as often as it is told and refuses some ids.
+type books struct {
+	store.Store
+	failures, deadFailures int
+	refuse                 map[string]bool
+	stored                 []record.Record
+	dead                   []string
+}
+
+// open is the books as a source.
+type open struct{ books *books }
+
+func (o open) Store(context.Context) (store.Store, error) { return o.books, nil }
+
+func (b *books) Append(_ context.Context, records []record.Record) ([]store.AppendResult, error) {
+	if b.failures > 0 {
+		b.failures--
+		return nil, errors.New("connection refused")
+	}
+	var out []store.AppendResult
+	for _, r := range records {
+		result := store.Appended
+		if b.refuse[r.ID] {
+			result = store.Refused
+		} else {
+			b.stored = append(b.stored, r)
+		}
+		out = append(out, result)
+	}
+	return out, nil
+}
+
+func (b *books) Dead(_ context.Context, letter store.DeadLetter) error {
+	if b.deadFailures > 0 {
+		b.deadFailures--
+		return errors.New("connection refused")
+	}
+	b.dead = append(b.dead, letter.ID)
+	return nil
+}
+
+// replay runs until the queue is empty, in the bubble's time.
+func replay(t *testing.T, q *queue, b *books) *Replay {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	r := &Replay{
+		Spool: q, Reader: q, Store: open{b}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
+		Metrics:  NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	q.end = cancel
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func entries(n int) []spool.Entry {
+	var out []spool.Entry
+	for i := range n {
+		r := record.Record{ID: fmt.Sprint(i), Node: record.NodeIdentity{UID: "then"}, Event: record.Event{ProcessingStrategy: record.Process}}
+		out = append(out, spool.Entry{Index: uint64(i) + 1, Record: r})
+	}
+	return out
+}
+
+func TestOrderIsKeptThroughFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, b := &queue{entries: entries(2*Batch + 3)}, &books{failures: 5}
+		start := time.Now()
+		r := replay(t, q, b)
+		for i, rec := range b.stored {
+			if rec.ID != fmt.Sprint(i) {
+				t.Fatalf("record %d is %s", i, rec.ID)
+			}
+		}
+		if len(b.stored) != len(q.entries) || q.confirmed != uint64(len(q.entries)) {
+			t.Errorf("%d of %d stored, confirmed up to %d", len(b.stored), len(q.entries), q.confirmed)
+		}
+		if n := testutil.ToFloat64(r.Metrics.appended.WithLabelValues("error")); n != 5 {
+			t.Errorf("counted %v errors, want 5", n)
+		}
+		if waited := time.Since(start); waited < 500*time.Millisecond || waited > time.Minute {
+			t.Errorf("five failures took %v", waited)
+		}
+		if ok, detail := r.Ready(); !ok {
+			t.Errorf("not ready: %s", detail)
+		}
+	})
+}
+
+func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{entries: entries(3)}
+		b := &books{refuse: map[string]bool{"1": true}, deadFailures: 1}
+		r := replay(t, q, b)
+		if diff := cmp.Diff([]string{"1"}, b.dead); diff != "" {
+			t.Errorf("dead letters (-want +got):\n%s", diff)
+		}
+		if n := testutil.ToFloat64(r.Metrics.dead); n != 1 {
+			t.Errorf("counted %v dead letters, want 1", n)
+		}
+		if q.confirmed != 3 {
+			t.Errorf("confirmed up to %d, want 3", q.confirmed)
+		}
+	})
+}
+
+func TestWhatTheReplaySets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, b := &queue{entries: entries(2)}, &books{}
+		q.entries[1].Record.Node = record.NodeIdentity{}
+		q.entries[1].Record.Event.ProcessingStrategy = record.PersistOnly
+		now := time.Now().UTC()
+		replay(t, q, b)
+		if first := b.stored[0]; first.ExpireAt != nil || first.Node.UID != "then" {
+			t.Errorf("PROCESS: expires %v, node %v", first.ExpireAt, first.Node)
+		}
+		second := b.stored[1]
+		if second.ExpireAt == nil || !second.ExpireAt.Equal(now.Add(Retention)) {
+			t.Errorf("PERSIST_ONLY expires %v, want %v", second.ExpireAt, now.Add(Retention))
+		}
+		if diff := cmp.Diff(record.NodeIdentity{UID: "now"}, second.Node); diff != "" {
+			t.Errorf("a record accepted before any sighting (-want +got):\n%s", diff)
+		}
+	})
+}
