@@ -43,6 +43,19 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, now: start, start: start, repairs: repairs, records: map[string]record.Record{}, objects: map[string]*plan.Object{}}
 }
 
+// resetKind gives COMPONENT_RESET an object of its own that replaces no boot.
+func (w *world) resetKind() {
+	actions, window := action.Default(), action.Attempts{Max: 3, Window: time.Hour}
+	actions["COMPONENT_RESET"] = action.Config{
+		APIGroup: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Kind: "GPUReset", EquivalenceGroup: "reset", Attempts: &window,
+		CompleteConditionType: "Complete", Template: "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}",
+	}
+	var err error
+	if w.repairs, err = action.Compile(actions, action.Templates{}, nil); err != nil {
+		w.t.Fatalf("compiling the actions: %v", err)
+	}
+}
+
 // view is what the handler would read.
 func (w *world) view() plan.View {
 	v := plan.View{Node: w.node, PodsBack: w.pods}
@@ -156,6 +169,8 @@ func (w *world) script(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "node":
 		w.setNode(d)
+	case "actions":
+		w.resetKind()
 	case "fault":
 		w.addFault(d)
 	case "drained":

@@ -1,0 +1,136 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+)
+
+// open is a drained open fault; change makes it something else.
+func open(change func(*record.Record)) record.Record {
+	r := record.Record{ID: "r", Event: record.Event{ProcessingStrategy: record.Process, RecommendedAction: record.ActionRestartVM}}
+	r.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched}
+	r.Status.Faults = []record.Fault{{Key: "k"}}
+	r.Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded
+	change(&r)
+	return r
+}
+
+func cleared(r *record.Record) {
+	at := time.Unix(1, 0)
+	r.Status.Faults[0].ClearedTimestamp = &at
+}
+
+func attempted(uid string, finished bool) func(*record.Record) {
+	return func(r *record.Record) {
+		a := record.Attempt{UID: uid, Group: "restart", Name: "o"}
+		if finished {
+			at := time.Unix(1, 0)
+			a.FinishedAt = &at
+		}
+		r.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{a}}
+	}
+}
+
+func ended(r *record.Record) {
+	attempted("u", true)(r)
+	yes := true
+	r.Status.Remediation.Outcome, r.Status.FaultRemediated = record.OutcomeSucceeded, &yes
+}
+
+func all(changes ...func(*record.Record)) func(*record.Record) {
+	return func(r *record.Record) {
+		for _, c := range changes {
+			c(r)
+		}
+	}
+}
+
+func undrained(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionInProgress }
+
+func TestMayCreateAndUnsettled(t *testing.T) {
+	tests := map[string]struct {
+		change              func(*record.Record)
+		mayCreate, unsettle bool
+	}{
+		"drained":               {func(*record.Record) {}, true, true},
+		"not drained":           {undrained, false, false},
+		"cleared":               {cleared, false, false},
+		"name reserved":         {attempted("", false), true, true},
+		"under way":             {attempted("u", false), false, true},
+		"failed":                {attempted("u", true), true, true},
+		"repaired":              {ended, false, true},
+		"repaired and cleared":  {all(ended, cleared), false, false},
+		"under way and cleared": {all(attempted("u", false), cleared), false, true},
+		"failed and cleared":    {all(attempted("u", true), cleared), false, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := open(tt.change)
+			if got := plan.MayCreate([]record.Record{r}); got != tt.mayCreate {
+				t.Errorf("MayCreate = %v, want %v", got, tt.mayCreate)
+			}
+			if got := plan.Unsettled(r); got != tt.unsettle {
+				t.Errorf("Unsettled = %v, want %v", got, tt.unsettle)
+			}
+		})
+	}
+}
+
+func TestCurrentTakesTheEarliest(t *testing.T) {
+	at := func(id string, submitted int64) record.Record {
+		return open(func(r *record.Record) {
+			attempted("u-"+id, false)(r)
+			r.ID = id
+			r.Status.Remediation.Attempts[0].SubmittedAt = time.Unix(submitted, 0)
+		})
+	}
+	cur, ok := plan.Current([]record.Record{at("late", 2), at("early", 1)})
+	if !ok || cur.Record.ID != "early" {
+		t.Errorf("Current = %s %v, want early", cur.Record.ID, ok)
+	}
+	if _, ok := plan.Current([]record.Record{open(ended)}); ok {
+		t.Error("a finished attempt is current")
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	now := time.Unix(100, 0)
+	v := plan.View{Records: []record.Record{open(attempted("", false))}}
+	s, ok := plan.Refuse(v, "spec.nodeName: Required value", now)
+	if !ok || s.Reason != plan.CreateRefused || len(s.Writes) != 1 {
+		t.Fatalf("Refuse = %+v, %v", s, ok)
+	}
+	after := s.Writes[0].Status
+	if a := after.Remediation.Attempts[0]; a.SignalSent || a.FinishedAt == nil || record.Remediated(after) != "false" {
+		t.Errorf("status %+v", after)
+	}
+	if v.Records[0].Status.Remediation.Attempts[0].FinishedAt != nil {
+		t.Error("the view was changed")
+	}
+	if _, ok := plan.Refuse(plan.View{}, "", now); ok {
+		t.Error("nothing is current, yet something is refused")
+	}
+}
+
+// TestUnknownIsNotAbsent: the zero object is unread, never absent.
+func TestUnknownIsNotAbsent(t *testing.T) {
+	repairs, err := action.Compile(action.Default(), action.Templates{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*record.Record){"reserved": attempted("", false), "created": attempted("u", false)} {
+		v := plan.View{
+			Node:    plan.Node{Name: "n", Presence: plan.Present, Marked: true, Identity: record.NodeIdentity{UID: "1"}},
+			Records: []record.Record{open(change)}, Boots: fault.Boots{},
+		}
+		s := plan.Next(v, repairs, plan.Policy{RecoveryWithin: time.Hour}, time.Unix(1, 0))
+		if s.Reason != plan.ReadError || len(s.Writes) > 0 || s.Create != nil || s.After == 0 {
+			t.Errorf("%s: step %+v, want to wait for a read", name, s)
+		}
+	}
+}
