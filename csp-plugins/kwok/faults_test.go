@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+)
+
+// rig is a plugin process and one node.
+type rig struct {
+	*process
+	t      *testing.T
+	node   string
+	before string
+	client v1.CSPPluginServiceClient
+}
+
+func newRig(t *testing.T, extra ...string) *rig {
+	t.Helper()
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	r := &rig{t: t, node: cluster.Namespace(t), process: newProcess(t, cluster, extra...)}
+	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: r.node}); err != nil {
+		t.Fatal(err)
+	}
+	r.before = bootID(t, cluster, r.node)
+	r.client = v1.NewCSPPluginServiceClient(r.start())
+	return r
+}
+
+func (r *rig) again() { r.t.Helper(); r.client = v1.NewCSPPluginServiceClient(r.restart()) }
+
+func (r *rig) annotate(key string, value any) {
+	r.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err == nil {
+		_, err = r.cluster.Client().CoreV1().Nodes().Patch(r.t.Context(), r.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) send(ctx context.Context, key string) (string, error) {
+	resp, err := r.client.SendRebootSignal(ctx, &v1.SendRebootSignalRequest{NodeName: r.node, IdempotencyKey: key}, grpc.WaitForReady(true))
+	return resp.GetRequestId(), err
+}
+
+func (r *rig) mustSend(key string) string {
+	r.t.Helper()
+	id, err := r.send(r.t.Context(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
+// give sends a signal whose caller gives up when effect stands in the books.
+func (r *rig) give(key string, effect kwok.Effect) error {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { _, err := r.send(ctx, key); answer <- err }()
+	r.await(effect)
+	cancel()
+	return <-answer
+}
+
+func (r *rig) ready() bool {
+	r.t.Helper()
+	resp, err := r.client.IsNodeReady(r.t.Context(), &v1.IsNodeReadyRequest{NodeName: r.node}, grpc.WaitForReady(true))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.GetIsReady()
+}
+
+func (r *rig) effects() string {
+	r.t.Helper()
+	var out []string
+	if _, err := os.Stat(r.books()); err != nil {
+		return ""
+	}
+	for _, e := range r.entries(r.t) {
+		out = append(out, string(e.Effect))
+	}
+	return strings.Join(out, " ")
+}
+
+// await waits until the last entry of the books has this effect.
+func (r *rig) await(effect kwok.Effect) {
+	r.t.Helper()
+	r.until(string(effect), func() bool { return strings.HasSuffix(r.effects(), string(effect)) })
+}
+
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			r.t.Fatalf("%s: not in time; books: %s", what, r.effects())
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *rig) wantEffects(want string) {
+	r.t.Helper()
+	if got := r.effects(); got != want {
+		r.t.Errorf("books say %q, want %q", got, want)
+	}
+}
+
+func (r *rig) wantRebooted(want bool) {
+	r.t.Helper()
+	if got := bootID(r.t, r.cluster, r.node) != r.before; got != want {
+		r.t.Errorf("the boot id changed: %v, want %v", got, want)
+	}
+}
+
+func TestFail(t *testing.T) {
+	r := newRig(t, "--reboot-time", "1ms")
+	r.annotate(kwok.FaultAnnotation, "fail=ResourceExhausted")
+	if _, err := r.send(t.Context(), "k"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("answer %v, want ResourceExhausted", err)
+	}
+	r.wantEffects("failed")
+	r.wantRebooted(false)
+	r.annotate(kwok.FaultAnnotation, nil)
+	r.mustSend("k")
+	r.await(kwok.Completed)
+	r.wantRebooted(true)
+}
+
+func TestUnknownFaultIsNotAReboot(t *testing.T) {
+	r := newRig(t)
+	for _, fault := range []string{"fail", "fail=Sometimes", "fail=OK", "lie=Internal", "explode"} {
+		r.annotate(kwok.FaultAnnotation, fault)
+		if _, err := r.send(t.Context(), "k"); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("fault %q: %v, want FailedPrecondition", fault, err)
+		}
+	}
+	r.wantEffects("")
+}
+
+func TestHang(t *testing.T) {
+	r := newRig(t, "--reboot-time", "1ms")
+	r.annotate(kwok.FaultAnnotation, "hang")
+	if err := r.give("k", kwok.Hung); status.Code(err) != codes.Canceled {
+		t.Errorf("answer %v, want none", err)
+	}
+	r.wantRebooted(false)
+	r.annotate(kwok.FaultAnnotation, nil)
+	r.mustSend("k")
+	r.await(kwok.Completed)
+	r.wantEffects("hung accepted powered-off rebooted completed")
+}
+
+func TestMute(t *testing.T) {
+	r := newRig(t, "--reboot-time", "1ms")
+	r.annotate(kwok.FaultAnnotation, "mute")
+	if err := r.give("k", kwok.Completed); status.Code(err) != codes.Canceled {
+		t.Errorf("answer %v, want none", err)
+	}
+	r.wantRebooted(true)
+	r.annotate(kwok.FaultAnnotation, nil)
+	r.mustSend("k")
+	r.wantEffects("accepted powered-off rebooted completed duplicate")
+}
+
+func TestLie(t *testing.T) {
+	r := newRig(t)
+	r.annotate(kwok.FaultAnnotation, "lie")
+	first := r.mustSend("k")
+	if !r.ready() {
+		t.Error("a liar says that the node is not ready")
+	}
+	r.wantRebooted(false)
+	r.again()
+	if second := r.mustSend("k"); second != first {
+		t.Errorf("request ids %s and %s", first, second)
+	}
+	r.wantEffects("lied duplicate")
+}
+
+func TestStallEndsWithTheNextReboot(t *testing.T) {
+	r := newRig(t, "--reboot-time", "1ms")
+	r.annotate(kwok.FaultAnnotation, "stall")
+	r.mustSend("k1")
+	r.await(kwok.PoweredOff)
+	r.again()
+	if r.ready() {
+		t.Error("a stalled machine is ready")
+	}
+	r.wantRebooted(false)
+	r.annotate(kwok.FaultAnnotation, nil)
+	r.mustSend("k2")
+	r.await(kwok.Completed)
+	r.wantEffects("accepted powered-off accepted superseded powered-off rebooted completed")
+	r.wantRebooted(true)
+	r.again()
+	if !r.ready() {
+		t.Error("after the second reboot the machine is not ready")
+	}
+}
+
+func TestFaultFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "faults.json")
+	r := newRig(t, "--faults", file, "--reboot-time", "1ms")
+	want := func(text string, code codes.Code) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.send(t.Context(), "k"); status.Code(err) != code {
+			t.Errorf("with %s: %v, want %s", text, err, code)
+		}
+	}
+	want(`{"*":"fail=Unavailable"}`, codes.Unavailable)
+	want(fmt.Sprintf(`{"*":"fail=Unavailable",%q:"fail=Aborted"}`, r.node), codes.Aborted)
+	want(`{`, codes.FailedPrecondition)
+	want(`{"other":"fail=Unavailable"}`, codes.OK)
+}
+
+func TestKilledInMidReboot(t *testing.T) {
+	for _, effect := range []kwok.Effect{kwok.Accepted, kwok.PoweredOff, kwok.Rebooted} {
+		t.Run(string(effect), func(t *testing.T) {
+			r := newRig(t, "--reboot-time", "300ms")
+			r.mustSend("k")
+			r.until(string(effect), func() bool { return strings.Contains(r.effects(), string(effect)) })
+			r.kill()
+			r.again()
+			r.await(kwok.Completed)
+			r.wantEffects("accepted powered-off rebooted completed")
+			r.wantRebooted(true)
+			b, err := os.ReadFile(filepath.Join(r.dir, "machines", r.node, "boot_id"))
+			if now := bootID(t, r.cluster, r.node); err != nil || strings.TrimSpace(string(b)) != now {
+				t.Errorf("the machine's boot_id is %q (%v), its Node shows %s", b, err, now)
+			}
+		})
+	}
+}
+
+func TestNodeDeletedInMidReboot(t *testing.T) {
+	r := newRig(t, "--reboot-time", "200ms")
+	r.mustSend("k")
+	r.await(kwok.PoweredOff)
+	if err := r.cluster.DeleteNode(t.Context(), r.node); err != nil {
+		t.Fatal(err)
+	}
+	r.await(kwok.NodeGone)
+	r.wantEffects("accepted powered-off node-gone")
+}
+
+func TestRealNodeIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	r.annotate("kwok.x-k8s.io/node", nil)
+	if _, err := r.send(t.Context(), "k"); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a node that is not simulated: %v, want FailedPrecondition", err)
+	}
+	r.wantEffects("")
+}
+
+// The hook runs when the machine's file shows the new boot and its Node still
+// the old one; a hook that fails does not stop the reboot.
+func TestHook(t *testing.T) {
+	dir := t.TempDir()
+	hook, seen := filepath.Join(dir, "hook"), filepath.Join(dir, "seen")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho \"$1 $2\" >>"+seen+"\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, "--reboot-time", "1ms", "--reboot-hook", hook)
+	r.mustSend("k")
+	r.await(kwok.Completed)
+	b, err := os.ReadFile(seen)
+	if want := r.node + " " + bootID(t, r.cluster, r.node) + "\n"; err != nil || string(b) != want {
+		t.Errorf("the hook got %q (%v), want %q", b, err, want)
+	}
+}
+
+// On a cluster that simulates nodes, the node goes down and comes back, and
+// nothing puts the old boot id back.
+func TestOnASimulatedNode(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{Controllers: true, Nodes: 1})
+	r := &rig{t: t, node: "gpu-0", process: newProcess(t, cluster, "--reboot-time", "2s")}
+	r.before = bootID(t, cluster, r.node)
+	r.client = v1.NewCSPPluginServiceClient(r.start())
+	ready := func() corev1.ConditionStatus {
+		n, err := cluster.Client().CoreV1().Nodes().Get(t.Context(), r.node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status
+			}
+		}
+		return ""
+	}
+	r.mustSend("k")
+	r.until("not ready", func() bool { return ready() == corev1.ConditionFalse })
+	r.wantRebooted(false)
+	r.until("ready", func() bool { return ready() == corev1.ConditionTrue })
+	r.wantRebooted(true)
+	r.await(kwok.Completed)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
+	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+)
+
+// asPlugin in the environment makes the test binary the plugin, so that it can
+// be killed.
+const asPlugin = "TEST_RUN_AS_PLUGIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asPlugin) != "" {
+		main()
+	}
+	os.Exit(localcluster.Main(m))
+}
+
+// process is the plugin in a process of its own.
+type process struct {
+	t       *testing.T
+	cluster *localcluster.Cluster
+	dir     string
+	address string
+	cmd     *exec.Cmd
+	logs    *bytes.Buffer
+	extra   []string
+}
+
+func newProcess(t *testing.T, cluster *localcluster.Cluster, extra ...string) *process {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cluster: cluster, dir: t.TempDir(), address: lis.Addr().String(), extra: extra}
+	if err := lis.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) books() string { return filepath.Join(p.dir, "books.jsonl") }
+
+func (p *process) start() grpc.ClientConnInterface {
+	p.t.Helper()
+	p.logs = &bytes.Buffer{}
+	args := append([]string{
+		"--kubeconfig", p.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", p.address,
+		"--books", p.books(), "--boot-id-dir", filepath.Join(p.dir, "machines"),
+	}, p.extra...)
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(os.Environ(), asPlugin+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(p.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// kill ends it as a power cut would.
+func (p *process) kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+	if p.t.Failed() {
+		p.t.Logf("the plugin said:\n%s", p.logs)
+	}
+}
+
+func (p *process) restart() grpc.ClientConnInterface {
+	p.t.Helper()
+	p.kill()
+	return p.start()
+}
+
+// entries reads the books.
+func (p *process) entries(t *testing.T) []kwok.Entry {
+	t.Helper()
+	text, err := os.ReadFile(p.books())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []kwok.Entry
+	for line := range bytes.Lines(text) {
+		var e kwok.Entry
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is being written
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (p *process) reboots(t *testing.T, node string) int {
+	t.Helper()
+	n := 0
+	for _, e := range p.entries(t) {
+		if e.Node == node && e.Effect == kwok.Rebooted {
+			n++
+		}
+	}
+	return n
+}
+
+func bootID(t *testing.T, cluster *localcluster.Cluster, node string) string {
+	t.Helper()
+	n, err := cluster.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Status.NodeInfo.BootID
+}
+
+func TestConformance(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	plugintest.Run(t, func(t *testing.T) *plugintest.Bench {
+		prefix := cluster.Namespace(t)
+		for _, name := range []string{prefix + "-a", prefix + "-b"} {
+			if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := newProcess(t, cluster, "--reboot-time", "100ms")
+		return &plugintest.Bench{
+			Conn: p.start(), Node: prefix + "-a", Other: prefix + "-b", Missing: prefix + "-c",
+			BootID:   func(t *testing.T, node string) string { return bootID(t, cluster, node) },
+			Reboots:  p.reboots,
+			Restart:  func(*testing.T) grpc.ClientConnInterface { return p.restart() },
+			Patience: 30 * time.Second,
+		}
+	})
+}
+
+func TestBadConfigurationIsNamed(t *testing.T) {
+	running := daemon.RunForTest(t, name, kwok.Default(), build, "--kubeconfig", "/nowhere", "--books", filepath.Join(t.TempDir(), "b"))
+	if code := running.Wait(); code != 1 {
+		t.Errorf("a kubeconfig that does not exist: exit code %d, want 1", code)
+	}
+	err := kwok.Config{RebootTime: -1}.Validate()
+	for _, want := range []string{"--listen", "--books", "--reboot-time"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not mention %s", err, want)
+		}
+	}
+}
