@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -83,6 +84,10 @@ func fileError(file string, err error) error {
 			key = fmt.Sprintf(" (key %q)", parse.LastKey)
 		}
 		return fmt.Errorf("%s: line %d%s: %s", file, parse.Position.Line, key, parse.Message)
+	}
+	// The decoder's error for a wrong type is a plain text that begins so.
+	if text, ok := strings.CutPrefix(err.Error(), "toml: "); ok {
+		return fmt.Errorf("%s: %s", file, strings.Replace(text, "(last key ", "(key ", 1))
 	}
 	return fmt.Errorf("reading %s: %w", file, err)
 }

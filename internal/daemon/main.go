@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/config"
@@ -52,6 +53,9 @@ type invocation struct {
 	lookup         func(name string) (string, bool)
 	// bound is told the address of the probes' server; nil is fine.
 	bound func(address string)
+	// logging is told the logger, for libraries that have a global one; nil is
+	// fine.
+	logging func(*slog.Logger)
 }
 
 // Main is the whole of a service's main function: it reads flags and the
@@ -62,6 +66,7 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 	// After the first signal the default handling is back: a second one kills.
 	context.AfterFunc(ctx, release)
 	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
+	in.logging = klog.SetSlogLogger // client-go logs there
 	os.Exit(start(ctx, in, def, build))
 }
 
@@ -78,6 +83,9 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 		return exitUsage
 	}
 	log = log.With("service", in.name)
+	if in.logging != nil {
+		in.logging(log)
+	}
 	d := newDaemon(in.name, log)
 	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
 	server, err := d.serve(opts.MetricsAddress)
@@ -198,6 +206,9 @@ func stack() []byte { return debug.Stack() }
 func electionOf(v reflect.Value) Election {
 	var found Election
 	walk(v, func(field reflect.Value, _ reflect.StructTag) bool {
+		if field.Kind() == reflect.Pointer && field.IsNil() {
+			return false
+		}
 		found, _ = field.Interface().(Election)
 		return found != nil
 	})
