@@ -61,6 +61,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		if err := world.WaitForSync(ctx); err != nil {
 			return err
 		}
+		d.Ready("drains", loop.Ready)
 		return follow(ctx, records, loop)
 	})
 	return nil

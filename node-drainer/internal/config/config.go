@@ -59,5 +59,5 @@ func (c Config) Validate() error {
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))
 	}
-	return errors.Join(append(problems, c.Config.Validate())...)
+	return errors.Join(append(problems, c.Lease.Validate(), c.Config.Validate())...)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -61,7 +62,12 @@ func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, p
 	if !h.stillIn(node, step.Session) {
 		return errSessionOver
 	}
-	call, cancel := context.WithTimeout(ctx, callLimit)
+	fenced, release := lease.Fence(ctx)
+	defer release()
+	if err := fenced.Err(); err != nil {
+		return fmt.Errorf("leading no more: %w", err)
+	}
+	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()
 	began := h.d.clock.Now()
 	var err error

@@ -1,0 +1,86 @@
+package config_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	read "github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
+)
+
+func load(t *testing.T, text string, args ...string) (config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "node-drainer.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	flags := flag.NewFlagSet("node-drainer", flag.ContinueOnError)
+	set, err := read.Bind(flags, &c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return c, set.Load(file, os.LookupEnv)
+}
+
+func TestThePredecessorsKeysStandAtTheTop(t *testing.T) {
+	c, err := load(t, `
+store = "sqlite:///tmp/x.db"
+evictionTimeoutInSeconds = "60"
+systemNamespaces = "^kube-system$"
+deleteAfterTimeoutMinutes = 30
+[[userNamespaces]]
+name = "*"
+mode = "Immediate"
+[kube]
+kubeconfig = "/k"
+[leaderElection]
+enabled = true
+`, "--dry-run", "--workers", "3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Store, want.DryRun, want.Workers = "sqlite:///tmp/x.db", true, 3
+	want.EvictionTimeoutInSeconds, want.SystemNamespaces, want.DeleteAfterTimeoutMinutes = "60", "^kube-system$", 30
+	want.UserNamespaces = []eviction.NamespaceRule{{Name: "*", Mode: eviction.Immediate}}
+	want.Kube.Kubeconfig, want.Lease.Enabled = "/k", true
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestProblemsAreJoinedAndNameTheirKeys(t *testing.T) {
+	_, err := load(t, `
+workers = 0
+evictionsPerNode = -1
+evictionTimeoutInSeconds = "1m"
+[[userNamespaces]]
+name = "*"
+[kube]
+kube-api-qps = -1.0
+`)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not name %s", err, want)
+		}
+	}
+}
+
+func TestAnUnknownKeyIsAnError(t *testing.T) {
+	if _, err := load(t, "store = \"x\"\ndeleteAfterTimeout = 3\n"); err == nil || !strings.Contains(err.Error(), "deleteAfterTimeout") {
+		t.Errorf("error %v, want one that names deleteAfterTimeout", err)
+	}
+}
