@@ -95,12 +95,12 @@ func (c *checker) belongs(index uint64) bool { return c.end == 0 || index < c.en
 // skip passes the damage at the given place and returns its length: up to the
 // next undamaged frame, which is kept, or to the end of the segment.
 func (c *checker) skip(at int) int {
-	next, start, end, found := c.search(at)
+	next, found := c.search(at)
 	until := max(c.end, c.next)
 	if found {
-		until = next.index
+		until = next.frame.index
 	}
-	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:start])}
+	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:next.start])}
 	c.mended = true
 	if damage.Count > 0 || !found {
 		c.damage = append(c.damage, damage)
@@ -109,26 +109,32 @@ func (c *checker) skip(at int) int {
 		c.keep(frame{index: c.next})
 	}
 	if found {
-		c.keep(next)
+		c.keep(next.frame)
 	}
-	return end - at
+	return next.end - at
 }
 
-// search finds the first undamaged frame after the given place and where it
-// starts and ends. The length before it need not be undamaged.
-func (c *checker) search(at int) (f frame, start, end int, found bool) {
+// hit is an undamaged frame and its place in the segment.
+type hit struct {
+	frame      frame
+	start, end int
+}
+
+// search finds the first undamaged frame after the given place; the length
+// before it need not be undamaged. Without one, the hit is the segment's end.
+func (c *checker) search(at int) (hit, bool) {
 	for from := at; from < len(c.data); {
-		hit := bytes.Index(c.data[from:], magic)
-		if hit < 0 {
+		found := bytes.Index(c.data[from:], magic)
+		if found < 0 {
 			break
 		}
-		hit += from
-		if f, size, ok := decode(c.data[hit:]); ok && f.index >= c.next && c.belongs(f.index) {
-			return f, max(at, hit-prefixLen(size)), hit + size, true
+		from += found
+		if f, size, ok := decode(c.data[from:]); ok && f.index >= c.next && c.belongs(f.index) {
+			return hit{f, max(at, from-prefixLen(size)), from + size}, true
 		}
-		from = hit + 1
+		from++
 	}
-	return frame{}, len(c.data), len(c.data), false
+	return hit{start: len(c.data), end: len(c.data)}, false
 }
 
 // entryAt reads one entry as the log stores it: a varint length and the frame.
