@@ -39,10 +39,16 @@ type Client struct {
 
 // Connect makes the clients; it does not contact the API server yet.
 func Connect(cfg Config, userAgent string) (*Client, error) {
-	// Without a path this falls back to the pod's service account.
+	if cfg.Kubeconfig == "" {
+		rc, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("using the pod's service account, since no kubeconfig is given: %w", err)
+		}
+		return ForConfig(rc, cfg, userAgent)
+	}
 	rc, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading the cluster's address from %q: %w", cfg.Kubeconfig, err)
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", cfg.Kubeconfig, err)
 	}
 	return ForConfig(rc, cfg, userAgent)
 }

@@ -18,6 +18,10 @@ import (
 // eventNamespace is where Events about cluster-scoped objects live.
 const eventNamespace = metav1.NamespaceDefault
 
+// maxNodePart of a Node's name goes into an Event's name, which has the same
+// limit of 253 characters and ends with a digest.
+const maxNodePart = 230
+
 // NodeEvent is a Kubernetes Event about a Node.
 type NodeEvent struct {
 	Component string
@@ -32,7 +36,7 @@ type NodeEvent struct {
 func RecordNodeEvent(ctx context.Context, client kubernetes.Interface, node *corev1.Node, e NodeEvent, now time.Time) error {
 	at := metav1.NewTime(now)
 	sum := sha256.Sum256([]byte(string(node.UID) + "|" + e.Component + "|" + e.Type + "|" + e.Reason + "|" + e.Message))
-	name := node.Name + "." + hex.EncodeToString(sum[:8])
+	name := node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8])
 	events := client.CoreV1().Events(eventNamespace)
 	_, err := events.Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: eventNamespace},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,9 @@ import (
 // other error of a read leaves that unknown.
 var ErrGone = errors.New("node is gone")
 
-// conflictWait is how long a lost race waits before it looks again.
-const conflictWait = 50 * time.Millisecond
+// conflictWait is the longest time a lost race waits before it looks again; a
+// random part of it keeps the losers apart.
+const conflictWait = 200 * time.Millisecond
 
 // ReadNode reads a Node from the API server itself. ErrGone is certain absence.
 func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Node, error) {
@@ -50,7 +52,7 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 	after, err := client.CoreV1().Nodes().Patch(ctx, before.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsConflict(err):
-		return nil, outcome.Wait(conflictWait, "node "+before.Name+" changed meanwhile")
+		return nil, outcome.Wait(rand.N(conflictWait), "node "+before.Name+" changed meanwhile")
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: %s", ErrGone, before.Name)
 	case err != nil:
