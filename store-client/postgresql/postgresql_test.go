@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 				if before {
 					action = cutproxy.CutBefore
 				}
-				p.Set("commit", action)
+				p.Set(commitMessage, action)
 			}
 		},
 		Late:   late,
@@ -53,6 +53,10 @@ func TestConformance(t *testing.T) {
 		Poison: func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
 	})
 }
+
+// commitMessage is the whole message of the protocol that ends a transaction;
+// the word alone is also in synchronous_commit.
+const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
 
 // raw opens the database beside the store.
 func raw(t testing.TB, dsn string) *sql.DB {
@@ -104,7 +108,7 @@ func through(t testing.TB, p *cutproxy.Proxy, dsn string) string {
 func late(t testing.TB, dsn string, r record.Record) func() {
 	p := line(t)
 	s := storetest.Open(t, through(t, p, dsn), storeopen.Options{})
-	trap := p.Set("commit", cutproxy.Hold)
+	trap := p.Set(commitMessage, cutproxy.Hold)
 	var writer sync.WaitGroup
 	writer.Go(func() { storetest.MustAppend(t, s, r) })
 	select {

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/sqlite"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -46,37 +45,6 @@ func TestMissingFolder(t *testing.T) {
 	if err == nil {
 		t.Error("a database in an absent folder was opened")
 	}
-}
-
-// Another process's write wakes a feed without its poll: the clock of the
-// reader stands still.
-func TestWokenByAnotherStore(t *testing.T) {
-	dsn := storetest.SQLiteDSN(t)
-	reader := storetest.Open(t, dsn, storeopen.Options{Clock: noPoll{clock.RealClock{}}})
-	writer := storetest.Open(t, dsn, storeopen.Options{})
-	f, err := reader.Feed(t.Context(), "c", record.AllHealthEventInserts())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	for range 5 {
-		r := storetest.Record("n")
-		storetest.MustAppend(t, writer, r)
-		if got := storetest.Receive(t, f, 1); got[0].ID != r.ID {
-			t.Errorf("fed %s, want %s", got[0].ID, r.ID)
-		}
-	}
-}
-
-// noPoll is a clock on which polls come much too late.
-type noPoll struct{ clock.RealClock }
-
-func (noPoll) NewTimer(d time.Duration) clock.Timer {
-	return clock.RealClock{}.NewTimer(1000 * d)
 }
 
 // The services' queries use the indexes made for them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -49,37 +51,38 @@ func appendTwice(t *testing.T, b Backend) {
 
 func appendConcurrently(t *testing.T, b Backend) {
 	dsn := b.New(t)
-	records := faults("n", 40)
-	var mu sync.Mutex
+	var stores []store.Store
+	for range 4 {
+		stores = append(stores, Open(t, dsn, storeopen.Options{}))
+	}
+	const rounds, each = 5, 200
 	counts := map[store.AppendResult]int{}
-	var writers sync.WaitGroup
-	for w := range 4 {
-		s := Open(t, dsn, storeopen.Options{})
-		for g := range 2 {
+	for round := range rounds {
+		records := faults("n", each)
+		var mu sync.Mutex
+		var writers sync.WaitGroup
+		start := make(chan struct{})
+		for w := range 2 * len(stores) {
+			// Every writer in another order.
+			mine := slices.Clone(records)
+			rand.New(rand.NewPCG(uint64(round), uint64(w))).Shuffle(each, func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 			writers.Go(func() {
-				mine := append([]record.Record(nil), records...)
-				// Every writer in another order.
-				for i := range mine {
-					j := (i*7 + w*2 + g) % len(mine)
-					mine[i], mine[j] = mine[j], mine[i]
+				<-start
+				got, err := stores[w%len(stores)].Append(within(t), mine)
+				if err != nil {
+					t.Errorf("appending: %v", err)
 				}
-				for i := 0; i < len(mine); i += 10 {
-					got, err := s.Append(within(t), mine[i:i+10])
-					if err != nil {
-						t.Errorf("appending: %v", err)
-						return
-					}
-					mu.Lock()
-					for _, r := range got {
-						counts[r]++
-					}
-					mu.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
+				for _, r := range got {
+					counts[r]++
 				}
 			})
 		}
+		close(start)
+		writers.Wait()
 	}
-	writers.Wait()
-	want := map[store.AppendResult]int{store.Appended: 40, store.Duplicate: 7 * 40}
+	want := map[store.AppendResult]int{store.Appended: rounds * each, store.Duplicate: rounds * each * (2*len(stores) - 1)}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}

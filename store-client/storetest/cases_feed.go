@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -184,6 +185,30 @@ func feedKilled(t *testing.T, b Backend) {
 		if round > 0 && len(seen) == before {
 			t.Fatalf("the consumer makes no progress after %d records", before)
 		}
+	}
+}
+
+// noPoll is a clock on which polls come much too late.
+type noPoll struct{ clock.RealClock }
+
+func (noPoll) NewTimer(d time.Duration) clock.Timer {
+	if d >= time.Second {
+		d *= 1000
+	}
+	return clock.RealClock{}.NewTimer(d)
+}
+
+func feedWoken(t *testing.T, b Backend) {
+	dsn, writer := database(t, b)
+	f := openFeed(t, Open(t, dsn, storeopen.Options{Clock: noPoll{}}), "c", record.AllHealthEventInserts())
+	for range 20 {
+		r := Record("n")
+		var other sync.WaitGroup
+		other.Go(func() { MustAppend(t, writer, r) })
+		if got := Receive(t, f, 1); got[0].ID != r.ID {
+			t.Errorf("fed %s, want %s", got[0].ID, r.ID)
+		}
+		other.Wait()
 	}
 }
 

@@ -25,8 +25,18 @@ var (
 		"", record.Matched, record.NoRuleMatched, record.Held, record.Skipped, record.OptedOut, record.CoveredByReboot,
 		record.Superseded, record.Cleared, record.NoOpenFault, record.DryRun,
 	}
-	longName = fmt.Sprintf("%0400d", 7)
+	longName = incompressible(5000)
 )
+
+// incompressible is a text of n bytes that is too long for an index.
+func incompressible(n int) string {
+	rng := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('!' + rng.IntN('~'-'!'))
+	}
+	return string(b)
+}
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 

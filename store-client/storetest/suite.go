@@ -80,6 +80,7 @@ func cases() []testCase {
 		{"feed: many writers, nothing lost", feedManyWriters},
 		{"feed: the consumer is stopped at any point", feedStopped},
 		{"feed: the consumer's process is killed", feedKilled},
+		{"feed: woken by another process's write, without a poll", feedWoken},
 		{"feed: a notification is lost", feedDeaf},
 		{"feed: a stored position is gone, too old or of another server", feedLostPosition},
 		{"feed: an interrupted rescan goes on", feedRescanInterrupted},
