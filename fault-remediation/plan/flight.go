@@ -77,7 +77,7 @@ func (d decision) reserved(cur Ref) Step {
 		return d.release(cur, "the fault or its session is over")
 	}
 	s := d.choose(&cur)
-	switch s.Reason {
+	switch s.Reason { //nolint:exhaustive // what is not handled here is done or waited for first
 	case Nothing, WaitRecovery, WaitHuman:
 		return d.release(cur, "no repair is wanted any more: "+string(s.Reason))
 	case Stamp:

@@ -21,7 +21,7 @@ func (d decision) label(s Step) nodemark.State {
 		return ""
 	}
 	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(trace(r)) > 0 })
-	switch s.Reason {
+	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
 	case Nothing, WaitRecovery, WaitHuman:
 		return settled(mine)
 	case WaitTimedOut:

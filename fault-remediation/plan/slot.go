@@ -30,30 +30,39 @@ type slot struct {
 // ordinal only.
 func (d decision) slot(next job, reserved *Ref) slot {
 	s := slot{machine: fault.Machine(d.v.Node.Identity), ordinal: 1, last: "none"}
-	var past []record.Attempt
 	since := d.now.Add(-next.repair.Attempts.Window)
-	for _, r := range d.v.Records {
-		for i, a := range trace(r) {
-			if a.Machine != s.machine || a.Group != next.repair.Group {
-				continue
-			}
-			if a.Session == d.v.Node.Session {
-				s.ordinal = max(s.ordinal, a.Ordinal+1)
-			}
-			if reserved != nil && reserved.Record.ID == r.ID && reserved.Index == i {
-				continue
-			}
-			if a.SignalSent && a.SubmittedAt.After(since) {
-				s.used++
-			}
-			if a.Session == d.v.Node.Session && a.FinishedAt != nil {
-				past = append(past, a)
-			}
+	var past []record.Attempt
+	for _, x := range d.attempts(s.machine, next.repair.Group) {
+		a, mine := x.Attempt, x.Attempt.Session == d.v.Node.Session
+		if mine {
+			s.ordinal = max(s.ordinal, a.Ordinal+1)
+		}
+		if reserved != nil && reserved.Record.ID == x.Record.ID && reserved.Index == x.Index {
+			continue
+		}
+		if a.SignalSent && a.SubmittedAt.After(since) {
+			s.used++
+		}
+		if mine && a.FinishedAt != nil {
+			past = append(past, a)
 		}
 	}
 	slices.SortFunc(past, func(a, b record.Attempt) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
 	s.lessons(past, next)
 	return s
+}
+
+// attempts are all attempts of a machine and group, in whatever session.
+func (d decision) attempts(machine, group string) []Ref {
+	var out []Ref
+	for _, r := range d.v.Records {
+		for i, a := range trace(r) {
+			if a.Machine == machine && a.Group == group {
+				out = append(out, Ref{r, i, a})
+			}
+		}
+	}
+	return out
 }
 
 // lessons reads the slot's finished attempts, newest first: the run of failures

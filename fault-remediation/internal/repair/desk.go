@@ -112,7 +112,7 @@ func (d *Desk) stamp(ctx context.Context, f facts, step plan.Step) error {
 }
 
 func stampPoint(r plan.Reason) string {
-	switch r {
+	switch r { //nolint:exhaustive // all other stamps are alike
 	case plan.Stamp:
 		return "fault-remediation/name-stamped"
 	case plan.RecordUID:

@@ -53,7 +53,7 @@ func (m *Metrics) stamped(step plan.Step, records []record.Record) {
 		return
 	}
 	m.steps.WithLabelValues(string(step.Reason), "false").Inc()
-	switch step.Reason {
+	switch step.Reason { //nolint:exhaustive // the others have no counter of their own
 	case plan.CoveredByReboot:
 		m.processed.WithLabelValues("skipped").Add(float64(len(step.Writes)))
 	case plan.HumanAction:
