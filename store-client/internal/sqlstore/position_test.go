@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAhead(t *testing.T) {
+	at := func(tx, seq int64) position { return position{Server: "s", Tx: tx, Seq: seq} }
+	again := func(tx, seq, until int64) position {
+		p := at(tx, seq)
+		p.Rescan = &rescan{Until: until}
+		return p
+	}
+	for name, tc := range map[string]struct {
+		p, q position
+		want bool
+	}{
+		"same":                             {at(5, 5), at(5, 5), false},
+		"later row":                        {at(5, 6), at(5, 5), true},
+		"earlier row":                      {at(5, 4), at(5, 5), false},
+		"later transaction":                {at(6, 1), at(5, 5), true},
+		"earlier transaction":              {at(4, 9), at(5, 5), false},
+		"rescan begins before old":         {again(0, 0, 6), at(5, 5), false},
+		"rescan begun later":               {again(0, 0, 7), at(5, 5), true},
+		"in a rescan":                      {again(3, 1, 7), again(2, 1, 7), true},
+		"back in a rescan":                 {again(2, 1, 7), again(3, 1, 7), false},
+		"an earlier rescan":                {again(3, 1, 6), again(0, 0, 7), false},
+		"after the rescan":                 {at(7, 1), again(6, 5, 7), true},
+		"at the end of the rescan":         {at(6, math.MaxInt64), again(6, 5, 7), true},
+		"left over from before the rescan": {at(5, 5), again(0, 0, 7), false},
+	} {
+		if got := tc.p.ahead(tc.q); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+		if tc.want && tc.q.ahead(tc.p) {
+			t.Errorf("%s: each is ahead of the other", name)
+		}
+	}
+}
+
+func TestRescanEndsAtItsHead(t *testing.T) {
+	mark := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	head := Head{Server: "s", Tx: 10, At: mark}
+	p := again(byInsert, head, &mark)
+	if since := time.UnixMicro(*p.Rescan.Since); !since.Equal(mark.Add(-rescanMargin)) {
+		t.Errorf("the rescan begins at %v", since)
+	}
+	if within := p.at(9, 5, mark); within.Rescan == nil || within.covers(head) {
+		t.Errorf("the rescan ended before its head: %v", within)
+	}
+	for _, end := range []position{p.at(10, 1, mark), p.through(head)} {
+		if end.Rescan != nil || !end.covers(head) {
+			t.Errorf("the rescan goes on after its head: %v", end)
+		}
+	}
+	if lost := again(byInsert, head, nil); lost.Rescan.Since != nil {
+		t.Error("a rescan without a mark has a beginning")
+	}
+}
+
+func TestPositionText(t *testing.T) {
+	since := int64(7)
+	p := position{Version: positionVersion, Server: "s", Kind: byChange, Tx: 1 << 40, Seq: math.MaxInt64, Mark: 9, Rescan: &rescan{Until: 1 << 41, Since: &since}}
+	got, err := parsePosition(p.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(p, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"", "{}", "5", "null", `{"v":1}`, `{"v":2,"s":"s"}`, `{"v":1,"s":"s","t":-1}`, `{"v":1,"s":"s","t":1e99}`} {
+		if _, err := parsePosition(text); !errors.Is(err, errPosition) {
+			t.Errorf("%q: %v, want errPosition", text, err)
+		}
+	}
+}
+
+func TestLost(t *testing.T) {
+	head := Head{Server: "s", Tx: 10}
+	good := position{Server: "s", Kind: byInsert, Tx: 9}
+	for want, p := range map[loss]position{
+		notLost:     good,
+		otherServer: {Server: "t", Kind: byInsert, Tx: 9},
+		otherKind:   {Server: "s", Kind: byChange, Tx: 9},
+		beyondEnd:   {Server: "s", Kind: byInsert, Tx: 10},
+	} {
+		if got := p.lost(byInsert, head); got != want {
+			t.Errorf("%v: %q, want %q", p, got, want)
+		}
+	}
+}
+
+func TestSortableSeq(t *testing.T) {
+	order := []uint64{0, 1, 9, 10, 1<<63 - 1, 1 << 63, math.MaxUint64}
+	for i := range order[1:] {
+		if a, b := sortableSeq(order[i]), sortableSeq(order[i+1]); a >= b || len(a) != 20 {
+			t.Errorf("%q does not come before %q", a, b)
+		}
+	}
+}
