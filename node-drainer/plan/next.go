@@ -185,6 +185,7 @@ func drainingLabel(state nodemark.State) nodemark.State {
 	switch state {
 	case "", nodemark.Quarantined, nodemark.DrainSucceeded, nodemark.DrainFailed:
 		return nodemark.Draining
+	case nodemark.Draining, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
 	}
 	return ""
 }
@@ -193,6 +194,7 @@ func drainedLabel(state nodemark.State) nodemark.State {
 	switch state {
 	case "", nodemark.Quarantined, nodemark.Draining, nodemark.DrainFailed:
 		return nodemark.DrainSucceeded
+	case nodemark.DrainSucceeded, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
 	}
 	return ""
 }

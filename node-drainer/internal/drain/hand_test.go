@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ func TestASuccessorOfTheSameNameIsNotHit(t *testing.T) {
 	}
 	s.eventually(func() error {
 		if _, err := pods.Get(t.Context(), "set-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the old pod is still there: %v", err)
+			return errors.Join(errors.New("the old pod is still there"), err)
 		}
 		return nil
 	})

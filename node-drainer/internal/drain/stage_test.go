@@ -2,7 +2,6 @@ package drain_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -42,6 +39,9 @@ type stage struct {
 	// node is the name of the node, ns a namespace of mode Immediate.
 	node, ns string
 	restart  func(change ...func(*drain.Config))
+	// stop ends the drainer that runs; dsn is the address of the store.
+	stop func()
+	dsn  string
 }
 
 // counted counts the reads of the store.
@@ -71,7 +71,8 @@ func newStage(t *testing.T, rules ...eviction.NamespaceRule) *stage {
 			t.Error(err)
 		}
 	})
-	db, err := storeopen.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "records.db"), storeopen.Options{SingleHost: true, Registerer: prometheus.NewRegistry()})
+	s.dsn = "sqlite://" + filepath.Join(t.TempDir(), "records.db")
+	db, err := storeopen.Open(t.Context(), s.dsn, storeopen.Options{SingleHost: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,16 +97,16 @@ func newStage(t *testing.T, rules ...eviction.NamespaceRule) *stage {
 
 // run returns what stops the drainer that runs, if any, and starts another.
 func (s *stage) run(config drain.Config) func(...func(*drain.Config)) {
-	stop := func() {}
-	s.t.Cleanup(func() { stop() })
+	s.stop = func() {}
+	s.t.Cleanup(func() { s.stop() })
 	return func(change ...func(*drain.Config)) {
-		stop()
+		s.stop()
 		for _, c := range change {
 			c(&config)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		stop = func() { cancel(); <-ended }
+		s.stop = func() { cancel(); <-ended }
 		go func() {
 			defer close(ended)
 			s.work(ctx, config)
@@ -259,98 +260,4 @@ func (s *stage) pod(spec localcluster.PodSpec) {
 	if _, err := s.cluster.WaitForPods(s.t.Context(), spec.Namespace, spec.Name, 1); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// leaving says whether a pod is gone or on its way out.
-func (s *stage) leaving(ns, name string) (gone, going bool) {
-	s.t.Helper()
-	p, err := s.cluster.Client().CoreV1().Pods(ns).Get(s.t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return true, true
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return false, p.DeletionTimestamp != nil
-}
-
-func (s *stage) eviction(id string) record.EvictionStatus {
-	s.t.Helper()
-	r, err := s.records.Get(s.t.Context(), id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return r.Status.UserPodsEvictionStatus
-}
-
-func (s *stage) wantEviction(id string, want record.Eviction) {
-	s.t.Helper()
-	s.eventually(func() error {
-		if got := s.eviction(id); got.Status != want {
-			return fmt.Errorf("record %s is %q (%s), want %q", id, got.Status, got.Message, want)
-		}
-		return nil
-	})
-}
-
-func (s *stage) wantLabel(want nodemark.State) {
-	s.t.Helper()
-	s.eventually(func() error {
-		n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.node)
-		if err != nil {
-			return err
-		}
-		if got := n.Labels[nodemark.StateLabel]; got != string(want) {
-			return fmt.Errorf("state %q, want %q", got, want)
-		}
-		return nil
-	})
-}
-
-// eventually polls until check is content, at most 30 s.
-func (s *stage) eventually(check func() error) {
-	s.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatal(err)
-		}
-		select {
-		case <-s.t.Context().Done():
-			s.t.Fatal(err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// snapshot is everything a drainer could write.
-func (s *stage) snapshot(id string) string {
-	s.t.Helper()
-	n, err := kube.ReadNode(s.t.Context(), s.cluster.Client(), s.node)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r, err := s.records.Get(s.t.Context(), id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	events, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.node})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	drains := 0
-	for _, e := range events.Items {
-		if e.Type == "NodeDraining" {
-			drains++
-		}
-	}
-	b, err := json.Marshal([]any{n.Labels[nodemark.StateLabel], n.Annotations[nodemark.SessionAnnotation], n.Spec.Unschedulable, r, drains})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(b)
 }

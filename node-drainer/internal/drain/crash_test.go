@@ -1,0 +1,73 @@
+package drain_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// TestADrainSurvivesACrashAnywhere kills the real process at each place of its
+// handler, in each of the first passes, and lets another finish the drain.
+func TestADrainSurvivesACrashAnywhere(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "node-drainer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	for _, place := range []string{"observed", "decided", "done", "stamped"} {
+		for hit := 1; hit <= 4; hit++ {
+			t.Run(fmt.Sprintf("%s:%d", place, hit), func(t *testing.T) {
+				s := newStage(t)
+				s.stop()
+				s.pod(localcluster.PodSpec{Name: "a"})
+				s.pod(localcluster.PodSpec{Name: "b"})
+				s.fault("r1", "r1")
+				s.fault("r2", "r1")
+				s.mark("r1")
+				s.crash(binary, fmt.Sprintf("node-drainer/%s:%d", place, hit))
+				s.restart()
+				s.wantEviction("r1", record.EvictionSucceeded)
+				s.wantEviction("r2", record.AlreadyDrained)
+				s.wantLabel(nodemark.DrainSucceeded)
+				for _, name := range []string{"a", "b"} {
+					if gone, _ := s.leaving(s.ns, name); !gone {
+						t.Errorf("the drain succeeded with pod %s there", name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// crash runs the process until it kills itself.
+func (s *stage) crash(binary, point string) {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "node-drainer.toml")
+	text := fmt.Sprintf("[[userNamespaces]]\nname = %q\nmode = \"Immediate\"\n", s.ns)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	process := exec.CommandContext(s.t.Context(), binary, "--config", file, "--store", s.dsn, "--single-host",
+		"--kubeconfig", s.cluster.AdminKubeconfig(), "--metrics-address", "off")
+	process.Env = append(os.Environ(), "NVSENTINEL_CRASH="+point)
+	var log strings.Builder
+	process.Stderr = &log
+	if err := process.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	late := time.AfterFunc(30*time.Second, func() { _ = process.Process.Signal(os.Interrupt) })
+	defer late.Stop()
+	err := process.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Exited() {
+		s.t.Fatalf("the process was to be killed at %s, it ended with %v:\n%s", point, err, log.String())
+	}
+}
