@@ -31,6 +31,10 @@ const (
 	commitEvery = 100 * time.Millisecond
 	// lastCommit bounds the commit at the shutdown.
 	lastCommit = 5 * time.Second
+	// quiet is longer than the longest backoff of a source and its next try.
+	quiet = 2 * time.Minute
+	// keyless is the key of deliveries whose key cannot be had.
+	keyless = "\x00keyless"
 	// maxUnsettled deliveries stop the reading of the feed until some settle.
 	maxUnsettled = 1 << 17
 )
@@ -88,6 +92,8 @@ type Loop[R any] struct {
 	dirty chan struct{} // the committable position has moved
 	room  chan struct{} // the ledger has shrunk
 
+	limit int // of unsettled deliveries
+
 	once sync.Once
 
 	mu      sync.Mutex
@@ -110,8 +116,13 @@ const (
 // hold is something that does not come through: since when and why.
 type hold struct {
 	since time.Time
+	last  time.Time // the last failure of a source
 	why   string
 }
+
+// over tells whether a source that failed has been quiet for so long that it
+// works again: a feed without news says nothing when it has recovered.
+func (h hold) over(now time.Time) bool { return now.Sub(h.last) > quiet }
 
 // Run works until ctx ends and returns nil then. It is called once.
 func (l *Loop[R]) Run(ctx context.Context) error {
@@ -156,6 +167,7 @@ func (l *Loop[R]) start() {
 	if l.StuckAfter <= 0 {
 		l.StuckAfter = defaultStuckAfter
 	}
+	l.limit = maxUnsettled
 	l.dirty, l.room = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.ledger, l.held, l.trouble = newLedger(), map[string]hold{}, map[string]hold{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -26,6 +26,26 @@ type tape struct {
 	next      int
 	committed int
 	failNext  int
+	// failCommits fail before one works; commits counts those that worked.
+	failCommits, commits int
+	pace                 time.Duration // between two deliveries
+	more                 chan struct{} // rings when keys were added
+}
+
+// add delivers one more key.
+func (f *tape) add(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keys = append(f.keys, key)
+	close(f.bell())
+	f.more = nil
+}
+
+func (f *tape) bell() chan struct{} {
+	if f.more == nil {
+		f.more = make(chan struct{})
+	}
+	return f.more
 }
 
 func (f *tape) Next(ctx context.Context) (string, string, error) {
@@ -35,19 +55,35 @@ func (f *tape) Next(ctx context.Context) (string, string, error) {
 		f.failNext--
 		return "", "", errors.New("the store is away")
 	}
-	if f.next < len(f.keys) {
-		f.next++
-		return f.keys[f.next-1], strconv.Itoa(f.next), nil
+	for f.next == len(f.keys) {
+		more := f.bell()
+		f.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+		if ctx.Err() != nil {
+			return "", "", ctx.Err()
+		}
 	}
-	f.mu.Unlock()
-	<-ctx.Done()
-	f.mu.Lock()
-	return "", "", ctx.Err()
+	if f.pace > 0 {
+		f.mu.Unlock()
+		<-time.After(f.pace)
+		f.mu.Lock()
+	}
+	f.next++
+	return f.keys[f.next-1], strconv.Itoa(f.next), nil
 }
 
 func (f *tape) Commit(_ context.Context, position string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.failCommits > 0 {
+		f.failCommits--
+		return errors.New("the store is away")
+	}
+	f.commits++
 	n, err := strconv.Atoi(position)
 	f.committed = max(f.committed, n)
 	return err

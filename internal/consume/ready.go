@@ -38,19 +38,29 @@ func (l *Loop[R]) longest(now time.Time) (what string, longest hold, found bool)
 		}
 	}
 	for key, h := range l.held {
-		consider("key "+key, h)
+		consider(title(key), h)
 	}
 	for name, h := range l.trouble {
-		consider(name, h)
+		if !h.over(now) {
+			consider(name, h)
+		}
 	}
 	if key, at, ok := l.ledger.oldest(); ok {
 		why := "waiting for a worker"
 		if h, known := l.held[key]; known {
 			why = h.why
 		}
-		consider("key "+key, hold{since: at, why: why})
+		consider(title(key), hold{since: at, why: why})
 	}
 	return what, longest, found
+}
+
+// title names a key for people.
+func title(key string) string {
+	if key == keyless {
+		return "a delivery without a key"
+	}
+	return "key " + key
 }
 
 // state is what the gauges show.

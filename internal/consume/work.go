@@ -2,10 +2,8 @@ package consume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/nvidia/nvsentinel/internal/outcome"
 )
@@ -45,6 +43,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	switch result {
 	case resultWait:
 		d, why, _ := outcome.AsWait(err)
+		l.Log.Debug("waiting", "key", key, "why", why, "again", d)
 		l.hold(key, why)
 		l.queue.Forget(key)
 		l.queue.AddAfter(key, max(d, minAgain))
@@ -130,154 +129,4 @@ func (l *Loop[R]) settle(key string, upTo uint64) {
 		signal(l.dirty)
 	}
 	signal(l.room)
-}
-
-// read runs the backlog to its end and then the live feed.
-func (l *Loop[R]) read(ctx context.Context) {
-	if l.Backlog != nil {
-		l.repeat(ctx, "backlog", func() error { return l.Backlog(ctx, l.Ring) })
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	l.enter(live)
-	if l.Feed != nil {
-		l.repeat(ctx, "feed", func() error { return l.follow(ctx) })
-	}
-}
-
-// follow reads deliveries until the feed fails.
-func (l *Loop[R]) follow(ctx context.Context) error {
-	for ctx.Err() == nil {
-		item, position, err := l.Feed.Next(ctx)
-		if err != nil {
-			return err
-		}
-		key := l.Key(item)
-		l.mu.Lock()
-		delete(l.trouble, "feed")
-		l.ledger.receive(key, position, l.Clock.Now())
-		full := l.ledger.unsettled >= maxUnsettled
-		count := l.ledger.count
-		l.mu.Unlock()
-		if key == "" {
-			l.settle(key, count)
-			l.Metrics.observe(resultIgnored, 0)
-			continue
-		}
-		l.queue.Add(key)
-		if full {
-			l.awaitRoom(ctx)
-		}
-	}
-	return ctx.Err()
-}
-
-// awaitRoom blocks while too much is unsettled.
-func (l *Loop[R]) awaitRoom(ctx context.Context) {
-	for {
-		l.mu.Lock()
-		full := l.ledger.unsettled >= maxUnsettled
-		l.mu.Unlock()
-		if !full {
-			return
-		}
-		select {
-		case <-l.room:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// repeat runs a source until it ends well or ctx ends; a failing one is tried
-// again with backoff, which starts over when the source ran for longer than
-// the longest backoff.
-func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
-	pause := minBackoff
-	for {
-		began := l.Clock.Now()
-		err := protect(run)
-		if err == nil || ctx.Err() != nil {
-			l.mu.Lock()
-			delete(l.trouble, name)
-			l.mu.Unlock()
-			return
-		}
-		if l.Clock.Since(began) > maxBackoff {
-			pause = minBackoff
-		}
-		l.fail(name, err)
-		select {
-		case <-l.Clock.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, maxBackoff/2)
-	}
-}
-
-// fail notes and logs a failing source.
-func (l *Loop[R]) fail(name string, err error) {
-	l.Log.Warn("source failed, trying again", "source", name, "error", err)
-	l.Metrics.failed(name)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h, ok := l.trouble[name]
-	if !ok {
-		h.since = l.Clock.Now()
-	}
-	h.why = err.Error()
-	l.trouble[name] = h
-}
-
-// commitLoop commits the contiguous position when it has moved, at most once
-// per commitEvery.
-func (l *Loop[R]) commitLoop(ctx context.Context) {
-	if l.Feed == nil {
-		return
-	}
-	pause := time.Duration(0)
-	for {
-		select {
-		case <-l.dirty:
-		case <-ctx.Done():
-			return
-		}
-		if err := l.commit(ctx); err == nil {
-			pause = commitEvery
-		} else if errors.Is(err, context.Canceled) {
-			return
-		} else {
-			pause = min(max(2*pause, minBackoff), maxBackoff/2)
-			l.fail("commit", err)
-			signal(l.dirty)
-		}
-		select {
-		case <-l.Clock.After(pause):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// commit stores the contiguous position if it has moved.
-func (l *Loop[R]) commit(ctx context.Context) error {
-	l.mu.Lock()
-	position, moved := l.ledger.done, l.ledger.moved
-	l.ledger.moved = false
-	l.mu.Unlock()
-	if !moved {
-		return nil
-	}
-	err := l.Feed.Commit(ctx, position)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.ledger.moved = true
-		return fmt.Errorf("committing position %q: %w", position, err)
-	}
-	delete(l.trouble, "commit")
-	l.Metrics.committed()
-	return nil
 }

@@ -1,0 +1,373 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// begin runs a loop in the background; the returned function stops it.
+func begin(t *testing.T, l *consume.Loop[string]) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestADeliveryDuringAHandlingIsLeftToTheNext holds the first handling open
+// while another delivery of the key comes in: the first answer must not settle
+// the second delivery, whose facts it has not read.
+func TestADeliveryDuringAHandlingIsLeftToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"n1"}}
+		calls := 0
+		l := loop(f, func(ctx context.Context, _ string) error {
+			calls++
+			if calls == 2 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			<-time.After(10 * time.Second)
+			return nil
+		})
+		stop := begin(t, l)
+		<-time.After(time.Second)
+		f.add("n1")
+		<-time.After(time.Minute)
+		if calls != 2 || f.position() != 1 {
+			t.Errorf("%d calls, position %d; want 2 and 1", calls, f.position())
+		}
+		stop()
+		if f.position() != 1 {
+			t.Errorf("position %d after a handling was cut short, want 1", f.position())
+		}
+	})
+}
+
+func TestTheLastCommitComesAtTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"a", "b"}}
+		l := loop(f, func(_ context.Context, key string) error {
+			if key == "b" {
+				<-time.After(10 * time.Millisecond) // within the throttle
+			}
+			return nil
+		})
+		stop := begin(t, l)
+		<-time.After(20 * time.Millisecond)
+		stop()
+		if f.position() != 2 || f.commits > 2 {
+			t.Errorf("position %d after %d commits, want 2 after at most 2", f.position(), f.commits)
+		}
+	})
+}
+
+func TestCommitsAreThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{}
+		for range 1000 {
+			f.keys = append(f.keys, "n")
+		}
+		l := loop(f, func(context.Context, string) error { return nil })
+		f.pace = time.Millisecond
+		stop := begin(t, l)
+		<-time.After(2 * time.Second)
+		stop()
+		if f.position() != 1000 || f.commits < 5 || f.commits > 12 {
+			t.Errorf("position %d after %d commits, want 1000 after about 10", f.position(), f.commits)
+		}
+	})
+}
+
+func TestACommitThatFailsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"a"}, failCommits: 5}
+		l := loop(f, func(context.Context, string) error { return nil })
+		stop := begin(t, l)
+		<-time.After(time.Minute)
+		if f.position() != 1 {
+			t.Errorf("position %d, want 1", f.position())
+		}
+		stop()
+	})
+}
+
+func TestGiveUpThatFailsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, calls, stamps := &tape{keys: []string{"a"}}, 0, 0
+		cause := errors.New("no such kind")
+		l := loop(f, func(context.Context, string) error { calls++; return outcome.Terminal(cause, "cannot repair") })
+		l.GiveUp = func(_ context.Context, key string, err error) error {
+			stamps++
+			if key != "a" || !errors.Is(err, cause) {
+				t.Errorf("gave up on %q with %v", key, err)
+			}
+			if f.position() != 0 {
+				t.Error("the position was released before the stamp")
+			}
+			if stamps < 3 {
+				return errors.New("the store is away")
+			}
+			return nil
+		}
+		run(t, l, time.Minute)
+		if calls != 3 || stamps != 3 || f.position() != 1 {
+			t.Errorf("%d calls, %d stamps, position %d; want 3, 3, 1", calls, stamps, f.position())
+		}
+	})
+}
+
+// TestARingHasPriorityOverEveryDelay rings a key that is parked for an hour
+// after it was to be asked again in a minute: neither delays the ring, and the
+// first time is kept.
+func TestARingHasPriorityOverEveryDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		l := loop(&tape{keys: []string{"a"}}, func(context.Context, string) error {
+			at = append(at, time.Since(began).Round(time.Second))
+			if len(at) < 3 {
+				return outcome.Park(time.Minute, "pods")
+			}
+			return outcome.Park(time.Hour, "pods")
+		})
+		stop := begin(t, l)
+		for range 2 {
+			<-time.After(10 * time.Second)
+			l.Ring("a")
+		}
+		<-time.After(2 * time.Hour)
+		stop()
+		want := []time.Duration{0, 10 * time.Second, 20 * time.Second, time.Minute, time.Hour + time.Minute}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("asked at (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestBackoffGrowsAndIsForgotten lets a key fail, settle, and fail again.
+func TestBackoffGrowsAndIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		l := loop(&tape{keys: []string{"a"}}, func(context.Context, string) error {
+			at = append(at, time.Since(began))
+			began = time.Now()
+			if len(at) == 5 || len(at) > 7 {
+				return nil
+			}
+			return errors.New("not yet")
+		})
+		stop := begin(t, l)
+		<-time.After(time.Minute)
+		began = time.Now()
+		l.Ring("a")
+		<-time.After(time.Minute)
+		stop()
+		const ms = time.Millisecond
+		want := []time.Duration{0, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 0, 100 * ms, 200 * ms}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("pauses (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRingsBeforeTheStartAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		l := loop(nil, func(context.Context, string) error { calls++; return nil })
+		l.Feed = nil
+		l.Ring("a")
+		l.Ring("")
+		run(t, l, time.Second)
+		if calls != 1 {
+			t.Errorf("%d calls, want 1", calls)
+		}
+	})
+}
+
+func TestDeliveriesWithoutAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"", "a", "poison", "b"}}
+		var handled []string
+		l := loop(f, func(_ context.Context, key string) error { handled = append(handled, key); return nil })
+		l.Workers = 1
+		l.Key = func(s string) string {
+			if s == "poison" {
+				panic("no such field")
+			}
+			return s
+		}
+		stop := begin(t, l)
+		<-time.After(2 * time.Minute)
+		if diff := cmp.Diff([]string{"a", "b"}, handled); diff != "" {
+			t.Errorf("handled (-want +got):\n%s", diff)
+		}
+		if f.position() != 2 {
+			t.Errorf("position %d, want 2: an empty key is settled, a panic is held", f.position())
+		}
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "a delivery without a key held for 2m0s: panic: no such field") {
+			t.Errorf("ready %v, %q", ok, detail)
+		}
+		stop()
+	})
+}
+
+func TestReadyTellsWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{}
+		var fault, backlog error
+		backlog = errors.New("the store is away")
+		l := loop(f, func(context.Context, string) error { return fault })
+		l.Backlog = func(context.Context, func(string)) error { return backlog }
+		expect := func(ok bool, part string) {
+			t.Helper()
+			synctest.Wait()
+			if got, detail := l.Ready(); got != ok || !strings.Contains(detail, part) {
+				t.Errorf("ready %v, %q; want %v, %q", got, detail, ok, part)
+			}
+		}
+		expect(true, "standing by")
+		stop := begin(t, l)
+		expect(false, "reading the backlog fails: the store is away")
+		backlog = nil
+		<-time.After(time.Minute)
+		expect(true, "live, 0 unsettled")
+
+		fault = outcome.Wait(time.Second, "node n1 changed meanwhile")
+		f.add("n1")
+		<-time.After(59 * time.Second)
+		expect(true, "live, 1 unsettled")
+		<-time.After(2 * time.Second)
+		expect(false, "key n1 held for 1m1s: node n1 changed meanwhile")
+		fault = nil
+		<-time.After(2 * time.Second)
+		expect(true, "live, 0 unsettled")
+
+		fault = errors.New("the API server is away")
+		l.Ring("n2") // without a delivery
+		<-time.After(61 * time.Second)
+		expect(false, "key n2 held for 1m1s: the API server is away")
+		fault = nil
+		<-time.After(time.Minute)
+		expect(true, "live")
+		stop()
+		expect(false, "stopped")
+	})
+}
+
+// TestAFeedThatRecoversQuietly fails for some minutes and then has no news:
+// the loop must become ready again without a delivery.
+func TestAFeedThatRecoversQuietly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{failNext: 20}
+		l := loop(f, func(context.Context, string) error { return nil })
+		stop := begin(t, l)
+		<-time.After(3 * time.Minute)
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "feed held for 3m0s: the store is away") {
+			t.Errorf("while it fails: ready %v, %q", ok, detail)
+		}
+		<-time.After(10 * time.Minute)
+		if ok, detail := l.Ready(); !ok {
+			t.Errorf("after it recovered: not ready, %q", detail)
+		}
+		stop()
+	})
+}
+
+func TestABrokenBellIsStartedAgainAndShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		l := loop(&tape{}, func(context.Context, string) error { return nil })
+		l.Bells = append(l.Bells, func(context.Context, func(string)) error { starts++; return errors.New("no cache") })
+		stop := begin(t, l)
+		<-time.After(3 * time.Minute)
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "no cache") || starts < 5 {
+			t.Errorf("ready %v, %q after %d starts", ok, detail, starts)
+		}
+		stop()
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		f := &tape{keys: []string{"ok", "", "stuck", "slow", "parked"}, failNext: 1}
+		l := loop(f, func(_ context.Context, key string) error {
+			switch key {
+			case "stuck":
+				return outcome.Wait(time.Minute, "race")
+			case "parked":
+				return outcome.Park(time.Hour, "pods")
+			case "slow":
+				<-time.After(2 * time.Hour)
+			}
+			return nil
+		})
+		l.Metrics = consume.NewMetrics(registry, "room")
+		stop := begin(t, l)
+		<-time.After(90*time.Second + time.Second)
+		got := gather(t, registry)
+		want := map[string]float64{
+			`room_handled_total{outcome="settled"}`:        1,
+			`room_handled_total{outcome="ignored"}`:        1,
+			`room_handled_total{outcome="wait"}`:           2,
+			`room_handled_total{outcome="park"}`:           1,
+			`room_source_failures_total{source="feed"}`:    1,
+			`room_event_handling_duration_seconds_count{}`: 4,
+			`room_commits_total{}`:                         1,
+			`room_queue_depth{}`:                           0,
+			`room_unsettled_deliveries{}`:                  2,
+			`room_oldest_unsettled_seconds{}`:              90.9,
+			`room_stuck{}`:                                 1,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("metrics (-want +got):\n%s", diff)
+		}
+		<-time.After(2 * time.Hour)
+		stop()
+		if got := gather(t, registry)["room_stuck{}"]; got != 0 {
+			t.Errorf("stuck is %v after the stop", got)
+		}
+	})
+}
+
+// gather reads counters, gauges and the counts of histograms.
+func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += l.GetName() + `="` + l.GetValue() + `"`
+			}
+			name := family.GetName()
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if h := m.GetHistogram(); h != nil {
+				name, value = name+"_count", float64(h.GetSampleCount())
+			}
+			out[name+"{"+labels+"}"] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// read runs the backlog to its end and then the live feed.
+func (l *Loop[R]) read(ctx context.Context) {
+	if l.Backlog != nil {
+		l.repeat(ctx, "backlog", func() error { return l.Backlog(ctx, l.Ring) })
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	l.enter(live)
+	if l.Feed != nil {
+		l.repeat(ctx, "feed", func() error { return l.follow(ctx) })
+	}
+}
+
+// follow reads deliveries until the feed fails.
+func (l *Loop[R]) follow(ctx context.Context) error {
+	for ctx.Err() == nil {
+		item, position, err := l.Feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		l.deliver(item, position)
+		l.awaitRoom(ctx)
+	}
+	return ctx.Err()
+}
+
+// deliver enters one delivery in the ledger, before its key can be handled.
+func (l *Loop[R]) deliver(item R, position string) {
+	var key string
+	err := protect(func() error { key = l.Key(item); return nil })
+	if err != nil {
+		// Nobody can handle it, and it must not be passed: it is held and shows.
+		l.Log.Error("delivery has no key", "position", position, "error", err)
+		key = keyless
+		l.hold(key, err.Error())
+	}
+	l.mu.Lock()
+	l.ledger.receive(key, position, l.Clock.Now())
+	count := l.ledger.count
+	l.mu.Unlock()
+	switch key {
+	case keyless:
+	case "":
+		l.Metrics.observe(resultIgnored, 0)
+		l.settle(key, count)
+	default:
+		l.queue.Add(key)
+	}
+}
+
+// awaitRoom blocks while too much is unsettled.
+func (l *Loop[R]) awaitRoom(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		full := l.ledger.unsettled >= l.limit
+		l.mu.Unlock()
+		if !full {
+			return
+		}
+		select {
+		case <-l.room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// repeat runs a source until it ends well or ctx ends; a failing one is tried
+// again with backoff, which starts over when the source ran for longer than
+// the longest backoff.
+func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
+	pause := minBackoff
+	for {
+		began := l.Clock.Now()
+		err := protect(run)
+		if err == nil || ctx.Err() != nil {
+			l.mu.Lock()
+			delete(l.trouble, name)
+			l.mu.Unlock()
+			return
+		}
+		if l.Clock.Since(began) > maxBackoff {
+			pause = minBackoff
+		}
+		l.fail(name, err)
+		select {
+		case <-l.Clock.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, maxBackoff/2)
+	}
+}
+
+// fail notes and logs a failing source.
+func (l *Loop[R]) fail(name string, err error) {
+	l.Log.Warn("source failed, trying again", "source", name, "error", err)
+	l.Metrics.failed(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Clock.Now()
+	h, ok := l.trouble[name]
+	if !ok || h.over(now) {
+		h.since = now
+	}
+	h.last, h.why = now, err.Error()
+	l.trouble[name] = h
+}
+
+// commitLoop commits the contiguous position when it has moved, at most once
+// per commitEvery.
+func (l *Loop[R]) commitLoop(ctx context.Context) {
+	if l.Feed == nil {
+		return
+	}
+	pause := time.Duration(0)
+	for {
+		select {
+		case <-l.dirty:
+		case <-ctx.Done():
+			return
+		}
+		if err := l.commit(ctx); err == nil {
+			pause = commitEvery
+		} else if errors.Is(err, context.Canceled) {
+			return
+		} else {
+			pause = min(max(2*pause, minBackoff), maxBackoff/2)
+			l.fail("commit", err)
+			signal(l.dirty)
+		}
+		select {
+		case <-l.Clock.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// commit stores the contiguous position if it has moved.
+func (l *Loop[R]) commit(ctx context.Context) error {
+	l.mu.Lock()
+	position, moved := l.ledger.done, l.ledger.moved
+	l.ledger.moved = false
+	l.mu.Unlock()
+	if !moved {
+		return nil
+	}
+	err := l.Feed.Commit(ctx, position)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.ledger.moved = true
+		return fmt.Errorf("committing position %q: %w", position, err)
+	}
+	delete(l.trouble, "commit")
+	l.Metrics.committed()
+	return nil
+}
