@@ -138,7 +138,8 @@ func TestJanitorRebootsANode(t *testing.T) {
 	if err := os.WriteFile(file, []byte(toml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--config", file, "--kubeconfig", cluster.AdminKubeconfig())
+	running := daemon.RunForTest(t, "janitor", config.Default(), build,
+		"--config", file, "--kubeconfig", cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace", name)
 	eventually(t, "readiness", func() bool {
 		code, _ := get(t, "http://"+running.Address+"/readyz")
 		return code == http.StatusOK

@@ -260,7 +260,7 @@ func independent(t *testing.T, b *bench) {
 // wantRefusal wants an answer that says: nothing was done, do not ask again.
 func wantRefusal(t *testing.T, what string, err error) {
 	t.Helper()
-	switch status.Code(err) { //nolint:exhaustive // the codes that refuse
+	switch status.Code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition:
 	default:
 		t.Errorf("%s: %v, want InvalidArgument, NotFound or FailedPrecondition", what, err)

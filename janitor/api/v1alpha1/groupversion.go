@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+//go:generate ../../../hack/crds.sh
+
 // GroupVersion of the janitor's objects.
 var GroupVersion = schema.GroupVersion{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1"}
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
 
@@ -17,7 +18,8 @@ type Config struct {
 	// RebootNode configures the controller of RebootNode objects.
 	RebootNode RebootNode `toml:"rebootNodeController"`
 
-	Kube kube.Config `toml:"kube"`
+	Kube  kube.Config  `toml:"kube"`
+	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Global holds the defaults of all controllers.
@@ -57,7 +59,16 @@ func Default() Config {
 		RebootNode: RebootNode{
 			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
 		},
+		Lease: leases(),
 	}
+}
+
+// leases live long enough for a call of the plugin: it has to be over when a
+// leader that cannot renew its lease stops.
+func leases() lease.Config {
+	c := lease.Default()
+	c.Duration, c.RenewDeadline, c.RetryPeriod = 90*time.Second, 60*time.Second, 5*time.Second
+	return c
 }
 
 // Host is the plugin of the reboot controller.
@@ -82,7 +93,7 @@ func (c Config) Policy() reboot.Policy {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate()}
+	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
 	if !c.RebootNode.Enabled {
 		return errors.Join(problems...)
 	}
@@ -105,6 +116,9 @@ func (c Config) Validate() error {
 	}
 	if c.RebootNode.PluginTimeout >= p.ResendAfter {
 		problems = append(problems, fmt.Errorf("rebootNodeController.pluginTimeout %s is not less than resendAfter %s", c.RebootNode.PluginTimeout, p.ResendAfter))
+	}
+	if term := c.Lease.RenewDeadline - c.Lease.RetryPeriod; c.Lease.Enabled && c.RebootNode.PluginTimeout > term {
+		problems = append(problems, fmt.Errorf("rebootNodeController.pluginTimeout %s is longer than the %s that a leader has for sure", c.RebootNode.PluginTimeout, term))
 	}
 	if c.RebootNode.Workers < 1 {
 		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d; it must be at least 1", c.RebootNode.Workers))

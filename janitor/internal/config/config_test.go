@@ -53,6 +53,9 @@ func TestValidate(t *testing.T) {
 			c.Global.Timeout, c.RebootNode.ResendAfter, c.RebootNode.PollInterval, c.RebootNode.Workers = 0, -1, 0, 0
 		}, []string{"timeout", "resendAfter", "pollInterval", "workers"}},
 		{"a call as long as the wait for its effect", func(c *config.Config) { c.RebootNode.PluginTimeout = 10 * time.Minute }, []string{"pluginTimeout 10m0s is not less"}},
+		{"a call as long as a leader's term", func(c *config.Config) { c.Lease.Enabled, c.RebootNode.PluginTimeout = true, time.Minute }, []string{"pluginTimeout 1m0s is longer"}},
+		{"a call as long as nobody's term", func(c *config.Config) { c.RebootNode.PluginTimeout = time.Minute }, nil},
+		{"a lease for ever", func(c *config.Config) { c.Lease.Enabled, c.Lease.RenewDeadline = true, time.Hour }, []string{"leaderElection.leaseDuration"}},
 		{"a negative limit of requests", func(c *config.Config) { c.Kube.QPS = -1 }, []string{"kube-api-qps"}},
 	}
 	for _, tt := range tests {

@@ -143,7 +143,8 @@ func (c *Controller) act(ctx context.Context, p *pass, v reboot.Verdict) (again 
 	case reboot.Send, reboot.Resend:
 		return 0, true, c.send(ctx, p)
 	case reboot.AskPlugin:
-		return 0, true, c.ask(ctx, p)
+		c.ask(ctx, p)
+		return 0, true, nil
 	case reboot.Wait:
 		return v.Again, false, c.wait(ctx, p, v)
 	case reboot.Succeed, reboot.Fail, reboot.SessionOver:

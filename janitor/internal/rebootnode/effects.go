@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
@@ -68,11 +69,13 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 		return err
 	}
 	c.here("janitor/armed")
-	// The signal must not leave after the end of leadership.
-	if err := ctx.Err(); err != nil {
+	// Nothing may be sent once another replica could lead.
+	fenced, cancel := lease.Fence(ctx)
+	defer cancel()
+	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("sending the signal: %w", err)
 	}
-	id, err := c.Plugin.Reboot(ctx, provider.Signal{Node: p.object.Spec.NodeName, Key: c.key(p.object), Force: p.object.Spec.Force})
+	id, err := c.Plugin.Reboot(fenced, provider.Signal{Node: p.object.Spec.NodeName, Key: c.key(p.object), Force: p.object.Spec.Force})
 	c.here("janitor/signal-sent")
 	c.here("janitor/done")
 	retry := c.answered(p, id, err)
@@ -115,7 +118,7 @@ func (c *Controller) answered(p *pass, id string, err error) error {
 }
 
 // ask asks the plugin about the machine. No answer is a no.
-func (c *Controller) ask(ctx context.Context, p *pass) error {
+func (c *Controller) ask(ctx context.Context, p *pass) {
 	up, err := c.Plugin.Ready(ctx, p.object.Spec.NodeName, p.object.Status.RequestID)
 	if err != nil {
 		p.log.Warn("plugin did not answer", "error", err)
@@ -124,7 +127,6 @@ func (c *Controller) ask(ctx context.Context, p *pass) error {
 	if err == nil && up {
 		p.plugin = reboot.SaysReady
 	}
-	return nil
 }
 
 // wait shows what the object waits for, if that is news.
@@ -149,7 +151,7 @@ func (c *Controller) end(ctx context.Context, p *pass, v reboot.Verdict) error {
 		return err
 	}
 	c.here("janitor/completed")
-	switch v.Step { //nolint:exhaustive // the steps that end an object
+	switch v.Step {
 	case reboot.Succeed:
 		c.Metrics.count(statusSucceeded)
 		c.Metrics.mttr.WithLabelValues(action).Observe(since(p.object, now).Seconds())
