@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
-CGO_ENABLED=0 go build "$@" -trimpath -o "$out/" \
+CGO_ENABLED=0 go build "$@" -o "$out/" \
 	./platform-connectors ./health-monitors/syslog-health-monitor ./fault-quarantine ./node-drainer \
 	./fault-remediation ./janitor ./csp-plugins/kwok
