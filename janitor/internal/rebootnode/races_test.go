@@ -2,6 +2,7 @@ package rebootnode
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -49,8 +50,8 @@ func TestReleaseRightBeforeTheClaim(t *testing.T) {
 		w.cordon("n", false)
 	})
 	result, _, err := w.reconcile("r")
-	if err != nil || result.RequeueAfter != conflictWait {
-		t.Fatalf("a lost race: again in %s, %v; want %s", result.RequeueAfter, err, conflictWait)
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
+		t.Fatalf("a lost race: again in %s, %v; want it soon", result.RequeueAfter, err)
 	}
 	if claim := w.node("n").Annotations[nodemark.RepairAnnotation]; claim != "" {
 		t.Errorf("a released node is claimed by %s", claim)
