@@ -4,7 +4,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -140,4 +142,18 @@ func TestIntentIsStoredBeforeTheSignal(t *testing.T) {
 	}
 	w.mustReconcile("r")
 	w.wantSignals(1)
+}
+
+// An object cannot be turned to another machine while it is carried out.
+func TestNodeNameStays(t *testing.T) {
+	w := newWorld(t)
+	object := w.create("r", "n", "")
+	object.Spec.NodeName = w.prefix + "other"
+	if err := w.objects.Update(t.Context(), object); !apierrors.IsInvalid(err) {
+		t.Errorf("changing nodeName: %v, want it refused as invalid", err)
+	}
+	empty := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: w.prefix + "empty"}}
+	if err := w.objects.Create(t.Context(), empty); !apierrors.IsInvalid(err) {
+		t.Errorf("an object without a node: %v, want it refused as invalid", err)
+	}
 }
