@@ -77,6 +77,25 @@ func TestTheLastCommitComesAtTheStop(t *testing.T) {
 	})
 }
 
+// TestAStopIsNoTerminalFailure stops the loop while a handler takes the end of
+// its context for a reason to give up.
+func TestAStopIsNoTerminalFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"a"}}
+		l := loop(f, func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return outcome.Terminal(ctx.Err(), "the API server does not answer")
+		})
+		l.GiveUp = func(context.Context, string, error) error { t.Error("gave up"); return nil }
+		stop := begin(t, l)
+		<-time.After(time.Second)
+		stop()
+		if f.position() != 0 {
+			t.Errorf("position %d, want 0", f.position())
+		}
+	})
+}
+
 func TestCommitsAreThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &tape{}
@@ -285,6 +304,14 @@ func TestAFeedThatRecoversQuietly(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		if ok, detail := l.Ready(); !ok {
 			t.Errorf("after it recovered: not ready, %q", detail)
+		}
+		f.mu.Lock()
+		f.failNext = 1
+		f.mu.Unlock()
+		f.add("n1")
+		<-time.After(time.Second)
+		if ok, detail := l.Ready(); !ok {
+			t.Errorf("one new failure counts from the first of long ago: %q", detail)
 		}
 		stop()
 	})

@@ -61,7 +61,7 @@ func TestOneActsAndTheOtherTakesOverAfterIt(t *testing.T) {
 		work := func(ctx context.Context) error {
 			most.Store(max(most.Load(), acting.Add(1)))
 			<-ctx.Done()
-			<-time.After(3 * time.Second) // it ends slowly
+			<-time.After(time.Minute) // it ends more slowly than a lease
 			acting.Add(-1)
 			return nil
 		}
@@ -72,14 +72,18 @@ func TestOneActsAndTheOtherTakesOverAfterIt(t *testing.T) {
 		if acting.Load() != 1 || first.detail() != "leading" || !strings.HasPrefix(second.detail(), "standing by for ") {
 			t.Fatalf("%d act, first %q, second %q", acting.Load(), first.detail(), second.detail())
 		}
-		began := time.Now()
 		first.stop()
+		<-time.After(50 * time.Second)
+		if acting.Load() != 1 || first.detail() != "leading" {
+			t.Errorf("while the first ends it says %q, the second %q", first.detail(), second.detail())
+		}
 		if err := <-first.done; err != nil {
 			t.Errorf("the first ended with %v", err)
 		}
+		released := time.Now()
 		<-time.After(5 * time.Second)
 		if second.detail() != "leading" || acting.Load() != 1 {
-			t.Errorf("%s after the stop of the first, the second says %q", time.Since(began), second.detail())
+			t.Errorf("%s after the end of the first, the second says %q", time.Since(released), second.detail())
 		}
 		second.stop()
 		if err := <-second.done; err != nil {
