@@ -163,7 +163,8 @@ func (s *Server) run(ctx context.Context) error {
 		return fmt.Errorf("opening the server's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
+	// The server outlives the start's context.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin, "postgres"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	// Our death stops the server at once; its own process group keeps an
 	// interrupt of the terminal for us.

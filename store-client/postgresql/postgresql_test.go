@@ -139,4 +139,3 @@ WHERE datname = current_database() AND query LIKE 'LISTEN %'`).Scan(&ended)
 		}
 	}
 }
-

@@ -205,7 +205,7 @@ func TestUnsafeServerIsRefused(t *testing.T) {
 	_, dsn := pgtest.Database(t)
 	bare := strings.Replace(dsn, "&nvsentinel_allow_unsafe=true", "", 1)
 	for address, want := range map[string]string{
-		bare: "fsync=off",
+		bare:                                    "fsync=off",
 		bare + "&nvsentinel_allow_unsafe=maybe": "neither true nor false",
 		bare + "&nvsentinel_allow_unsafe=false": "fsync=off",
 	} {

@@ -21,8 +21,9 @@ import (
 //go:embed schema/*.sql
 var schema embed.FS
 
-// busyTimeout is how long a write waits for another process's write.
-const busyTimeout = 10 * time.Second
+// busyTimeout is how long SQLite waits for another process's lock; it does not
+// notice the end of the context meanwhile. Writes wait again until it has ended.
+const busyTimeout = 2 * time.Second
 
 // Open opens the file at path, which must be absolute, and creates it and its
 // schema when it is not there. Every commit is on disk when it returns:
@@ -84,8 +85,8 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Busy says whether an error of Open is another process's lock, which passes.
-func Busy(err error) bool {
+// busy says whether an error is another process's lock, which passes.
+func busy(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
@@ -95,6 +96,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 		Name:       "sqlite",
 		InsertRows: 50,
 		Serial:     true,
+		Busy:       busy,
 		Time: func(t *time.Time) any {
 			if t == nil {
 				return nil

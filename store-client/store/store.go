@@ -28,7 +28,9 @@ const (
 	Appended AppendResult = iota
 	// Duplicate: the same id with the same content was stored before.
 	Duplicate
-	// Refused: the same id is stored with other content; nothing was written.
+	// Refused: the same id is stored with other content, or no store could give
+	// the record back unchanged (no id, U+0000, invalid UTF-8, a year outside
+	// 0..9999); nothing of it was written.
 	Refused
 )
 
@@ -69,7 +71,8 @@ type Query struct {
 
 // Change is one compare-and-set: it applies only if the stored revision is
 // Revision. The whole status is given; the store refuses changed fields that
-// are not the writer's.
+// are not the writer's. A nil ExpireAt keeps the stored one; only
+// fault-quarantine may set another.
 type Change struct {
 	ID       string
 	Revision int64
@@ -92,6 +95,8 @@ type DeadLetter struct {
 type Store interface {
 	// Append stores records in order, in one transaction, idempotently by id.
 	// The results are per record; an error means nothing is known to be stored.
+	// The store sets Append and Revision; a record with a status is an error
+	// (record.ErrNotOwner), because a status is not the appender's.
 	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)
 	// Get reads one record (ErrNotFound).
 	Get(ctx context.Context, id string) (record.Record, error)
@@ -103,8 +108,10 @@ type Store interface {
 	// Feed opens the named consumer's change feed at its stored position. With
 	// InsertsOnly each record comes once; otherwise a record comes again after
 	// each change (several changes may come as one), with its latest content.
-	// Nothing is skipped: a lost position rescans from the low-water mark, a
-	// lost mark delivers every record that matches and is not finished.
+	// Nothing is skipped: a consumer's first feed starts at the beginning; a lost
+	// position delivers what was stored or changed since the low-water mark (the
+	// store's time of the last committed record, less a margin) and what is not
+	// finished; with the mark lost too, every record that is not finished.
 	Feed(ctx context.Context, consumer string, selector record.Selector) (Feed, error)
 	// Dead keeps a dead letter.
 	Dead(ctx context.Context, letter DeadLetter) error
@@ -115,11 +122,13 @@ type Store interface {
 	Close() error
 }
 
-// Feed is a resumable stream of records.
+// Feed is a resumable stream of records. Next is for one goroutine, Commit may
+// be called from others. After an error the feed may be used again.
 type Feed interface {
 	// Next blocks for the next record and returns it with its position.
 	Next(ctx context.Context) (record.Record, string, error)
 	// Commit stores the position; a later feed of the consumer resumes after it.
+	// It never goes backwards: an older position changes nothing.
 	Commit(ctx context.Context, position string) error
 	Close() error
 }

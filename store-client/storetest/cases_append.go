@@ -39,7 +39,7 @@ func appendTwice(t *testing.T, b Backend) {
 	// What is not the event does not make it another event.
 	later.CreatedAt, later.Node.BootID = a.CreatedAt.Add(time.Hour), "another boot"
 	wantResults(t, s, []record.Record{changed, later, other, a}, store.Refused, store.Duplicate, store.Appended, store.Duplicate)
-	judge(t, s, other.ID, record.NoRuleMatched)
+	judge(t, s, other.ID)
 	wantResults(t, s, []record.Record{other}, store.Duplicate)
 	if diff := cmp.Diff(first, MustGet(t, s, a.ID)); diff != "" {
 		t.Errorf("the stored record changed (-first +now):\n%s", diff)
@@ -58,7 +58,7 @@ func appendConcurrently(t *testing.T, b Backend) {
 	const rounds, each = 5, 200
 	counts := map[store.AppendResult]int{}
 	for round := range rounds {
-		records := faults("n", each)
+		records := faults(each)
 		var mu sync.Mutex
 		var writers sync.WaitGroup
 		start := make(chan struct{})
@@ -92,7 +92,7 @@ func appendAfterCut(t *testing.T, b Backend) {
 	dsn, plain := database(t, b)
 	s, arm := b.Interrupt(t, dsn)
 	for _, before := range []bool{true, false} {
-		records := faults("n", 3)
+		records := faults(3)
 		arm(before)
 		if _, err := s.Append(within(t), records); err == nil {
 			t.Fatalf("before=%v: a broken append reports success", before)

@@ -24,9 +24,9 @@ func everyChange() record.Selector {
 
 func feedFirst(t *testing.T, b Backend) {
 	_, s := database(t, b)
-	records := faults("n", 3)
+	records := faults(3)
 	MustAppend(t, s, records...)
-	judge(t, s, records[1].ID, record.NoRuleMatched)
+	judge(t, s, records[1].ID)
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		got := ids(Receive(t, openFeed(t, s, "first of "+sel.Name, sel), 3))
 		slices.Sort(got)
@@ -116,7 +116,7 @@ func feedManyWriters(t *testing.T, b Backend) {
 			for range each {
 				r := Record(fmt.Sprint("n", w))
 				MustAppend(t, s, r)
-				judge(t, s, r.ID, record.NoRuleMatched)
+				judge(t, s, r.ID)
 			}
 		})
 	}
@@ -140,9 +140,9 @@ func feedManyWriters(t *testing.T, b Backend) {
 // committed records.
 func feedStopped(t *testing.T, b Backend) {
 	_, s := database(t, b)
-	records := faults("n", 5)
+	records := faults(5)
 	MustAppend(t, s, records...)
-	judge(t, s, records[1].ID, record.NoRuleMatched)
+	judge(t, s, records[1].ID)
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		all := ids(Receive(t, openFeed(t, s, "all of "+sel.Name, sel), 5))
 		for delivered := range 6 {
@@ -171,7 +171,7 @@ var equalEmpty = cmp.Transformer("slice", func(s []string) string { return fmt.S
 
 func feedKilled(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
-	records := faults("n", 40)
+	records := faults(40)
 	MustAppend(t, s, records...)
 	seen := map[string]bool{}
 	for round := 0; len(seen) < len(records); round++ {
@@ -230,7 +230,7 @@ func feedDeaf(t *testing.T, b Backend) {
 
 func feedCommitOrder(t *testing.T, b Backend) {
 	_, s := database(t, b)
-	records := faults("n", 4)
+	records := faults(4)
 	MustAppend(t, s, records...)
 	f := openFeed(t, s, "c", record.ProcessableHealthEventInserts())
 	var positions []string
@@ -256,7 +256,7 @@ func feedCommitOrder(t *testing.T, b Backend) {
 
 func feedPages(t *testing.T, b Backend) {
 	_, s := database(t, b)
-	records := faults("n", 1203)
+	records := faults(1203)
 	for i := range records {
 		if i%3 == 0 {
 			records[i].Event.ProcessingStrategy = record.PersistOnly

@@ -16,7 +16,7 @@ import (
 
 func listPages(t *testing.T, b Backend) {
 	_, s := database(t, b)
-	records := faults("n", 25)
+	records := faults(25)
 	slices.Reverse(records) // append order is not id order
 	MustAppend(t, s, records[:10]...)
 	MustAppend(t, s, records[10:]...)
@@ -148,7 +148,7 @@ func listPoisoned(t *testing.T, b Backend) {
 
 func feedPoisoned(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
-	records := faults("n", 3)
+	records := faults(3)
 	MustAppend(t, s, records...)
 	b.Poison(t, dsn, records[1].ID)
 	got := Receive(t, openFeed(t, s, "c", record.ProcessableHealthEventInserts()), 2)

@@ -40,10 +40,10 @@ func damages() []Damage {
 // everything, the margin is minutes); without it everything unfinished.
 func feedLostPosition(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
-	read, unread, finished := faults("n", 2), faults("n", 2), faults("n", 2)
+	read, unread, finished := faults(2), faults(2), faults(2)
 	MustAppend(t, s, slices.Concat(read, finished)...)
 	for _, r := range finished {
-		judge(t, s, r.ID, record.NoRuleMatched)
+		judge(t, s, r.ID)
 	}
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		for _, d := range damages() {
@@ -126,7 +126,7 @@ func counted(t *testing.T, registry *prometheus.Registry, name string) float64 {
 // does not come again, the rest does.
 func feedRescanInterrupted(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
-	records := faults("n", 6)
+	records := faults(6)
 	MustAppend(t, s, records...)
 	sel := record.ProcessableHealthEventInserts()
 	for stop := range 6 {

@@ -93,7 +93,7 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 func updateCrossing(t *testing.T, b Backend) {
 	dsn := b.New(t)
 	s := Open(t, dsn, storeopen.Options{})
-	records := faults("n", 20)
+	records := faults(20)
 	MustAppend(t, s, records...)
 	backwards := slices.Clone(records)
 	slices.Reverse(backwards)
@@ -135,7 +135,7 @@ func updateAfterCut(t *testing.T, b Backend) {
 	dsn, plain := database(t, b)
 	s, arm := b.Interrupt(t, dsn)
 	for _, before := range []bool{true, false} {
-		records := faults("n", 3)
+		records := faults(3)
 		MustAppend(t, plain, records...)
 		arm(before)
 		if err := updateAll(within(t), s, records, "x"); err == nil {

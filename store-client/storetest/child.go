@@ -49,7 +49,7 @@ func child(t *testing.T) bool {
 
 func appendForever(t *testing.T, s store.Store) {
 	for {
-		batch := faults("n", 2)
+		batch := faults(2)
 		MustAppend(t, s, batch...)
 		for _, r := range batch {
 			fmt.Println(childLine + r.ID)

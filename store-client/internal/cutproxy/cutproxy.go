@@ -69,11 +69,13 @@ func (l *link) cut() {
 
 // Start listens on a free local port and connects each client by dial.
 func Start(dial func(ctx context.Context) (net.Conn, error)) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ctx, cancel := context.WithCancel(context.Background())
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
+		cancel()
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{dial: dial, listener: l, ctx: ctx, cancel: cancel, links: map[*link]struct{}{}}
 	p.tasks.Go(p.accept)
 	return p, nil
@@ -173,6 +175,7 @@ func (p *Proxy) meet(l *link, message []byte) error {
 		}
 		close(t.sprung)
 		switch t.action {
+		case CutAfter:
 		case CutBefore:
 			return errCut
 		case Hold:

@@ -95,7 +95,7 @@ func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[s
 }
 
 // insert writes one statement's rows and reads the digests of those whose id
-// was taken.
+// was taken, in a statement that sees the transactions it has waited for.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[string]content) error {
 	query, args := s.insertSQL(rows)
 	err := each(ctx, tx, query, args, func(scan func(...any) error) error {
@@ -107,21 +107,33 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 	if err != nil {
 		return fmt.Errorf("inserting: %w", err)
 	}
+	var c compiler
+	var taken []string
 	for _, r := range rows {
 		id := r.rec.ID
 		if stored[id].fresh {
 			stored[id] = content{digest: record.Digest(r.rec.Event), fresh: true}
-			continue
+		} else {
+			taken = append(taken, c.arg(id))
 		}
-		var digest string
-		err := tx.QueryRowContext(ctx, "SELECT digest FROM health_events WHERE id = $1", id).Scan(&digest)
-		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("record %q expired while it was appended again", id)
-		}
-		if err != nil {
-			return fmt.Errorf("comparing record %q: %w", id, err)
-		}
-		stored[id] = content{digest: digest}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	found := 0
+	err = each(ctx, tx, "SELECT id, digest FROM health_events WHERE id IN ("+strings.Join(taken, ", ")+")", c.args,
+		func(scan func(...any) error) error {
+			var id, digest string
+			err := scan(&id, &digest)
+			stored[id] = content{digest: digest}
+			found++
+			return err
+		})
+	if err != nil {
+		return fmt.Errorf("comparing: %w", err)
+	}
+	if found != len(taken) {
+		return errors.New("a record expired while it was appended again")
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ type Dialect struct {
 	// Serial keeps the process's write transactions one after the other, for
 	// databases with a single writer.
 	Serial bool
+	// Busy says whether beginning a transaction failed, after a wait, because of
+	// another process's transaction; nil if that never is an error.
+	Busy func(err error) bool
 	// Time converts an instant to a column value; NULL for nil.
 	Time func(t *time.Time) any
 	// Stamp reserves n rows' places in the transaction and arranges that the

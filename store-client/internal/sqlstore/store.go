@@ -207,7 +207,7 @@ func (s *Store) write(ctx context.Context, f func(ctx context.Context, tx *sql.T
 			return ctx.Err()
 		}
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
@@ -221,6 +221,16 @@ func (s *Store) write(ctx context.Context, f func(ctx context.Context, tx *sql.T
 		return fmt.Errorf("committing: %w", err)
 	}
 	return nil
+}
+
+// begin waits while another process holds the only write transaction.
+func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
+	for {
+		tx, err := s.db.BeginTx(ctx, nil)
+		if err == nil || ctx.Err() != nil || s.Dialect.Busy == nil || !s.Dialect.Busy(err) {
+			return tx, err
+		}
+	}
 }
 
 // subscribe starts the provider's wake-ups with the first feed, so that a
