@@ -209,8 +209,8 @@ func TestTheDeadlineCountsFromTheOldestFault(t *testing.T) {
 }
 
 // TestNothingIsTakenAwayOutsideASession: whatever the records and the Node
-// say, pods go only with an InProgress record that is open, and a Node that
-// bears its session and keeps new pods away.
+// say, pods go only with an open record whose drain is InProgress, or done and not
+// repaired, and a Node that bears its session and keeps new pods away.
 func TestNothingIsTakenAwayOutsideASession(t *testing.T) {
 	changes := map[string]func(*View){
 		"cleared":     func(v *View) { v.Records[0].Status.Faults[0].ClearedTimestamp = &start },
@@ -226,8 +226,20 @@ func TestNothingIsTakenAwayOutsideASession(t *testing.T) {
 		"released":    func(v *View) { v.Node.Released = true },
 		"no marks":    func(v *View) { v.Records[0].Status.QuarantineVerdict.Effects = record.Effects{} },
 		"not begun":   func(v *View) { v.Records[0].Status.UserPodsEvictionStatus.Status = record.EvictionUnset },
-		"finished":    func(v *View) { v.Records[0].Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded },
-		"no record":   func(v *View) { v.Records = nil },
+		"failed":      func(v *View) { v.Records[0].Status.UserPodsEvictionStatus.Status = record.EvictionFailed },
+		"repaired": func(v *View) {
+			v.Records[0].Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded
+			v.Records[0].Status.FaultRemediated = record.Yes()
+		},
+		"skipped": func(v *View) {
+			v.Records[0].Status.UserPodsEvictionStatus.Status = record.AlreadyDrained
+			v.Records[0].Event.DrainOverrides = &record.Override{Skip: true}
+		},
+		"drained and released": func(v *View) {
+			v.Records[0].Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded
+			v.Node.Released = true
+		},
+		"no record": func(v *View) { v.Records = nil },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {

@@ -19,12 +19,17 @@ type drain struct {
 	now    time.Time
 }
 
-func (d drain) next() Step {
+// due are the pods that still must go.
+func (d drain) due() []eviction.Due {
 	policy := d.policy.Eviction
 	if forced(d.undone) {
 		policy = policy.Forced()
 	}
-	due := eviction.Pending(d.view.Pods, policy, d.now)
+	return eviction.Pending(d.view.Pods, policy, d.now)
+}
+
+func (d drain) next() Step {
+	due := d.due()
 	running, started := d.running()
 	switch {
 	case len(due) == 0:
@@ -34,7 +39,21 @@ func (d drain) next() Step {
 		s.stamp(d.beginner(), record.EvictionInProgress, count(len(due), len(due)))
 		return s
 	}
-	return d.move(running, d.sort(due))
+	return d.report(running, d.sort(due))
+}
+
+// keepEmpty takes pods away that came to the node after its drain. It stamps
+// nothing: the drain is over.
+func (d drain) keepEmpty() Step {
+	left := d.sort(d.due())
+	if len(left) == 0 {
+		return Step{Kind: Wait, Why: KeepingEmpty, Session: d.view.Node.Session, Until: d.until(nil)}
+	}
+	s := d.move(left)
+	if s.Kind != Wait {
+		s.Why = PodsBack
+	}
+	return s
 }
 
 // running is the record that carries the drain.
@@ -82,9 +101,27 @@ func (d drain) drainedBefore() bool {
 	})
 }
 
+// report moves pods, shows the state of the drain, and writes its progress when
+// it waits.
+func (d drain) report(running record.Record, left []pending) Step {
+	s := d.move(left)
+	s.Label = drainingLabel(d.view.Node.State)
+	before := running.Status.UserPodsEvictionStatus.Message
+	message := progress(left, before)
+	if s.Kind != Wait || message == before {
+		return s
+	}
+	if next := d.view.ReportedAt.Add(d.policy.ReportEvery); d.now.Before(next) {
+		s.Until = earliest(s.Until, next)
+		return s
+	}
+	s.stamp(running, record.EvictionInProgress, message)
+	return s
+}
+
 // move takes the next batch of pods away, or waits.
-func (d drain) move(running record.Record, left []pending) Step {
-	s := Step{Session: d.view.Node.Session, Label: drainingLabel(d.view.Node.State), Left: len(left)}
+func (d drain) move(left []pending) Step {
+	s := Step{Session: d.view.Node.Session, Left: len(left)}
 	if s.Pods = d.batch(left, toEvict); len(s.Pods) > 0 {
 		s.Kind, s.Why = Evict, ImmediatePods
 		return s
@@ -94,15 +131,6 @@ func (d drain) move(running record.Record, left []pending) Step {
 		return s
 	}
 	s.Kind, s.Why, s.Until = Wait, dominant(left), d.until(left)
-	message := progress(left, running.Status.UserPodsEvictionStatus.Message)
-	if message == running.Status.UserPodsEvictionStatus.Message {
-		return s
-	}
-	if next := d.view.ReportedAt.Add(d.policy.ReportEvery); d.now.Before(next) {
-		s.Until = earliest(s.Until, next)
-		return s
-	}
-	s.stamp(running, record.EvictionInProgress, message)
 	return s
 }
 

@@ -20,7 +20,7 @@ func Next(v View, p Policy, now time.Time) Step {
 	}
 	open := openWork(v.Records)
 	if len(open) == 0 {
-		return Step{Kind: Nothing, Why: NoOpenWork, Session: v.Node.Session, Label: afterwards(v)}
+		return afterwards(v, p, now)
 	}
 	if s, ok := fail(open); ok {
 		return s
@@ -163,20 +163,37 @@ func override(r record.Record) record.Override {
 	return record.Override{}
 }
 
-// afterwards heals a label that outlived its drain: the record that was
-// InProgress is cancelled, but others of the session are drained.
-func afterwards(v View) nodemark.State {
-	if v.Node.State != nodemark.Draining || v.Node.Session == "" {
-		return ""
-	}
-	for _, r := range v.Records {
-		st := r.Status
-		done := st.UserPodsEvictionStatus.Status == record.EvictionSucceeded || st.UserPodsEvictionStatus.Status == record.AlreadyDrained
-		if done && st.Session == v.Node.Session && record.Open(r) {
-			return nodemark.DrainSucceeded
+// afterwards is what is left when no record is owed a drain. A node that was
+// drained is kept empty until it is repaired: its repair waits for pods that
+// are back, and nobody else would move them.
+func afterwards(v View, p Policy, now time.Time) Step {
+	done := inSession(drainedFaults(v.Records), v.Node.Session)
+	s := Step{Kind: Nothing, Why: NoOpenWork, Session: v.Node.Session}
+	var waiting []record.Record
+	for _, r := range done {
+		if r.Status.FaultRemediated == nil && !override(r).Skip {
+			waiting = append(waiting, r)
 		}
 	}
-	return ""
+	if _, no := blocked(v, waiting, p, now); !no {
+		s = drain{view: v, policy: p, undone: waiting, now: now}.keepEmpty()
+	}
+	if len(done) > 0 && v.Node.State == nodemark.Draining {
+		s.Label = nodemark.DrainSucceeded // the record that carried the drain was cancelled
+	}
+	return s
+}
+
+// drainedFaults are the open faults whose drain was done.
+func drainedFaults(records []record.Record) []record.Record {
+	var out []record.Record
+	for _, r := range records {
+		e := r.Status.UserPodsEvictionStatus.Status
+		if inQuarantine(r) && record.Open(r) && (e == record.EvictionSucceeded || e == record.AlreadyDrained) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // drainingLabel and drainedLabel are what this room may write over a state;

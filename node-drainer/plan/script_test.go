@@ -79,6 +79,12 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 			t.Fatal(err)
 		}
 		w.now = w.now.Add(step)
+	case "repaired":
+		for i := range w.view.Records {
+			if d.HasArg(w.view.Records[i].ID) {
+				w.view.Records[i].Status.FaultRemediated = record.Yes()
+			}
+		}
 	case "restart":
 		w.view.Attempts, w.view.ReportedAt = map[types.UID]Attempt{}, time.Time{}
 	case "run":

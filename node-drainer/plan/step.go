@@ -86,6 +86,10 @@ const (
 	SkipAsked Reason = "SkipAsked"
 	// NoSession: a record in quarantine names no session, which cannot be.
 	NoSession Reason = "NoSession"
+	// KeepingEmpty: the node is drained and not repaired yet.
+	KeepingEmpty Reason = "KeepingEmpty"
+	// PodsBack: pods that must go came to a drained node.
+	PodsBack Reason = "PodsBack"
 	// NoOpenWork: no record asks for a drain.
 	NoOpenWork Reason = "NoOpenWork"
 	// NoMarks: the session asks for neither cordon nor a taint that keeps pods

@@ -1,6 +1,7 @@
 package drain_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 func TestDrainANode(t *testing.T) {
@@ -160,6 +162,39 @@ func TestWaitingPodsWakeTheDrain(t *testing.T) {
 	// Every look is the answer to a change: of the record, the Node or the pod.
 	if looks := s.records.lists.Load(); looks > 25 {
 		t.Errorf("%d reads of the store for a drain of one pod", looks)
+	}
+}
+
+// TestADrainedNodeIsKeptEmptyUntilItsRepair: also by a drainer that starts
+// after the drain.
+func TestADrainedNodeIsKeptEmptyUntilItsRepair(t *testing.T) {
+	s := newStage(t)
+	s.fault("r1", "r1")
+	s.mark("r1")
+	s.wantEviction("r1", record.EvictionSucceeded)
+	s.restart()
+	if _, err := s.cluster.AddPod(t.Context(), localcluster.PodSpec{Namespace: s.ns, Name: "late", Node: s.node}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(func() error {
+		if gone, _ := s.leaving(s.ns, "late"); !gone {
+			return errors.New("the pod that came after the drain is still there")
+		}
+		return nil
+	})
+	r, err := s.records.Get(t.Context(), "r1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Status.FaultRemediated = record.Yes()
+	if err := s.records.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
+		t.Fatal(err)
+	}
+	s.look()
+	s.pod(localcluster.PodSpec{Name: "later"})
+	s.look()
+	if _, going := s.leaving(s.ns, "later"); going {
+		t.Error("a pod was taken away after the repair")
 	}
 }
 

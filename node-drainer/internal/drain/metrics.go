@@ -51,7 +51,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) watch(nodes func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed or under way.",
+		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
 	}, func() float64 { return float64(nodes()) }))
 }
 

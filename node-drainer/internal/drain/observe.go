@@ -77,13 +77,20 @@ func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, po
 	return deaf(sc), nil
 }
 
-// Backlog rings every node with a drain that is owed.
+// kept selects the drained faults that are not repaired.
+func kept() record.Selector {
+	return record.Selector{Open: record.Yes(), Evictions: []record.Eviction{record.EvictionSucceeded, record.AlreadyDrained}, Remediated: "null"}
+}
+
+// Backlog rings every node with a drain that is owed, or to be kept up.
 func (d *Drain) Backlog(ctx context.Context, ring func(key string)) error {
-	q := store.Query{Selector: Owed(""), Limit: 500}
+	q := store.Query{Limit: 500, Selector: record.Selector{
+		Name: "DrainBacklog", Strategy: record.Process, Any: []record.Selector{Owed(""), kept()},
+	}}
 	for {
 		page, err := d.records.List(ctx, q)
 		if err != nil {
-			return fmt.Errorf("listing the drains owed: %w", err)
+			return fmt.Errorf("listing the backlog of drains: %w", err)
 		}
 		for _, r := range page {
 			ring(r.Event.NodeName)
