@@ -86,6 +86,10 @@ func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
 	add("fault-quarantine", "node released", func(_ *corev1.Node, f facts) bool {
 		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && f.node.Annotations[nodemark.SessionAnnotation] == ""
 	})
+	// Kubernetes takes its own taints away a moment after the cordon is gone.
+	add("kube-controller-manager", "node schedulable, no taint left", func(_ *corev1.Node, f facts) bool {
+		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && len(f.node.Spec.Taints) == 0
+	})
 	return s
 }
 

@@ -50,6 +50,8 @@ type Options struct {
 	Without string
 	// SettleTime and RebootTime are the monitors' and the simulated machines'.
 	SettleTime, RebootTime time.Duration
+	// JanitorFlags are added to the janitor's command line.
+	JanitorFlags []string
 	// Bin is the folder of the services' binaries.
 	Bin string
 	// Root is the repository.

@@ -144,7 +144,16 @@ func (s *Service) SetEnv(env []string) {
 // Kill sends SIGKILL; the supervisor starts the process again.
 func (s *Service) Kill() { s.signal(syscall.SIGKILL) }
 
-// Signal sends a signal to the process.
+// Freeze stops the process in its tracks, or lets it go on.
+func (s *Service) Freeze(frozen bool) {
+	if frozen {
+		s.signal(syscall.SIGSTOP)
+	} else {
+		s.signal(syscall.SIGCONT)
+	}
+}
+
+// signal sends a signal to the process.
 func (s *Service) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

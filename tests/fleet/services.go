@@ -42,7 +42,7 @@ func (f *Fleet) control(context.Context) error {
 	f.launch("csp-plugin-kwok", "", "kwok", append(common("csp-plugin-kwok"),
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
 		"--books", filepath.Join(f.Dir, "books.jsonl"))...)
-	f.launch("janitor", "", "janitor", append(common("janitor"), config("janitor")...)...)
+	f.launch("janitor", "", "janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
 	f.launch("fault-remediation", "", "fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
 	f.launch("node-drainer", "", "node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
 	f.launch("fault-quarantine", "", "fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"})...)
@@ -253,4 +253,18 @@ func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
 		return err
 	}
 	return f.AddAgents(ctx, node)
+}
+
+// LoseState takes a monitor's state away, as a new disk would, and starts the
+// monitor again.
+func (f *Fleet) LoseState(node string) error {
+	if s := f.Service(Monitor + "@" + node); s != nil {
+		s.Freeze(true)
+		defer func() { s.Freeze(false); s.Kill() }()
+	}
+	dir := filepath.Join(f.machine(node), "state")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
 }

@@ -7,9 +7,12 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 // Violation is a broken invariant.
@@ -27,6 +30,8 @@ const (
 	CleanStart     = "a re-created node starts clean"
 	ItEnds         = "every trip ends"
 	NothingRepeats = "nothing is applied twice"
+	NoEviction     = "no pod is evicted once the session is over"
+	ProvenRecovery = "no recovery without a proven reboot"
 )
 
 // check looks at what a trip left behind.
@@ -75,12 +80,29 @@ func (t *trip) check(ctx context.Context, audit *audit) ([]Violation, error) {
 	if len(faults) < t.lines {
 		add(NothingLost, "%d fault records of %d lines", len(faults), t.lines)
 	}
-	if len(faults) > t.lines {
+	// A lost outbox reads its log again: at least once, not exactly once.
+	if len(faults) > t.lines && t.scenario != OutboxLost {
 		add(NothingRepeats, "%d fault records of %d lines", len(faults), t.lines)
 	}
 	for _, r := range faults {
 		if !record.Finished(r) {
 			add(ItEnds, "record %s is open: verdict %q, drain %q", r.ID, r.Reason(), r.Status.UserPodsEvictionStatus.Status)
+		}
+	}
+	objects, err := t.repairs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) > 1 {
+		add(NothingRepeats, "%d repair objects: %v", len(objects), objects)
+	}
+	if t.falseRecoveries > 0 {
+		add(ProvenRecovery, "%d recoveries were reported", t.falseRecoveries)
+	}
+	if t.guardMustStay() {
+		pod, err := t.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, t.guard, metav1.GetOptions{})
+		if err != nil || pod.DeletionTimestamp != nil {
+			add(NoEviction, "pod %s is gone: %v", t.guard, err)
 		}
 	}
 	for _, illegal := range audit.illegal(t.node) {

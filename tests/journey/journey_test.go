@@ -35,6 +35,7 @@ type journey struct {
 	audit *audit
 	hits  string
 	next  int
+	once  []string // folders of the markers that killed points left
 }
 
 func start(t *testing.T, nodes int) *journey {
@@ -50,7 +51,8 @@ func start(t *testing.T, nodes int) *journey {
 	j := &journey{t: t, audit: newAudit(), hits: filepath.Join(t.TempDir(), "hits")}
 	j.fleet, err = fleet.Start(t.Context(), fleet.Options{
 		Nodes: nodes, Store: *storeKind, SettleTime: time.Second, RebootTime: time.Second, Root: root, Bin: bin, Progress: testLog{t},
-		Env: func(string, string) []string { return []string{"NVSENTINEL_CRASH_LOG=" + j.hits} },
+		JanitorFlags: []string{"--plugin-timeout", "2s", "--resend-after", "4s"},
+		Env:          func(string, string) []string { return []string{"NVSENTINEL_CRASH_LOG=" + j.hits} },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ func (j *journey) node() string {
 // arm restarts services with an environment that kills or sabotages them.
 func (j *journey) arm(node string, kills, sabotage []string) {
 	once := j.t.TempDir()
+	j.once = append(j.once, once)
 	env := map[string][]string{}
 	for _, k := range kills {
 		point, _, _ := strings.Cut(k, ":")
@@ -128,33 +131,95 @@ func (j *journey) disarm(node string, points []string) {
 // points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
 	j := start(t, *seeds)
-	killed := map[string]int{}
+	var trips []*trip
 	for i := range *seeds {
 		seed := *firstSeed + uint64(i)
-		rng := rand.New(rand.NewPCG(seed, 0))
 		trip := &trip{fleet: j.fleet, scenario: Scenarios()[int(seed)%len(Scenarios())], node: j.node(), limit: tripLimit}
-		kills := choose(rng, i, trip.scenario)
+		trips = append(trips, trip)
+		kills := choose(rand.New(rand.NewPCG(seed, 0)), i)
 		began := time.Now()
 		j.arm(trip.node, kills, nil)
 		err := trip.run(t.Context())
+		took := time.Since(began)
 		violations, checkErr := trip.check(t.Context(), j.audit)
-		t.Logf("seed %d: %s on %s, kills at %v: %.1fs", seed, trip.scenario, trip.node, kills, time.Since(began).Seconds())
-		for _, v := range violations {
-			t.Errorf("seed %d (%s, kills at %v): %s", seed, trip.scenario, kills, v)
-		}
-		if err != nil || checkErr != nil {
-			t.Errorf("seed %d (%s, kills at %v): %v %v\n%s", seed, trip.scenario, kills, err, checkErr, j.fleet.Logs(trip.node, 15))
-		}
-		for _, k := range kills {
-			point, _, _ := strings.Cut(k, ":")
-			killed[point]++
+		t.Logf("seed %d: %s on %s, armed %v: %.1fs", seed, trip.scenario, trip.node, kills, took.Seconds())
+		if err != nil || checkErr != nil || len(violations) > 0 {
+			t.Errorf("seed %d (%s, armed %v): %v %v %v\n%s", seed, trip.scenario, kills, violations, err, checkErr, j.fleet.Logs(trip.node, 15))
 		}
 	}
-	t.Log("\n" + table(hits(t, j.hits), killed))
+	// Once more, when everything that was under way has come to rest.
+	for i, trip := range trips {
+		violations, err := trip.check(t.Context(), j.audit)
+		if err != nil || len(violations) > 0 {
+			t.Errorf("seed %d (%s), at the end: %v %v", *firstSeed+uint64(i), trip.scenario, violations, err)
+		}
+	}
+	t.Log("\n" + table(hits(t, j.hits), j.kills(t)))
+}
+
+// deliberate is a fault of our own that the journey must notice.
+type deliberate struct {
+	sabotage string
+	kill     string
+	scenario Scenario
+	want     []string // one of these invariants
+}
+
+// TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
+func TestJourneyCatchesDeliberateFaults(t *testing.T) {
+	faults := []deliberate{
+		{"fault-quarantine/skip-stamp", "", OneFault, []string{ItEnds}},
+		{"fault-quarantine/skip-release", "", OneFault, []string{NoMarkLeft}},
+		{"fault-quarantine/ignore-machine", "", Replaced, []string{CleanStart}},
+		{"platform-connectors/drop-fsync", "platform-connectors/acknowledged", OneFault, []string{NothingLost}},
+		{"fault-remediation/skip-name-stamp", "fault-remediation/created", OneFault, []string{NothingRepeats, OneReboot}},
+		{"janitor/ignore-session", "", TooLate, []string{NoStraySignal}},
+		{"node-drainer/skip-cancel", "", Recovered, []string{NoEviction}},
+		{"syslog-health-monitor/forget-boot", "", OutboxLost, []string{ProvenRecovery}},
+	}
+	j := start(t, len(faults))
+	for _, d := range faults {
+		t.Run(strings.ReplaceAll(d.sabotage, "/", "_"), func(t *testing.T) {
+			trip := &trip{fleet: j.fleet, scenario: d.scenario, node: j.node(), limit: 12 * time.Second}
+			var kills []string
+			if d.kill != "" {
+				kills = []string{d.kill}
+			}
+			j.arm(trip.node, kills, []string{d.sabotage})
+			err := trip.run(t.Context())
+			violations, checkErr := trip.check(t.Context(), j.audit)
+			j.disarm(trip.node, []string{d.sabotage})
+			if checkErr != nil {
+				t.Fatal(checkErr)
+			}
+			for _, v := range violations {
+				if slices.Contains(d.want, v.Invariant) {
+					t.Logf("caught: %s", v)
+					return
+				}
+			}
+			t.Errorf("not caught: violations %v, error %v\n%s", violations, err, j.fleet.Logs(trip.node, 10))
+		})
+	}
+}
+
+// kills counts the points that did kill, by the markers they left.
+func (j *journey) kills(t *testing.T) map[string]int {
+	out := map[string]int{}
+	for _, dir := range j.once {
+		markers, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range markers {
+			out[strings.Replace(m.Name(), "_", "/", 1)]++
+		}
+	}
+	return out
 }
 
 // choose picks points round robin, so that a run covers them all, and hits at random.
-func choose(rng *rand.Rand, trip int, _ Scenario) []string {
+func choose(rng *rand.Rand, trip int) []string {
 	points := Points()
 	order := rand.New(rand.NewPCG(uint64(trip/((len(points)+killsPerTrip-1)/killsPerTrip)), 7)).Perm(len(points))
 	var out []string

@@ -15,8 +15,9 @@ func Points() []string {
 		"fault-quarantine/observed", "fault-quarantine/decided", "fault-quarantine/stamped", "fault-quarantine/done",
 		"node-drainer/observed", "node-drainer/decided", "node-drainer/done", "node-drainer/stamped",
 		"fault-remediation/observed", "fault-remediation/decided", "fault-remediation/name-stamped", "fault-remediation/created",
-		"fault-remediation/uid-stamped", "fault-remediation/stamped",
-		"janitor/observed", "janitor/intent-written", "janitor/claimed", "janitor/signal-sent", "janitor/stamped",
+		"fault-remediation/uid-stamped", "fault-remediation/done", "fault-remediation/stamped",
+		"janitor/observed", "janitor/decided", "janitor/intent-written", "janitor/claimed", "janitor/armed", "janitor/signal-sent",
+		"janitor/stamped", "janitor/completed", "janitor/unclaimed", "janitor/done",
 	}
 }
 

@@ -12,11 +12,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/tests/demo"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -35,10 +37,18 @@ const (
 	Recovered Scenario = "recovered in mid-drain"
 	// Replaced: another machine takes the node's name in mid-drain.
 	Replaced Scenario = "another machine"
+	// TooLate: a person releases the node when the repair object exists and
+	// the janitor, which was frozen, has not acted on it.
+	TooLate Scenario = "released before the signal"
+	// OutboxLost: the monitor's state is lost in mid-drain, which proves no
+	// reboot; a person ends the session.
+	OutboxLost Scenario = "outbox lost"
 )
 
 // Scenarios lists them all.
-func Scenarios() []Scenario { return []Scenario{OneFault, TwoFaults, ByHand, Recovered, Replaced} }
+func Scenarios() []Scenario {
+	return []Scenario{OneFault, TwoFaults, ByHand, Recovered, Replaced, TooLate, OutboxLost}
+}
 
 // reboots is how often the node must have been rebooted in the end.
 func (s Scenario) reboots() int {
@@ -49,7 +59,9 @@ func (s Scenario) reboots() int {
 }
 
 // guarded says whether the drain has to be held up by a disruption budget.
-func (s Scenario) guarded() bool { return s == ByHand || s == Recovered || s == Replaced }
+func (s Scenario) guarded() bool {
+	return s == ByHand || s == Recovered || s == Replaced || s == OutboxLost
+}
 
 // trip is one scenario on one node.
 type trip struct {
@@ -57,9 +69,11 @@ type trip struct {
 	scenario Scenario
 	node     string
 	lines    int
-	limit    time.Duration
-	// cut is set when the node's faults were ended in mid-drain; evicted pods
-	// and signals after it are wrong.
+	// falseRecoveries counts recoveries reported without a reboot.
+	falseRecoveries int
+	limit           time.Duration
+	// guard is the pod whose disruption budget holds the drain up; once the
+	// session is over nobody may evict it.
 	guard string
 }
 
@@ -69,6 +83,10 @@ func (t *trip) run(ctx context.Context) error {
 		if err := t.placeGuard(ctx); err != nil {
 			return err
 		}
+	}
+	if t.scenario == TooLate {
+		t.fleet.Service("janitor").Freeze(true)
+		defer t.fleet.Service("janitor").Freeze(false)
 	}
 	if err := t.fault(3, 79); err != nil {
 		return err
@@ -87,7 +105,69 @@ func (t *trip) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.until(ctx, "the end: all faults closed, no mark left", t.over)
+	if t.scenario == TooLate {
+		return t.releaseBeforeTheSignal(ctx)
+	}
+	if err := t.until(ctx, "the end: all faults closed, no mark left", t.over); err != nil || !t.guardMustStay() {
+		return err
+	}
+	// With the budget gone nothing but a wrong eviction could take the pod.
+	err := t.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(fleet.UserNamespace).Delete(ctx, t.guard, metav1.DeleteOptions{})
+	pause(ctx, 1500*time.Millisecond)
+	return err
+}
+
+// guardMustStay says whether the guard's pod outlives the trip.
+func (t *trip) guardMustStay() bool { return t.guard != "" && t.scenario != Replaced }
+
+func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
+	err := t.until(ctx, "the repair object", func(ctx context.Context) (bool, error) {
+		names, err := t.repairs(ctx)
+		return len(names) > 0, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.uncordon(ctx); err != nil {
+		return err
+	}
+	if err := t.until(ctx, "the end: all faults closed, no mark left", t.over); err != nil {
+		return err
+	}
+	t.fleet.Service("janitor").Freeze(false)
+	return t.until(ctx, "the janitor to close the object", func(ctx context.Context) (bool, error) {
+		list, err := t.objects(ctx)
+		for _, x := range list {
+			if done, _, _ := unstructured.NestedString(x.Object, "status", "completionTime"); done == "" {
+				return false, err
+			}
+		}
+		return len(list) > 0, err
+	})
+}
+
+// objects are the repair objects of the node.
+func (t *trip) objects(ctx context.Context) ([]unstructured.Unstructured, error) {
+	list, err := t.fleet.Cluster.Dynamic().Resource(demo.RebootNodes).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []unstructured.Unstructured
+	for _, x := range list.Items {
+		if name, _, _ := unstructured.NestedString(x.Object, "spec", "nodeName"); name == t.node {
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func (t *trip) repairs(ctx context.Context) ([]string, error) {
+	list, err := t.objects(ctx)
+	var out []string
+	for _, x := range list {
+		out = append(out, x.GetName())
+	}
+	return out, err
 }
 
 func (t *trip) fault(gpu, xid int) error {
@@ -120,21 +200,50 @@ func (t *trip) draining(ctx context.Context) (bool, error) {
 func (t *trip) cutShort(ctx context.Context) error {
 	switch t.scenario {
 	case ByHand:
-		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": false}})
-		if err != nil {
-			return err
-		}
-		_, err = t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
+		return t.uncordon(ctx)
 	case Recovered:
 		return t.until(ctx, "the connector to take a recovery", func(ctx context.Context) (bool, error) {
 			return true, t.recover(ctx)
 		})
 	case Replaced:
 		return t.fleet.ReplaceMachine(ctx, t.node)
-	case OneFault, TwoFaults:
+	case OutboxLost:
+		return t.loseOutbox(ctx)
+	case OneFault, TwoFaults, TooLate:
 	}
 	return fmt.Errorf("scenario %s is not cut short", t.scenario)
+}
+
+// loseOutbox takes the monitor's state away and leaves it time to report a
+// recovery that it may not report.
+func (t *trip) loseOutbox(ctx context.Context) error {
+	if err := t.fleet.LoseState(t.node); err != nil {
+		return err
+	}
+	pause(ctx, 3*time.Second)
+	records, err := t.fleet.Records(ctx, t.node)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Event.IsHealthy {
+			t.falseRecoveries++
+		}
+	}
+	if t.falseRecoveries > 0 {
+		return nil
+	}
+	return t.uncordon(ctx)
+}
+
+// uncordon is a person's hand.
+func (t *trip) uncordon(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": false}})
+	if err != nil {
+		return err
+	}
+	_, err = t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 // recover reports at the node's own door that all GPUs are well, as a GPU
