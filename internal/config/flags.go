@@ -66,7 +66,7 @@ func (f *value) IsBoolFlag() bool { return f.field.IsValid() && f.field.Kind() =
 
 // settable tells whether setText can write v.
 func settable(v reflect.Value) bool {
-	if _, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return true
 	}
 	switch v.Kind() {
@@ -82,7 +82,7 @@ func settable(v reflect.Value) bool {
 
 // setText writes a flag's text into a field; a list is separated by commas.
 func setText(v reflect.Value, s string) error {
-	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return u.UnmarshalText([]byte(s))
 	}
 	if v.Type() == durationType {

@@ -17,17 +17,9 @@ func resolve(v reflect.Value, path string, lookup func(string) (string, bool)) e
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if v.CanSet() {
-			v.SetString(text)
-		}
+		v.SetString(text)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if field := v.Type().Field(i); field.IsExported() {
-				if err := resolve(v.Field(i), join(path, keyName(field)), lookup); err != nil {
-					return err
-				}
-			}
-		}
+		return resolveFields(v, path, lookup)
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
 			if err := resolve(v.Index(i), fmt.Sprintf("%s[%d]", path, i), lookup); err != nil {
@@ -41,6 +33,17 @@ func resolve(v reflect.Value, path string, lookup func(string) (string, bool)) e
 	case reflect.Map:
 		return resolveMap(v, path, lookup)
 	default:
+	}
+	return nil
+}
+
+func resolveFields(v reflect.Value, path string, lookup func(string) (string, bool)) error {
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.IsExported() {
+			if err := resolve(v.Field(i), join(path, keyName(field)), lookup); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

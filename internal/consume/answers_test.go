@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,7 @@ func TestADeliveryDuringAHandlingIsLeftToTheNext(t *testing.T) {
 		<-time.After(time.Second)
 		f.add("n1")
 		<-time.After(time.Minute)
+		synctest.Wait()
 		if calls != 2 || f.position() != 1 {
 			t.Errorf("%d calls, position %d; want 2 and 1", calls, f.position())
 		}
@@ -234,6 +236,7 @@ func TestDeliveriesWithoutAKey(t *testing.T) {
 		}
 		stop := begin(t, l)
 		<-time.After(2 * time.Minute)
+		synctest.Wait()
 		if diff := cmp.Diff([]string{"a", "b"}, handled); diff != "" {
 			t.Errorf("handled (-want +got):\n%s", diff)
 		}
@@ -247,13 +250,31 @@ func TestDeliveriesWithoutAKey(t *testing.T) {
 	})
 }
 
+// answer is an error that a test changes while the loop runs.
+type answer struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (a *answer) set(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+func (a *answer) get() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
 func TestReadyTellsWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &tape{}
-		var fault, backlog error
-		backlog = errors.New("the store is away")
-		l := loop(f, func(context.Context, string) error { return fault })
-		l.Backlog = func(context.Context, func(string)) error { return backlog }
+		var fault, backlog answer
+		backlog.set(errors.New("the store is away"))
+		l := loop(f, func(context.Context, string) error { return fault.get() })
+		l.Backlog = func(context.Context, func(string)) error { return backlog.get() }
 		expect := func(ok bool, part string) {
 			t.Helper()
 			synctest.Wait()
@@ -264,25 +285,25 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		expect(true, "standing by")
 		stop := begin(t, l)
 		expect(false, "reading the backlog fails: the store is away")
-		backlog = nil
+		backlog.set(nil)
 		<-time.After(time.Minute)
 		expect(true, "live, 0 unsettled")
 
-		fault = outcome.Wait(time.Second, "node n1 changed meanwhile")
+		fault.set(outcome.Wait(time.Second, "node n1 changed meanwhile"))
 		f.add("n1")
 		<-time.After(59 * time.Second)
 		expect(true, "live, 1 unsettled")
 		<-time.After(2 * time.Second)
 		expect(false, "key n1 held for 1m1s: node n1 changed meanwhile")
-		fault = nil
+		fault.set(nil)
 		<-time.After(2 * time.Second)
 		expect(true, "live, 0 unsettled")
 
-		fault = errors.New("the API server is away")
+		fault.set(errors.New("the API server is away"))
 		l.Ring("n2") // without a delivery
 		<-time.After(61 * time.Second)
 		expect(false, "key n2 held for 1m1s: the API server is away")
-		fault = nil
+		fault.set(nil)
 		<-time.After(time.Minute)
 		expect(true, "live")
 		stop()
@@ -324,6 +345,7 @@ func TestABrokenBellIsStartedAgainAndShows(t *testing.T) {
 		l.Bells = append(l.Bells, func(context.Context, func(string)) error { starts++; return errors.New("no cache") })
 		stop := begin(t, l)
 		<-time.After(3 * time.Minute)
+		synctest.Wait()
 		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "no cache") || starts < 5 {
 			t.Errorf("ready %v, %q after %d starts", ok, detail, starts)
 		}

@@ -33,8 +33,8 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	began := l.Clock.Now()
 	err := protect(func() error { return l.Handle(ctx, key) })
 	result := resultOf(err)
-	if cause, why, ok := outcome.AsTerminal(err); ok && ctx.Err() == nil {
-		result, err = l.giveUp(ctx, key, why, err, cause)
+	if result == resultTerminal && ctx.Err() == nil {
+		result, err = l.giveUp(ctx, key, err)
 	}
 	if ctx.Err() != nil && err != nil {
 		return // cut short by the shutdown: nothing is known to be done
@@ -68,8 +68,8 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 
 // giveUp stamps a terminal failure; if the stamp fails, it is an error like
 // any other and the key is handled again.
-func (l *Loop[R]) giveUp(ctx context.Context, key, why string, err, cause error) (string, error) {
-	l.Log.Error("giving up", "key", key, "why", why, "error", cause)
+func (l *Loop[R]) giveUp(ctx context.Context, key string, err error) (string, error) {
+	l.Log.Error("giving up", "key", key, "error", err)
 	if l.GiveUp == nil {
 		return resultTerminal, nil
 	}
@@ -101,7 +101,7 @@ func resultOf(err error) string {
 	if _, _, ok := outcome.AsPark(err); ok {
 		return resultPark
 	}
-	if _, _, ok := outcome.AsTerminal(err); ok {
+	if _, ok := outcome.AsTerminal(err); ok {
 		return resultTerminal
 	}
 	return resultError

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -229,9 +230,9 @@ func (d *Daemon) shutdown(failure error) error {
 	d.mu.Lock()
 	stops := d.stops
 	d.mu.Unlock()
-	for i := len(stops) - 1; i >= 0; i-- {
-		if err := guard(ctx, stops[i].do); err != nil {
-			errs = append(errs, fmt.Errorf("stopping %q: %w", stops[i].name, err))
+	for _, s := range slices.Backward(stops) {
+		if err := guard(ctx, s.do); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %q: %w", s.name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -88,7 +88,7 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	}
 	d := newDaemon(in.name, log)
 	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
-	server, err := d.serve(opts.MetricsAddress)
+	server, err := d.serve(ctx, opts.MetricsAddress)
 	if err != nil {
 		log.Error("service failed", "error", err)
 		return exitFailed
@@ -209,7 +209,7 @@ func electionOf(v reflect.Value) Election {
 		if field.Kind() == reflect.Pointer && field.IsNil() {
 			return false
 		}
-		found, _ = field.Interface().(Election)
+		found, _ = reflect.TypeAssert[Election](field)
 		return found != nil
 	})
 	return found

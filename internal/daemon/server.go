@@ -21,11 +21,11 @@ type server struct {
 
 // serve starts /metrics, /healthz and /readyz. It comes before everything
 // else, so that a slow database is a pod that is not ready, not a dead one.
-func (d *Daemon) serve(address string) (*server, error) {
+func (d *Daemon) serve(ctx context.Context, address string) (*server, error) {
 	if address == "" || address == "off" {
 		return &server{}, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for probes and metrics: %w", err)
 	}

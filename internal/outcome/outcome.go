@@ -80,11 +80,11 @@ func AsPark(err error) (d time.Duration, why string, ok bool) {
 	return 0, "", false
 }
 
-// AsTerminal tells whether err, or what it wraps, is Terminal; cause is what
-// was given to Terminal.
-func AsTerminal(err error) (cause error, why string, ok bool) {
+// AsTerminal tells whether err, or what it wraps, is Terminal, and why; the
+// cause is found by errors.Is and errors.As.
+func AsTerminal(err error) (why string, ok bool) {
 	if e, found := errors.AsType[*terminal](err); found {
-		return e.err, e.why, true
+		return e.why, true
 	}
-	return nil, "", false
+	return "", false
 }

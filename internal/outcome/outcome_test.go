@@ -54,7 +54,7 @@ func classify(err error) (kind string, after time.Duration, why string) {
 	if d, w, ok := outcome.AsPark(err); ok {
 		return "park", d, w
 	}
-	if _, w, ok := outcome.AsTerminal(err); ok {
+	if w, ok := outcome.AsTerminal(err); ok {
 		return "terminal", 0, w
 	}
 	return "other", 0, ""

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,7 +54,7 @@ func (b Builder) Code(codes ...string) Builder { b.r.Event.ErrorCode = codes; re
 // Entity adds an entity, for example GPU_UUID.
 func (b Builder) Entity(kind, value string) Builder {
 	have := b.r.Event.EntitiesImpacted
-	b.r.Event.EntitiesImpacted = append(have[:len(have):len(have)], record.Entity{EntityType: kind, EntityValue: value})
+	b.r.Event.EntitiesImpacted = append(slices.Clip(have), record.Entity{EntityType: kind, EntityValue: value})
 	return b
 }
 
