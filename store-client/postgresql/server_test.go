@@ -84,8 +84,8 @@ func TestServerReplaced(t *testing.T) {
 	for _, step := range []string{
 		"ALTER DATABASE " + name + " WITH ALLOW_CONNECTIONS false",
 		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + name + "'",
-		"ALTER DATABASE " + name + " RENAME TO replaced",
-		"CREATE DATABASE " + name + " TEMPLATE replaced",
+		"ALTER DATABASE " + name + " RENAME TO " + name + "_replaced",
+		"CREATE DATABASE " + name + " TEMPLATE " + name + "_replaced",
 	} {
 		if err := pgtest.Shared(t).Exec(t.Context(), "postgres", step); err != nil {
 			t.Fatalf("%s: %v", step, err)
@@ -236,10 +236,10 @@ func TestPermanentErrors(t *testing.T) {
 	if err := server.Exec(ctx, name, "INSERT INTO store_schema (version) VALUES (1000)"); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Exec(ctx, "postgres", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0"); err != nil {
+	if err := server.Exec(ctx, "postgres", "CREATE DATABASE "+name+"_latin ENCODING 'LATIN1' TEMPLATE template0"); err != nil {
 		t.Fatal(err)
 	}
-	for address, want := range map[string]string{dsn: "version 1000", server.DSN("latin"): "LATIN1"} {
+	for address, want := range map[string]string{dsn: "version 1000", server.DSN(name + "_latin"): "LATIN1"} {
 		if _, err := storeopen.Open(ctx, address, storeopen.Options{}); !errors.Is(err, sqlstore.ErrUnusable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)
 		}
@@ -251,20 +251,22 @@ func TestOpenWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	server := pgtest.Shared(t)
+	name, _ := pgtest.Database(t)
+	name += "_late"
 	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer stop()
-	if _, err := storeopen.Open(short, server.DSN("late"), storeopen.Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := storeopen.Open(short, server.DSN(name), storeopen.Options{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("opening an absent database: %v, want to have waited", err)
 	}
 	opened := make(chan error, 1)
 	go func() {
-		s, err := storeopen.Open(ctx, server.DSN("late"), storeopen.Options{})
+		s, err := storeopen.Open(ctx, server.DSN(name), storeopen.Options{})
 		if err == nil {
 			err = s.Close()
 		}
 		opened <- err
 	}()
-	if _, err := server.CreateDatabase(ctx, "late"); err != nil {
+	if _, err := server.CreateDatabase(ctx, name); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-opened; err != nil {
@@ -301,7 +303,7 @@ func TestPasswordsStayOutOfErrors(t *testing.T) {
 func TestPlainRole(t *testing.T) {
 	name, dsn := pgtest.Database(t)
 	server := pgtest.Shared(t)
-	err := server.Exec(t.Context(), name, "CREATE ROLE plain LOGIN; GRANT CREATE ON SCHEMA public TO plain")
+	err := server.Exec(t.Context(), name, "CREATE ROLE "+name+" LOGIN; GRANT CREATE ON SCHEMA public TO "+name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +312,7 @@ func TestPlainRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := u.Query()
-	q.Set("user", "plain")
+	q.Set("user", name)
 	u.RawQuery = q.Encode()
 	s := storetest.Open(t, u.String(), storeopen.Options{})
 	r := storetest.Record("n")
