@@ -12,8 +12,9 @@ func Rank(a record.Action) int {
 		return 2
 	case record.ActionReplaceVM:
 		return 3
+	default:
+		return 0
 	}
-	return 0
 }
 
 // NeedsHuman says whether the action is a person's by its kind.

@@ -36,21 +36,34 @@ type Selector struct {
 
 // Matches is the meaning of the selector.
 func (s Selector) Matches(r Record) bool {
-	e, st := r.Event, r.Status
+	return s.matchesEvent(r.Event) && s.matchesStatus(r) &&
+		(s.SeqEpoch == "" || r.SeqEpoch == s.SeqEpoch) &&
+		s.matchesAny(r)
+}
+
+func (s Selector) matchesEvent(e Event) bool {
 	return (s.Node == "" || e.NodeName == s.Node) &&
 		(s.Strategy == "" || e.ProcessingStrategy == s.Strategy) &&
 		(s.Healthy == nil || e.IsHealthy == *s.Healthy) &&
 		(s.Agent == "" || e.Agent == s.Agent) &&
-		(s.NotAgent == "" || e.Agent != s.NotAgent) &&
-		(s.Session == "" || st.Session == s.Session) &&
-		(s.SeqEpoch == "" || r.SeqEpoch == s.SeqEpoch) &&
-		(len(s.Quarantined) == 0 || slices.Contains(s.Quarantined, st.NodeQuarantined)) &&
-		(len(s.Evictions) == 0 || slices.Contains(s.Evictions, st.UserPodsEvictionStatus.Status)) &&
-		(len(s.Verdicts) == 0 || slices.Contains(s.Verdicts, r.Reason())) &&
+		(s.NotAgent == "" || e.Agent != s.NotAgent)
+}
+
+// matchesStatus takes the record because being open depends on both its parts.
+func (s Selector) matchesStatus(r Record) bool {
+	st := r.Status
+	return (s.Session == "" || st.Session == s.Session) &&
+		in(s.Quarantined, st.NodeQuarantined) &&
+		in(s.Evictions, st.UserPodsEvictionStatus.Status) &&
+		in(s.Verdicts, r.Reason()) &&
 		(s.Remediated == "" || s.Remediated == Remediated(st)) &&
 		(s.Repaired == nil || (st.Remediation != nil) == *s.Repaired) &&
-		(s.Open == nil || Open(r) == *s.Open) &&
-		s.matchesAny(r)
+		(s.Open == nil || Open(r) == *s.Open)
+}
+
+// in says whether an empty list, which does not restrict, or a set one allows v.
+func in[T comparable](allowed []T, v T) bool {
+	return len(allowed) == 0 || slices.Contains(allowed, v)
 }
 
 func (s Selector) matchesAny(r Record) bool {
@@ -69,12 +82,10 @@ func Remediated(s Status) string {
 }
 
 // Yes and No are the pointers that Selector's optional booleans take.
-func Yes() *bool { return ptr(true) }
+func Yes() *bool { return new(true) }
 
 // No is the pointer to false.
-func No() *bool { return ptr(false) }
-
-func ptr(b bool) *bool { return &b }
+func No() *bool { return new(false) }
 
 // AnalyzerAgent is the agent name of derived events.
 const AnalyzerAgent = "health-events-analyzer"
