@@ -99,8 +99,9 @@ func cures(a record.Action) bool {
 	switch a {
 	case record.ActionNone, record.ActionComponentReset, record.ActionRestartVM, record.ActionRestartBM:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // actionInText reads XID 154's action from the last parentheses of the line.

@@ -95,15 +95,15 @@ func (r *Replay) Ready() (bool, string) {
 func (r *Replay) Run(ctx context.Context) error {
 	s, err := r.Store.Store(ctx)
 	if err != nil {
-		return nil
+		return unlessEnded(ctx, err)
 	}
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = 200*time.Millisecond, slowest
 	pace.Reset()
 	at, _ := r.Spool.Bounds()
 	for ctx.Err() == nil {
-		if r.Spool.Wait(ctx, at) != nil {
-			break
+		if err := r.Spool.Wait(ctx, at); err != nil {
+			return unlessEnded(ctx, err)
 		}
 		upTo, err := r.step(ctx, s, at)
 		r.note(err)
@@ -119,6 +119,14 @@ func (r *Replay) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// unlessEnded forgets the error of a wait that the end of ctx cut short.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("waiting for work: %w", err)
 }
 
 // note logs the first failure of a row and its end.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -37,7 +36,7 @@ func rec(n int, text string) record.Record {
 func options(dir string) Options {
 	return Options{
 		Dir: dir, MaxBytes: 64 << 20, Clock: clock.RealClock{},
-		Log:     slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:     slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }

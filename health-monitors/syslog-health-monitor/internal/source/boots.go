@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
@@ -59,15 +60,15 @@ func (s *File) Reboot(string) (json.RawMessage, error) {
 // boundaries finds where the current boot begins in the unread row of files;
 // the first one is the open file.
 func (s *File) boundaries(row []entry) ([]span, error) {
-	for i := len(row) - 1; i >= 0; i-- {
-		at, found, err := s.bootIn(row[i], i == 0)
+	for i, unread := range slices.Backward(row) {
+		at, found, err := s.bootIn(unread, i == 0)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			continue
 		}
-		spans := []span{{row[i].id, at}}
+		spans := []span{{unread.id, at}}
 		for _, earlier := range row[:i] {
 			spans = append(spans, span{earlier.id, math.MaxInt64})
 		}
