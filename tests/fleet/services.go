@@ -255,16 +255,23 @@ func (f *Fleet) ReplaceMachine(ctx context.Context, node string) error {
 	return f.AddAgents(ctx, node)
 }
 
-// LoseState takes a monitor's state away, as a new disk would, and starts the
-// monitor again.
+// LoseState takes a monitor's state and the old kernel log away, as a new disk
+// would, and starts the monitor again.
 func (f *Fleet) LoseState(node string) error {
 	if s := f.Service(Monitor + "@" + node); s != nil {
 		s.Freeze(true)
-		defer func() { s.Freeze(false); s.Kill() }()
+		defer s.Kill() // ends a frozen process too
 	}
 	dir := filepath.Join(f.machine(node), "state")
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	return os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	log := filepath.Join(f.machine(node), "log", "kern.log")
+	if err := os.Remove(log); err != nil {
+		return err
+	}
+	return os.WriteFile(log, []byte("[    0.000000] Linux version 6.8.0\n"), 0o644)
 }

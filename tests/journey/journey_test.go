@@ -172,9 +172,9 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 		{"fault-quarantine/skip-release", "", OneFault, []string{NoMarkLeft}},
 		{"fault-quarantine/ignore-machine", "", Replaced, []string{CleanStart}},
 		{"platform-connectors/drop-fsync", "platform-connectors/acknowledged", OneFault, []string{NothingLost}},
-		{"fault-remediation/skip-name-stamp", "fault-remediation/created", OneFault, []string{NothingRepeats, OneReboot}},
+		{"janitor/skip-intent", "janitor/signal-sent", OneFault, []string{NothingRepeats, OneReboot}},
 		{"janitor/ignore-session", "", TooLate, []string{NoStraySignal}},
-		{"node-drainer/skip-cancel", "", Recovered, []string{NoEviction}},
+		{"node-drainer/skip-cancel", "", Recovered, []string{NoEviction, NoMarkLeft}},
 		{"syslog-health-monitor/forget-boot", "", OutboxLost, []string{ProvenRecovery}},
 	}
 	j := start(t, len(faults))

@@ -1,0 +1,76 @@
+package demo_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/demo"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+func options(t *testing.T, store string) demo.Options {
+	t.Helper()
+	root, err := fleet.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return demo.Options{
+		Out: &bytes.Buffer{}, StepLimit: 60 * time.Second,
+		Fleet: fleet.Options{
+			Nodes: 3, Store: store, Root: root, Bin: binaries(t, root), Progress: &bytes.Buffer{},
+			SettleTime: time.Second, RebootTime: time.Second,
+		},
+	}
+}
+
+var built string
+
+// binaries builds the services once for all tests of the package.
+func binaries(t *testing.T, root string) string {
+	t.Helper()
+	if built == "" {
+		dir, err := fleet.Build(t.Context(), root, dir, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		built = dir
+	}
+	return built
+}
+
+func TestDemo(t *testing.T) {
+	for name, store := range map[string]string{"sqlite": "sqlite", "postgresql": "postgresql"} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, store)
+			if err := demo.Run(t.Context(), o); err != nil {
+				t.Errorf("%v\n%s", err, o.Out)
+			}
+		})
+	}
+}
+
+func TestDemoPersistOnly(t *testing.T) {
+	o := options(t, "sqlite")
+	o.PersistOnly = true
+	err := demo.Run(t.Context(), o)
+	if err != nil || !strings.Contains(o.Out.(*bytes.Buffer).String(), "byte-equal") {
+		t.Errorf("%v\n%s", err, o.Out)
+	}
+}
+
+// TestEveryRoomIsNeeded: without a room the demo fails, and says where it
+// stands still.
+func TestEveryRoomIsNeeded(t *testing.T) {
+	for _, room := range fleet.Rooms() {
+		t.Run(room, func(t *testing.T) {
+			o := options(t, "sqlite")
+			o.Fleet.Without, o.StepLimit = room, 8*time.Second
+			err := demo.Run(t.Context(), o)
+			if err == nil || !strings.Contains(err.Error(), "waited 8s for") {
+				t.Errorf("without %s: %v\n%s", room, err, o.Out)
+			}
+		})
+	}
+}
