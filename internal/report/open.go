@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // lockWait bounds the wait for another process that holds the file, for example
@@ -53,7 +54,7 @@ var errDamaged = errors.New("outbox is damaged")
 
 // damaged tells a broken file from a busy one or a full disk.
 func damaged(err error) bool {
-	for _, sign := range []error{errDamaged, bbolt.ErrInvalid, bbolt.ErrVersionMismatch, bbolt.ErrChecksum} {
+	for _, sign := range []error{errDamaged, bbolterrors.ErrInvalid, bbolterrors.ErrVersionMismatch, bbolterrors.ErrChecksum} {
 		if errors.Is(err, sign) {
 			return true
 		}
