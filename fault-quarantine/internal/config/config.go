@@ -53,7 +53,7 @@ func Default() Config {
 func (c Config) Validate() error {
 	problems := []error{c.Kube.Validate(), c.Lease.Validate(), ruling.Validate(c.RuleSets)}
 	if c.Store == "" {
-		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host) or postgres://..."))
+		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host) or postgres://host/database"))
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
