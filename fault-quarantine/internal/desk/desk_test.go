@@ -1,0 +1,319 @@
+package desk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(both{m})) }
+
+// both stops the shared database before the shared cluster.
+type both struct{ m *testing.M }
+
+func (b both) Run() int { return pgtest.Main(b.m) }
+
+// books is a Node without an API server that counts its patches and can fail.
+type books struct {
+	node    *corev1.Node
+	patches int
+	fail    error
+}
+
+func (b *books) Read(context.Context, string) (*corev1.Node, error) {
+	if b.node == nil {
+		return nil, b.fail
+	}
+	return b.node.DeepCopy(), b.fail
+}
+
+func (b *books) Patch(_ context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
+	if b.fail != nil {
+		return nil, b.fail
+	}
+	after := before.DeepCopy()
+	mutate(after)
+	if !cmp.Equal(before, after) {
+		b.patches++
+		b.node = after
+	}
+	return after, nil
+}
+
+func (b *books) Note(context.Context, *corev1.Node, string, string) {}
+
+func newNode() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}}
+	node.Spec.ProviderID = "p1"
+	return node
+}
+
+func newDesk(t *testing.T, s store.Store, nodes desk.Nodes) *desk.Desk {
+	t.Helper()
+	rules, err := ruling.Compile(ruling.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &desk.Desk{
+		Store: s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
+		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), Log: slog.New(slog.DiscardHandler),
+		Metrics: desk.NewMetrics(prometheus.NewRegistry()), Marked: func(string) bool { return true },
+	}
+}
+
+// event makes a record of the syslog monitor.
+func event(seq uint64, healthy bool, code string, gpus ...string) record.Record {
+	return storetest.Record("n1", func(r *record.Record) {
+		r.Seq, r.SeqEpoch, r.Node = seq, "e", record.NodeIdentity{ProviderID: "p1"}
+		e := &r.Event
+		e.Agent, e.ComponentClass, e.CheckName = "syslog-health-monitor", "GPU", "SysLogsXIDError"
+		e.IsFatal, e.IsHealthy, e.RecommendedAction, e.ProcessingStrategy = !healthy, healthy, record.ActionContactSupport, record.Process
+		e.QuarantineOverrides, e.DrainOverrides, e.ErrorCode, e.EntitiesImpacted = nil, nil, nil, nil
+		if code != "" {
+			e.ErrorCode = []string{code}
+		}
+		for _, g := range gpus {
+			e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: "GPU_UUID", EntityValue: g})
+		}
+	})
+}
+
+func handle(t *testing.T, d *desk.Desk) {
+	t.Helper()
+	if err := d.Handle(t.Context(), "n1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestQuarantineAndRelease(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newDesk(t, s, nodes)
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	got := storetest.MustGet(t, s, f.ID)
+	if !nodes.node.Spec.Unschedulable || got.Status.NodeQuarantined != record.Quarantined || got.Status.QuarantineFinishTimestamp == nil {
+		t.Errorf("not quarantined: %+v %+v", nodes.node.Spec, got.Status)
+	}
+	patches := nodes.patches
+	handle(t, d)
+	if nodes.patches != patches {
+		t.Error("a second look patched the node again")
+	}
+	r := event(2, true, "")
+	storetest.MustAppend(t, s, r)
+	handle(t, d)
+	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+		t.Errorf("not released: %+v", nodes.node)
+	}
+	if got := storetest.MustGet(t, s, r.ID); got.Status.NodeQuarantined != record.UnQuarantined || got.ExpireAt == nil {
+		t.Errorf("the recovery is not stamped: %+v", got.Status)
+	}
+}
+
+// TestAFailedPatchHealsItself: records first, the Node second; whatever fails
+// between the two is made good by the next look.
+func TestAFailedPatchHealsItself(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newDesk(t, s, nodes)
+	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
+	boom := errors.New("the API server is away")
+	crashing := newDesk(t, s, patchFails{nodes, boom})
+	if err := crashing.Handle(t.Context(), "n1"); !errors.Is(err, boom) {
+		t.Fatalf("got %v", err)
+	}
+	if nodes.node.Spec.Unschedulable {
+		t.Fatal("the node was patched")
+	}
+	handle(t, d)
+	if !nodes.node.Spec.Unschedulable {
+		t.Error("the next look does not mark the node")
+	}
+	storetest.MustAppend(t, s, event(2, true, ""))
+	if err := crashing.Handle(t.Context(), "n1"); !errors.Is(err, boom) {
+		t.Fatalf("got %v", err)
+	}
+	handle(t, d)
+	if marks.Bears(nodes.node) || nodes.node.Spec.Unschedulable {
+		t.Error("the next look does not release the node")
+	}
+}
+
+type patchFails struct {
+	*books
+	err error
+}
+
+func (p patchFails) Patch(context.Context, *corev1.Node, func(*corev1.Node)) (*corev1.Node, error) {
+	return nil, p.err
+}
+
+func TestUnknownIsNotAbsent(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newDesk(t, s, nodes)
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	nodes.fail = errors.New("timeout")
+	if err := d.Handle(t.Context(), "n1"); err == nil {
+		t.Error("a read error settled the node")
+	}
+	nodes.node, nodes.fail = nil, nil
+	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked {
+		t.Error("a deleted Node with open faults is not parked")
+	}
+	if !record.Open(storetest.MustGet(t, s, f.ID)) {
+		t.Error("the fault was closed although the machine may come back")
+	}
+}
+
+func TestDryRunMarksNothing(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newDesk(t, s, nodes)
+	d.DryRun = true
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	got := storetest.MustGet(t, s, f.ID)
+	if nodes.patches != 0 || got.Reason() != record.DryRun || got.Status.NodeQuarantined != "" || got.Status.Session != "" {
+		t.Errorf("%d patches, %+v", nodes.patches, got.Status)
+	}
+}
+
+func TestBacklog(t *testing.T) {
+	s := storetest.SQLite(t)
+	d := newDesk(t, s, &books{node: newNode()})
+	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
+	var rung []string
+	if err := d.Backlog(t.Context(), func(key string) { rung = append(rung, key) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(rung, "n1") {
+		t.Errorf("rung %v", rung)
+	}
+}
+
+// TestEveryOrderOfArrival: faults and recoveries in every order of arrival,
+// with clocks stepped back one hour between them, end in the same state on
+// every store.
+func TestEveryOrderOfArrival(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) store.Store{
+		"sqlite": func(t *testing.T) store.Store { return storetest.SQLite(t) },
+		"postgresql": func(t *testing.T) store.Store {
+			_, dsn := pgtest.Database(t)
+			return storetest.Open(t, dsn, storeopen.Options{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			for i, order := range permutations(4) {
+				arrive(t, s, fmt.Sprintf("n-%d", i), order)
+			}
+		})
+	}
+}
+
+// arrive appends one history of its own node in the given order, judging after
+// each, and checks the end.
+func arrive(t *testing.T, s store.Store, name string, order []int) {
+	t.Helper()
+	node := newNode()
+	node.Name = name
+	nodes := &books{node: node}
+	d := newDesk(t, s, nodes)
+	clock := d.Clock.(*clocktesting.FakeClock)
+	history := []record.Record{
+		event(1, false, "79", "GPU-1", "GPU-2"), event(2, true, "", "GPU-1"), event(3, true, ""), event(4, false, "48", "GPU-3"),
+	}
+	for _, at := range order {
+		r := history[at]
+		r.Event.NodeName = name
+		clock.SetTime(clock.Now().Add(-time.Hour))
+		r.CreatedAt = clock.Now()
+		storetest.MustAppend(t, s, r)
+		if err := d.Handle(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open, err := s.List(t.Context(), store.Query{Selector: record.OpenOfNode(name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(open) != 1 || open[0].ID != history[3].ID || !nodes.node.Spec.Unschedulable || marks.Session(nodes.node) != open[0].Status.Session {
+		t.Errorf("order %v: %d open, node %+v", order, len(open), nodes.node.Annotations)
+	}
+	if !strings.Contains(open[0].Status.Faults[0].Key, "GPU-3||48") {
+		t.Errorf("order %v: open is %v", order, open[0].Status.Faults)
+	}
+}
+
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var out [][]int
+	for _, p := range permutations(n - 1) {
+		for i := 0; i <= len(p); i++ {
+			out = append(out, slices.Insert(slices.Clone(p), i, n-1))
+		}
+	}
+	return out
+}
+
+// TestOnARealAPIServer takes one node into quarantine and back on a real API
+// server, with a foreign hand's label and a lost race on the way.
+func TestOnARealAPIServer(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	made, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: "n1", ProviderID: "p1", Labels: map[string]string{"team": "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := storetest.SQLite(t)
+	d := newDesk(t, s, nil)
+	d.Nodes = desk.Cluster{Client: cluster.Client(), Clock: d.Clock, Log: d.Log}
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	node, err := cluster.Client().CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !node.Spec.Unschedulable || marks.Session(node) != f.ID || node.Labels["team"] != "a" {
+		t.Errorf("not quarantined: %+v %+v", node.Spec, node.Annotations)
+	}
+	_, err = d.Nodes.Patch(t.Context(), made, func(n *corev1.Node) { n.Spec.Unschedulable = false; n.Labels["x"] = "y" })
+	if _, _, wait := outcome.AsWait(err); !wait {
+		t.Errorf("a patch under an old resourceVersion: %v", err)
+	}
+	storetest.MustAppend(t, s, event(2, true, ""))
+	handle(t, d)
+	if node, err = cluster.Client().CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if node.Spec.Unschedulable || marks.Bears(node) || node.Labels["team"] != "a" {
+		t.Errorf("not released: %+v %+v", node.Spec, node.Annotations)
+	}
+}
