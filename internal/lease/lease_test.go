@@ -147,7 +147,7 @@ func TestALostLeaseEndsTheWorkBeforeAnotherCanLead(t *testing.T) {
 		})
 		var fenced, ended time.Time
 		work := func(ctx context.Context) error {
-			<-time.After(30 * time.Second)
+			<-time.After(31 * time.Second) // between two renewals
 			if fence, cancel := Fence(ctx); fence.Err() != nil {
 				t.Error("the fence of a leader is closed")
 				cancel()
@@ -176,7 +176,7 @@ func TestALostLeaseEndsTheWorkBeforeAnotherCanLead(t *testing.T) {
 			t.Errorf("got %v, want ErrLost", err)
 		}
 		// The last renewal was at most a retry period before the cut.
-		cutAt := began.Add(30 * time.Second)
+		cutAt := began.Add(31 * time.Second)
 		if fenced.After(cutAt.Add(Default().RenewDeadline)) {
 			t.Errorf("the fence closed %s after the cut", fenced.Sub(cutAt))
 		}
