@@ -12,17 +12,19 @@ NODES ?= 20
 SEEDS ?= 10
 KEEP ?=
 BREAK ?=
+EVIDENCE ?=
 
 .PHONY: help
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room>"
+	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
 	@echo "  test takes SEEDS=10 (of the kill journey)"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
 	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql)
-	@CGO_ENABLED=0 go run ./tests/cmd/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK))
+	@echo "Building the demo (some minutes the first time)."
+	@CGO_ENABLED=0 go run ./tests/cmd/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
 test: ## Run every test, with the race detector, and print the ten slowest.

@@ -23,6 +23,9 @@ type Options struct {
 	PersistOnly bool
 	// StepLimit is how long one step may take before the demo has failed.
 	StepLimit time.Duration
+	// Evidence is a folder for the record and the Node before, during and
+	// after, as JSON; empty writes none.
+	Evidence string
 	// Keep leaves the fleet running until ctx ends, and says how to look around.
 	Keep bool
 	Out  io.Writer
@@ -96,6 +99,9 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		return err
 	}
 	if err := story.verify(ctx); err != nil {
+		return err
+	}
+	if err := story.write(o.Evidence); err != nil {
 		return err
 	}
 	if o.PersistOnly {

@@ -49,7 +49,7 @@ type story struct {
 	steps []*step
 	began time.Time
 	last  facts
-	// Nodes keeps the Node before, during (cordoned) and after.
+	// during is the Node as first seen in quarantine.
 	during *corev1.Node
 }
 
@@ -128,7 +128,7 @@ func (s *story) look(ctx context.Context, out io.Writer) (bool, error) {
 		return false, err
 	}
 	s.last = f
-	if f.node.Spec.Unschedulable && f.pods > 0 {
+	if s.during == nil && f.node.Annotations[nodemark.SessionAnnotation] != "" {
 		s.during = f.node
 	}
 	anything := false

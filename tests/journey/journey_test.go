@@ -163,24 +163,27 @@ type deliberate struct {
 	kill     string
 	scenario Scenario
 	want     []string // one of these invariants
+	limit    time.Duration
 }
 
 // TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
 func TestJourneyCatchesDeliberateFaults(t *testing.T) {
+	// A trip that the fault keeps from ending is given up soon.
+	const short, long = 12 * time.Second, time.Minute
 	faults := []deliberate{
-		{"fault-quarantine/skip-stamp", "", OneFault, []string{ItEnds}},
-		{"fault-quarantine/skip-release", "", OneFault, []string{NoMarkLeft}},
-		{"fault-quarantine/ignore-machine", "", Replaced, []string{CleanStart}},
-		{"platform-connectors/drop-fsync", "platform-connectors/acknowledged", OneFault, []string{NothingLost}},
-		{"janitor/skip-intent", "janitor/signal-sent", OneFault, []string{NothingRepeats, OneReboot}},
-		{"janitor/ignore-session", "", TooLate, []string{NoStraySignal}},
-		{"node-drainer/skip-cancel", "", Recovered, []string{NoEviction, NoMarkLeft}},
-		{"syslog-health-monitor/forget-boot", "", OutboxLost, []string{ProvenRecovery}},
+		{"fault-quarantine/skip-stamp", "", OneFault, []string{ItEnds}, short},
+		{"fault-quarantine/skip-release", "", OneFault, []string{NoMarkLeft}, short},
+		{"fault-quarantine/ignore-machine", "", Replaced, []string{CleanStart}, short},
+		{"platform-connectors/drop-fsync", "platform-connectors/acknowledged", OneFault, []string{NothingLost}, short},
+		{"janitor/skip-intent", "janitor/signal-sent", OneFault, []string{NothingRepeats, OneReboot}, long},
+		{"janitor/ignore-session", "", TooLate, []string{NoStraySignal}, long},
+		{"node-drainer/skip-cancel", "", Recovered, []string{NoEviction, NoMarkLeft}, short},
+		{"syslog-health-monitor/forget-boot", "", OutboxLost, []string{ProvenRecovery}, long},
 	}
 	j := start(t, len(faults))
 	for _, d := range faults {
 		t.Run(strings.ReplaceAll(d.sabotage, "/", "_"), func(t *testing.T) {
-			trip := &trip{fleet: j.fleet, scenario: d.scenario, node: j.node(), limit: 12 * time.Second}
+			trip := &trip{fleet: j.fleet, scenario: d.scenario, node: j.node(), limit: d.limit}
 			var kills []string
 			if d.kill != "" {
 				kills = []string{d.kill}

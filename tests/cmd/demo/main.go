@@ -29,6 +29,7 @@ func run() int {
 	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 3)")
 	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
 	without := flag.String("break", "", "room that is not started: "+strings.Join(fleet.Rooms(), ", "))
+	evidence := flag.String("evidence", "", "folder for the record and the Node before, during and after, as JSON")
 	limit := flag.Duration("step-limit", 60*time.Second, "how long one step may take")
 	flag.Parse()
 	if err := check(*strategy, *without, *nodes); err != nil {
@@ -43,7 +44,7 @@ func run() int {
 		bin, err = fleet.Build(ctx, root, filepath.Join(root, "bin"), os.Stdout)
 		if err == nil {
 			err = demo.Run(ctx, demo.Options{
-				Out: os.Stdout, Keep: *keep, StepLimit: *limit, PersistOnly: *strategy == "PERSIST_ONLY",
+				Out: os.Stdout, Keep: *keep, Evidence: *evidence, StepLimit: *limit, PersistOnly: *strategy == "PERSIST_ONLY",
 				Fleet: fleet.Options{
 					Nodes: *nodes, Store: *store, Without: *without, Root: root, Bin: bin, Progress: os.Stdout,
 					SettleTime: 5 * time.Second, RebootTime: 3 * time.Second,
