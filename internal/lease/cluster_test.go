@@ -1,0 +1,57 @@
+package lease_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+// TestElectOnARealAPIServer leads twice, one after the other: the lease is
+// named after service and task, held while the work runs and free after it.
+func TestElectOnARealAPIServer(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	cfg := lease.Default()
+	cfg.Enabled, cfg.Namespace = true, cluster.Namespace(t)
+	leases := cluster.Client().CoordinationV1().Leases(cfg.Namespace)
+	holders := map[string]bool{}
+	for range 2 {
+		who := daemon.Candidate{
+			Service: "svc", Name: "the work", Kubeconfig: cluster.AdminKubeconfig(),
+			Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		}
+		err := cfg.Elect(t.Context(), who, func(string) {}, func(ctx context.Context) error {
+			held, err := leases.Get(ctx, "svc-the-work", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			holders[*held.Spec.HolderIdentity] = true
+			fence, cancel := lease.Fence(ctx)
+			defer cancel()
+			if end, bounded := fence.Deadline(); !bounded || time.Until(end) > cfg.RenewDeadline || fence.Err() != nil {
+				t.Errorf("the fence ends at %s, bounded %v, %v", end, bounded, fence.Err())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		free, err := leases.Get(t.Context(), "svc-the-work", metav1.GetOptions{})
+		if err != nil || *free.Spec.HolderIdentity != "" {
+			t.Errorf("after the work the lease is %+v, %v", free.Spec, err)
+		}
+	}
+	if len(holders) != 2 {
+		t.Errorf("two processes led as %v", holders)
+	}
+}
