@@ -28,6 +28,25 @@ const killsPerTrip = 5
 // tripLimit is how long a trip may take although services die.
 const tripLimit = 90 * time.Second
 
+// bin holds the services' binaries for the whole package, once built.
+var (
+	bin   string
+	built bool
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if bin, err = os.MkdirTemp("", "nvsentinel-journey-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(bin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
 // journey is a fleet whose binaries have crash points.
 type journey struct {
 	t     *testing.T
@@ -44,9 +63,11 @@ func start(t *testing.T, nodes int) *journey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := fleet.Build(t.Context(), root, t.TempDir(), testLog{t}, "-tags", "crashpoints")
-	if err != nil {
-		t.Fatal(err)
+	if !built {
+		if _, err := fleet.Build(t.Context(), root, bin, testLog{t}, "-tags", "crashpoints"); err != nil {
+			t.Fatal(err)
+		}
+		built = true
 	}
 	j := &journey{t: t, audit: newAudit(), hits: filepath.Join(t.TempDir(), "hits")}
 	j.fleet, err = fleet.Start(t.Context(), fleet.Options{
@@ -134,9 +155,9 @@ func TestKillJourney(t *testing.T) {
 	var trips []*trip
 	for i := range *seeds {
 		seed := *firstSeed + uint64(i)
-		trip := &trip{fleet: j.fleet, scenario: Scenarios()[int(seed)%len(Scenarios())], node: j.node(), limit: tripLimit}
+		trip := &trip{fleet: j.fleet, scenario: Scenarios()[i%len(Scenarios())], node: j.node(), limit: tripLimit}
 		trips = append(trips, trip)
-		kills := choose(rand.New(rand.NewPCG(seed, 0)), i)
+		kills := choose(rand.New(rand.NewPCG(seed, 0)), i, trip.scenario)
 		began := time.Now()
 		j.arm(trip.node, kills, nil)
 		err := trip.run(t.Context())
@@ -221,14 +242,36 @@ func (j *journey) kills(t *testing.T) map[string]int {
 	return out
 }
 
-// choose picks points round robin, so that a run covers them all, and hits at random.
-func choose(rng *rand.Rand, trip int) []string {
-	points := Points()
-	order := rand.New(rand.NewPCG(uint64(trip/((len(points)+killsPerTrip-1)/killsPerTrip)), 7)).Perm(len(points))
+// choose picks points round robin, so that a run covers them all: the repair's
+// own points for trips that are repaired, the others for the rest.
+func choose(rng *rand.Rand, trip int, s Scenario) []string {
+	var early, late []string
+	for _, p := range Points() {
+		if strings.HasPrefix(p, "fault-remediation/") || strings.HasPrefix(p, "janitor/") {
+			late = append(late, p)
+		} else {
+			early = append(early, p)
+		}
+	}
 	var out []string
-	for i := range killsPerTrip {
-		at := (trip*killsPerTrip + i) % len(points)
-		out = append(out, fmt.Sprintf("%s:%d", points[order[at]], 1+rng.IntN(2)))
+	if s.reboots() > 0 {
+		// Most of these are passed once in a repair.
+		for _, p := range deal(late, trip/2, killsPerTrip-1) {
+			out = append(out, p+":1")
+		}
+	}
+	for _, p := range deal(early, trip, killsPerTrip-len(out)) {
+		out = append(out, fmt.Sprintf("%s:%d", p, 1+rng.IntN(2)))
+	}
+	return out
+}
+
+// deal gives the n points of a turn from a shuffled round.
+func deal(points []string, turn, n int) []string {
+	order := rand.New(rand.NewPCG(7, 7)).Perm(len(points))
+	var out []string
+	for i := range n {
+		out = append(out, points[order[(turn*n+i)%len(points)]])
 	}
 	return out
 }

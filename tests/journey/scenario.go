@@ -45,9 +45,10 @@ const (
 	OutboxLost Scenario = "outbox lost"
 )
 
-// Scenarios lists them all.
+// Scenarios is the round of stories that the seeds go through: every second
+// one is repaired to the end.
 func Scenarios() []Scenario {
-	return []Scenario{OneFault, TwoFaults, ByHand, Recovered, Replaced, TooLate, OutboxLost}
+	return []Scenario{OneFault, ByHand, TwoFaults, Recovered, OneFault, Replaced, TwoFaults, TooLate, OneFault, OutboxLost}
 }
 
 // reboots is how often the node must have been rebooted in the end.
