@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,8 +50,7 @@ func list(t *testing.T) []pkg {
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
 		}
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestImportMatrix(t *testing.T) {
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			for _, path := range imports {
 				to := moduleOf(path)
-				if to == "" || to == from || contains(allowed, to) {
+				if to == "" || to == from || slices.Contains(allowed, to) {
 					continue
 				}
 				t.Errorf("%s imports %s: %s may import only %v", p.ImportPath, path, from, allowed)
@@ -119,13 +119,4 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 			t.Errorf("package %s: %q says nothing of the domain", p.ImportPath, p.Name)
 		}
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

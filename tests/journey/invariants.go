@@ -177,10 +177,12 @@ func (a *audit) follow(ctx context.Context, s store.Store) error {
 }
 
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 func (a *audit) see(r record.Record) {
