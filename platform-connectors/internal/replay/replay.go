@@ -123,10 +123,12 @@ func (r *Replay) Run(ctx context.Context) error {
 
 // unlessEnded forgets the error of a wait that the end of ctx cut short.
 func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return fmt.Errorf("waiting for work: %w", err)
 	}
-	return fmt.Errorf("waiting for work: %w", err)
 }
 
 // note logs the first failure of a row and its end.
