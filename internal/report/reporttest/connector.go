@@ -68,7 +68,7 @@ func (c *Connector) Target() string { return "unix://" + c.socket }
 // Listen starts (again) to serve.
 func (c *Connector) Listen(t testing.TB) {
 	t.Helper()
-	l, err := net.Listen("unix", c.socket)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", c.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
