@@ -54,6 +54,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)
+	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, d.Clock) })
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("events", loop.Ready)
 	d.Elect("events", loop.Run)

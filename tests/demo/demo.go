@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -60,10 +61,14 @@ func Run(ctx context.Context, o Options) error {
 		say("\nThe demo failed: %v\n\n%s", err, f.Logs(faulty, 8))
 	}
 	if o.Keep && ctx.Err() == nil {
+		kubectl, buildErr := localcluster.Builder{Root: o.Fleet.Root, Progress: o.Out}.BuildKubectl(ctx)
+		if buildErr != nil {
+			kubectl = "kubectl"
+		}
 		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
-			"  export KUBECONFIG=%s\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
+			"  export KUBECONFIG=%s\n  alias kubectl=%s\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
 			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-2/log/kern.log",
-			f.Cluster.AdminKubeconfig(), faulty, f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
+			f.Cluster.AdminKubeconfig(), kubectl, faulty, f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
 		<-ctx.Done()
 	}
 	stop := f.Stop()

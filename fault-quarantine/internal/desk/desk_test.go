@@ -23,6 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -200,6 +201,31 @@ func TestDryRunMarksNothing(t *testing.T) {
 	got := storetest.MustGet(t, s, f.ID)
 	if nodes.patches != 0 || got.Reason() != record.DryRun || got.Status.NodeQuarantined != "" || got.Status.Session != "" {
 		t.Errorf("%d patches, %+v", nodes.patches, got.Status)
+	}
+}
+
+func TestExpire(t *testing.T) {
+	s := storetest.SQLite(t)
+	d := newDesk(t, s, &books{node: newNode()})
+	clock := d.Clock.(*clocktesting.FakeClock)
+	open, done := event(1, false, "79", "GPU-1"), event(2, false, "13", "GPU-2")
+	done.Event.IsFatal = false
+	storetest.MustAppend(t, s, open, done)
+	handle(t, d)
+	clock.Step(2 * time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Expire(ctx, clock) }()
+	testkit.Until(t, 10*time.Second, func() bool {
+		_, err := s.Get(t.Context(), done.ID)
+		return errors.Is(err, store.ErrNotFound)
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !record.Open(storetest.MustGet(t, s, open.ID)) {
+		t.Error("an open record expired")
 	}
 }
 
