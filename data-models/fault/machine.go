@@ -39,6 +39,15 @@ func Compare(a, b record.NodeIdentity) Sameness {
 	return Undecidable
 }
 
+// Of is the machine a record is about: the one its connector saw, else the one
+// it was judged to be about, else nothing.
+func Of(r record.Record) record.NodeIdentity {
+	if v := r.Status.QuarantineVerdict; Machine(r.Node) == "" && v != nil && v.Machine != nil {
+		return *v.Machine
+	}
+	return r.Node
+}
+
 // Machine is one string for a machine: provider id, else system UUID, else uid.
 func Machine(n record.NodeIdentity) string {
 	switch {

@@ -110,8 +110,11 @@ type Verdict struct {
 	RuleSets []string `json:"rulesets,omitempty"`
 	Effects  Effects  `json:"effects"`
 	// NodeBootID is the boot the Node reported when it was judged.
-	NodeBootID string    `json:"nodebootid,omitempty"`
-	At         time.Time `json:"at"`
+	NodeBootID string `json:"nodebootid,omitempty"`
+	// Machine is the machine the record was judged to be about, given when the
+	// record bears no identity itself: its connector never saw the Node.
+	Machine *NodeIdentity `json:"machine,omitempty"`
+	At      time.Time     `json:"at"`
 }
 
 // Fault is one entry of a record: one identity, cleared or not.

@@ -56,7 +56,7 @@ func (f *fold) endForeignSession() {
 		} else {
 			f.waiting = WaitNodeMissing
 		}
-	case fault.Compare(f.open[0].Node, f.Node.Identity) == fault.AnotherMachine:
+	case fault.Compare(fault.Of(f.open[0]), f.Node.Identity) == fault.AnotherMachine:
 		f.closeAll(record.ClearedNodeGone)
 	case f.Node.Released && f.Node.Session == f.session:
 		f.closeAll(record.ClearedManual)
@@ -191,6 +191,10 @@ func (f *fold) rule(r record.Record) {
 		r.Status.Session = f.session
 	}
 	r = f.verdict(r, reason)
+	if fault.Machine(r.Node) == "" {
+		machine := f.Node.Identity
+		r.Status.QuarantineVerdict.Machine = &machine
+	}
 	if reason == record.Matched || reason == record.DryRun {
 		r.Status.QuarantineVerdict.RuleSets, r.Status.QuarantineVerdict.Effects = ruling.Names, ruling.Effects
 	}

@@ -118,11 +118,11 @@ func parseRecord(d *datadriven.TestData) record.Record {
 		e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: kind, EntityValue: value})
 	}
 	e.ErrorCode = list(get("code", ""))
-	machine := get("machine", "p1")
-	return record.Record{
-		ID: e.ID, Event: e, Seq: seq, SeqEpoch: get("epoch", "e1"),
-		Node: record.NodeIdentity{UID: "u-" + machine, ProviderID: machine},
+	r := record.Record{ID: e.ID, Event: e, Seq: seq, SeqEpoch: get("epoch", "e1")}
+	if machine := get("machine", "p1"); machine != "unseen" {
+		r.Node = record.NodeIdentity{UID: "u-" + machine, ProviderID: machine}
 	}
+	return r
 }
 
 func list(s string) []string {

@@ -76,7 +76,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return wait(WaitSession, "no open record belongs to the Node's session "+n.Session)
 	}
 	for _, r := range mine {
-		if same := fault.Compare(r.Node, n.Identity); same != fault.SameMachine {
+		if same := fault.Compare(fault.Of(r), n.Identity); same != fault.SameMachine {
 			return wait(WaitMachine, fmt.Sprintf("record %s and the Node: %s", r.ID, same))
 		}
 	}

@@ -271,6 +271,9 @@ func (w *world) addFault(d *datadriven.TestData) {
 			QuarantineVerdict: &record.Verdict{Reason: record.Matched, NodeBootID: w.node.Identity.BootID},
 		},
 	}
+	if d.HasArg("unseen") { // by the connector; fault-quarantine knows it
+		r.Node, r.Status.QuarantineVerdict.Machine = record.NodeIdentity{}, new(w.node.Identity)
+	}
 	if boot != "" {
 		r.Event.Metadata[record.MetadataBootID] = boot
 	}
