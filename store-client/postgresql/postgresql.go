@@ -52,6 +52,25 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	return sqlstore.New(db, cfg), nil
 }
 
+// OpenReader connects to the database at dsn for looking only: every
+// transaction of its connections is read-only. It neither creates the tables
+// nor adopts a restored database, and how durable the server is does not matter
+// to it.
+func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
+	conf, _, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	conf.RuntimeParams["default_transaction_read_only"] = "on"
+	db := stdlib.OpenDB(*conf)
+	db.SetMaxOpenConns(4)
+	if err := sqlstore.CheckSchema(ctx, db, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
+	}
+	cfg.Dialect = dialect(conf, cfg)
+	return sqlstore.New(db, cfg), nil
+}
+
 // parse reads the address; pgx leaves passwords out of its errors.
 func parse(dsn string) (*pgx.ConnConfig, bool, error) {
 	conf, err := pgx.ParseConfig(dsn)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,6 +40,29 @@ func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Stor
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	if err := prepare(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
+	}
+	cfg.Dialect = dialect(path, cfg)
+	return sqlstore.New(db, cfg), nil
+}
+
+// OpenReader opens the file at path, which must be absolute and exist, for
+// looking only: every connection is opened with mode=ro and query_only. It
+// makes no record, table or file; SQLite itself may put its empty log beside a
+// file that no service has open.
+func OpenReader(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Store, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%w: the path %q is not absolute", sqlstore.ErrUnusable, path)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	q := url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"}}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
+	}
+	if err := sqlstore.CheckSchema(ctx, db, schema); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
 	cfg.Dialect = dialect(path, cfg)

@@ -1,8 +1,10 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +46,37 @@ func TestMissingFolder(t *testing.T) {
 	_, err := storeopen.Open(ctx, "sqlite://"+filepath.Join(t.TempDir(), "absent", "x.db"), storeopen.Options{SingleHost: true})
 	if err == nil {
 		t.Error("a database in an absent folder was opened")
+	}
+}
+
+// A reader makes no file, and reads one that no service has open.
+func TestReaderAlone(t *testing.T) {
+	dsn := storetest.SQLiteDSN(t)
+	path := strings.TrimPrefix(dsn, "sqlite://")
+	if r, err := storeopen.OpenReader(t.Context(), dsn, storeopen.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("reading an absent file: %v, %v", r, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was made: %v", err)
+	}
+	s, err := storeopen.Open(t.Context(), dsn, storeopen.Options{SingleHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := storetest.Record("n")
+	storetest.MustAppend(t, s, r)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := storetest.Reader(t, dsn).Get(t.Context(), r.ID); err != nil || got.ID != r.ID {
+		t.Errorf("read %s, %v; want %s", got.ID, err, r.ID)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file changed: %v", err)
 	}
 }
 

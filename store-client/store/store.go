@@ -56,6 +56,8 @@ const (
 	ByAppend Order = iota
 	// BySeqDescending lists by the publisher's counter, highest first.
 	BySeqDescending
+	// ByAppendDescending lists in the store's append order, newest first.
+	ByAppendDescending
 )
 
 // Query selects records for a list.

@@ -42,11 +42,12 @@ type provider struct {
 	schemes []string
 	form    string
 	open    func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+	look    func(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error)
 }
 
 var providers = []provider{
-	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite},
-	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL},
+	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite, lookSQLite},
+	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL, postgresql.OpenReader},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db" or
@@ -58,13 +59,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	cfg := sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: sqlstore.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
+	o, cfg := o.config()
 	for delay := retryFirst; ; delay = min(2*delay, retryEvery) {
 		s, err := p.open(ctx, dsn, o, cfg)
 		if err == nil {
@@ -80,6 +75,34 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 		case <-o.Clock.After(delay):
 		}
 	}
+}
+
+// OpenReader opens the store at dsn for looking only. It does not wait for a
+// store that cannot be reached, and admits a sqlite file without SingleHost:
+// it has to be read on the host whose processes write it. The errors hold no
+// password.
+func OpenReader(ctx context.Context, dsn string, o Options) (store.Reader, error) {
+	p, err := lookup(dsn)
+	if err != nil {
+		return nil, err
+	}
+	_, cfg := o.config()
+	s, err := p.look(ctx, dsn, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store for reading: %w", err)
+	}
+	return s, nil
+}
+
+// config fills in the defaults.
+func (o Options) config() (Options, sqlstore.Config) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: sqlstore.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
 // Check says whether dsn names a provider, without opening anything.
@@ -120,6 +143,10 @@ func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config)
 		return nil, errSingleHost
 	}
 	return open(sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
+}
+
+func lookSQLite(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
+	return sqlite.OpenReader(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg)
 }
 
 func openPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Store, error) {

@@ -87,6 +87,10 @@ func cases() []testCase {
 		{"feed: a commit never goes backwards", feedCommitOrder},
 		{"feed: more records than a page", feedPages},
 		{"feed: a record that cannot be decoded is kept aside and passed", feedPoisoned},
+		{"list: the newest first", listNewest},
+		{"reader: its connections do not write", readerWrites},
+		{"reader: refuses a database without tables and makes none", readerEmpty},
+		{"reader: who has how much before it", readerLag},
 		{"expire: only what has expired", expire},
 		{"open: all services at once on an empty database", openTogether},
 	}

@@ -50,9 +50,20 @@ func (f *feed) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !found {
-		f.cursor = position{Version: positionVersion, Server: head.Server, Kind: f.kind}
+	pos, why := f.standing(st, found, head)
+	if why == notLost {
+		f.cursor = pos
 		return nil
+	}
+	return f.again(ctx, head, st, pos, why)
+}
+
+// standing is where the consumer goes on: at its stored position, at the
+// beginning when it has none, or with a rescan when the stored one says nothing
+// here, and then why.
+func (f *feed) standing(st stored, found bool, head Head) (position, loss) {
+	if !found {
+		return position{Version: positionVersion, Server: head.Server, Kind: f.kind}, notLost
 	}
 	pos, err := parsePosition(st.text)
 	why := unreadable
@@ -60,15 +71,13 @@ func (f *feed) resume(ctx context.Context) error {
 		why = pos.lost(f.kind, head)
 	}
 	if why == notLost {
-		f.cursor = pos
-		return nil
+		return pos, notLost
 	}
-	return f.again(ctx, head, st, why)
+	return again(f.kind, head, st.mark), why
 }
 
-// again begins a rescan and stores that it began.
-func (f *feed) again(ctx context.Context, head Head, st stored, why loss) error {
-	pos := again(f.kind, head, st.mark)
+// again begins the rescan at pos and stores that it began.
+func (f *feed) again(ctx context.Context, head Head, st stored, pos position, why loss) error {
 	replaced := false
 	err := f.s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE feed_positions SET position = $1, updated_at = $2 WHERE consumer = $3 AND position = $4",

@@ -69,10 +69,7 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 	if consumer == "" {
 		return nil, errors.New("opening a feed: the consumer has no name")
 	}
-	f := &feed{s: s, consumer: consumer, selector: selector, kind: byChange, closed: make(chan struct{}), rested: s.Clock.Now()}
-	if selector.InsertsOnly {
-		f.kind = byInsert
-	}
+	f := newFeed(s, consumer, selector)
 	// Before the first read, so that no ring falls between the two.
 	f.bell, f.unbell = s.subscribe()
 	if err := f.resume(ctx); err != nil {
@@ -80,6 +77,15 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
 	}
 	return f, nil
+}
+
+// newFeed is a feed that is not opened: it stands nowhere and hears no bell.
+func newFeed(s *Store, consumer string, selector record.Selector) *feed {
+	f := &feed{s: s, consumer: consumer, selector: selector, kind: byChange, closed: make(chan struct{}), rested: s.Clock.Now()}
+	if selector.InsertsOnly {
+		f.kind = byInsert
+	}
+	return f
 }
 
 // Close implements store.Feed.
@@ -213,6 +219,15 @@ func (f *feed) page(ctx context.Context, conn *sql.Conn, head Head) (page, error
 
 func (f *feed) pageSQL(head Head) (string, []any) {
 	tx, seq, at := f.kind.columns()
+	where, args := f.where(head)
+	args = append(args, pageRows)
+	return fmt.Sprintf("SELECT id, doc, %s, %s, %s FROM health_events WHERE %s ORDER BY %s, %s LIMIT $%d",
+		tx, seq, at, where, tx, seq, len(args)), args
+}
+
+// where is the condition of the rows between the cursor and the head.
+func (f *feed) where(head Head) (string, []any) {
+	tx, seq, at := f.kind.columns()
 	var c compiler
 	where := []string{
 		"(" + tx + ", " + seq + ") > (" + c.arg(f.cursor.Tx) + ", " + c.arg(f.cursor.Seq) + ")",
@@ -227,8 +242,7 @@ func (f *feed) pageSQL(head Head) (string, []any) {
 		}
 		where = append(where, "("+again+")")
 	}
-	return "SELECT id, doc, " + tx + ", " + seq + ", " + at + " FROM health_events WHERE " + strings.Join(where, " AND ") +
-		" ORDER BY " + tx + ", " + seq + " LIMIT " + c.arg(pageRows), c.args
+	return strings.Join(where, " AND "), c.args
 }
 
 // bury keeps broken documents as dead letters, counts and passes them.

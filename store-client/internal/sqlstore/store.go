@@ -140,8 +140,12 @@ func listSQL(q store.Query) (string, []any) {
 		where += " AND append_seq > " + c.arg(q.After)
 	}
 	order := "append_seq"
-	if q.Order == store.BySeqDescending {
+	switch q.Order {
+	case store.ByAppend:
+	case store.BySeqDescending:
 		order = "seq DESC, append_seq DESC"
+	case store.ByAppendDescending:
+		order = "append_seq DESC"
 	}
 	query := "SELECT id, doc FROM health_events WHERE " + where + " ORDER BY " + order
 	if q.Limit > 0 {

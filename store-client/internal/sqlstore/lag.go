@@ -1,0 +1,113 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+var _ store.Reader = (*Store)(nil)
+
+// Consumers implements store.Reader.
+func (s *Store) Consumers(ctx context.Context) ([]store.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing consumers: %w", err)
+	}
+	defer conn.Close()
+	var out []store.Consumer
+	err = each(ctx, conn, "SELECT consumer, mark, updated_at FROM feed_positions ORDER BY consumer", nil, func(scan func(...any) error) error {
+		var c store.Consumer
+		var mark, at instant
+		if err := scan(&c.Name, &mark, &at); err != nil {
+			return err
+		}
+		c.Mark, c.CommittedAt = mark.time(), at.time()
+		out = append(out, c)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing consumers: %w", err)
+	}
+	return out, nil
+}
+
+// Lag implements store.Reader.
+func (s *Store) Lag(ctx context.Context, consumer string, selector record.Selector, limit int) (store.Lag, error) {
+	if limit < 1 {
+		return store.Lag{}, fmt.Errorf("reading the lag of %s: the limit %d is less than 1", consumer, limit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	defer cancel()
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return store.Lag{}, fmt.Errorf("reading the lag of %s: %w", consumer, err)
+	}
+	defer conn.Close()
+	lag, err := s.lag(ctx, conn, newFeed(s, consumer, selector), limit)
+	if err != nil {
+		return store.Lag{}, fmt.Errorf("reading the lag of %s: %w", consumer, err)
+	}
+	return lag, nil
+}
+
+// lag counts what f, which is not opened, would deliver next.
+func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (store.Lag, error) {
+	// The position before the head: a consumer at work never passes a head that
+	// is read later.
+	st, found, err := readStored(ctx, conn, f.consumer, "")
+	if err != nil {
+		return store.Lag{}, err
+	}
+	head, err := s.Dialect.Head(ctx, conn)
+	if err != nil {
+		return store.Lag{}, fmt.Errorf("reading the head: %w", err)
+	}
+	pos, why := f.standing(st, found, head)
+	f.cursor = pos
+	lag := store.Lag{Lost: string(why)}
+	query, args := f.countSQL(head, limit)
+	var oldest instant
+	if err := conn.QueryRowContext(ctx, query, args...).Scan(&lag.Pending, &oldest); err != nil {
+		return store.Lag{}, fmt.Errorf("counting: %w", err)
+	}
+	lag.Oldest = oldest.time()
+	return lag, nil
+}
+
+// countSQL counts the rows between the cursor and the head.
+func (f *feed) countSQL(head Head, limit int) (string, []any) {
+	tx, seq, at := f.kind.columns()
+	where, args := f.where(head)
+	args = append(args, limit)
+	return fmt.Sprintf("SELECT COUNT(*), MIN(waiting.at) FROM (SELECT %s AS at FROM health_events WHERE %s ORDER BY %s, %s LIMIT $%d) AS waiting",
+		at, where, tx, seq, len(args)), args
+}
+
+// CheckSchema refuses a database whose schema is not the one of steps, as
+// Migrate would leave it, and changes nothing.
+func CheckSchema(ctx context.Context, q Queryer, steps fs.FS) error {
+	names, err := fs.Glob(steps, "schema/*.sql")
+	if err != nil {
+		return fmt.Errorf("reading the schema: %w", err)
+	}
+	var version int
+	err = q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM store_schema").Scan(&version)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+		return fmt.Errorf("reading the schema version: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the schema version (has a service ever opened this store?): %w", err)
+	}
+	if version != len(names) {
+		return fmt.Errorf("%w: its schema has version %d, this program reads %d", ErrUnusable, version, len(names))
+	}
+	return nil
+}
