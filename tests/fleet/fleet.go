@@ -48,6 +48,11 @@ type Options struct {
 	StrategyOf func(node string) string
 	// Without is a room that is not started.
 	Without string
+	// Runs narrows further what is started (room name, node or empty); nil
+	// starts everything. A node with no agent has no machine folder either.
+	Runs func(room, node string) bool
+	// Before is called when cluster and store are up and no service runs yet.
+	Before func(context.Context, *Fleet) error
 	// SettleTime and RebootTime are the monitors' and the simulated machines'.
 	SettleTime, RebootTime time.Duration
 	// JanitorFlags are added to the janitor's command line.
@@ -99,7 +104,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{f.openStore, f.applyManifests, f.accounts, f.control, f.nodes} {
+	for _, step := range []func(context.Context) error{f.openStore, f.applyManifests, f.accounts, f.before, f.control, f.nodes} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -123,6 +128,18 @@ func (f *Fleet) openStore(ctx context.Context) error {
 	var err error
 	f.Store, err = storeopen.Open(ctx, f.DSN, storeopen.Options{SingleHost: true, Logger: slog.New(slog.DiscardHandler)})
 	return err
+}
+
+func (f *Fleet) before(ctx context.Context) error {
+	if f.options.Before == nil {
+		return nil
+	}
+	return f.options.Before(ctx, f)
+}
+
+// runs says whether a service is to be started.
+func (f *Fleet) runs(room, node string) bool {
+	return f.options.Without != room && (f.options.Runs == nil || f.options.Runs(room, node))
 }
 
 // applyManifests applies the CRDs and the rights that the chart ships.
@@ -172,9 +189,9 @@ func (f *Fleet) NodeNames() []string {
 	return names
 }
 
-// launch starts a service under supervision, unless it is the one left out.
+// launch starts a service under supervision, unless it is left out.
 func (f *Fleet) launch(room, node, binary string, args ...string) {
-	if f.options.Without == room {
+	if !f.runs(room, node) {
 		return
 	}
 	name := room

@@ -134,6 +134,16 @@ func (s *Service) Starts() int {
 	return s.starts
 }
 
+// PID is the process id of the present run; 0 while none runs.
+func (s *Service) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil || s.cmd.Process == nil {
+		return 0
+	}
+	return s.cmd.Process.Pid
+}
+
 // SetEnv changes the environment of later starts.
 func (s *Service) SetEnv(env []string) {
 	s.mu.Lock()

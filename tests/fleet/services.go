@@ -61,6 +61,9 @@ func freeAddress() (string, error) {
 // nodes starts the connector and the monitor of every node.
 func (f *Fleet) nodes(ctx context.Context) error {
 	for _, name := range f.NodeNames() {
+		if f.options.Runs != nil && !f.runs(Monitor, name) && !f.runs(Connector, name) {
+			continue
+		}
 		if err := f.AddAgents(ctx, name); err != nil {
 			return err
 		}
@@ -73,6 +76,10 @@ func (f *Fleet) nodes(ctx context.Context) error {
 
 // machine is the folder that plays a node's file system.
 func (f *Fleet) machine(node string) string { return filepath.Join(f.Dir, "machines", node) }
+
+// Socket is where a node's connector listens. Unix socket paths are short: 108
+// bytes.
+func (f *Fleet) Socket(node string) string { return filepath.Join(f.Dir, node+".sock") }
 
 // AddAgents prepares a node's machine and starts its connector and monitor.
 func (f *Fleet) AddAgents(ctx context.Context, node string) error {
@@ -102,8 +109,7 @@ func (f *Fleet) AddAgents(ctx context.Context, node string) error {
 
 func (f *Fleet) startAgents(node string) {
 	dir := f.machine(node)
-	// Unix socket paths are short: 108 bytes.
-	socket := filepath.Join(f.Dir, node+".sock")
+	socket := f.Socket(node)
 	f.launch(Connector, node, "platform-connectors",
 		"--node-name", node, "--socket", socket, "--spool-dir", filepath.Join(dir, "spool"),
 		"--store", f.DSN, "--single-host", "--kubeconfig", f.kube[Connector], "--metrics-address", "127.0.0.1:0")
