@@ -1,0 +1,112 @@
+package stories
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/janitor/reboot"
+)
+
+const hour = time.Hour
+
+// rebootPolicy is the janitor's default.
+var rebootPolicy = reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 30 * time.Second}
+
+// janitor takes every RebootNode as far as it gets now.
+func (w *world) janitor() {
+	for _, o := range w.inOrder() {
+		for range 8 {
+			if !w.rebootStep(o) {
+				break
+			}
+		}
+	}
+}
+
+// rebootStep carries out one decision; goOn asks for the next.
+func (w *world) rebootStep(o *object) (goOn bool) {
+	v := reboot.View{Object: o.Object, Plugin: reboot.SaysReady}
+	if n := w.node; n != nil {
+		v.Node = reboot.Node{
+			Exists: true, Identity: kube.NodeIdentity(n), Ready: kube.NodeReady(n), Session: n.Annotations[nodemark.SessionAnnotation],
+			Schedulable: !n.Spec.Unschedulable, Claim: n.Annotations[nodemark.RepairAnnotation],
+		}
+	}
+	d := reboot.Decide(v, rebootPolicy, w.now)
+	switch d.Step {
+	case reboot.Wait, reboot.Done, reboot.AskPlugin:
+		return false
+	case reboot.Begin:
+		w.write()
+		w.begin(o)
+	case reboot.Claim:
+		w.write()
+		w.node.Annotations[nodemark.RepairAnnotation] = o.UID
+	case reboot.Send, reboot.Resend:
+		w.send(o)
+	case reboot.Succeed, reboot.Fail, reboot.SessionOver:
+		w.write()
+		w.complete(o, d)
+	case reboot.Unclaim:
+		w.unclaim(o)
+	}
+	return true
+}
+
+func (w *world) begin(o *object) {
+	o.Finalizer = true
+	if o.Started.IsZero() {
+		o.Started = w.now
+	}
+	if w.node != nil && w.node.Status.NodeInfo.BootID != "" && o.Key == "" {
+		id := kube.NodeIdentity(w.node)
+		o.Key, o.PreBoot, o.Machine = o.UID, id.BootID, id
+		o.Machine.BootID = ""
+	}
+}
+
+// send notes the signal, sends it and notes the answer. The provider honours
+// the key: the same signal twice is one reboot.
+func (w *world) send(o *object) {
+	w.write()
+	o.Signals++
+	if o.SignalAt.IsZero() {
+		o.SignalAt = w.now
+	}
+	w.write()
+	if !slices.Contains(w.signals, o.Key) {
+		w.signals = append(w.signals, o.Key)
+	}
+	w.say("janitor", "reboot signal %s for %s", o.Key, nodeName)
+	if w.silent {
+		return
+	}
+	w.write()
+	o.Acknowledged = true
+}
+
+func (w *world) complete(o *object, d reboot.Verdict) {
+	o.Completed = true
+	o.health = healthrule.Result{State: healthrule.Unhealthy, Reason: "MatchedCondition", Message: string(d.Reason)}
+	switch {
+	case d.Step == reboot.Succeed:
+		o.observed = w.node.Status.NodeInfo.BootID
+		o.unsent = o.Signals == 0
+		o.health.State = healthrule.Healthy
+	case o.Signals == 0:
+		o.unsent, o.over = true, d.Step == reboot.SessionOver
+	}
+	w.say("janitor", "%s: %s", d.Step, d.Reason)
+}
+
+func (w *world) unclaim(o *object) {
+	if w.node != nil && w.node.Annotations[nodemark.RepairAnnotation] == o.UID {
+		w.write()
+		delete(w.node.Annotations, nodemark.RepairAnnotation)
+	}
+	w.write()
+	o.Finalizer = false
+}

@@ -1,0 +1,199 @@
+package stories
+
+import (
+	"encoding/json"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	repair "github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/janitor/reboot"
+	drain "github.com/nvidia/nvsentinel/node-drainer/plan"
+)
+
+// quarantine is fault-quarantine: verdicts first, then the Node's marks.
+func (w *world) quarantine() {
+	open := record.OpenOfNode(nodeName)
+	view := ledger.View{Pending: w.list(record.BacklogOfNode(nodeName)), Open: w.list(open), Past: w.list(record.Selector{
+		Strategy: record.Process, Open: record.No(), Verdicts: []record.Reason{record.Cleared, record.NoOpenFault, record.Matched},
+		Any: []record.Selector{{Healthy: record.Yes()}, {Repaired: record.Yes()}},
+	})}
+	if w.node != nil {
+		view.Node = &ledger.Node{
+			Identity: kube.NodeIdentity(w.node), Created: w.node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(w.node.Labels),
+			Session: marks.Session(w.node), Released: marks.Released(w.node),
+		}
+	}
+	match := func(e record.Event) ruling.Ruling { return w.rules.Decide(e, map[string]any{}) }
+	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Retention: 24 * hour}, w.now)
+	if len(j.Changed) > 0 {
+		w.write()
+	}
+	for _, r := range j.Changed {
+		w.update(record.FaultQuarantine, r.ID, r.Revision, r.Status, r.ExpireAt)
+		w.say("fault-quarantine", "%s: %s %s%s", r.ID, r.Reason(), r.Status.NodeQuarantined, cleared(r))
+	}
+	if w.node == nil {
+		return
+	}
+	w.mark(marks.Of(w.list(open)))
+}
+
+func (w *world) mark(want marks.Desired) {
+	if want.Session == "" && !marks.Bears(w.node) {
+		return
+	}
+	after := w.node.DeepCopy()
+	marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(after, want, w.now)
+	if same(w.node, after) {
+		return
+	}
+	w.write()
+	before := marks.Session(w.node)
+	w.node = after
+	if session := marks.Session(after); session != before {
+		w.say("fault-quarantine", "node: session %s -> %s, unschedulable %t", orNone(before), orNone(session), after.Spec.Unschedulable)
+	}
+}
+
+// drain is node-drainer: label, pods, stamps.
+func (w *world) drain() {
+	for range 20 {
+		view := drain.View{Node: drain.NodeOf(w.node), Pods: w.pods, Attempts: map[types.UID]drain.Attempt{}}
+		owed := record.Selector{
+			Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
+			Evictions:   []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress},
+		}
+		view.Records = w.list(record.Selector{Strategy: record.Process, Healthy: record.No(), Any: []record.Selector{
+			owed, {Open: record.Yes()}, {Session: view.Node.Session, Evictions: []record.Eviction{record.EvictionSucceeded}},
+		}})
+		s := drain.Next(view, drain.DefaultPolicy(w.eviction), w.now)
+		if s.Rests() && len(s.Stamps) == 0 && s.Label == "" {
+			return
+		}
+		if s.Label != "" && w.node.Labels[nodemark.StateLabel] != string(s.Label) {
+			w.write()
+			w.label(s.Label)
+		}
+		if len(s.Pods) > 0 {
+			w.write()
+			w.evict(s.Pods)
+		}
+		w.stampDrain(s)
+		if s.Rests() {
+			return
+		}
+	}
+	w.t.Fatalf("the drain does not come to rest:\n%s", w.out.String())
+}
+
+func (w *world) stampDrain(s drain.Step) {
+	fresh := false
+	for _, stamp := range s.Stamps {
+		fresh = fresh || w.records[stamp.ID].Status.UserPodsEvictionStatus != stamp.Status
+	}
+	if !fresh {
+		return
+	}
+	w.write()
+	for _, stamp := range s.Stamps {
+		r := w.records[stamp.ID]
+		w.update(record.NodeDrainer, r.ID, r.Revision, stamp.On(r.Status, w.now), r.ExpireAt)
+	}
+	w.say("node-drainer", "%s: %s, %d left", s.Kind, s.Why, s.Left)
+}
+
+func (w *world) evict(pods []*corev1.Pod) {
+	for _, gone := range pods {
+		for i, p := range w.pods {
+			if p.UID == gone.UID {
+				w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+func (w *world) label(state nodemark.State) {
+	if w.node.Labels == nil {
+		w.node.Labels = map[string]string{}
+	}
+	w.node.Labels[nodemark.StateLabel] = string(state)
+}
+
+// remediate is fault-remediation: stamps and objects, one thing at a time.
+func (w *world) remediate() {
+	for range 20 {
+		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin}, w.now)
+		if s.Label != "" && w.node != nil && w.node.Labels[nodemark.StateLabel] != string(s.Label) {
+			w.write()
+			w.label(s.Label)
+		}
+		if len(s.Writes) == 0 && s.Create == nil {
+			return
+		}
+		w.write()
+		w.say("fault-remediation", "%s: %s", s.Reason, s.Message)
+		for _, x := range s.Writes {
+			w.update(record.FaultRemediation, x.ID, x.Revision, x.Status, x.ExpireAt)
+		}
+		if s.Create != nil {
+			w.create(s.Create.Attempt)
+		}
+	}
+	w.t.Fatalf("the repair does not come to rest:\n%s", w.out.String())
+}
+
+func (w *world) create(a record.Attempt) {
+	if w.objects[a.Name] != nil {
+		w.t.Errorf("%s is created twice", a.Name)
+	}
+	w.objects[a.Name] = &object{
+		name: a.Name, group: a.Group, ordinal: a.Ordinal, createdAt: w.now,
+		Object: reboot.Object{UID: "object-" + strconv.Itoa(len(w.objects)+1), Session: a.Session},
+		health: healthrule.Result{State: healthrule.Unknown, Reason: healthrule.ReasonNoMatches},
+	}
+}
+
+func (w *world) repairView() repair.View {
+	v := repair.View{Node: repair.Node{Name: nodeName, Presence: repair.Absent}, Records: w.list(record.Selector{
+		Strategy: record.Process, Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
+	})}
+	if n := w.node; n != nil {
+		v.Node = repair.Node{
+			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
+			Claim: n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable,
+		}
+	}
+	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {
+		v.PodsBack = append(v.PodsBack, due.Pod.Namespace+"/"+due.Pod.Name)
+	}
+	v.Boots = fault.BootsOf(w.list(record.Selector{}), v.Node.Session, v.Node.Identity.BootID)
+	if cur, ok := repair.Current(v.Records); ok {
+		v.Object = repair.Object{Presence: repair.Absent}
+		if o := w.objects[cur.Attempt.Name]; o != nil {
+			v.Object = repair.Object{
+				Presence: repair.Present, UID: o.UID, CreatedAt: o.createdAt, Session: o.Session, Group: o.group, Ordinal: o.ordinal,
+				Health: o.health, Unsent: o.unsent, SessionOver: o.over, PriorBoot: o.PreBoot, ObservedBoot: o.observed,
+			}
+		}
+	}
+	return v
+}
+
+// same compares two Nodes as the API server would.
+func same(a, b *corev1.Node) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

@@ -1,0 +1,234 @@
+package stories
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// TestStories plays the scripts, and each of them again with a crash at every
+// write. Every command is a list of things that happen
+// at once; then the services work until they rest:
+//
+//	node [machine=M] [boot=B]   the Node object comes to be
+//	boot B, node-deleted        the machine comes back under another boot; the object goes
+//	fault ID ..., recovery ID ...  an event is stored; see event
+//	pod NAMESPACE/NAME          is on the node
+//	uncordon                    by a person
+//	clock D, dry-run on|off, provider silent|answers
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var script []string
+		w := newWorld(t, 0)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.t = t
+			script = append(script, d.Input)
+			return w.happen(d.Input)
+		})
+		if !t.Failed() {
+			t.Run("a crash anywhere", func(t *testing.T) { crashAnywhere(t, script, w) })
+		}
+	})
+}
+
+// crashAnywhere plays a story again for every write in it, with the writer dead
+// right before that write: it must end the same way, with no reboot more. (One
+// less is right: a signal that was about to be sent counts as perhaps sent.)
+func crashAnywhere(t *testing.T, script []string, told *world) {
+	for at := 1; at <= told.writes; at++ {
+		w := newWorld(t, at)
+		for _, lines := range script {
+			w.happen(lines)
+		}
+		if got, want := w.end(), told.end(); got != want {
+			t.Fatalf("after a crash before write %d of %d:\n%s\nwithout a crash:\n%s", at, told.writes, got, want)
+		}
+		if len(w.signals) > len(told.signals) {
+			t.Fatalf("after a crash before write %d of %d: signals %v, without a crash %v", at, told.writes, w.signals, told.signals)
+		}
+	}
+	if told.writes == 0 {
+		t.Fatal("nobody wrote anything")
+	}
+}
+
+// happen lets things happen together, and the services answer.
+func (w *world) happen(lines string) string {
+	w.out.Reset()
+	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+		words := strings.Fields(line)
+		options := map[string]string{}
+		for _, word := range words {
+			key, value, _ := strings.Cut(word, "=")
+			options[key] = value
+		}
+		name := ""
+		if len(words) > 1 {
+			name = words[1]
+		}
+		w.one(words[0], name, options)
+	}
+	w.settle()
+	w.say("", "%s", w.look())
+	return w.out.String()
+}
+
+func (w *world) one(what, name string, options map[string]string) {
+	switch what {
+	case "node":
+		w.appear(options)
+	case "boot":
+		w.node.Status.NodeInfo.BootID = name
+	case "node-deleted":
+		w.node, w.pods = nil, nil
+	case "fault", "recovery":
+		w.event(what, name, options)
+	case "pod":
+		namespace, pod, _ := strings.Cut(name, "/")
+		w.pods = append(w.pods, newPod(namespace, pod))
+	case "uncordon":
+		w.node.Spec.Unschedulable = false
+	case "clock":
+		step, err := time.ParseDuration(name)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now = w.now.Add(step)
+	case "dry-run":
+		w.dryRun = name == "on"
+	case "provider":
+		w.silent = name == "silent"
+	default:
+		w.t.Fatalf("unknown: %q", what)
+	}
+}
+
+func (w *world) appear(options map[string]string) {
+	w.uids++
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: nodeName, UID: types.UID("uid-" + strconv.Itoa(w.uids)), CreationTimestamp: metav1.NewTime(w.now),
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	n.Spec.ProviderID = or(options["machine"], "m1")
+	n.Status.NodeInfo.BootID = or(options["boot"], "b1")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.node = n
+}
+
+func newPod(namespace, name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)}}
+	p.Spec.NodeName = nodeName
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return p
+}
+
+// event stores what a monitor sent:
+//
+//	fault f1 seq=1 boot=b1 code=79 gpu=GPU-1 action=RESTART_BM
+//
+// with agent=, epoch=, strategy= and saw=nothing (the connector never saw its
+// Node) where a story needs them.
+func (w *world) event(what, id string, options map[string]string) {
+	seq, err := strconv.ParseUint(or(options["seq"], "0"), 10, 64)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e := record.Event{
+		ID: id, Agent: or(options["agent"], "syslog-health-monitor"), ComponentClass: "GPU", CheckName: or(options["check"], "SysLogsXIDError"),
+		NodeName: nodeName, IsFatal: what == "fault", IsHealthy: what == "recovery", GeneratedTimestamp: w.now,
+		RecommendedAction:  record.Action(or(options["action"], "NONE")),
+		ProcessingStrategy: record.Strategy(or(options["strategy"], string(record.Process))), Metadata: map[string]string{},
+	}
+	if boot := options["boot"]; boot != "" {
+		e.Metadata[record.MetadataBootID] = boot
+	}
+	if code := options["code"]; code != "" {
+		e.ErrorCode = []string{code}
+	}
+	if gpu := options["gpu"]; gpu != "" {
+		e.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: gpu}}
+	}
+	r := record.Record{ID: id, CreatedAt: w.now, Append: int64(len(w.records) + 1), Event: e}
+	if seq > 0 {
+		r.Seq, r.SeqEpoch = seq, or(options["epoch"], "e1")
+	}
+	switch {
+	case options["machine"] != "":
+		r.Node = record.NodeIdentity{ProviderID: options["machine"]}
+	case options["saw"] != "nothing" && w.node != nil:
+		r.Node = kube.NodeIdentity(w.node)
+	}
+	w.records[id] = r
+}
+
+// look is what `kubectl get node` and the store say.
+func (w *world) look() string {
+	if w.node == nil {
+		return "no node; open: " + w.open()
+	}
+	state := "schedulable"
+	if w.node.Spec.Unschedulable {
+		state = "cordoned"
+	}
+	if s := w.node.Labels[nodemark.StateLabel]; s != "" {
+		state += " " + s
+	}
+	if w.node.Annotations[nodemark.RepairAnnotation] != "" {
+		state += " claimed"
+	}
+	return state + "; open: " + w.open()
+}
+
+func (w *world) open() string {
+	var ids []string
+	for _, r := range w.list(record.OpenOfNode(nodeName)) {
+		ids = append(ids, r.ID)
+	}
+	return orNone(strings.Join(ids, " "))
+}
+
+// end is everything that must not depend on who died when.
+func (w *world) end() string {
+	var b strings.Builder
+	b.WriteString(w.look() + "\n")
+	for _, r := range w.list(record.Selector{}) {
+		s := r.Status
+		fmt.Fprintf(&b, "%s: %s %s drain=%s remediated=%s%s", r.ID, r.Reason(), s.NodeQuarantined, s.UserPodsEvictionStatus.Status, record.Remediated(s), cleared(r))
+		if s.Remediation != nil {
+			fmt.Fprintf(&b, " %s/%s objects=%d", s.Remediation.Outcome, s.Remediation.Reason, len(s.Remediation.Attempts))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func cleared(r record.Record) string {
+	by := ""
+	for _, f := range r.Status.Faults {
+		if f.ClearedTimestamp != nil {
+			by = ", cleared by " + f.ClearedBy
+		}
+	}
+	return by
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func orNone(s string) string { return or(s, "none") }
