@@ -176,7 +176,10 @@ type Attempt struct {
 // Remediation is the trace of a record's repair.
 type Remediation struct {
 	// Cause is the id of the record that stamped the objects.
-	Cause    string    `json:"cause"`
+	Cause string `json:"cause"`
+	// Action is the repair that is made instead of the event's own, after an
+	// escalation; empty without one.
+	Action   Action    `json:"action,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
