@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,9 @@ const (
 	// NotReadyTooLong: it does no work any more, its kubelet may be dead;
 	// waiting for it could keep the node from its repair for ever.
 	NotReadyTooLong Reason = "NotReadyTooLong"
+	// StuckTerminating: it was taken away and did not go within its grace period
+	// and the policy's time after it; only the repair can end it.
+	StuckTerminating Reason = "StuckTerminating"
 )
 
 // Reasons for the mode of a pod that must go.
@@ -56,12 +60,17 @@ func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 		return Verdict{}, DaemonSetPod
 	case isFinished(pod):
 		return Verdict{}, FinishedPod
-	}
-	if lost, ok := LostAt(pod, policy); ok && !now.Before(lost) {
+	case past(stuckAt(pod, policy))(now):
+		return Verdict{}, StuckTerminating
+	case past(notReadyAt(pod, policy))(now):
 		return Verdict{}, NotReadyTooLong
 	}
 	mode, why := policy.ModeOf(pod.Namespace)
 	return Verdict{Go: true, Mode: mode}, why
+}
+
+func past(at time.Time, ok bool) func(now time.Time) bool {
+	return func(now time.Time) bool { return ok && !now.Before(at) }
 }
 
 // Due is a pod that still must go, with its mode.
@@ -69,23 +78,83 @@ type Due struct {
 	Pod  *corev1.Pod
 	Mode Mode
 	Why  Reason
+	// Deadline is when a pod of mode DeleteAfterTimeout is deleted: counted from
+	// the oldest fault that asks for it.
+	Deadline time.Time
 }
 
-// Pending lists the pods that still must go, in the order given: none means
-// that the node is drained.
+// Pending lists the pods that still must go before the whole node is repaired,
+// in the order given. Deadlines are left out: they belong to faults.
 func Pending(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
+	due := Owing(pods, []Demand{{Extent: WholeNode(), Why: WholeNodeRepair}}, policy, now)
+	for i := range due {
+		due[i].Deadline = time.Time{}
+	}
+	return due
+}
+
+// Owing lists the pods that still must go for any of the demands, in the order
+// given: none means that the node is drained as far as they ask.
+func Owing(pods []*corev1.Pod, demands []Demand, policy Policy, now time.Time) []Due {
+	whole := slices.ContainsFunc(demands, func(d Demand) bool { return d.Extent.IsWhole() })
 	var due []Due
 	for _, pod := range pods {
-		if v, why := MustGo(pod, policy, now); v.Go {
-			due = append(due, Due{Pod: pod, Mode: v.Mode, Why: why})
+		v, why := MustGo(pod, policy, now)
+		if why == NotReadyTooLong && !whole {
+			// The node stays up, and the GPU has to be free: a pod that does no
+			// work any more goes at once.
+			v = Verdict{Go: true, Mode: Immediate}
+		}
+		if !v.Go {
+			continue
+		}
+		x := Due{Pod: pod, Mode: v.Mode, Why: why}
+		if x.ask(demands, policy) {
+			due = append(due, x)
 		}
 	}
 	return due
 }
 
-// LostAt is when a pod that is not ready will count as lost; ok is false when
-// it is ready, was never judged, or the policy waits for ever.
+// ask completes the pod's mode and deadline; false when no demand holds it.
+func (x *Due) ask(demands []Demand, policy Policy) bool {
+	held := false
+	for _, d := range demands {
+		if in, _ := d.Extent.Holds(x.Pod); !in {
+			continue
+		}
+		if at := d.Since.Add(policy.DeleteAfter); !held || at.Before(x.Deadline) {
+			x.Deadline = at
+		}
+		if d.Forced {
+			x.Mode, x.Why = Immediate, Forced
+		}
+		held = true
+	}
+	return held
+}
+
+// LostAt is when a pod that is not ready, or taken away, will count as lost;
+// ok is false when it is ready and stays, was never judged, or the policy waits
+// for ever.
 func LostAt(pod *corev1.Pod, policy Policy) (at time.Time, ok bool) {
+	notReady, stays := notReadyAt(pod, policy)
+	stuck, goes := stuckAt(pod, policy)
+	if goes && (!stays || stuck.Before(notReady)) {
+		return stuck, true
+	}
+	return notReady, stays
+}
+
+// stuckAt: the deletionTimestamp is the end of the pod's grace period.
+func stuckAt(pod *corev1.Pod, policy Policy) (at time.Time, ok bool) {
+	if policy.NotReady <= 0 || pod.DeletionTimestamp == nil {
+		return time.Time{}, false
+	}
+	return pod.DeletionTimestamp.Add(policy.NotReady), true
+}
+
+func notReadyAt(pod *corev1.Pod, policy Policy) (at time.Time, ok bool) {
 	if policy.NotReady <= 0 {
 		return time.Time{}, false
 	}

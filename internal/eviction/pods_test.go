@@ -43,6 +43,11 @@ func notReadySince(d time.Duration) func(*corev1.Pod) {
 	}
 }
 
+// goneAt is a pod whose grace period ends after d.
+func goneAt(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now.Add(d)} }
+}
+
 func ready(p *corev1.Pod) {
 	p.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
@@ -73,6 +78,8 @@ func TestMustGo(t *testing.T) {
 		{"ready for an hour", pod("web", ready), Verdict{true, Immediate}, NamedByRule},
 		{"not ready for a moment", pod("web", notReadySince(5*time.Minute-1)), Verdict{true, Immediate}, NamedByRule},
 		{"not ready for too long", pod("web", notReadySince(5*time.Minute)), Verdict{}, NotReadyTooLong},
+		{"terminating", pod("web", goneAt(-5*time.Minute+1)), Verdict{true, Immediate}, NamedByRule},
+		{"stuck", pod("web", goneAt(-5*time.Minute)), Verdict{}, StuckTerminating},
 		{"tolerates everything", pod("web", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}), Verdict{true, Immediate}, NamedByRule},
@@ -91,7 +98,7 @@ func TestPendingKeepsTheOrder(t *testing.T) {
 	policy := compile(t, with([]NamespaceRule{{"web", Immediate}}))
 	a, b, c := pod("web"), pod("kube-system"), pod("other")
 	got := Pending([]*corev1.Pod{a, b, c}, policy, now)
-	want := []Due{{a, Immediate, NamedByRule}, {c, AllowCompletion, MatchedByNoRule}}
+	want := []Due{{Pod: a, Mode: Immediate, Why: NamedByRule}, {Pod: c, Mode: AllowCompletion, Why: MatchedByNoRule}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}

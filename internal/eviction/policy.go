@@ -1,5 +1,5 @@
 // Package eviction judges which pods of a node must leave it before a repair,
-// and how. It is shared by the drain itself and by whoever asks, before an
+// and how: all of them, those on one GPU, or none, as the faults ask. It is shared by the drain itself and by whoever asks, before an
 // irreversible act, whether pods that had to go are back. It does no I/O and
 // reads no clock.
 package eviction
@@ -56,9 +56,14 @@ type Config struct {
 	// DeleteAfterTimeoutMinutes is the deadline of DeleteAfterTimeout, counted
 	// from the fault.
 	DeleteAfterTimeoutMinutes int `toml:"deleteAfterTimeoutMinutes"`
-	// NotReadyTimeoutMinutes is how long a pod may be not ready before it
-	// counts as lost and holds a drain no longer.
+	// NotReadyTimeoutMinutes is how long a pod may be not ready, or stay after
+	// the end of its grace period, before it counts as lost and holds the drain
+	// of a node no longer.
 	NotReadyTimeoutMinutes int `toml:"notReadyTimeoutMinutes"`
+	// PartialDrainEnabled says that COMPONENT_RESET is carried out on the GPU
+	// alone, so that only the pods on that GPU have to go. Set it only together
+	// with such a repair: a reboot under it would end the pods that stayed.
+	PartialDrainEnabled bool `toml:"partialDrainEnabled"`
 	// UserNamespaces are the rules; the most specific match wins.
 	UserNamespaces []NamespaceRule `toml:"userNamespaces"`
 }
@@ -83,8 +88,9 @@ func (c Config) Validate() error {
 // each with its key.
 func (c Config) Compile() (Policy, error) {
 	p := Policy{
-		DeleteAfter: time.Duration(c.DeleteAfterTimeoutMinutes) * time.Minute,
-		NotReady:    time.Duration(c.NotReadyTimeoutMinutes) * time.Minute,
+		PartialDrain: c.PartialDrainEnabled,
+		DeleteAfter:  time.Duration(c.DeleteAfterTimeoutMinutes) * time.Minute,
+		NotReady:     time.Duration(c.NotReadyTimeoutMinutes) * time.Minute,
 	}
 	var problems []error
 	var err error
@@ -146,9 +152,11 @@ type Policy struct {
 	Grace time.Duration
 	// DeleteAfter is the deadline of DeleteAfterTimeout, from the fault.
 	DeleteAfter time.Duration
-	// NotReady is how long a pod may be not ready before it counts as lost; 0
-	// is for ever.
+	// NotReady is how long a pod may be not ready, or stay after the end of its
+	// grace period, before it counts as lost; 0 is for ever.
 	NotReady time.Duration
+	// PartialDrain: COMPONENT_RESET asks for the pods of its GPU only.
+	PartialDrain bool
 
 	rules  []NamespaceRule // the most specific first
 	system *regexp.Regexp

@@ -1,0 +1,171 @@
+package eviction
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// Reasons for the extent of a fault's drain.
+const (
+	// SkipAsked: the event asked not to drain.
+	SkipAsked Reason = "SkipAsked"
+	// WholeNodeRepair: the repair that follows acts on the whole node.
+	WholeNodeRepair Reason = "WholeNodeRepair"
+	// GPURepair: the repair that follows acts on the GPUs named only.
+	GPURepair Reason = "GPURepair"
+	// GPUNotNamed: the event names no GPU by its UUID, or more than GPUs, so
+	// that nobody could tell its pods apart.
+	GPUNotNamed Reason = "GPUNotNamed"
+	// ResetFailed: a repair of the GPU alone was sent and did not help; what
+	// follows may act on the whole node.
+	ResetFailed Reason = "ResetFailed"
+)
+
+// Extent is the part of a node's pods that has to go before a repair: none,
+// those that hold certain GPUs, or all. The zero Extent is none.
+type Extent struct {
+	whole bool
+	gpus  []string // UUIDs, sorted
+}
+
+// WholeNode is every pod.
+func WholeNode() Extent { return Extent{whole: true} }
+
+// GPUs are the pods that hold one of these GPUs, given by their UUIDs.
+func GPUs(uuids ...string) Extent {
+	sorted := slices.Sorted(slices.Values(uuids))
+	return Extent{gpus: slices.Compact(sorted)}
+}
+
+// IsWhole says whether every pod has to go.
+func (e Extent) IsWhole() bool { return e.whole }
+
+// IsNothing says whether no pod has to go.
+func (e Extent) IsNothing() bool { return !e.whole && len(e.gpus) == 0 }
+
+// String names the extent for people.
+func (e Extent) String() string {
+	switch {
+	case e.whole:
+		return "the node"
+	case len(e.gpus) == 0:
+		return "nothing"
+	}
+	return strings.Join(e.gpus, ", ")
+}
+
+// Holds says whether the extent takes in a pod, and why or why not. A pod of
+// which nobody can tell is taken in: unknown is not absent.
+func (e Extent) Holds(pod *corev1.Pod) (bool, Reason) {
+	switch {
+	case e.whole:
+		return true, WholeNodeRepair
+	case len(e.gpus) == 0:
+		return false, SkipAsked
+	}
+	return holdsGPU(pod, e.gpus)
+}
+
+// ExtentOf is the extent of a fault's drain: that of the repair that follows.
+func (p Policy) ExtentOf(r record.Record) (Extent, Reason) {
+	if o := override(r); o.Skip && !o.Force {
+		return Extent{}, SkipAsked
+	}
+	if !p.PartialDrain || r.Event.EffectiveAction() != record.ActionComponentReset {
+		return WholeNode(), WholeNodeRepair
+	}
+	gpus := gpusOf(r.Event)
+	switch {
+	case len(gpus) == 0:
+		return WholeNode(), GPUNotNamed
+	case resetFailed(r):
+		return WholeNode(), ResetFailed
+	}
+	return GPUs(gpus...), GPURepair
+}
+
+func override(r record.Record) record.Override {
+	if o := r.Event.DrainOverrides; o != nil {
+		return *o
+	}
+	return record.Override{}
+}
+
+const uuidName = "GPU_UUID:"
+
+// gpusOf are the UUIDs of the GPUs that an event is about; nil if it is about
+// anything that has none.
+func gpusOf(e record.Event) []string {
+	var out []string
+	for _, entry := range fault.Entries(e) {
+		i := slices.IndexFunc(entry.Names, func(n string) bool { return len(n) > len(uuidName) && strings.HasPrefix(n, uuidName) })
+		if i < 0 {
+			return nil
+		}
+		out = append(out, strings.TrimPrefix(entry.Names[i], uuidName))
+	}
+	return out
+}
+
+func resetFailed(r record.Record) bool {
+	trace := r.Status.Remediation
+	return trace != nil && slices.ContainsFunc(trace.Attempts, func(a record.Attempt) bool {
+		return a.FinishedAt != nil && a.SignalSent && a.State != string(healthrule.Healthy)
+	})
+}
+
+// Demand is what one open fault asks of the pods of its node.
+type Demand struct {
+	Extent Extent
+	// Why is the reason for the extent.
+	Why Reason
+	// Forced: the event asked to take the pods away at once.
+	Forced bool
+	// Since is when the fault came; deadlines count from it.
+	Since time.Time
+}
+
+// Demands are those of the session's open faults that are not repaired. Pods
+// that they hold have to be gone before, and kept away until, the repair.
+func (p Policy) Demands(records []record.Record, session string) []Demand {
+	var out []Demand
+	for _, r := range records {
+		if session != "" && r.Status.Session == session && r.Status.FaultRemediated == nil && record.Open(r) && inQuarantine(r) {
+			out = append(out, p.DemandOf(r))
+		}
+	}
+	return out
+}
+
+func inQuarantine(r record.Record) bool {
+	q := r.Status.NodeQuarantined
+	return q == record.Quarantined || q == record.AlreadyQuarantined
+}
+
+// DemandOf is the demand of one fault.
+func (p Policy) DemandOf(r record.Record) Demand {
+	o := override(r)
+	d := Demand{Forced: o.Force && !o.Skip, Since: since(r)}
+	d.Extent, d.Why = p.ExtentOf(r)
+	return d
+}
+
+// since is when a fault came. A publisher's clock may be ahead: nothing came
+// after it was judged.
+func since(r record.Record) time.Time {
+	at := r.CreatedAt
+	if at.IsZero() {
+		at = r.Event.GeneratedTimestamp
+	}
+	if v := r.Status.QuarantineVerdict; v != nil && !v.At.IsZero() && v.At.Before(at) {
+		at = v.At
+	}
+	return at
+}
