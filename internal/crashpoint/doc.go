@@ -3,9 +3,12 @@
 // and compiled away. With it, the environment says what happens:
 //
 //	NVSENTINEL_CRASH=point[:N],...  the N-th hit (default the first) of a point kills the process
-//	NVSENTINEL_CRASH_ONCE=DIR       a point kills only once, however often the service restarts
+//	NVSENTINEL_FREEZE=point[:N],... the N-th hit freezes the process (SIGSTOP) until it gets SIGCONT
+//	NVSENTINEL_CRASH_ONCE=DIR       a point kills, and freezes, only once, however often the service
+//	                                restarts and however many replicas it has
 //	NVSENTINEL_CRASH_LOG=FILE       every hit appends a line "service point"
 //	NVSENTINEL_SABOTAGE=a,b         Sabotaged answers true for these names
+//	NVSENTINEL_CLOCK=FILE           Clock is wrong by the Go duration in FILE while FILE exists
 //
 // Point names are "<service>/<place>"; the four places of a handler are
 // observed, decided, done and stamped.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,15 +15,28 @@ import (
 
 var points = sync.OnceValue(func() *plan { return read(os.Getenv) })
 
-// Here marks a place where a crash test may kill the process.
+// Here marks a place where a crash test may kill or freeze the process.
 func Here(point string) {
-	if points().hit(point) {
+	switch points().hit(point) {
+	case kill:
 		die()
+	case freeze:
+		stop()
+	case pass:
 	}
 }
 
 // Sabotaged tells whether a crash test asked for a named fault of ours.
 func Sabotaged(name string) bool { return points().sabotage[name] }
+
+// action is what a hit does to the process.
+type action int
+
+const (
+	pass action = iota
+	kill
+	freeze
+)
 
 // plan is what the environment asked for.
 type plan struct {
@@ -31,29 +45,37 @@ type plan struct {
 	sabotage map[string]bool
 
 	mu   sync.Mutex
-	left map[string]int // hits until the kill
+	left map[action]map[string]int // hits until the action
 }
 
 func read(env func(string) string) *plan {
 	p := &plan{
 		log: env("NVSENTINEL_CRASH_LOG"), once: env("NVSENTINEL_CRASH_ONCE"),
-		sabotage: map[string]bool{}, left: map[string]int{},
+		sabotage: map[string]bool{}, left: map[action]map[string]int{},
 	}
-	for _, item := range split(env("NVSENTINEL_CRASH")) {
-		point, count, counted := strings.Cut(item, ":")
-		n := 1
-		if counted {
-			var err error
-			if n, err = strconv.Atoi(count); err != nil || n < 1 {
-				panic(fmt.Sprintf("NVSENTINEL_CRASH: %q is not point:N with N of at least 1", item))
-			}
-		}
-		p.left[point] = n
-	}
+	p.left[kill] = count("NVSENTINEL_CRASH", env)
+	p.left[freeze] = count("NVSENTINEL_FREEZE", env)
 	for _, name := range split(env("NVSENTINEL_SABOTAGE")) {
 		p.sabotage[name] = true
 	}
 	return p
+}
+
+// count reads a list of point[:N].
+func count(name string, env func(string) string) map[string]int {
+	left := map[string]int{}
+	for _, item := range split(env(name)) {
+		point, number, counted := strings.Cut(item, ":")
+		n := 1
+		if counted {
+			var err error
+			if n, err = strconv.Atoi(number); err != nil || n < 1 {
+				panic(fmt.Sprintf("%s: %q is not point:N with N of at least 1", name, item))
+			}
+		}
+		left[point] = n
+	}
+	return left
 }
 
 func split(list string) []string {
@@ -66,17 +88,22 @@ func split(list string) []string {
 	return out
 }
 
-// hit logs one hit and tells whether it is the one that kills.
-func (p *plan) hit(point string) bool {
+// hit logs one hit and tells what it does.
+func (p *plan) hit(point string) action {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.write(point)
-	left, asked := p.left[point]
-	if !asked || left < 1 {
-		return false
+	for _, a := range []action{kill, freeze} {
+		left := p.left[a][point]
+		if left < 1 {
+			continue
+		}
+		p.left[a][point] = left - 1
+		if left == 1 && p.first(a, point) {
+			return a
+		}
 	}
-	p.left[point] = left - 1
-	return left == 1 && p.first(point)
+	return pass
 }
 
 // write appends one line in one write, so that services can share the file.
@@ -95,16 +122,22 @@ func (p *plan) write(point string) {
 	}
 }
 
-// first leaves the point's marker before the kill; a marker that is there
-// already means that the point has killed before.
-func (p *plan) first(point string) bool {
+// first leaves the point's marker before the action; a marker that is there
+// already means that the point has acted before, in this or another process.
+func (p *plan) first(a action, point string) bool {
 	if p.once == "" {
 		return true
 	}
-	marker := filepath.Join(p.once, strings.ReplaceAll(point, "/", "_"))
-	f, err := os.OpenFile(marker, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	name := strings.ReplaceAll(point, "/", "_")
+	if a == freeze {
+		name += ".frozen"
+	}
+	f, err := os.OpenFile(filepath.Join(p.once, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if os.IsExist(err) {
 		return false
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(f, os.Getpid())
 	}
 	if err != nil {
 		panic(fmt.Sprintf("marking a crash in NVSENTINEL_CRASH_ONCE: %v", err))
@@ -121,4 +154,14 @@ func die() {
 		panic(fmt.Sprintf("killing myself: %v", err))
 	}
 	select {}
+}
+
+// stop freezes the process here and now: the signal is this thread's own, so
+// that it does nothing more until somebody sends SIGCONT.
+func stop() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), syscall.SIGSTOP); err != nil {
+		panic(fmt.Sprintf("freezing myself: %v", err))
+	}
 }

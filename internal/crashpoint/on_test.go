@@ -11,8 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // TestMain lets the test binary be the process that is killed: it goes through
@@ -111,5 +113,52 @@ func TestSabotaged(t *testing.T) {
 	}
 	if got, _ := walk(t, nil); len(got) != 0 {
 		t.Errorf("without the variable: %v", got)
+	}
+}
+
+// TestFreeze stops a process at its point, and only the first of two.
+func TestFreeze(t *testing.T) {
+	env := append(os.Environ(), "NVSENTINEL_FREEZE=svc/b", "NVSENTINEL_CRASH_ONCE="+t.TempDir())
+	var out strings.Builder
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "walk", "svc/a", "svc/b", "svc/c")
+	cmd.Env, cmd.Stdout = env, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the process did not stop: %v, %v", status, err)
+	}
+	if got, killed := walk(t, env, "svc/b"); len(got) != 1 || killed {
+		t.Errorf("another process at the same point: %v, killed %v", got, killed)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || out.String() != "svc/a\nsvc/b\nsvc/c\n" {
+		t.Errorf("after it was let go: %v, %q", err, out.String())
+	}
+}
+
+func TestClockJumpsWhileItsFileExists(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	file := filepath.Join(t.TempDir(), "off")
+	c := clockFor(clocktesting.NewFakeClock(noon), func(string) string { return file })
+	for _, tc := range []struct {
+		off  string
+		want time.Duration
+	}{{"", 0}, {"-1h\n", -time.Hour}, {"90s", 90 * time.Second}} {
+		if tc.off != "" {
+			if err := os.WriteFile(file, []byte(tc.off), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now, since := c.Now().Sub(noon), c.Since(noon); now != tc.want || since != tc.want {
+			t.Errorf("off by %q: now is noon%+v, noon is since %v", tc.off, now, since)
+		}
+	}
+	plain := clocktesting.NewFakeClock(noon)
+	if clockFor(plain, func(string) string { return "" }) != plain {
+		t.Error("without the variable the clock is not the one given")
 	}
 }

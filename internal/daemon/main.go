@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
 
 // Exit codes of every service.
@@ -178,7 +179,7 @@ func newDaemon(name string, log *slog.Logger) *Daemon {
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Daemon{
-		Name: name, Version: Version(), Log: log, Clock: clock.RealClock{}, Registry: registry,
+		Name: name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{}), Registry: registry,
 		ended: make(chan struct{}),
 	}
 }
