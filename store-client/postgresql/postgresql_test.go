@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/internal/cutproxy"
+	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqltest"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
