@@ -68,6 +68,12 @@ type Config struct {
 	Attempts       *Attempts      `toml:"attempts"`
 	// Backoff is the pause after a failed repair; it doubles up to an hour.
 	Backoff *time.Duration `toml:"backoff"`
+	// OnFailure is what follows when no attempt is left: "stop" (default) leaves
+	// the fault to a person, "escalate NAME" repairs it by another action.
+	OnFailure string `toml:"onFailure"`
+	// SupersedingEquivalenceGroups are the groups whose repairs cover this
+	// action's faults, besides its own; empty is every repair as strong.
+	SupersedingEquivalenceGroups []string `toml:"supersedingEquivalenceGroups"`
 	// Rank orders actions by strength; required for names that have none of
 	// their own (COMPONENT_RESET 1, RESTART_VM and RESTART_BM 2, REPLACE_VM 3).
 	Rank *int `toml:"rank"`
@@ -130,7 +136,7 @@ func Compile(configs Configs, templates Templates, read func(name string) ([]byt
 		}
 		p.actions[a.Name] = a
 	}
-	return p, errors.Join(problems...)
+	return p, errors.Join(append(problems, p.checkLinks()...)...)
 }
 
 func compile(name string, c Config, templates Templates, read func(string) ([]byte, error)) (Action, error) {
@@ -139,6 +145,7 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 		UnknownTimeout: valueOr(c.UnknownTimeout, DefaultUnknownTimeout),
 		Attempts:       valueOr(c.Attempts, Attempts{DefaultMaxAttempts, DefaultWindow}),
 		Backoff:        valueOr(c.Backoff, DefaultBackoff),
+		SupersededBy:   c.SupersedingEquivalenceGroups,
 	}
 	problems := c.validate(a)
 	a.GVK.Group, a.GVK.Version, a.GVK.Kind, a.Resource = c.APIGroup, c.Version, c.Kind, c.resource()
@@ -147,6 +154,9 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 		problems = append(problems, fmt.Errorf("healthRule: %w", err))
 	}
 	if a.Rank, err = rankOf(a.Name, c.Rank); err != nil {
+		problems = append(problems, err)
+	}
+	if a.Escalate, err = onFailure(c.OnFailure); err != nil {
 		problems = append(problems, err)
 	}
 	if err := a.load(c, templates, read); err != nil {

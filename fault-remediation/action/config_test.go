@@ -53,6 +53,17 @@ spec: {nodeName: {{ .NodeName }}}
 '''
 `
 
+// power is an action that valid can point to.
+const power = `
+[remediationActions."POWER_CYCLE"]
+version = "v1"
+kind = "Cycle"
+rank = 2
+equivalenceGroup = 'power'
+completeConditionType = "Done"
+template = "apiVersion: v1\nkind: Cycle"
+`
+
 func TestDefaults(t *testing.T) {
 	p, err := action.Compile(action.Default(), action.Templates{}, nil)
 	if err != nil {
@@ -148,6 +159,24 @@ func TestCompile(t *testing.T) {
 		"custom with rank":       {doc: strings.Replace(valid, "RESTART_VM", "SWAP_DISK", 1) + "rank = 2"},
 		"rank zero":              {doc: strings.Replace(valid, "RESTART_VM", "SWAP_DISK", 1) + "rank = 0", want: "rank: 0"},
 		"NONE":                   {doc: strings.Replace(valid, "RESTART_VM", "NONE", 1), want: "asks for no repair"},
+		"stops":                  {doc: valid + "onFailure = 'stop'"},
+		"escalates":              {doc: valid + "onFailure = 'escalate POWER_CYCLE'" + power},
+		"escalates nowhere":      {doc: valid + "onFailure = 'escalate'", want: `onFailure: "escalate" is not "stop" or "escalate <action>"`},
+		"gives up":               {doc: valid + "onFailure = 'despair'", want: `onFailure: "despair"`},
+		"escalates to a blank":   {doc: valid + "onFailure = 'escalate REPLACE_VM'", want: `remediationActions."RESTART_VM": onFailure: REPLACE_VM is not configured`},
+		"escalates in its group": {doc: valid + "onFailure = 'escalate POWER_CYCLE'" + strings.Replace(power, "'power'", "'restart'", 1), want: "of the same equivalence group restart"},
+		"escalates to less":      {doc: valid + "onFailure = 'escalate POWER_CYCLE'" + strings.Replace(power, "rank = 2", "rank = 1", 1), want: "POWER_CYCLE (rank 1) is weaker than RESTART_VM (rank 2)"},
+		"escalates in a circle":  {doc: valid + "onFailure = 'escalate POWER_CYCLE'" + power + "onFailure = 'escalate REBOOT_NODE'", want: "escalates in a circle: [POWER_CYCLE RESTART_VM POWER_CYCLE]"},
+		"escalates to itself":    {doc: valid + "onFailure = 'escalate RESTART_VM'", want: "of the same equivalence group"},
+		"superseded":             {doc: valid + "supersedingEquivalenceGroups = ['power']" + power},
+		"superseded by nobody":   {doc: valid + "supersedingEquivalenceGroups = ['power']", want: `supersedingEquivalenceGroups: "power" is no configured action's equivalenceGroup`},
+		"superseded by itself":   {doc: valid + "supersedingEquivalenceGroups = ['restart']", want: `"restart" is the action's own`},
+		"superseded by less":     {doc: valid + "supersedingEquivalenceGroups = ['power']" + strings.Replace(power, "rank = 2", "rank = 1", 1), want: `"power" (rank 1) is weaker than RESTART_VM (rank 2)`},
+		"template of nothing":    {doc: withoutTemplate() + "template = '{{ if false }}x{{ end }}'", want: `remediationActions."RESTART_VM": template inline: renders no object`},
+		"template of a comment":  {doc: withoutTemplate() + "template = '# nothing here'", want: "renders no object"},
+		"template of two":        {doc: strings.Replace(valid, "spec:", "---\napiVersion: v1\nkind: Pod\nspec:", 1), want: "renders 2 objects"},
+		"template of a list":     {doc: withoutTemplate() + "template = '[1]'", want: "reading the YAML"},
+		"template with a lead":   {doc: strings.Replace(valid, "apiVersion: ex", "# ours\n---\napiVersion: ex", 1)},
 		"REBOOT_NODE twice":      {doc: valid + strings.Replace(valid, "RESTART_VM", "REBOOT_NODE", 1), want: "RESTART_VM is configured twice"},
 	}
 	for name, tt := range tests {

@@ -38,6 +38,12 @@ type Action struct {
 	Backoff time.Duration
 	// Rank is the strength: a higher one covers the lower ones.
 	Rank int
+	// Escalate is the action that follows when no attempt is left; empty leaves
+	// the fault to a person.
+	Escalate record.Action
+	// SupersededBy are the only other groups whose repairs cover this action's
+	// faults; empty is every repair as strong.
+	SupersededBy []string
 	// Template and Digest name the template an attempt was stamped from.
 	Template string
 	Digest   string

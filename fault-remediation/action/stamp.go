@@ -1,12 +1,14 @@
 package action
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/template"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -74,9 +77,9 @@ func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstru
 	if err := a.template.Execute(&text, in); err != nil {
 		return nil, fmt.Errorf("executing template %s: %w", a.Template, err)
 	}
-	var body map[string]any
-	if err := yaml.Unmarshal(text.Bytes(), &body); err != nil {
-		return nil, fmt.Errorf("reading the YAML of template %s: %w", a.Template, err)
+	body, err := onlyObject(text.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("template %s: %w", a.Template, err)
 	}
 	obj := &unstructured.Unstructured{Object: body}
 	if err := a.own(obj, r, at); err != nil {
@@ -85,10 +88,37 @@ func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstru
 	return obj, nil
 }
 
-func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.Attempt) error {
-	if obj.Object == nil {
-		return errors.New("is empty")
+// onlyObject reads the one object of a rendered template; documents without
+// content do not count.
+func onlyObject(text []byte) (map[string]any, error) {
+	var objects []map[string]any
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("splitting the YAML: %w", err)
+		}
+		var body map[string]any
+		if err := yaml.Unmarshal(document, &body); err != nil {
+			return nil, fmt.Errorf("reading the YAML: %w", err)
+		}
+		if len(body) > 0 {
+			objects = append(objects, body)
+		}
 	}
+	switch len(objects) {
+	case 0:
+		return nil, errors.New("renders no object")
+	case 1:
+		return objects[0], nil
+	}
+	return nil, fmt.Errorf("renders %d objects; a repair is one", len(objects))
+}
+
+func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.Attempt) error {
 	if got := obj.GroupVersionKind(); got != a.GVK {
 		return fmt.Errorf("makes a %s, not a %s", got, a.GVK)
 	}

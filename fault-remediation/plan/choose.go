@@ -97,7 +97,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 func (d decision) settle(mine []record.Record) (Step, bool) {
 	e := d.edit()
 	for _, r := range only(mine, unremediated) {
-		if name := r.Event.EffectiveAction(); d.repairs.NeedsHuman(name) {
+		if name := asked(r); d.repairs.NeedsHuman(name) {
 			e.human(r, HumanAction, action.NextStep(name, d.v.Node.Name))
 		}
 	}
@@ -105,24 +105,30 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 		return e.step(HumanAction, "an action needs a person"), true
 	}
 	for _, r := range only(mine, unremediated) {
-		rank := d.repairs.Rank(r.Event.EffectiveAction())
-		if rank > 0 && rank <= action.RankReboot && d.v.Boots.Past(r) {
-			e.remediated(r, record.OutcomeCovered, d.whoReplaced(r.Event.BootID(), r.ID), CoveredByReboot, "the boot under which it was seen is over")
+		if by, cured := d.pastBoot(r); cured {
+			e.remediated(r, record.OutcomeCovered, by, CoveredByReboot, "the boot under which it was seen is over")
 		}
 	}
 	return e.step(CoveredByReboot, "faults of a past boot"), len(e.writes) > 0
 }
 
-// whoReplaced is the record whose repair ended a boot, or the given default.
-func (d decision) whoReplaced(boot, otherwise string) string {
-	for _, r := range d.v.Records {
-		for _, a := range trace(r) {
-			if a.ReplacedBootID == boot {
-				return r.ID
+// pastBoot says whether a fault is over because its boot is, and the record
+// whose repair ended that boot; the fault's own where none is known. An action
+// that not every reboot cures needs a repair that covers it.
+func (d decision) pastBoot(r record.Record) (by string, cured bool) {
+	name := r.Event.EffectiveAction()
+	if !d.v.Boots.Past(r) {
+		return "", false
+	}
+	cured = d.repairs.CuredByReboot(name)
+	for _, x := range d.v.Records {
+		for _, a := range trace(x) {
+			if a.ReplacedBootID == r.Event.BootID() && (cured || d.repairs.Covers(a.Action, name)) {
+				return x.ID, true
 			}
 		}
 	}
-	return otherwise
+	return r.ID, cured
 }
 
 // job is a fault and the repair it asks for.
@@ -136,11 +142,11 @@ type job struct {
 func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool) {
 	var jobs []job
 	for _, r := range only(mine, unremediated) {
-		if repair, known := d.repairs.Of(r.Event.EffectiveAction()); known {
+		if repair, known := d.repairs.Of(asked(r)); known {
 			jobs = append(jobs, job{r, repair})
 		}
 	}
-	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(r.Event.EffectiveAction()) })
+	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(asked(r)) })
 	if human {
 		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
 		if len(weaker) == 0 && len(jobs) > 0 {
@@ -171,7 +177,7 @@ func (d decision) recovery(mine []record.Record) Step {
 		if record.Remediated(r.Status) != "true" || at == nil || outcome(r) == record.OutcomeNeedsHuman {
 			continue
 		}
-		left := d.policy.RecoveryWithin - d.now.Sub(*at)
+		left := d.policy.RecoveryWithin - d.elapsed(*at, d.policy.RecoveryWithin)
 		if left > 0 {
 			next = minPositive(next, left)
 			continue
@@ -197,11 +203,15 @@ func minPositive(a, b time.Duration) time.Duration {
 }
 
 // reserve stamps the name of the slot's next object, if the slot is open, has
-// an attempt left, and nothing has to be waited for.
+// an attempt left, and nothing has to be waited for. Without an attempt left
+// the fault goes to the next action, or to a person.
 func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 	s := d.slot(next, reserved)
 	if why, message, stop := d.exhausted(next, mine, s); stop {
 		e := d.edit()
+		if to := next.repair.Escalate; why == AttemptsUsedUp && to != "" {
+			return e.escalate(next.record, to, fmt.Sprintf("%s has no attempt left: %s", next.repair.Name, s.history()))
+		}
 		e.human(next.record, why, message)
 		return e.step(why, message)
 	}
@@ -223,28 +233,28 @@ func (d decision) stamp(next job, s slot) Step {
 	e := d.edit()
 	rem := e.of(next.record).Remediation
 	rem.Attempts = append(rem.Attempts, at)
-	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, s.used+1, a.Attempts.Max))
+	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
 }
 
 // exhausted says why the slot has no further object.
 func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
 	a := next.repair
 	for _, r := range mine {
-		other, known := d.repairs.Of(r.Event.EffectiveAction())
+		other, known := d.repairs.Of(asked(r))
 		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
 			continue
 		}
 		why := Reason(r.Status.Remediation.Reason)
 		switch {
-		case other.Rank > a.Rank:
+		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
 			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
 		case other.Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
 			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
 		}
 	}
 	switch {
-	case s.used >= a.Attempts.Max:
-		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine; last: %s; repair the node by hand", a.Name, s.used, a.Group, a.Attempts.Window, s.last), true
+	case len(s.used) >= a.Attempts.Max:
+		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
 	case s.refused >= a.Attempts.Max:
 		return SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), true
 	}
@@ -259,8 +269,9 @@ func (d decision) hold(next job, s slot) (Step, bool) {
 		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node"}, true
 	case len(d.v.PodsBack) > 0:
 		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + strings.Join(d.v.PodsBack, ", ")}, true
-	case d.now.Before(s.notBefore):
-		return Step{Reason: WaitBackoff, After: s.notBefore.Sub(d.now), Message: "after a failed repair; last: " + s.last}, true
+	}
+	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
+		return Step{Reason: WaitBackoff, After: rest, Message: "after a failed repair; last: " + s.last}, true
 	}
 	if until := d.symptomUntil(next.record); d.now.Before(until) {
 		return Step{Reason: WaitSymptoms, After: until.Sub(d.now), Message: "the fault may be a symptom of the last repair"}, true
@@ -281,6 +292,9 @@ func (d decision) symptomUntil(r record.Record) time.Time {
 			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
 				continue
 			}
+			if d.elapsed(*a.FinishedAt, symptomsAfter) >= symptomsAfter {
+				continue
+			}
 			end := a.FinishedAt.Add(symptomsAfter)
 			if !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) && end.After(until) {
 				until = end
@@ -288,6 +302,15 @@ func (d decision) symptomUntil(r record.Record) time.Time {
 		}
 	}
 	return until
+}
+
+// asked is the action that a record is repaired by: its event's own, or the one
+// it was escalated to.
+func asked(r record.Record) record.Action {
+	if rem := r.Status.Remediation; rem != nil && rem.Action != "" {
+		return rem.Action
+	}
+	return r.Event.EffectiveAction()
 }
 
 func unremediated(r record.Record) bool { return r.Status.FaultRemediated == nil }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -65,6 +66,14 @@ func (e *edit) human(r record.Record, why Reason, message string) {
 	no := false
 	s.FaultRemediated = &no
 	s.Remediation.Outcome, s.Remediation.Reason, s.Remediation.Message = record.OutcomeNeedsHuman, string(why), message
+}
+
+// escalate turns a record to the next action and says why.
+func (e *edit) escalate(r record.Record, to record.Action, why string) Step {
+	message := fmt.Sprintf("%s; escalating to %s", why, to)
+	rem := e.of(r).Remediation
+	rem.Action, rem.Reason, rem.Message = to, string(Escalate), message
+	return e.step(Escalate, message)
 }
 
 // remediated records a repair judged Healthy.

@@ -34,6 +34,17 @@ type decision struct {
 	now     time.Time
 }
 
+// elapsed is the time since began, measured for a period. A beginning further
+// ahead than the whole period was stamped by a clock that has been set right
+// since: the period counts as over then, so that nothing waits for years.
+func (d decision) elapsed(began time.Time, period time.Duration) time.Duration {
+	since := d.now.Sub(began)
+	if since < -period {
+		return period + 1
+	}
+	return since
+}
+
 func (d decision) next() Step {
 	cur, ok := Current(d.v.Records)
 	if !ok {
@@ -179,7 +190,7 @@ func (d decision) judge(cur Ref) Step {
 	if known, ok := d.repairs.Of(a.Action); ok {
 		timeout = known.UnknownTimeout
 	}
-	age := d.now.Sub(a.SubmittedAt)
+	age := d.elapsed(a.SubmittedAt, timeout)
 	health := d.v.Object.Health.After(age, timeout)
 	switch {
 	case health.State == healthrule.Healthy:
@@ -236,7 +247,6 @@ func (d decision) fail(cur Ref, health healthrule.Result) Step {
 // repair explains, in one batch.
 func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	replaced := d.replacedBoot(cur.Attempt)
-	rank := d.repairs.Rank(cur.Attempt.Action)
 	e := d.edit()
 	e.close(cur, func(a *record.Attempt) {
 		a.State, a.Reason, a.Message = string(healthrule.Healthy), health.Reason, health.Message
@@ -245,7 +255,7 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	e.remediated(cur.Record, record.OutcomeSucceeded, cur.Record.ID, Succeed, health.Message)
 	for _, r := range d.v.Records {
 		if r.ID != cur.Record.ID && record.Open(r) && r.Status.Session == cur.Attempt.Session &&
-			record.Remediated(r.Status) != "true" && d.covers(cur.Attempt, rank, replaced, r) {
+			record.Remediated(r.Status) != "true" && d.covers(cur.Attempt, replaced, r) {
 			e.remediated(r, record.OutcomeCovered, cur.Record.ID, CoveredByRepair, fmt.Sprintf("covered by %s %s", cur.Attempt.Kind, cur.Attempt.Name))
 		}
 	}
@@ -256,17 +266,18 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 // not a stronger one, none for a person, and none seen under the new boot. A
 // fault without a boot id must be older than the symptoms of the repair
 // itself; a repair that replaced no boot explains its own group only.
-func (d decision) covers(a record.Attempt, rank int, replaced string, r record.Record) bool {
+func (d decision) covers(a record.Attempt, replaced string, r record.Record) bool {
 	name, boot := r.Event.EffectiveAction(), r.Event.BootID()
 	switch {
-	case d.repairs.NeedsHuman(name) || d.repairs.Rank(name) > rank:
+	case !d.repairs.Covers(a.Action, name):
 		return false
-	case rank >= action.RankReplace:
+	case d.repairs.Rank(a.Action) >= action.RankReplace:
 		return true
 	case boot == "":
 		return r.Event.GeneratedTimestamp.Before(a.SubmittedAt.Add(-symptomsBefore))
 	case replaced != "":
-		return boot == replaced
+		// An earlier boot's fault that its end did not cure is as old as this one's.
+		return boot == replaced || (d.v.Boots.Past(r) && r.CreatedAt.Before(a.SubmittedAt))
 	}
 	known, ok := d.repairs.Of(name)
 	return ok && known.Group == a.Group && r.CreatedAt.Before(a.SubmittedAt)

@@ -65,6 +65,8 @@ const (
 	SessionOver Reason = "SessionOver"
 	// Release gives a reserved name back that is not wanted any more.
 	Release Reason = "Release"
+	// Escalate turns to the next action, since the last has no attempt left.
+	Escalate Reason = "Escalate"
 	// Cancel closes the trace of a record whose fault is over.
 	Cancel Reason = "Cancel"
 )

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
@@ -16,12 +17,13 @@ type slot struct {
 	machine string
 	// ordinal of the next object.
 	ordinal int
-	// used attempts of the machine and group within the window.
-	used int
+	// used are the attempts of the machine and group within the window.
+	used []record.Attempt
 	// refused attempts in a row at the slot's end.
 	refused int
-	// notBefore is the end of the pause after a failure.
-	notBefore time.Time
+	// failedAt and pause are the wait after a failure.
+	failedAt time.Time
+	pause    time.Duration
 	// last is what the slot's last attempt said.
 	last string
 }
@@ -40,8 +42,10 @@ func (d decision) slot(next job, reserved *Ref) slot {
 		if reserved != nil && reserved.Record.ID == x.Record.ID && reserved.Index == x.Index {
 			continue
 		}
+		// A stamp of the future, by a clock that was wrong, counts too: the limit
+		// must hold whatever the clocks do.
 		if a.SignalSent && a.SubmittedAt.After(since) {
-			s.used++
+			s.used = append(s.used, a)
 		}
 		if mine && a.FinishedAt != nil {
 			past = append(past, a)
@@ -79,8 +83,22 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 	failures := runOf(tried, func(a record.Attempt) bool { return a.State != string(healthrule.Healthy) })
 	s.refused = runOf(tried, func(a record.Attempt) bool { return !a.SignalSent && a.State == string(healthrule.Unhealthy) })
 	if failures > 0 {
-		s.notBefore = tried[0].FinishedAt.Add(next.repair.Pause(failures))
+		s.failedAt, s.pause = *tried[0].FinishedAt, next.repair.Pause(failures)
 	}
+}
+
+// history tells of the used attempts, oldest first.
+func (s slot) history() string {
+	byTime := slices.SortedStableFunc(slices.Values(s.used), func(a, b record.Attempt) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
+	var told []string
+	for _, a := range byTime {
+		text := a.Kind + " " + a.Name + " " + a.State
+		if a.State != string(healthrule.Healthy) && a.Message != "" {
+			text += " (" + a.Message + ")"
+		}
+		told = append(told, text)
+	}
+	return strings.Join(told, ", ")
 }
 
 func runOf(list []record.Attempt, is func(record.Attempt) bool) int {

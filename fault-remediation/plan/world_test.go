@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/BurntSushi/toml"
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
@@ -43,14 +44,25 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, now: start, start: start, repairs: repairs, records: map[string]record.Record{}, objects: map[string]*plan.Object{}}
 }
 
-// resetKind gives COMPONENT_RESET an object of its own that replaces no boot.
-func (w *world) resetKind() {
-	actions, window := action.Default(), action.Attempts{Max: 3, Window: time.Hour}
-	actions["COMPONENT_RESET"] = action.Config{
-		APIGroup: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Kind: "GPUReset", EquivalenceGroup: "reset", Attempts: &window,
-		CompleteConditionType: "Complete", Template: "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}",
+// setActions changes the default actions by a TOML document: of an action that
+// exists the keys that are given, any other as a whole.
+func (w *world) setActions(doc string) {
+	var tables map[string]toml.Primitive
+	md, err := toml.Decode(doc, &tables)
+	if err != nil {
+		w.t.Fatalf("reading the actions: %v", err)
 	}
-	var err error
+	actions := action.Default()
+	for name, table := range tables {
+		c := actions[name]
+		if err := md.PrimitiveDecode(table, &c); err != nil {
+			w.t.Fatalf("reading the action %s: %v", name, err)
+		}
+		actions[name] = c
+	}
+	if keys := md.Undecoded(); len(keys) > 0 {
+		w.t.Fatalf("unknown key %s", keys[0])
+	}
 	if w.repairs, err = action.Compile(actions, action.Templates{}, nil); err != nil {
 		w.t.Fatalf("compiling the actions: %v", err)
 	}
@@ -170,7 +182,7 @@ func (w *world) script(d *datadriven.TestData) string {
 	case "node":
 		w.setNode(d)
 	case "actions":
-		w.resetKind()
+		w.setActions(d.Input)
 	case "fault":
 		w.addFault(d)
 	case "drained":
