@@ -9,7 +9,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
 // Reasons for the extent of a fault's drain.
@@ -23,9 +22,6 @@ const (
 	// GPUNotNamed: the event names no GPU by its UUID, or more than GPUs, so
 	// that nobody could tell its pods apart.
 	GPUNotNamed Reason = "GPUNotNamed"
-	// ResetFailed: a repair of the GPU alone was sent and did not help; what
-	// follows may act on the whole node.
-	ResetFailed Reason = "ResetFailed"
 )
 
 // Extent is the part of a node's pods that has to go before a repair: none,
@@ -78,17 +74,23 @@ func (p Policy) ExtentOf(r record.Record) (Extent, Reason) {
 	if o := override(r); o.Skip && !o.Force {
 		return Extent{}, SkipAsked
 	}
-	if !p.PartialDrain || r.Event.EffectiveAction() != record.ActionComponentReset {
+	if !p.PartialDrain || repairOf(r) != record.ActionComponentReset {
 		return WholeNode(), WholeNodeRepair
 	}
 	gpus := gpusOf(r.Event)
-	switch {
-	case len(gpus) == 0:
+	if len(gpus) == 0 {
 		return WholeNode(), GPUNotNamed
-	case resetFailed(r):
-		return WholeNode(), ResetFailed
 	}
 	return GPUs(gpus...), GPURepair
+}
+
+// repairOf is the action that a fault is repaired by: its event's own, or the
+// one it was escalated to.
+func repairOf(r record.Record) record.Action {
+	if trace := r.Status.Remediation; trace != nil && trace.Action != "" {
+		return trace.Action
+	}
+	return r.Event.EffectiveAction()
 }
 
 func override(r record.Record) record.Override {
@@ -114,13 +116,6 @@ func gpusOf(e record.Event) []string {
 	return out
 }
 
-func resetFailed(r record.Record) bool {
-	trace := r.Status.Remediation
-	return trace != nil && slices.ContainsFunc(trace.Attempts, func(a record.Attempt) bool {
-		return a.FinishedAt != nil && a.SignalSent && a.State != string(healthrule.Healthy)
-	})
-}
-
 // Demand is what one open fault asks of the pods of its node.
 type Demand struct {
 	Extent Extent
@@ -142,6 +137,18 @@ func (p Policy) Demands(records []record.Record, session string) []Demand {
 		}
 	}
 	return out
+}
+
+// Union is everything that the demands take in together.
+func Union(demands []Demand) Extent {
+	var gpus []string
+	for _, d := range demands {
+		if d.Extent.whole {
+			return WholeNode()
+		}
+		gpus = append(gpus, d.Extent.gpus...)
+	}
+	return GPUs(gpus...)
 }
 
 func inQuarantine(r record.Record) bool {

@@ -41,8 +41,8 @@ func drainOverride(force, skip bool) func(*record.Record) {
 	return func(r *record.Record) { r.Event.DrainOverrides = &record.Override{Force: force, Skip: skip} }
 }
 
-func attempted(a record.Attempt) func(*record.Record) {
-	return func(r *record.Record) { r.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{a}} }
+func repair(trace record.Remediation) func(*record.Record) {
+	return func(r *record.Record) { r.Status.Remediation = &trace }
 }
 
 func action(a record.Action) func(*record.Record) {
@@ -50,7 +50,6 @@ func action(a record.Action) func(*record.Record) {
 }
 
 func TestExtentOf(t *testing.T) {
-	end := now
 	tests := []struct {
 		name string
 		r    record.Record
@@ -71,9 +70,9 @@ func TestExtentOf(t *testing.T) {
 		{"skip", open(drainOverride(false, true)), "nothing", SkipAsked},
 		{"skip a reboot", open(action(record.ActionRestartVM), drainOverride(false, true)), "nothing", SkipAsked},
 		{"both", open(drainOverride(true, true)), "GPU-a", GPURepair},
-		{"reset failed", open(attempted(record.Attempt{FinishedAt: &end, SignalSent: true, State: "Unhealthy"})), "the node", ResetFailed},
-		{"reset refused", open(attempted(record.Attempt{FinishedAt: &end, State: "Unhealthy"})), "GPU-a", GPURepair},
-		{"reset under way", open(attempted(record.Attempt{SignalSent: true, State: "Unknown"})), "GPU-a", GPURepair},
+		{"escalated", open(repair(record.Remediation{Action: record.ActionRestartBM})), "the node", WholeNodeRepair},
+		{"escalated to a reset", open(action("SOFT_RESET"), repair(record.Remediation{Action: record.ActionComponentReset})), "GPU-a", GPURepair},
+		{"tried once", open(repair(record.Remediation{Attempts: []record.Attempt{{State: "Unhealthy"}}})), "GPU-a", GPURepair},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,6 +187,17 @@ func TestDemandsAreThoseOfTheSessionsOpenFaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Extent{})); diff != "" {
 		t.Errorf("demands (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct {
+		demands []Demand
+		want    string
+	}{
+		{nil, "nothing"}, {got, "the node"}, {got[:1], "GPU-a"},
+		{[]Demand{{Extent: GPUs("GPU-b")}, {}, {Extent: GPUs("GPU-a", "GPU-b")}}, "GPU-a, GPU-b"},
+	} {
+		if got := Union(tt.demands).String(); got != tt.want {
+			t.Errorf("union of %v is %s, want %s", tt.demands, got, tt.want)
+		}
 	}
 	if got := (Policy{}).Demands([]record.Record{open(func(r *record.Record) { r.Status.Session = "" })}, ""); len(got) != 0 {
 		t.Errorf("no session: demands %v, want none", got)

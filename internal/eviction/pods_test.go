@@ -102,11 +102,6 @@ func TestPendingKeepsTheOrder(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
 	}
-	for _, due := range Pending([]*corev1.Pod{a, c}, policy.Forced(), now) {
-		if due.Mode != Immediate {
-			t.Errorf("forced pod has mode %s", due.Mode)
-		}
-	}
 }
 
 func TestTheZeroPolicyWaitsForEver(t *testing.T) {

@@ -160,13 +160,6 @@ type Policy struct {
 
 	rules  []NamespaceRule // the most specific first
 	system *regexp.Regexp
-	forced bool
-}
-
-// Forced is the policy with every mode replaced by Immediate.
-func (p Policy) Forced() Policy {
-	p.forced = true
-	return p
 }
 
 // IsSystem says whether the pods of a namespace are left alone.
@@ -179,9 +172,6 @@ func (p Policy) IsSystem(namespace string) bool {
 // then with more literal characters, then the one written first. A namespace
 // that no rule matches has UnmatchedMode.
 func (p Policy) ModeOf(namespace string) (Mode, Reason) {
-	if p.forced {
-		return Immediate, Forced
-	}
 	for _, r := range p.rules {
 		if r.Name == namespace {
 			return r.Mode, NamedByRule

@@ -78,9 +78,6 @@ func TestANamespaceWithoutARuleMayComplete(t *testing.T) {
 	if mode, why := p.ModeOf("web"); mode != AllowCompletion || why != MatchedByNoRule {
 		t.Errorf("mode %s (%s), want %s (%s)", mode, why, AllowCompletion, MatchedByNoRule)
 	}
-	if mode, why := p.Forced().ModeOf("web"); mode != Immediate || why != Forced {
-		t.Errorf("forced: mode %s (%s), want %s (%s)", mode, why, Immediate, Forced)
-	}
 }
 
 func TestReadAFile(t *testing.T) {

@@ -195,16 +195,35 @@ func TestForceAndSkipTogetherAreDropped(t *testing.T) {
 }
 
 func TestTheDeadlineCountsFromTheOldestFault(t *testing.T) {
-	p := eviction.Policy{DeleteAfter: time.Hour}
-	faults := []record.Record{
-		{CreatedAt: start.Add(time.Minute)}, {CreatedAt: start},
-		{Event: record.Event{GeneratedTimestamp: start.Add(2 * time.Minute)}},
+	v, p := draining("later", 1), policy(t)
+	second := v.Records[0]
+	second.ID, second.CreatedAt = "r2", start.Add(-time.Minute)
+	second.Status.UserPodsEvictionStatus = record.EvictionStatus{}
+	v.Records = append(v.Records, second)
+	for at, want := range map[time.Duration]Kind{59*time.Minute - 1: Wait, 59 * time.Minute: Delete} {
+		if s := Next(v, p, start.Add(at)); s.Kind != want {
+			t.Errorf("after %s: %s %s, want %s", at, s.Kind, s.Why, want)
+		}
 	}
-	if got, want := Deadline(faults, p), start.Add(time.Hour); !got.Equal(want) {
-		t.Errorf("deadline %s, want %s", got, want)
+}
+
+// TestAClockThatIsSetBackDelaysNothing: what was tried or written "later" than
+// now was so before the jump.
+func TestAClockThatIsSetBackDelaysNothing(t *testing.T) {
+	v, p := draining("now", 1), policy(t)
+	v.Attempts["0"] = Attempt{At: start, Result: Refused, Tries: 1000}
+	if s := Next(v, p, start.Add(-time.Hour)); s.Kind != Evict {
+		t.Errorf("%s %s until %s, want %s", s.Kind, s.Why, s.Until, Evict)
 	}
-	if got, want := Deadline(faults[2:], p), start.Add(62*time.Minute); !got.Equal(want) {
-		t.Errorf("deadline %s without createdAt, want %s", got, want)
+	v = draining("other", 1)
+	v.ReportedAt = start
+	if s := Next(v, p, start.Add(-time.Hour)); len(s.Stamps) != 1 {
+		t.Errorf("%s %s with stamps %v, want progress to be written", s.Kind, s.Why, s.Stamps)
+	}
+	// Ahead of the clock that marked a pod not ready, and of the fault itself.
+	v = draining("later", 1)
+	if s := Next(v, p, start.AddDate(-1, 0, 0)); s.Kind != Wait || s.Until.After(start.AddDate(-1, 0, 0).Add(p.Recheck)) {
+		t.Errorf("%s until %s, want to look again within %s", s.Kind, s.Until, p.Recheck)
 	}
 }
 

@@ -19,13 +19,23 @@ type drain struct {
 	now    time.Time
 }
 
-// due are the pods that still must go.
+// due are the pods that still must go, for what is owed a drain and for what
+// was drained and is not repaired: a fault widens the extent, it never moves it.
 func (d drain) due() []eviction.Due {
-	policy := d.policy.Eviction
-	if forced(d.undone) {
-		policy = policy.Forced()
+	return eviction.Owing(d.view.Pods, d.demands(), d.policy.Eviction, d.now)
+}
+
+func (d drain) demands() []eviction.Demand {
+	return d.policy.Eviction.Demands(d.view.Records, d.view.Node.Session)
+}
+
+// where names the extent of a drain that is not the whole node's.
+func (d drain) where() string {
+	extent := eviction.Union(d.demands())
+	if extent.IsWhole() || extent.IsNothing() {
+		return ""
 	}
-	return eviction.Pending(d.view.Pods, policy, d.now)
+	return " on " + cut(extent.String())
 }
 
 func (d drain) next() Step {
@@ -36,7 +46,7 @@ func (d drain) next() Step {
 		return d.finish(running, started)
 	case !started:
 		s := Step{Kind: Start, Why: PodsToMove, Session: d.view.Node.Session, Label: drainingLabel(d.view.Node.State), Left: len(due)}
-		s.stamp(d.beginner(), record.EvictionInProgress, count(len(due), len(due)))
+		s.stamp(d.beginner(), record.EvictionInProgress, count(len(due), len(due))+d.where())
 		return s
 	}
 	return d.report(running, d.sort(due))
@@ -87,7 +97,7 @@ func (d drain) finish(running record.Record, started bool) Step {
 	}
 	for _, r := range d.undone {
 		if r.ID == carrier {
-			s.stamp(r, record.EvictionSucceeded, "no pod that had to go is left")
+			s.stamp(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where())
 		} else {
 			s.stamp(r, record.AlreadyDrained, "drained with its session "+r.Status.Session)
 		}
@@ -107,11 +117,12 @@ func (d drain) report(running record.Record, left []pending) Step {
 	s := d.move(left)
 	s.Label = drainingLabel(d.view.Node.State)
 	before := running.Status.UserPodsEvictionStatus.Message
-	message := progress(left, before)
+	message := progress(left, d.where(), before)
 	if s.Kind != Wait || message == before {
 		return s
 	}
-	if next := d.view.ReportedAt.Add(d.policy.ReportEvery); d.now.Before(next) {
+	next := d.view.ReportedAt.Add(d.policy.ReportEvery)
+	if d.now.Before(next) && !d.now.Before(d.view.ReportedAt) { // before: the clock was set back
 		s.Until = earliest(s.Until, next)
 		return s
 	}
@@ -149,7 +160,7 @@ func (d drain) until(left []pending) time.Time {
 	at := d.now.Add(d.policy.Recheck)
 	for _, p := range left {
 		at = earliest(at, p.next)
-		if lost, ok := eviction.LostAt(p.pod, d.policy.Eviction); ok {
+		if lost, ok := eviction.LostAt(p.pod, d.policy.Eviction); ok && lost.After(d.now) {
 			at = earliest(at, lost)
 		}
 	}

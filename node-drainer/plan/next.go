@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -29,7 +28,7 @@ func Next(v View, p Policy, now time.Time) Step {
 	if s, ok := blocked(v, undone, p, now); ok {
 		return s
 	}
-	if s, ok := skip(v, undone); ok {
+	if s, ok := skip(v, undone, p); ok {
 		return s
 	}
 	d := drain{view: v, policy: p, undone: undone, now: now}
@@ -143,10 +142,10 @@ func marksOf(v View) marks {
 }
 
 // skip finishes the records whose event asked not to drain.
-func skip(v View, undone []record.Record) (Step, bool) {
+func skip(v View, undone []record.Record, p Policy) (Step, bool) {
 	s := Step{Kind: Finish, Why: SkipAsked, Session: v.Node.Session}
 	for _, r := range undone {
-		if o := override(r); o.Skip && !o.Force {
+		if asksNothing(r, p) {
 			s.stamp(r, record.AlreadyDrained, "the event asked not to drain")
 		}
 	}
@@ -156,11 +155,9 @@ func skip(v View, undone []record.Record) (Step, bool) {
 	return s, len(s.Stamps) > 0
 }
 
-func override(r record.Record) record.Override {
-	if o := r.Event.DrainOverrides; o != nil {
-		return *o
-	}
-	return record.Override{}
+func asksNothing(r record.Record, p Policy) bool {
+	extent, _ := p.Eviction.ExtentOf(r)
+	return extent.IsNothing()
 }
 
 // afterwards is what is left when no record is owed a drain. A node that was
@@ -171,7 +168,7 @@ func afterwards(v View, p Policy, now time.Time) Step {
 	s := Step{Kind: Nothing, Why: NoOpenWork, Session: v.Node.Session}
 	var waiting []record.Record
 	for _, r := range done {
-		if r.Status.FaultRemediated == nil && !override(r).Skip {
+		if r.Status.FaultRemediated == nil && !asksNothing(r, p) {
 			waiting = append(waiting, r)
 		}
 	}
@@ -218,28 +215,4 @@ func drainedLabel(state nodemark.State) nodemark.State {
 
 func (s *Step) stamp(r record.Record, e record.Eviction, message string) {
 	s.Stamps = append(s.Stamps, Stamp{ID: r.ID, Status: record.EvictionStatus{Status: e, Message: message}})
-}
-
-// forced says whether an event asked to take every pod away at once.
-func forced(undone []record.Record) bool {
-	return slices.ContainsFunc(undone, func(r record.Record) bool {
-		o := override(r)
-		return o.Force && !o.Skip
-	})
-}
-
-// Deadline is when pods of mode DeleteAfterTimeout are deleted: counted from
-// the oldest of the faults, not from the drain's start or a restart.
-func Deadline(faults []record.Record, p eviction.Policy) time.Time {
-	var first time.Time
-	for _, r := range faults {
-		at := r.CreatedAt
-		if at.IsZero() {
-			at = r.Event.GeneratedTimestamp
-		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
-	return first.Add(p.DeleteAfter)
 }

@@ -35,10 +35,9 @@ type pending struct {
 }
 
 func (d drain) sort(due []eviction.Due) []pending {
-	deadline := Deadline(d.undone, d.policy.Eviction)
 	out := make([]pending, 0, len(due))
 	for _, x := range due {
-		out = append(out, d.judge(x, deadline))
+		out = append(out, d.judge(x))
 	}
 	slices.SortStableFunc(out, func(a, b pending) int {
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(name(a.pod), name(b.pod)))
@@ -46,11 +45,12 @@ func (d drain) sort(due []eviction.Due) []pending {
 	return out
 }
 
-func (d drain) judge(x eviction.Due, deadline time.Time) pending {
+func (d drain) judge(x eviction.Due) pending {
 	switch x.Mode {
 	case eviction.Immediate:
 		return d.leaving(x.Pod, toEvict)
 	case eviction.DeleteAfterTimeout:
+		deadline := x.Deadline
 		if !d.now.Before(deadline) {
 			return d.leaving(x.Pod, toDelete)
 		}
@@ -78,7 +78,7 @@ func (d drain) leaving(pod *corev1.Pod, act phase) pending {
 		return pending{pod: pod, phase: act}
 	}
 	again := a.At.Add(d.backoff(a))
-	if !d.now.Before(again) {
+	if !d.now.Before(again) || d.now.Before(a.At) { // before: the clock was set back
 		return pending{pod: pod, phase: act}
 	}
 	switch a.Result {

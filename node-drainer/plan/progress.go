@@ -16,14 +16,14 @@ func count(left, total int) string { return fmt.Sprintf("%d of %d pods left", le
 // progress says how far the drain is and what it waits for. It holds no
 // durations, so that it changes only when a pod does. The total is remembered
 // in the message itself, before.
-func progress(left []pending, before string) string {
+func progress(left []pending, where, before string) string {
 	total := len(left)
 	var oldLeft, oldTotal int
 	if n, err := fmt.Sscanf(before, "%d of %d pods left", &oldLeft, &oldTotal); err == nil && n == 2 {
 		total = max(total, oldTotal)
 	}
 	var b strings.Builder
-	b.WriteString(count(len(left), total))
+	b.WriteString(count(len(left), total) + where)
 	for i, p := range left[:min(len(left), maxShown)] {
 		b.WriteString(separator(i))
 		b.WriteString(name(p.pod))

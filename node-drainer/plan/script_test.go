@@ -85,6 +85,12 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 				w.view.Records[i].Status.FaultRemediated = record.Yes()
 			}
 		}
+	case "escalated":
+		for i := range w.view.Records {
+			if d.HasArg(w.view.Records[i].ID) {
+				w.view.Records[i].Status.Remediation = &record.Remediation{Action: record.ActionRestartBM}
+			}
+		}
 	case "restart":
 		w.view.Attempts, w.view.ReportedAt = map[types.UID]Attempt{}, time.Time{}
 	case "run":
@@ -113,11 +119,16 @@ func (w *world) node(t *testing.T, d *datadriven.TestData) {
 }
 
 // fault stores a judged fault: "fault ID session=ID [cordon] [taint=KEY]
-// [effect=NoSchedule] [force] [skip]"; one that opens its session is
-// Quarantined.
+// [effect=NoSchedule] [force] [skip] [reset=GPU]"; one that opens its session
+// is Quarantined.
 func (w *world) fault(t *testing.T, d *datadriven.TestData) {
 	r := record.Record{ID: d.CmdArgs[0].Key, CreatedAt: w.now, Append: int64(len(w.view.Records) + 1)}
 	r.Event = record.Event{ID: r.ID, ProcessingStrategy: record.Process, IsFatal: true}
+	var gpu string
+	if d.MaybeScanArgs(t, "reset", &gpu) {
+		r.Event.RecommendedAction = record.ActionComponentReset
+		r.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: gpu}}
+	}
 	if d.HasArg("force") || d.HasArg("skip") {
 		r.Event.DrainOverrides = &record.Override{Force: d.HasArg("force"), Skip: d.HasArg("skip")}
 	}
@@ -155,10 +166,12 @@ func (w *world) end(d *datadriven.TestData) {
 }
 
 // pod adds pods: "pod NS/NAME... [budget=NS/NAME] [daemonset] [finished]
-// [notready]".
+// [notready] [gpu=UUID]".
 func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 	budget := ""
 	d.MaybeScanArgs(t, "budget", &budget)
+	gpu := ""
+	d.MaybeScanArgs(t, "gpu", &gpu)
 	for _, arg := range d.CmdArgs {
 		ns, podName, ok := strings.Cut(arg.Key, "/")
 		if !ok {
@@ -172,6 +185,9 @@ func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 		if d.HasArg("daemonset") {
 			yes := true
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: &yes}}
+		}
+		if gpu != "" {
+			p.Annotations = map[string]string{eviction.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, gpu)}
 		}
 		if d.HasArg("notready") {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.now)}}

@@ -1,7 +1,8 @@
 // Package plan decides the next step of a node's drain from facts: the Node,
 // its stored records and its pods. It does no I/O and reads no clock.
 //
-// A drain belongs to a session and its extent is the whole node. It begins
+// A drain belongs to a session, and its extent is what the repairs that follow
+// ask for together: the whole node, or the pods of some GPUs. It begins
 // with the stamp InProgress on one record, ends with Succeeded on that record
 // and AlreadyDrained on the others of the session, and is cancelled record by
 // record as quarantines end.

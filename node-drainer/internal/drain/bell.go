@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -114,7 +115,8 @@ func onPod(knock func(string)) cache.ResourceEventHandler {
 // podChanged says whether a plan could see a difference.
 func podChanged(a, b *corev1.Pod) bool {
 	return a.UID != b.UID || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
-		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b)
+		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b) ||
+		a.Annotations[eviction.DevicesAnnotation] != b.Annotations[eviction.DevicesAnnotation]
 }
 
 func ready(p *corev1.Pod) corev1.ConditionStatus {

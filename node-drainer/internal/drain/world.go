@@ -17,6 +17,7 @@ import (
 	listpolicy "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
@@ -66,26 +67,13 @@ func nodeOfPod(obj any) ([]string, error) {
 func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		return trimPod(o), nil
+		return eviction.Facts(o), nil
 	case *corev1.Node:
 		o.ManagedFields, o.Status.Images = nil, nil
 	case *policyv1.PodDisruptionBudget:
 		o.ManagedFields = nil
 	}
 	return obj, nil
-}
-
-func trimPod(o *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{
-		TypeMeta: o.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
-			Labels: o.Labels, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences,
-			DeletionTimestamp: o.DeletionTimestamp, DeletionGracePeriodSeconds: o.DeletionGracePeriodSeconds,
-		},
-		Spec:   corev1.PodSpec{NodeName: o.Spec.NodeName},
-		Status: corev1.PodStatus{Phase: o.Status.Phase, Conditions: o.Status.Conditions},
-	}
 }
 
 // Run watches until ctx ends.
@@ -154,7 +142,7 @@ func (w *World) LivePods(ctx context.Context, node string) ([]*corev1.Pod, error
 	}
 	pods := make([]*corev1.Pod, 0, len(list.Items))
 	for i := range list.Items {
-		pods = append(pods, trimPod(&list.Items[i]))
+		pods = append(pods, eviction.Facts(&list.Items[i]))
 	}
 	sortPods(pods)
 	return pods, nil
