@@ -114,7 +114,10 @@ type Verdict struct {
 	// Machine is the machine the record was judged to be about, given when the
 	// record bears no identity itself: its connector never saw the Node.
 	Machine *NodeIdentity `json:"machine,omitempty"`
-	At      time.Time     `json:"at"`
+	// Detail says in words what a Held fault waits for, or which rules could not
+	// be evaluated.
+	Detail string    `json:"detail,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // Fault is one entry of a record: one identity, cleared or not.
