@@ -21,6 +21,8 @@ type fold struct {
 	closed     []record.Record // open records that ended here
 	judged     []record.Record
 	cleared    map[string]int // recovery id -> entries it cleared or superseded
+	opens      *record.Record
+	held       *record.Record
 	waiting    string
 }
 
@@ -108,13 +110,13 @@ func (f *fold) ofThisMachine(r record.Record) fault.Sameness {
 	if f.Node == nil {
 		return fault.Undecidable
 	}
-	if fault.Machine(r.Node) == "" {
-		if f.Node.Created.Before(r.CreatedAt) {
-			return fault.SameMachine
-		}
-		return fault.Undecidable
+	if machine := fault.Of(r); fault.Machine(machine) != "" {
+		return fault.Compare(machine, f.Node.Identity)
 	}
-	return fault.Compare(r.Node, f.Node.Identity)
+	if f.Node.Created.Before(r.CreatedAt) {
+		return fault.SameMachine
+	}
+	return fault.Undecidable
 }
 
 func (f *fold) fault(r record.Record) {
@@ -155,53 +157,6 @@ func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
 				f.cleared[rec.ID]++
 			}
 		}
-	}
-}
-
-// rule judges a fault of this machine that nothing has cleared.
-func (f *fold) rule(r record.Record) {
-	override := record.Override{}
-	if o := r.Event.QuarantineOverrides; o != nil {
-		override = *o
-	}
-	ruling := f.policy.Match(r.Event)
-	if override.Force {
-		ruling.Names = append([]string{"quarantineOverrides.force"}, ruling.Names...)
-		ruling.Effects.Cordon = true
-	}
-	reason := record.Matched
-	switch {
-	case fault.CuredByReboot(r.Event.EffectiveAction()) && f.boots.Past(r):
-		reason = record.CoveredByReboot
-	case override.Skip:
-		reason = record.Skipped
-	case f.Node.OptedOut:
-		reason = record.OptedOut
-	case !ruling.Matched():
-		reason = record.NoRuleMatched
-	case f.policy.DryRun:
-		reason = record.DryRun
-	}
-	if reason == record.Matched {
-		r.Status.NodeQuarantined = record.AlreadyQuarantined
-		if f.session == "" {
-			f.session = r.ID
-			r.Status.NodeQuarantined = record.Quarantined
-		}
-		r.Status.Session = f.session
-	}
-	r = f.verdict(r, reason)
-	if fault.Machine(r.Node) == "" {
-		machine := f.Node.Identity
-		r.Status.QuarantineVerdict.Machine = &machine
-	}
-	if reason == record.Matched || reason == record.DryRun {
-		r.Status.QuarantineVerdict.RuleSets, r.Status.QuarantineVerdict.Effects = ruling.Names, ruling.Effects
-	}
-	if reason == record.Matched {
-		f.open = append(f.open, r)
-	} else {
-		f.judged = append(f.judged, r)
 	}
 }
 
@@ -247,15 +202,6 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	return n
 }
 
-func (f *fold) verdict(r record.Record, reason record.Reason) record.Record {
-	v := &record.Verdict{Reason: reason, At: f.now}
-	if f.Node != nil {
-		v.NodeBootID = f.Node.Identity.BootID
-	}
-	r.Status.QuarantineVerdict = v
-	return r
-}
-
 // judgement collects what changed: faults first, recoveries last, each
 // finished record with its expiry.
 func (f *fold) judgement() Judgement {
@@ -263,7 +209,7 @@ func (f *fold) judgement() Judgement {
 	for _, r := range slices.Concat(f.Open, f.Pending) {
 		before[r.ID] = r
 	}
-	j := Judgement{Open: slices.Clone(f.open), Waiting: f.waiting}
+	j := Judgement{Open: slices.Clone(f.open), Opens: f.opens, Held: f.held, Waiting: f.waiting}
 	var faults, recoveries []record.Record
 	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
 		if record.Finished(r) && r.ExpireAt == nil {

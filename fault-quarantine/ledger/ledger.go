@@ -45,6 +45,9 @@ type Policy struct {
 	Match func(record.Event) ruling.Ruling
 	// DryRun turns Matched verdicts into DryRun ones.
 	DryRun bool
+	// Hold says why no new session may be opened now, or is empty: what would
+	// open one is Held. A fault of a node in session is never held.
+	Hold string
 	// Retention is how long a finished record is kept.
 	Retention time.Duration
 }
@@ -57,6 +60,10 @@ type Judgement struct {
 	// Open are the records that are open afterwards: the Node's marks are
 	// computed from them.
 	Open []record.Record
+	// Opens is the record that opened a new session, or nil.
+	Opens *record.Record
+	// Held is the oldest fault that waits for a session to be allowed, or nil.
+	Held *record.Record
 	// Waiting names why some records were left unjudged, or is empty.
 	Waiting string
 }

@@ -23,6 +23,7 @@ type world struct {
 	appends int64
 	node    *ledger.Node
 	dryRun  bool
+	hold    string
 	now     time.Time
 }
 
@@ -73,7 +74,7 @@ func (w *world) judge() ledger.Judgement {
 			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
 		}),
 	}
-	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Retention: time.Hour}, w.now)
+	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}, w.now)
 	for _, r := range j.Changed {
 		before := w.records[r.ID]
 		if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
@@ -110,8 +111,8 @@ func parseRecord(d *datadriven.TestData) record.Record {
 	if get("fatal", "") == "no" {
 		e.IsFatal = false
 	}
-	if get("override", "") == "skip" {
-		e.QuarantineOverrides = &record.Override{Skip: true}
+	if o := get("override", ""); o != "" {
+		e.QuarantineOverrides = &record.Override{Skip: o == "skip", Force: o == "force"}
 	}
 	for _, x := range list(get("on", "")) {
 		kind, value, _ := strings.Cut(x, "/")
@@ -150,6 +151,9 @@ func (w *world) show(j ledger.Judgement) string {
 			}
 		}
 		b.WriteString("\n")
+	}
+	if j.Held != nil {
+		fmt.Fprintf(&b, "held since: %s\n", j.Held.ID)
 	}
 	if j.Waiting != "" {
 		fmt.Fprintf(&b, "waiting: %s\n", j.Waiting)
@@ -192,7 +196,15 @@ func (w *world) command(d *datadriven.TestData) string {
 		}
 		w.now = w.now.Add(step)
 	case "opt-out":
-		w.node.OptedOut = true
+		w.node.OptedOut = len(d.CmdArgs) == 0
+	case "budget": // full or free
+		w.hold = ""
+		if d.CmdArgs[0].Key == "full" {
+			w.hold = "no room"
+		}
+	case "why": // what the verdict says
+		v := w.records[d.CmdArgs[0].Key].Status.QuarantineVerdict
+		return fmt.Sprintf("%s by %q: cordon %t, %q\n", v.Reason, v.RuleSets, v.Effects.Cordon, v.Detail)
 	case "open":
 		return strings.Join(slices.Sorted(maps.Keys(w.openKeys())), "\n") + "\n"
 	default:

@@ -1,0 +1,148 @@
+package budget
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Node is what a budget needs to know of a node.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	// Counted says whether percentages are taken of this node (a GPU node).
+	// Nodes in quarantine and candidates are always counted.
+	Counted bool
+	// InSession says whether the node is in quarantine, and Began since when;
+	// the zero time is unknown.
+	InSession bool
+	Began     time.Time
+}
+
+// Candidate is a node that wants into quarantine.
+type Candidate struct {
+	Name   string
+	Labels map[string]string
+	// Counted says whether the node is one that Node.Counted counts.
+	Counted bool
+	// Order is the place in the queue, the lowest first: the store's append
+	// order of the fault.
+	Order int64
+}
+
+// Use is how far a budget is used.
+type Use struct{ Used, Allowed int }
+
+// Decision is what becomes of the candidates.
+type Decision struct {
+	// Granted are the candidates that fit, the oldest first.
+	Granted []string
+	// Refused says by name which limit has no room.
+	Refused map[string]string
+}
+
+// Admit serves the candidates in their order: each one that fits every limit
+// takes its place before the next is looked at, and one that does not fit
+// blocks nobody.
+func Admit(limits []Limit, nodes []Node, waiting []Candidate, now time.Time) Decision {
+	books := open(limits, nodes, now)
+	queue := slices.Clone(waiting)
+	slices.SortStableFunc(queue, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Name, b.Name))
+	})
+	d := Decision{Refused: map[string]string{}}
+	for _, c := range queue {
+		why := ""
+		for _, b := range books {
+			if why = b.refuses(c); why != "" {
+				break
+			}
+		}
+		if why != "" {
+			d.Refused[c.Name] = why
+			continue
+		}
+		for _, b := range books {
+			b.take(c)
+		}
+		d.Granted = append(d.Granted, c.Name)
+	}
+	return d
+}
+
+// Fullest is, for each limit, the use of the group with the least room left.
+func Fullest(limits []Limit, nodes []Node, now time.Time) []Use {
+	out := make([]Use, len(limits))
+	for i, b := range open(limits, nodes, now) {
+		first := true
+		for _, t := range b.groups {
+			u := Use{t.used, b.allowed(t.population)}
+			if first || u.Allowed-u.Used < out[i].Allowed-out[i].Used {
+				out[i], first = u, false
+			}
+		}
+	}
+	return out
+}
+
+// book is one limit with what it counts per value of its label.
+type book struct {
+	Limit
+	groups map[string]*tally
+}
+
+type tally struct{ population, used int }
+
+func open(limits []Limit, nodes []Node, now time.Time) []book {
+	books := make([]book, len(limits))
+	for i, l := range limits {
+		books[i] = book{Limit: l, groups: map[string]*tally{}}
+		for _, n := range nodes {
+			t := books[i].group(n.Labels)
+			if n.Counted || n.InSession {
+				t.population++
+			}
+			if n.InSession && l.counts(n.Began, now) {
+				t.used++
+			}
+		}
+	}
+	return books
+}
+
+func (b book) group(labels map[string]string) *tally {
+	value := ""
+	if b.Label != "" {
+		value = labels[b.Label]
+	}
+	t, ok := b.groups[value]
+	if !ok {
+		t = &tally{}
+		b.groups[value] = t
+	}
+	return t
+}
+
+// refuses says why the candidate does not fit, or nothing. The candidate counts
+// in the population, so that a percentage of no GPU nodes is one of the nodes
+// that have faults.
+func (b book) refuses(c Candidate) string {
+	t := b.group(c.Labels)
+	population := t.population
+	if !c.Counted {
+		population++
+	}
+	u := Use{t.used, b.allowed(population)}
+	if u.Used < u.Allowed {
+		return ""
+	}
+	return b.refusal(c.Labels[b.Label], u)
+}
+
+func (b book) take(c Candidate) {
+	t := b.group(c.Labels)
+	t.used++
+	if !c.Counted {
+		t.population++
+	}
+}

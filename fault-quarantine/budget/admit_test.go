@@ -1,0 +1,128 @@
+package budget_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+)
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// nodes are GPU nodes, the first sick of them in quarantine since an hour.
+func nodes(total, sick int) []budget.Node {
+	var out []budget.Node
+	for i := range total {
+		out = append(out, budget.Node{
+			Name: fmt.Sprintf("g%d", i), Counted: true, InSession: i < sick, Began: now.Add(-time.Hour),
+			Labels: map[string]string{"pool": []string{"a", "b"}[i%2]},
+		})
+	}
+	return out
+}
+
+// queue are candidates that are not known as GPU nodes unless gpu is set.
+func queue(gpu bool, names ...string) []budget.Candidate {
+	var out []budget.Candidate
+	for i, name := range names {
+		pool, _, _ := strings.Cut(name, "-")
+		out = append(out, budget.Candidate{Name: name, Counted: gpu, Order: int64(len(names) - i), Labels: map[string]string{"pool": pool}})
+	}
+	return out
+}
+
+func TestAdmit(t *testing.T) {
+	percent := func(p int) budget.Limit { return budget.Limit{Name: "p", Percentage: &p} }
+	number := func(n int) budget.Limit { return budget.Limit{Name: "n", Nodes: &n} }
+	with := func(l budget.Limit, edit func(*budget.Limit)) budget.Limit { edit(&l); return l }
+	tests := map[string]struct {
+		limits []budget.Limit
+		nodes  []budget.Node
+		queue  []budget.Candidate
+		want   []string
+		why    string
+	}{
+		"no limit":                       {nil, nodes(2, 2), queue(true, "x"), []string{"x"}, ""},
+		"the oldest first":               {[]budget.Limit{number(1)}, nodes(4, 0), queue(true, "young", "old"), []string{"old"}, "budget n: 1 nodes are in quarantine, 1 allowed"},
+		"percent is rounded up":          {[]budget.Limit{percent(50)}, nodes(3, 1), queue(true, "x"), []string{"x"}, ""},
+		"percent is used up":             {[]budget.Limit{percent(50)}, nodes(4, 2), queue(true, "x"), nil, "2 allowed"},
+		"both bounds hold":               {[]budget.Limit{percent(100), number(2)}, nodes(4, 1), queue(true, "c", "b", "a"), []string{"a"}, "budget n"},
+		"zero percent lets nobody in":    {[]budget.Limit{percent(0)}, nodes(4, 0), queue(true, "x"), nil, "0 allowed"},
+		"zero nodes let nobody in":       {[]budget.Limit{number(0)}, nodes(4, 0), queue(true, "x"), nil, "0 allowed"},
+		"no GPU node at all":             {[]budget.Limit{percent(50)}, nil, queue(false, "x"), []string{"x"}, ""},
+		"no GPU node, the second waits":  {[]budget.Limit{percent(50)}, nil, queue(false, "y", "x"), []string{"x"}, "1 allowed"},
+		"all of no GPU nodes":            {[]budget.Limit{percent(100)}, nil, queue(false, "y", "x"), []string{"x", "y"}, ""},
+		"a session without a GPU counts": {[]budget.Limit{percent(50)}, []budget.Node{{Name: "c", InSession: true}}, queue(false, "x"), nil, "1 allowed"},
+		"outside the window": {
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration = time.Hour })}, nodes(4, 3), queue(true, "x"), []string{"x"}, "",
+		},
+		"within the window": {
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration = time.Hour + 1 })}, nodes(4, 3), queue(true, "x"), nil, "went into quarantine within",
+		},
+		"an unknown beginning counts": {
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Duration, l.ResetAt = time.Hour, now })},
+			[]budget.Node{{Name: "c", InSession: true}}, queue(true, "x"), nil, "1 allowed",
+		},
+		"after a reset": {
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.ResetAt = now.Add(-time.Minute) })}, nodes(4, 3), queue(true, "x"), []string{"x"}, "",
+		},
+		"per pool, a full one blocks no other": {
+			[]budget.Limit{with(number(1), func(l *budget.Limit) { l.Label = "pool" })}, nodes(4, 1), queue(true, "b-2", "b-1", "a-1"), []string{"b-1"}, `pool="a"`,
+		},
+		"per pool, percent of the pool": {
+			[]budget.Limit{with(percent(50), func(l *budget.Limit) { l.Label = "pool" })}, nodes(8, 0), queue(true, "a-3", "a-2", "a-1"), []string{"a-1", "a-2"}, `of pool="a"`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := budget.Admit(tt.limits, tt.nodes, tt.queue, now)
+			if diff := cmp.Diff(tt.want, got.Granted); diff != "" {
+				t.Errorf("granted (-want +got):\n%s", diff)
+			}
+			if len(got.Granted)+len(got.Refused) != len(tt.queue) {
+				t.Errorf("%d candidates, decided on %+v", len(tt.queue), got)
+			}
+			found := tt.why == "" && len(got.Refused) == 0
+			for _, why := range got.Refused {
+				found = found || tt.why != "" && strings.Contains(why, tt.why)
+			}
+			if !found {
+				t.Errorf("refused for %v, want %q", got.Refused, tt.why)
+			}
+		})
+	}
+}
+
+func TestFullest(t *testing.T) {
+	one, half := 1, 50
+	limits := []budget.Limit{{Nodes: &one, Label: "pool"}, {Percentage: &half}, {Percentage: &half}}
+	got := budget.Fullest(limits, nodes(4, 1), now)
+	if diff := cmp.Diff([]budget.Use{{Used: 1, Allowed: 1}, {Used: 1, Allowed: 2}, {Used: 1, Allowed: 2}}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := budget.Fullest(limits, nil, now); got[1] != (budget.Use{}) {
+		t.Errorf("of no nodes: %+v", got)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	minus, over := -1, 101
+	for want, l := range map[string]budget.Limit{
+		"budgets[0].name is empty":     {Nodes: new(int)},
+		"budgets[0] limits nothing":    {Name: "x"},
+		"budgets[0].percentage is 101": {Name: "x", Percentage: &over},
+		"budgets[0].nodes is -1":       {Name: "x", Nodes: &minus},
+		"budgets[0].duration is -1s":   {Name: "x", Nodes: new(int), Duration: -time.Second},
+	} {
+		if err := l.Validate("budgets[0]"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	if err := (budget.Limit{Name: "x", Nodes: new(int)}).Validate("b"); err != nil {
+		t.Error(err)
+	}
+}
