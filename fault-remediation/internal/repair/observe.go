@@ -55,7 +55,7 @@ func (d *Desk) observe(ctx context.Context, name string) (facts, error) {
 		return facts{}, err
 	}
 	if f.node != nil && plan.MayCreate(records) {
-		if f.view.PodsBack, err = d.podsBack(ctx, name); err != nil {
+		if f.view.PodsBack, err = d.podsBack(ctx, name, d.Eviction.Demands(records, f.view.Node.Session)); err != nil {
 			return facts{}, err
 		}
 	}
@@ -88,8 +88,9 @@ func marked(node *corev1.Node) bool {
 	})
 }
 
-// podsBack names the pods that had to go and are on the node.
-func (d *Desk) podsBack(ctx context.Context, node string) ([]string, error) {
+// podsBack names the pods that have to be gone, as the open faults ask, and are
+// on the node.
+func (d *Desk) podsBack(ctx context.Context, node string, demands []eviction.Demand) ([]string, error) {
 	list, err := d.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
@@ -101,7 +102,7 @@ func (d *Desk) podsBack(ctx context.Context, node string) ([]string, error) {
 		pods = append(pods, &list.Items[i])
 	}
 	var names []string
-	for _, due := range eviction.Pending(pods, d.Eviction, d.Clock.Now()) {
+	for _, due := range eviction.Owing(pods, demands, d.Eviction, d.Clock.Now()) {
 		names = append(names, due.Pod.Namespace+"/"+due.Pod.Name)
 	}
 	return names, nil
