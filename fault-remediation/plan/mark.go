@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -57,25 +58,70 @@ type group struct {
 	ActionName    string    `json:"actionName"`
 }
 
-// Annotation is the view of a session's newest objects that the Node shows;
-// empty when there is none. Nothing is decided from it.
+// Call asks a person about one record.
+type Call struct {
+	Record  string `json:"record"`
+	Action  string `json:"action"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// A Node shows maxCalls at most, each message cut to maxCallMessage bytes.
+const (
+	maxCalls       = 8
+	maxCallMessage = 900
+)
+
+// view is the annotation's shape.
+type view struct {
+	EquivalenceGroups map[string]group `json:"equivalenceGroups"`
+	NeedsHuman        []Call           `json:"needsHuman,omitempty"`
+}
+
+// Annotation is what the Node shows of a session: its newest object per group
+// and what a person is asked for; empty when there is neither. Nothing is
+// decided from it.
 func Annotation(records []record.Record, session string) string {
-	groups := map[string]group{}
+	v := view{EquivalenceGroups: map[string]group{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
 	for _, r := range records {
 		for _, a := range trace(r) {
 			if a.Session == session && a.UID != "" && a.Ordinal > newest[a.Group] {
 				newest[a.Group] = a.Ordinal
-				groups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: a.SubmittedAt.UTC(), ActionName: string(a.Action)}
+				v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: a.SubmittedAt.UTC(), ActionName: string(a.Action)}
 			}
 		}
 	}
-	if session == "" || len(groups) == 0 {
+	if session == "" || len(v.EquivalenceGroups)+len(v.NeedsHuman) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(map[string]any{"equivalenceGroups": groups})
+	text, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}
 	return string(text)
+}
+
+// calls are the open records of a session that need a person.
+func calls(records []record.Record, session string) []Call {
+	var out []Call
+	for _, r := range records {
+		if record.Open(r) && r.Status.Session == session && outcome(r) == record.OutcomeNeedsHuman && len(out) < maxCalls {
+			rem := r.Status.Remediation
+			message := strings.ToValidUTF8(rem.Message[:min(len(rem.Message), maxCallMessage)], "")
+			out = append(out, Call{Record: r.ID, Action: string(asked(r)), Reason: rem.Reason, Message: message})
+		}
+	}
+	return out
+}
+
+// NewCalls are the calls of an annotation that an earlier one lacks: those that
+// nobody was told of yet. An annotation somebody broke told nothing.
+func NewCalls(before, after string) []Call {
+	var old, now view
+	_ = json.Unmarshal([]byte(before), &old)
+	if json.Unmarshal([]byte(after), &now) != nil {
+		return nil
+	}
+	return only(now.NeedsHuman, func(c Call) bool { return !slices.Contains(old.NeedsHuman, c) })
 }

@@ -277,3 +277,23 @@ func (b *bench) shows(id, want string) {
 		b.t.Errorf("record %s:\n got %s\nwant %s", id, got, want)
 	}
 }
+
+// raw is what the API server answers to a read of path.
+func (b *bench) raw(path string) string {
+	b.t.Helper()
+	body, err := b.cluster.Client().CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(b.t.Context())
+	if err != nil {
+		b.t.Fatalf("reading %s: %v", path, err)
+	}
+	return string(body)
+}
+
+// decode reads an object from the body of a request.
+func decode(t *testing.T, body []byte) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(body); err != nil {
+		t.Fatalf("decoding %s: %v", body, err)
+	}
+	return obj
+}

@@ -108,6 +108,9 @@ func (d *Desk) stamp(ctx context.Context, f facts, step plan.Step) error {
 	d.Log.Info("stamped", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
 	d.Metrics.stamped(step, f.view.Records)
 	crashpoint.Here(stampPoint(step.Reason))
+	if step.Reason == plan.Escalate {
+		return d.tell(ctx, f, EventEscalated, step.Message)
+	}
 	return nil
 }
 

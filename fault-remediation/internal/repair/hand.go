@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,8 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
@@ -59,11 +56,24 @@ func (d *Desk) create(ctx context.Context, f facts, step plan.Step) (done bool, 
 	if err := d.mark(ctx, f, step.Label); err != nil {
 		return false, err
 	}
-	_, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(ctx, obj, metav1.CreateOptions{})
+	// Nothing may be created once another replica could lead: it may have created
+	// the object, and that one may have come to its end since.
+	fenced, cancel := lease.Fence(ctx)
+	defer cancel()
+	if err := fenced.Err(); err != nil {
+		return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
+	}
+	_, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(fenced, obj, metav1.CreateOptions{})
+	return d.created(ctx, f, step, err, d.Clock.Since(began))
+}
+
+// created judges the answer to a creation that took that long.
+func (d *Desk) created(ctx context.Context, f facts, step plan.Step, err error, took time.Duration) (done bool, _ error) {
+	at := step.Create.Attempt
 	switch {
 	case err == nil:
 		d.Log.Info("created", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "record", step.Create.Record.ID, "session", at.Session)
-		d.Metrics.created(at.Kind, d.Clock.Since(began))
+		d.Metrics.created(at.Kind, took)
 		crashpoint.Here("fault-remediation/created")
 		return false, nil
 	case apierrors.IsAlreadyExists(err):
@@ -109,32 +119,4 @@ func (d *Desk) createUnstamped(ctx context.Context, f facts, step plan.Step) err
 		crashpoint.Here("fault-remediation/created")
 	}
 	return outcome.Park(refusedWait, "sabotaged")
-}
-
-// mark writes the state label and the view of the newest objects, in one patch
-// under the resourceVersion that showed the session. Without a session or a
-// label to set nothing is written.
-func (d *Desk) mark(ctx context.Context, f facts, label nodemark.State) error {
-	session := f.view.Node.Session
-	if f.node == nil || session == "" || label == "" {
-		return nil
-	}
-	view := plan.Annotation(f.view.Records, session)
-	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
-		set(&n.Labels, nodemark.StateLabel, string(label))
-		if view != "" {
-			set(&n.Annotations, nodemark.LatestFaultRemediationState, view)
-		}
-	})
-	if errors.Is(err, kube.ErrGone) {
-		return nil
-	}
-	return err
-}
-
-func set(m *map[string]string, key, value string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = value
 }

@@ -15,6 +15,7 @@ type Metrics struct {
 	processed   *prometheus.CounterVec
 	unsupported *prometheus.CounterVec
 	errors      *prometheus.CounterVec
+	calls       *prometheus.CounterVec
 	objects     *prometheus.CounterVec
 	generate    prometheus.Histogram
 }
@@ -36,6 +37,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "processing_errors_total", Help: "Failures by what failed.",
 		}, []string{"error_type"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "needs_human_total", Help: "Repairs that ended with a person, by the plan's reason.",
+		}, []string{"reason"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "objects_created_total", Help: "Repair objects created, by kind.",
 		}, []string{"kind"}),
@@ -44,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.objects, m.generate)
+	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.calls, m.objects, m.generate)
 	return m
 }
 
@@ -96,6 +100,12 @@ func (m *Metrics) created(kind string, took time.Duration) {
 func (m *Metrics) rehearsed(why plan.Reason) {
 	if m != nil {
 		m.steps.WithLabelValues(string(why), "true").Inc()
+	}
+}
+
+func (m *Metrics) calledHuman(reason string) {
+	if m != nil {
+		m.calls.WithLabelValues(reason).Inc()
 	}
 }
 

@@ -1,0 +1,192 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// script runs one command of a golden script.
+func (w *world) script(d *datadriven.TestData) string {
+	var out strings.Builder
+	switch d.Cmd {
+	case "node":
+		w.setNode(d)
+	case "actions":
+		w.setActions(d.Input)
+	case "fault":
+		w.addFault(d)
+	case "drained":
+		w.each(d, func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
+	case "clear":
+		w.each(d, func(r *record.Record) { at := w.now; r.Status.Faults[0].ClearedTimestamp = &at })
+	case "pods":
+		w.pods = nil
+		for _, a := range d.CmdArgs {
+			w.pods = append(w.pods, a.Key)
+		}
+	case "object":
+		w.setObject(d)
+	case "reading":
+		w.unread = ""
+		if d.HasArg("fails") {
+			w.unread = plan.ReadError
+		}
+		if d.HasArg("kind-missing") {
+			w.unread = plan.KindMissing
+		}
+	case "clock":
+		by, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			d.Fatalf(w.t, "clock: %v", err)
+		}
+		w.now = w.now.Add(by)
+		return "t=" + w.now.Sub(w.start).String() + "\n"
+	case "run":
+		crash := ""
+		d.MaybeScanArgs(w.t, "crash", &crash)
+		w.run(&out, plan.Reason(crash))
+		return out.String()
+	case "records":
+		for _, r := range w.view().Records {
+			text, message := record.Remediated(r.Status), ""
+			if rem := r.Status.Remediation; rem != nil {
+				text, message = statusText(r.Status), rem.Message
+			}
+			fmt.Fprintf(&out, "%s=%s\n", r.ID, text)
+			if message != "" {
+				fmt.Fprintf(&out, "  %s\n", message)
+			}
+		}
+		return out.String()
+	case "annotation":
+		before := w.annotation
+		w.annotation = plan.Annotation(w.view().Records, w.node.Session)
+		for _, c := range plan.NewCalls(before, w.annotation) {
+			fmt.Fprintf(&out, "Event: %s %s\n", c.Record, c.Reason)
+		}
+		return out.String() + w.annotation + "\n"
+	default:
+		d.Fatalf(w.t, "unknown command %s", d.Cmd)
+	}
+	return ""
+}
+
+func (w *world) setNode(d *datadriven.TestData) {
+	if w.node.Name == "" {
+		w.node = plan.Node{Name: "gpu-7", Presence: plan.Present, Marked: true, Identity: record.NodeIdentity{UID: "n1"}}
+	}
+	d.MaybeScanArgs(w.t, "session", &w.node.Session)
+	d.MaybeScanArgs(w.t, "machine", &w.node.Identity.ProviderID)
+	d.MaybeScanArgs(w.t, "boot", &w.node.Identity.BootID)
+	d.MaybeScanArgs(w.t, "claim", &w.node.Claim)
+	for _, a := range d.CmdArgs {
+		switch a.Key {
+		case "schedulable":
+			w.node.Marked = false
+		case "marked":
+			w.node.Marked = true
+		case "deleted":
+			w.node.Presence = plan.Absent
+		case "back":
+			w.node.Presence = plan.Present
+		case "released":
+			w.node.Session, w.node.Marked = "", false
+		case "unclaimed":
+			w.node.Claim = ""
+		}
+	}
+}
+
+func (w *world) addFault(d *datadriven.TestData) {
+	var id, act, boot, session string
+	seq := 0
+	d.ScanArgs(w.t, "id", &id)
+	d.ScanArgs(w.t, "action", &act)
+	d.MaybeScanArgs(w.t, "boot", &boot)
+	d.MaybeScanArgs(w.t, "seq", &seq)
+	if session = w.node.Session; d.HasArg("session") {
+		d.ScanArgs(w.t, "session", &session)
+	}
+	r := record.Record{
+		ID: id, CreatedAt: w.now, Append: int64(len(w.records) + 1), Node: w.node.Identity,
+		Event: record.Event{
+			NodeName: w.node.Name, Agent: "monitor", RecommendedAction: record.Action(act), ProcessingStrategy: record.Process,
+			GeneratedTimestamp: w.now, Metadata: map[string]string{},
+		},
+		Status: record.Status{
+			NodeQuarantined: record.Quarantined, Session: session, Faults: []record.Fault{{Key: id}},
+			QuarantineVerdict: &record.Verdict{Reason: record.Matched, NodeBootID: w.node.Identity.BootID},
+		},
+	}
+	if d.HasArg("unseen") { // by the connector; fault-quarantine knows it
+		r.Node, r.Status.QuarantineVerdict.Machine = record.NodeIdentity{}, new(w.node.Identity)
+	}
+	if boot != "" {
+		r.Event.Metadata[record.MetadataBootID] = boot
+	}
+	if seq > 0 {
+		r.Seq, r.SeqEpoch = uint64(seq), "epoch"
+	}
+	if d.HasArg("drained") {
+		r.Status.UserPodsEvictionStatus.Status = record.AlreadyDrained
+	}
+	w.records[id] = r
+}
+
+func (w *world) each(d *datadriven.TestData, change func(*record.Record)) {
+	for _, a := range d.CmdArgs {
+		r, ok := w.records[a.Key]
+		if !ok {
+			d.Fatalf(w.t, "no record %s", a.Key)
+		}
+		change(&r)
+		r.Revision++
+		w.records[a.Key] = r
+	}
+}
+
+// setObject changes the object of the current attempt.
+func (w *world) setObject(d *datadriven.TestData) {
+	cur, ok := plan.Current(w.view().Records)
+	if !ok {
+		d.Fatalf(w.t, "no object is under way")
+	}
+	name := cur.Attempt.Name
+	if d.HasArg("foreign") {
+		w.objects[name] = &plan.Object{Presence: plan.Present, UID: "foreign", Health: healthrule.Result{State: healthrule.Healthy}}
+		return
+	}
+	o := w.objects[name]
+	d.MaybeScanArgs(w.t, "observed", &o.ObservedBoot)
+	d.MaybeScanArgs(w.t, "prior", &o.PriorBoot)
+	d.MaybeScanArgs(w.t, "uid", &o.UID)
+	condition := func(state healthrule.State, text string) {
+		o.Health = healthrule.Result{State: state, Reason: "MatchedCondition", Message: text}
+	}
+	for _, a := range d.CmdArgs {
+		switch a.Key {
+		case "healthy":
+			condition(healthrule.Healthy, "condition status: True, message: node is back")
+		case "unhealthy":
+			condition(healthrule.Unhealthy, "condition status: False, message: node did not come back")
+		case "refused":
+			condition(healthrule.Unhealthy, "condition status: False, message: plugin says no")
+			o.Unsent = true
+		case "session-over":
+			condition(healthrule.Unhealthy, "condition status: False, message: session is over")
+			o.Unsent, o.SessionOver = true, true
+		case "not-needed":
+			condition(healthrule.Healthy, "condition status: True, message: rebooted by somebody else")
+			o.Unsent = true
+		case "deleted":
+			delete(w.objects, name)
+		}
+	}
+}
