@@ -44,7 +44,8 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	drains := drain.New(
 		drain.Config{
-			Policy: plan.DefaultPolicy(policy), PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, DryRun: cfg.DryRun,
+			Policy: plan.DefaultPolicy(policy), DryRun: cfg.DryRun,
+			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
 		drain.Deps{
 			Records: records, Client: cluster.Clientset, World: world,

@@ -121,6 +121,8 @@ func TestTriesAreSpaced(t *testing.T) {
 		{"refused for ever", Attempt{Result: Refused, Tries: 1000}, time.Minute},
 		{"the budget allows by now", Attempt{Result: Refused, Tries: 1000, Allows: true}, time.Second},
 		{"errored", Attempt{Result: Errored, Tries: 2}, 10 * time.Second},
+		{"asked to wait", Attempt{Result: Errored, Tries: 9, After: 3 * time.Second}, 3 * time.Second},
+		{"asked to wait for ever", Attempt{Result: Errored, Tries: 9, After: time.Hour}, time.Minute},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

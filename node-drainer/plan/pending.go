@@ -100,6 +100,8 @@ func (d drain) backoff(a Attempt) time.Duration {
 		return d.policy.Settle
 	case a.Allows:
 		return minBackoff
+	case a.After > 0:
+		return max(min(a.After, d.policy.MaxBackoff), minBackoff)
 	}
 	wait := d.policy.Backoff
 	for i := 1; i < a.Tries && wait < d.policy.MaxBackoff; i++ {

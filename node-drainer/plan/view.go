@@ -112,6 +112,8 @@ type Attempt struct {
 	Allows bool
 	// Message is the error of an errored try.
 	Message string
+	// After is how long the API server asked to wait; 0 is our own backoff.
+	After time.Duration
 }
 
 // Policy is how drains are done.

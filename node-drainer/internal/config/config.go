@@ -4,6 +4,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -25,6 +26,9 @@ type Config struct {
 	// EvictionsPerNode and EvictionsInFlight bound the evictions under way.
 	EvictionsPerNode  int `toml:"evictionsPerNode" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
 	EvictionsInFlight int `toml:"evictionsInFlight" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
+	// EvictionsPerSecond is a ceiling for all nodes together; 0 is none, so that
+	// the API server's priority and fairness is the limit.
+	EvictionsPerSecond float64 `toml:"evictionsPerSecond" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
 
 	Kube  kube.Config  `toml:"kube"`
 	Lease lease.Config `toml:"leaderElection"`
@@ -53,8 +57,8 @@ func (c Config) Validate() error {
 			problems = append(problems, fmt.Errorf("%s %d is less than 1", bound.key, bound.value))
 		}
 	}
-	if err := c.Lease.Validate(); err != nil {
-		problems = append(problems, err)
+	if r := c.EvictionsPerSecond; r < 0 || math.IsNaN(r) || math.IsInf(r, 0) {
+		problems = append(problems, fmt.Errorf("evictionsPerSecond (--evictions-per-second) %v is not a number of at least 0", r))
 	}
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))

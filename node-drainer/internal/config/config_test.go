@@ -38,6 +38,8 @@ store = "sqlite:///tmp/x.db"
 evictionTimeoutInSeconds = "60"
 systemNamespaces = "^kube-system$"
 deleteAfterTimeoutMinutes = 30
+partialDrainEnabled = true
+evictionsPerSecond = 50.0
 [[userNamespaces]]
 name = "*"
 mode = "Immediate"
@@ -45,7 +47,7 @@ mode = "Immediate"
 kubeconfig = "/k"
 [leaderElection]
 enabled = true
-`, "--dry-run", "--workers", "3")
+`, "--dry-run", "--workers", "3", "--evictions-per-second", "2.5")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +55,7 @@ enabled = true
 	want.Store, want.DryRun, want.Workers = "sqlite:///tmp/x.db", true, 3
 	want.EvictionTimeoutInSeconds, want.SystemNamespaces, want.DeleteAfterTimeoutMinutes = "60", "^kube-system$", 30
 	want.UserNamespaces = []eviction.NamespaceRule{{Name: "*", Mode: eviction.Immediate}}
+	want.PartialDrainEnabled, want.EvictionsPerSecond = true, 2.5
 	want.Kube.Kubeconfig, want.Lease.Enabled = "/k", true
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -63,6 +66,7 @@ func TestProblemsAreJoinedAndNameTheirKeys(t *testing.T) {
 	_, err := load(t, `
 workers = 0
 evictionsPerNode = -1
+evictionsPerSecond = -0.5
 evictionTimeoutInSeconds = "1m"
 [[userNamespaces]]
 name = "*"
@@ -72,7 +76,7 @@ kube-api-qps = -1.0
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
+	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "evictionsPerSecond (--evictions-per-second) -0.5", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not name %s", err, want)
 		}

@@ -31,6 +31,8 @@ type Config struct {
 	Policy plan.Policy
 	// PerNode and InFlight bound the evictions under way, of one node and of all.
 	PerNode, InFlight int
+	// PerSecond bounds the evictions of all nodes; 0 leaves it to the API server.
+	PerSecond float64
 	// DryRun goes through every decision and writes nothing.
 	DryRun bool
 }
@@ -71,7 +73,7 @@ func New(c Config, d Deps) *Drain {
 }
 
 // maxSteps bounds one visit, so that other nodes get their turn.
-const maxSteps = 64
+const maxSteps = 8
 
 // lostRace is how long to wait after another writer was faster.
 const lostRace = 200 * time.Millisecond

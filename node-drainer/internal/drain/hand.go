@@ -27,12 +27,12 @@ var errSessionOver = errors.New("the session is over")
 
 // hand takes pods away, several at once.
 type hand struct {
-	d     *Drain
-	slots chan struct{} // evictions in flight, of all nodes
+	d    *Drain
+	gate *gate // of all nodes
 }
 
 func newHand(d *Drain) *hand {
-	return &hand{d: d, slots: make(chan struct{}, max(d.config.InFlight, 1))}
+	return &hand{d: d, gate: newGate(d.config.InFlight, d.config.PerSecond)}
 }
 
 // takeAway carries out an Evict or Delete step and notes each pod's result.
@@ -43,12 +43,11 @@ func (h *hand) takeAway(ctx context.Context, node string, n *notes, step plan.St
 	group.SetLimit(max(h.d.config.PerNode, 1))
 	for _, pod := range step.Pods {
 		group.Go(func() error {
-			select {
-			case h.slots <- struct{}{}:
-				defer func() { <-h.slots }()
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			leave, err := h.gate.enter(ctx, node)
+			if err != nil {
+				return err
 			}
+			defer leave()
 			return h.one(ctx, node, n, step, pod)
 		})
 	}
@@ -139,5 +138,7 @@ func (h *hand) judge(pod *corev1.Pod, err error) try {
 		b := h.d.world.refuser(pod)
 		return try{Attempt: plan.Attempt{Result: plan.Refused, Budget: b.name}, refuser: b}
 	}
-	return try{Attempt: plan.Attempt{Result: plan.Errored, Message: err.Error()}}
+	// Priority and fairness of the API server says when to come again.
+	after, _ := apierrors.SuggestsClientDelay(err)
+	return try{Attempt: plan.Attempt{Result: plan.Errored, Message: err.Error(), After: time.Duration(after) * time.Second}}
 }

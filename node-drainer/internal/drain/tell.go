@@ -19,6 +19,7 @@ const (
 	drainStarted   = "DrainStarted"
 	drainSucceeded = "DrainSucceeded"
 	drainCancelled = "DrainCancelled"
+	drainBlocked   = "DrainBlocked"
 	// The two reasons that the predecessor's users know.
 	awaitingCompletion = "AwaitingPodCompletion"
 	awaitingDeadline   = "WaitingBeforeForceDelete"
@@ -73,6 +74,8 @@ func announcement(v plan.View, step plan.Step) event {
 		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
 	case step.Kind == plan.Cancel && wasRunning(v, step):
 		return event{drainCancelled, step.Stamps[0].Status.Message + ", record " + step.Stamps[0].ID}
+	case step.Kind == plan.Wait && step.Why == plan.BudgetBlocked:
+		return event{drainBlocked, "disruption budgets refuse evictions; the drain status of the record names the pods, session " + step.Session}
 	case step.Kind == plan.Wait && step.Why == plan.AwaitingCompletion:
 		return event{awaitingCompletion, "pods may complete before the node is repaired, session " + step.Session}
 	case step.Kind == plan.Wait && step.Why == plan.AwaitingDeadline:
