@@ -183,7 +183,7 @@ func (s *site) events(reason string) []corev1.Event {
 	}
 	var out []corev1.Event
 	for _, e := range list.Items {
-		if e.Reason == reason && e.InvolvedObject.Name == nodeName && e.Source.Component == "b" {
+		if e.Reason == reason && e.InvolvedObject.Name == nodeName && e.Source.Component == agent {
 			out = append(out, e)
 		}
 	}
@@ -242,7 +242,7 @@ func TestLostFaultSetIsRebuiltFromTheStore(t *testing.T) {
 	}
 	connector = s.start()
 	other := event("c", 1)
-	other.CheckName = "GpuMemWatch"
+	other.Agent, other.CheckName = "gpu-health-monitor", "GpuMemWatch"
 	s.send(healthy("a", 2), other)
 	s.awaitCondition("GpuMemWatch", "True GpuMemWatchIsNotHealthy: "+entry("c", 1))
 	if got, want := s.conditions()[check], faulty(entry("a", 1)); got != want {
@@ -263,8 +263,8 @@ func TestLostFaultSetIsRebuiltFromTheStore(t *testing.T) {
 	s.send(event("a", 3))
 	s.awaitCondition(check, faulty(entry("a", 3)))
 	s.awaitCondition("GpuMemWatch", "True GpuMemWatchIsNotHealthy: "+entry("c", 1))
-	open, err := s.records().List(t.Context(), store.Query{Selector: record.Selector{Agent: "a"}})
-	if err != nil || len(open) != 3 {
-		t.Errorf("%d records of publisher a, %v", len(open), err)
+	open, err := s.records().List(t.Context(), store.Query{Selector: record.Selector{Agent: agent}})
+	if err != nil || len(open) != 5 {
+		t.Errorf("%d records of the agent, %v", len(open), err)
 	}
 }

@@ -31,15 +31,21 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if client != nil {
 		startSink(d, cfg, parts{queue, node, records, client})
 	}
-	startReplay(d, queue, node, records)
+	carrier := newCarrier(d, queue, records)
+	startReplay(d, queue, node, carrier)
+	gate, err := newGate(d, cfg, client)
+	if err != nil {
+		return err
+	}
 
 	listener, err := door.Listen(ctx, cfg.Socket, fs.FileMode(cfg.SocketMode))
 	if err != nil {
 		return err
 	}
 	front := &door.Door{
-		NodeName: cfg.NodeName, Spool: queue.spool, Identity: node.Identity,
-		Clock: d.Clock, Metrics: door.NewMetrics(d.Registry),
+		NodeName: cfg.NodeName, Spool: queue.spool, Gate: gate, Direct: carrier,
+		Identity: node.Identity, IdentityOf: identityOf(client, d.Log),
+		Clock: d.Clock, Log: d.Log, Metrics: door.NewMetrics(d.Registry),
 	}
 	d.Go("door", func(ctx context.Context) error { return door.Serve(ctx, listener, front) })
 	return nil

@@ -144,11 +144,15 @@ func send(ctx context.Context, c protos.PlatformConnectorClient, events ...*prot
 	}
 }
 
-// event is a fatal event; publisher and seq make its id and message.
+// agent is the one that the tests' check belongs to.
+const agent = "syslog-health-monitor"
+
+// event is a fatal event of one of the agent's outboxes; publisher and seq make
+// its id and message.
 func event(publisher string, seq int) *protos.HealthEvent {
 	text := fmt.Sprintf("%s/%d", publisher, seq)
 	return &protos.HealthEvent{
-		Version: 1, Agent: publisher, ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true,
+		Version: 1, Agent: agent, ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true,
 		Message: text, RecommendedAction: protos.RecommendedAction_RESTART_BM, ErrorCode: []string{"79"},
 		EntitiesImpacted:   []*protos.Entity{{EntityType: "GPU_UUID", EntityValue: "GPU-" + publisher}},
 		GeneratedTimestamp: timestamppb.New(time.Date(2026, 3, 1, 12, 0, seq, 0, time.UTC)),
@@ -254,10 +258,10 @@ func TestEveryAcknowledgedEventIsStoredOnceWhateverIsKilled(t *testing.T) {
 			t.Errorf("record %s was never acknowledged", r.ID)
 		}
 		delete(acked, r.ID)
-		if r.Seq != last[r.Event.Agent]+1 {
-			t.Errorf("publisher %s: seq %d is stored after %d", r.Event.Agent, r.Seq, last[r.Event.Agent])
+		if r.Seq != last[r.SeqEpoch]+1 {
+			t.Errorf("%s: seq %d is stored after %d", r.SeqEpoch, r.Seq, last[r.SeqEpoch])
 		}
-		last[r.Event.Agent] = r.Seq
+		last[r.SeqEpoch] = r.Seq
 	}
 	if len(acked) > 0 {
 		t.Errorf("%d acknowledged events are not stored", len(acked))

@@ -3,15 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
@@ -24,6 +27,9 @@ import (
 // late is the age of the oldest unreleased event from which on the connector is
 // not ready: it accepts, but nobody downstream sees anything.
 const late = 5 * time.Minute
+
+// sightingDeadline bounds the reading of one Node.
+const sightingDeadline = 3 * time.Second
 
 // queue is the spool with what belongs to it.
 type queue struct {
@@ -83,17 +89,61 @@ func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
 	return r
 }
 
-func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, source *records.Records) {
-	r := &replay.Replay{
-		Spool: q.spool, Reader: q.stored, Store: source, Identity: node.Identity,
-		Clock: d.Clock, Log: d.Log,
+// sinkOf is the store as the place where records go.
+type sinkOf struct{ *records.Records }
+
+func (s sinkOf) Sink(ctx context.Context) (replay.Sink, error) { return s.Store(ctx) }
+
+func (s sinkOf) Opened() (replay.Sink, bool) { return s.Records.Opened() }
+
+func newCarrier(d *daemon.Daemon, q queue, source *records.Records) *replay.Carrier {
+	return &replay.Carrier{
+		Source: sinkOf{source}, Transform: replay.Unchanged{}, Clock: d.Clock, Log: d.Log,
 		Metrics: replay.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
+	}
+}
+
+func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay.Carrier) {
+	r := &replay.Replay{
+		Spool: q.spool, Reader: q.stored, Carrier: carrier, Identity: node.Identity, Clock: d.Clock, Log: d.Log,
 	}
 	d.Go("replay", r.Run)
 	d.Ready("replay", func() (bool, string) {
 		_, detail := r.Ready() // the age of the spool says when it is too late
 		return true, detail
 	})
+}
+
+// newGate knows the callers; without Kubernetes it refuses every token.
+func newGate(d *daemon.Daemon, cfg config.Config, client kubernetes.Interface) (*gate.Gate, error) {
+	owners, err := gate.OpenOwners(filepath.Join(cfg.SpoolDir, "owners.json"), d.Log)
+	if err != nil {
+		return nil, err
+	}
+	g := &gate.Gate{Policy: cfg.Publishers.Policy(cfg.NodeName), Owners: owners}
+	if p := cfg.Publishers; p.Tokens != gate.TokensOff {
+		g.Tokens = gate.NewReview(client, gate.Verification{Audience: p.Audience, Life: p.VerdictLife}, d.Clock, d.Registry)
+	}
+	g.Register(d.Registry)
+	return g, nil
+}
+
+// identityOf reads the machine behind a node's name from the API server; a
+// record without one is bound to its machine when it is judged.
+func identityOf(client kubernetes.Interface, log *slog.Logger) func(context.Context, string) record.NodeIdentity {
+	return func(ctx context.Context, node string) record.NodeIdentity {
+		if client == nil {
+			return record.NodeIdentity{}
+		}
+		ctx, cancel := context.WithTimeout(ctx, sightingDeadline)
+		defer cancel()
+		object, err := kube.ReadNode(ctx, client, node)
+		if err != nil {
+			log.Warn("a cluster-wide publisher's event is stored without its node's machine", "node", node, "error", err)
+			return record.NodeIdentity{}
+		}
+		return kube.NodeIdentity(object)
+	}
 }
 
 // parts are what the Kubernetes sink needs.

@@ -108,8 +108,9 @@ type Admitted struct {
 	Cuts  []Cut
 }
 
-// Batch normalises a batch for the connector of the named node. It is accepted
-// or refused whole: the error is the *Refusal of the first bad event.
+// Batch normalises a batch for the connector of the named node; without a name
+// events of any node are accepted. It is accepted or refused whole: the error is
+// the *Refusal of the first bad event.
 func Batch(events []*protos.HealthEvent, node string) ([]Admitted, error) {
 	if len(events) > MaxEvents {
 		return nil, &Refusal{"events", TooMany, fmt.Sprintf("%d events in one batch, at most %d", len(events), MaxEvents)}
@@ -128,7 +129,7 @@ func Batch(events []*protos.HealthEvent, node string) ([]Admitted, error) {
 }
 
 // Normalise turns a wire event into one that every store accepts, for the
-// connector of the named node. It is a function of its arguments only and
+// connector of the named node, or of any node. It is a function of its arguments only and
 // changes nothing when applied again, so a re-sent event keeps its digest. An
 // empty id stays empty: the caller gives one.
 func Normalise(p *protos.HealthEvent, node string) (record.Event, []Cut, *Refusal) {
@@ -162,7 +163,7 @@ func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
 			return &Refusal{f.name, TooLong, fmt.Sprintf("has %d bytes, at most %d", len(f.value), MaxName)}
 		}
 	}
-	if e.NodeName != node {
+	if node != "" && e.NodeName != node {
 		return &Refusal{"nodeName", ForeignNode, fmt.Sprintf("is %q, this is the connector of %q", e.NodeName, node)}
 	}
 	if p.GetGeneratedTimestamp() == nil {

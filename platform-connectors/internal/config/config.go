@@ -40,6 +40,9 @@ type Config struct {
 	// node's machine on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
 
+	// Publishers is who may send what.
+	Publishers Publishers `toml:"publishers"`
+
 	Kube kube.Config `toml:"kube"`
 }
 
@@ -48,6 +51,7 @@ func Default() Config {
 	return Config{
 		Role: RoleNode, Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
+		Publishers: defaultPublishers(),
 	}
 }
 
@@ -72,6 +76,9 @@ func (c Config) Validate() error {
 	}
 	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost}); err != nil {
 		problems = append(problems, fmt.Errorf("store (--store): %w", err))
+	}
+	if err := c.Publishers.validate(c.Kubernetes); err != nil {
+		problems = append(problems, err)
 	}
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))

@@ -8,11 +8,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -22,6 +22,9 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 )
 
@@ -30,90 +33,94 @@ type Spool interface {
 	Append(ctx context.Context, records []record.Record) error
 }
 
-// Door accepts the health events of one node.
+// Gate knows the callers.
+type Gate interface {
+	// Enter identifies the caller of a request; wide says that it speaks for all
+	// nodes. Its errors are *gate.Denied, as are those of Speak.
+	Enter(ctx context.Context) (caller authority.Caller, wide bool, err error)
+	// Speak says whether the caller may send the events.
+	Speak(caller authority.Caller, events []record.Event) error
+}
+
+// Direct stores the events of cluster-wide publishers: it returns when the store
+// has them.
+type Direct interface {
+	Append(ctx context.Context, records []record.Record) error
+}
+
+// Door accepts the health events of one node, and those of cluster-wide
+// publishers on it.
 type Door struct {
 	protos.UnimplementedPlatformConnectorServer
 
 	NodeName string
 	Spool    Spool
+	Gate     Gate
+	Direct   Direct
 	// Identity is the last sighting of the node's machine, or empty.
 	Identity func() record.NodeIdentity
-	Clock    clock.PassiveClock
-	Metrics  *Metrics
-}
-
-// Metrics of the door.
-type Metrics struct {
-	accepted *prometheus.CounterVec
-	refused  *prometheus.CounterVec
-	cuts     *prometheus.CounterVec
-}
-
-// Reasons of refusals that are not the event's, as label values.
-const (
-	reasonFull        = "spool-full"
-	reasonUnavailable = "unavailable"
-)
-
-// NewMetrics registers the door's metrics.
-func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_accepted_total",
-			Help: "Events acknowledged after they were durable, by processing strategy.",
-		}, []string{"strategy"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_refused_total",
-			Help: "Batches refused, by reason.",
-		}, []string{"reason"}),
-		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "platform_connector_cuts_total",
-			Help: "Accepted events from which something was cut or replaced, by what.",
-		}, []string{"what"}),
-	}
-	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
-		m.accepted.WithLabelValues(string(s))
-	}
-	for _, c := range admission.Cuts() {
-		m.cuts.WithLabelValues(string(c))
-	}
-	for _, reason := range append(admission.Reasons(), reasonFull, reasonUnavailable) {
-		m.refused.WithLabelValues(string(reason))
-	}
-	r.MustRegister(m.accepted, m.refused, m.cuts)
-	return m
+	// IdentityOf is the machine of any node as it is now, or empty.
+	IdentityOf func(ctx context.Context, node string) record.NodeIdentity
+	Clock      clock.PassiveClock
+	Log        *slog.Logger
+	Metrics    *Metrics
 }
 
 // HealthEventOccurredV1 accepts a batch whole, or refuses it whole and names
-// the event and the field.
+// the event and the field. Those of a cluster-wide publisher are acknowledged
+// when the store has them, all others when the spool has.
 func (d *Door) HealthEventOccurredV1(ctx context.Context, batch *protos.HealthEvents) (*emptypb.Empty, error) {
 	crashpoint.Here("platform-connectors/received")
-	admitted, err := admission.Batch(batch.GetEvents(), d.NodeName)
+	admitted, wide, err := d.admit(ctx, batch)
 	if err != nil {
 		return nil, d.refuse(err)
 	}
-	records, err := d.records(admitted)
+	records, err := d.records(ctx, admitted, wide)
 	if err != nil {
 		return nil, d.refuse(err)
 	}
-	if err := d.Spool.Append(ctx, records); err != nil {
+	if wide {
+		err = d.Direct.Append(ctx, records)
+	} else {
+		err = d.Spool.Append(ctx, records)
+	}
+	if err != nil {
 		return nil, d.refuse(err)
 	}
 	crashpoint.Here("platform-connectors/spooled")
-	for _, a := range admitted {
-		d.Metrics.accepted.WithLabelValues(string(a.Event.ProcessingStrategy)).Inc()
-		for _, cut := range a.Cuts {
-			d.Metrics.cuts.WithLabelValues(string(cut)).Inc()
-		}
-	}
+	d.Metrics.count(admitted)
 	return &emptypb.Empty{}, nil
 }
 
+// admit checks who sends the batch, what is in it, and whether the one may say
+// the other.
+func (d *Door) admit(ctx context.Context, batch *protos.HealthEvents) (admitted []admission.Admitted, wide bool, err error) {
+	caller, wide, err := d.Gate.Enter(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	node := d.NodeName
+	if wide {
+		node = "" // any
+	}
+	if admitted, err = admission.Batch(batch.GetEvents(), node); err != nil {
+		return nil, false, err
+	}
+	events := make([]record.Event, len(admitted))
+	for i, a := range admitted {
+		events[i] = a.Event
+	}
+	return admitted, wide, d.Gate.Speak(caller, events)
+}
+
 // records are the admitted events as they will be stored.
-func (d *Door) records(admitted []admission.Admitted) ([]record.Record, error) {
+func (d *Door) records(ctx context.Context, admitted []admission.Admitted, wide bool) ([]record.Record, error) {
 	now, node := d.Clock.Now().UTC(), d.Identity()
 	out := make([]record.Record, 0, len(admitted))
 	for _, a := range admitted {
+		if wide {
+			node = d.IdentityOf(ctx, a.Event.NodeName)
+		}
 		e := a.Event
 		if e.ID == "" {
 			id, err := newID(now)
@@ -154,7 +161,12 @@ func (d *Door) refuse(err error) error {
 			code = codes.PermissionDenied
 		}
 	}
+	if denied, ok := errors.AsType[*gate.Denied](err); ok {
+		code, reason = denied.Code, denied.Reason
+	}
 	switch {
+	case errors.Is(err, replay.ErrAway):
+		reason = reasonStoreAway
 	case errors.Is(err, spool.ErrFull):
 		code, reason = codes.ResourceExhausted, reasonFull
 	case errors.Is(err, context.DeadlineExceeded):

@@ -3,6 +3,7 @@ package door
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 )
 
@@ -43,9 +45,19 @@ func (m *memory) Append(_ context.Context, records []record.Record) error {
 	return m.err
 }
 
+// anyone is a gate that lets everybody in.
+type anyone struct{}
+
+func (anyone) Enter(context.Context) (authority.Caller, bool, error) {
+	return authority.Caller{}, false, nil
+}
+
+func (anyone) Speak(authority.Caller, []record.Event) error { return nil }
+
 func newDoor(m *memory) *Door {
 	return &Door{
-		NodeName: "gpu-7", Spool: m, Clock: clocktesting.NewFakePassiveClock(noon),
+		NodeName: "gpu-7", Spool: m, Gate: anyone{}, Clock: clocktesting.NewFakePassiveClock(noon),
+		Log:      slog.New(slog.DiscardHandler),
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7", BootID: "boot-1"} },
 		Metrics:  NewMetrics(prometheus.NewRegistry()),
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 )
 
 const (
@@ -63,6 +64,7 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 // finish.
 func Serve(ctx context.Context, l net.Listener, d *Door) error {
 	server := grpc.NewServer(
+		grpc.Creds(gate.Peers{Log: d.Log}),
 		grpc.MaxRecvMsgSize(maxBatch),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),

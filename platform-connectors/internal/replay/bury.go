@@ -11,19 +11,19 @@ import (
 
 // bury keeps a record whose id is stored with other content: it can never be
 // stored and must not block what is behind it.
-func (r *Replay) bury(ctx context.Context, s store.Store, rec record.Record) error {
+func (c *Carrier) bury(ctx context.Context, s Sink, rec record.Record) error {
 	body, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encoding record %s: %w", rec.ID, err)
 	}
 	letter := store.DeadLetter{
 		ID: rec.ID, Source: "platform-connectors", Reason: "its id is stored with other content",
-		Body: body, At: r.Clock.Now().UTC(),
+		Body: body, At: c.Clock.Now().UTC(),
 	}
 	if err := s.Dead(ctx, letter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
 	}
-	r.Log.Error("the id of an event is stored with other content; the event is a dead letter now",
+	c.Log.Error("the id of an event is stored with other content; the event is a dead letter now",
 		"id", rec.ID, "agent", rec.Event.Agent, "check", rec.Event.CheckName)
 	return nil
 }

@@ -50,7 +50,6 @@ func (q *queue) Confirm(index uint64) error {
 
 // books is a store that fails as often as it is told and refuses some ids.
 type books struct {
-	store.Store
 	failures, deadFailures int
 	refuse                 map[string]bool
 	stored                 []record.Record
@@ -60,7 +59,9 @@ type books struct {
 // open is the books as a source.
 type open struct{ books *books }
 
-func (o open) Store(context.Context) (store.Store, error) { return o.books, nil }
+func (o open) Sink(context.Context) (Sink, error) { return o.books, nil }
+
+func (o open) Opened() (Sink, bool) { return o.books, o.books != nil }
 
 func (b *books) Append(_ context.Context, records []record.Record) ([]store.AppendResult, error) {
 	if b.failures > 0 {
@@ -93,10 +94,14 @@ func (b *books) Dead(_ context.Context, letter store.DeadLetter) error {
 func replay(t *testing.T, q *queue, b *books) *Replay {
 	t.Helper()
 	registry := prometheus.NewRegistry()
+	log := slog.New(slog.DiscardHandler)
 	r := &Replay{
-		Spool: q, Reader: q, Store: open{b}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Spool: q, Reader: q, Clock: clock.RealClock{}, Log: log,
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
-		Metrics:  NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+		Carrier: &Carrier{
+			Source: open{b}, Transform: Unchanged{}, Clock: clock.RealClock{}, Log: log,
+			Metrics: NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+		},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -129,7 +134,7 @@ func TestOrderIsKeptThroughFailures(t *testing.T) {
 		if len(b.stored) != len(q.entries) || q.confirmed != uint64(len(q.entries)) {
 			t.Errorf("%d of %d stored, confirmed up to %d", len(b.stored), len(q.entries), q.confirmed)
 		}
-		if n := testutil.ToFloat64(r.Metrics.appended.WithLabelValues("error")); n != 5 {
+		if n := testutil.ToFloat64(r.Carrier.Metrics.appended.WithLabelValues("error")); n != 5 {
 			t.Errorf("counted %v errors, want 5", n)
 		}
 		if waited := time.Since(start); waited < 500*time.Millisecond || waited > time.Minute {
@@ -149,7 +154,7 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 		if diff := cmp.Diff([]string{"1"}, b.dead); diff != "" {
 			t.Errorf("dead letters (-want +got):\n%s", diff)
 		}
-		if n := testutil.ToFloat64(r.Metrics.dead); n != 1 {
+		if n := testutil.ToFloat64(r.Carrier.Metrics.dead); n != 1 {
 			t.Errorf("counted %v dead letters, want 1", n)
 		}
 		if q.confirmed != 3 {

@@ -1,0 +1,178 @@
+package authority
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	accountA = "system:serviceaccount:nvsentinel:a"
+	accountB = "system:serviceaccount:nvsentinel:b"
+	accountW = "system:serviceaccount:nvsentinel:wide"
+)
+
+func policy() Policy {
+	return Policy{Node: "gpu-7", Agents: []Agent{
+		{Name: "known", Account: accountA, Checks: []string{"Known*"}},
+		{Name: "wide", Account: accountW, ClusterWide: true, Checks: []string{"CSPMaintenance"}},
+		{Name: "rooted", UIDs: []uint32{0}},
+	}}
+}
+
+func TestEnter(t *testing.T) {
+	bound := func(account, node string) Caller { return Caller{Account: account, Pod: "uid", Node: node} }
+	tests := map[string]struct {
+		change func(*Policy)
+		caller Caller
+		want   Reason
+		wide   bool
+	}{
+		"anybody":                        {caller: Caller{}},
+		"a listed user":                  {func(p *Policy) { p.UIDs = []uint32{1, 2} }, Caller{UID: new(uint32(2))}, "", false},
+		"another user":                   {func(p *Policy) { p.UIDs = []uint32{1, 2} }, Caller{UID: new(uint32(3))}, ForeignUID, false},
+		"an unknown user where listed":   {func(p *Policy) { p.UIDs = []uint32{0} }, Caller{}, ForeignUID, false},
+		"a token helps no foreign user":  {func(p *Policy) { p.UIDs = []uint32{1} }, Caller{UID: new(uint32(3)), Account: accountA}, ForeignUID, false},
+		"no token where required":        {func(p *Policy) { p.RequireToken = true }, Caller{}, NoToken, false},
+		"a token where required":         {func(p *Policy) { p.RequireToken = true }, Caller{Account: accountB}, "", false},
+		"a pod of this node":             {nil, bound(accountB, "gpu-7"), "", false},
+		"a pod of another node":          {nil, bound(accountB, "gpu-8"), ForeignPod, false},
+		"cluster-wide":                   {nil, bound(accountW, "gpu-7"), "", true},
+		"cluster-wide of another node":   {nil, bound(accountW, "gpu-8"), ForeignPod, false},
+		"cluster-wide without a pod":     {nil, Caller{Account: accountW, Node: "gpu-7"}, Unbound, false},
+		"cluster-wide without a node":    {nil, Caller{Account: accountW, Pod: "uid"}, Unbound, false},
+		"an account that is not listed":  {nil, bound("system:serviceaccount:evil:wide", "gpu-7"), "", false},
+		"without a token not cluster...": {nil, Caller{Pod: "uid", Node: "gpu-7"}, "", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := policy()
+			if tc.change != nil {
+				tc.change(&p)
+			}
+			refusal := p.Enter(tc.caller)
+			if got := reason(refusal); got != tc.want {
+				t.Fatalf("refused for %q, want %q", got, tc.want)
+			}
+			if refusal == nil && p.ClusterWide(tc.caller) != tc.wide {
+				t.Errorf("cluster-wide: %v", !tc.wide)
+			}
+		})
+	}
+}
+
+func reason(r *Refusal) Reason {
+	if r == nil {
+		return ""
+	}
+	return r.Reason
+}
+
+func TestSpeak(t *testing.T) {
+	none, a, b, w := Caller{}, Caller{Account: accountA}, Caller{Account: accountB}, Caller{Account: accountW}
+	tests := map[string]struct {
+		ledger       Ledger
+		caller       Caller
+		agent, check string
+		want         Reason
+		after        Ledger // only what is learned
+	}{
+		"a new agent and check": {
+			Ledger{}, none, "x", "X", "", Ledger{Checks: map[string]string{"X": "x"}},
+		},
+		"a new agent with a token": {
+			Ledger{}, b, "x", "X", "", Ledger{Checks: map[string]string{"X": "x"}, Accounts: map[string]string{"x": accountB}},
+		},
+		"a learned check of its agent": {
+			Ledger{Checks: map[string]string{"X": "x"}}, none, "x", "X", "", Ledger{},
+		},
+		"a learned check of another agent": {
+			Ledger{Checks: map[string]string{"X": "x"}}, none, "y", "X", ForeignCheck, Ledger{},
+		},
+		"a given check of another agent": {
+			Ledger{}, none, "x", "KnownProblem", ForeignCheck, Ledger{},
+		},
+		"a given check goes before a learned one": {
+			Ledger{Checks: map[string]string{"KnownProblem": "x"}}, a, "known", "KnownProblem", "", Ledger{},
+		},
+		"a given agent without its token":    {Ledger{}, none, "known", "KnownProblem", ForeignAgent, Ledger{}},
+		"a given agent with another account": {Ledger{}, b, "known", "KnownProblem", ForeignAgent, Ledger{}},
+		"an account that is another agent's": {Ledger{}, a, "x", "X", ForeignAgent, Ledger{}},
+		"a learned agent without its token": {
+			Ledger{Accounts: map[string]string{"x": accountB}}, none, "x", "X", ForeignAgent, Ledger{},
+		},
+		"a learned agent with another account": {
+			Ledger{Accounts: map[string]string{"x": accountB}}, Caller{Account: "c"}, "x", "X", ForeignAgent, Ledger{},
+		},
+		"a learned account as another agent": {
+			Ledger{Accounts: map[string]string{"x": accountB}}, b, "y", "Y", ForeignAgent, Ledger{},
+		},
+		"a cluster-wide agent without token":  {Ledger{}, none, "wide", "CSPMaintenance", ForeignAgent, Ledger{}},
+		"a cluster-wide agent":                {Ledger{}, w, "wide", "CSPMaintenance", "", Ledger{}},
+		"an agent of root by root":            {Ledger{}, Caller{UID: new(uint32(0))}, "rooted", "R", "", Ledger{Checks: map[string]string{"R": "rooted"}}},
+		"an agent of root by somebody else":   {Ledger{}, Caller{UID: new(uint32(7))}, "rooted", "R", ForeignAgent, Ledger{}},
+		"an agent of root by an unknown user": {Ledger{}, none, "rooted", "R", ForeignAgent, Ledger{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			given := tc.ledger
+			l := tc.ledger
+			learned, refusal := policy().Speak(&l, tc.caller, tc.agent, tc.check)
+			if got := reason(refusal); got != tc.want {
+				t.Fatalf("refused for %q (%v), want %q", got, refusal, tc.want)
+			}
+			if learned != (tc.after.Checks != nil || tc.after.Accounts != nil) {
+				t.Errorf("learned: %v", learned)
+			}
+			want := Ledger{Checks: merge(given.Checks, tc.after.Checks), Accounts: merge(given.Accounts, tc.after.Accounts)}
+			if diff := cmp.Diff(want, Ledger{merge(l.Checks), merge(l.Accounts)}); diff != "" {
+				t.Errorf("ledger (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(given, tc.ledger); diff != "" {
+				t.Errorf("the ledger that was given changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func merge(parts ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, p := range parts {
+		for k, v := range p {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func TestWhatIsLearnedIsBounded(t *testing.T) {
+	var l Ledger
+	for i := range MaxChecks + 10 {
+		name := strings.Repeat("x", i+1)
+		if _, refusal := policy().Speak(&l, Caller{Account: name}, name, name); refusal != nil {
+			t.Fatalf("name %d is refused: %v", i, refusal)
+		}
+	}
+	if len(l.Checks) != MaxChecks || len(l.Accounts) != MaxAccounts {
+		t.Errorf("%d checks and %d accounts are learned", len(l.Checks), len(l.Accounts))
+	}
+}
+
+func TestValidateAgents(t *testing.T) {
+	if err := ValidateAgents(DefaultAgents()); err != nil {
+		t.Errorf("the default: %v", err)
+	}
+	err := ValidateAgents([]Agent{
+		{Name: ""}, {Name: "x", Account: "u"}, {Name: "x"}, {Name: "w", ClusterWide: true},
+		{Name: "y", Account: "u"}, {Name: "z", Checks: []string{"["}},
+	})
+	want := `agent[0].name is empty
+agent[2].name "x" is given twice
+agent[3].account is empty: the cluster-wide agent "w" needs one
+agent[4].account "u" is that of agent "x"
+agent[5].checks: "[" is not a pattern`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}

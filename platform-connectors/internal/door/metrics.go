@@ -1,0 +1,65 @@
+package door
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/admission"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+)
+
+// Metrics of the door.
+type Metrics struct {
+	accepted *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	cuts     *prometheus.CounterVec
+}
+
+// Reasons of refusals that are not the event's, as label values.
+const (
+	reasonFull        = "spool-full"
+	reasonUnavailable = "unavailable"
+	reasonStoreAway   = "store-away"
+)
+
+// NewMetrics registers the door's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_accepted_total",
+			Help: "Events acknowledged after they were durable, by processing strategy.",
+		}, []string{"strategy"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_refused_total",
+			Help: "Batches refused, by reason.",
+		}, []string{"reason"}),
+		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_cuts_total",
+			Help: "Accepted events from which something was cut or replaced, by what.",
+		}, []string{"what"}),
+	}
+	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
+		m.accepted.WithLabelValues(string(s))
+	}
+	for _, c := range admission.Cuts() {
+		m.cuts.WithLabelValues(string(c))
+	}
+	for _, reason := range admission.Reasons() {
+		m.refused.WithLabelValues(string(reason))
+	}
+	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway) {
+		m.refused.WithLabelValues(reason)
+	}
+	r.MustRegister(m.accepted, m.refused, m.cuts)
+	return m
+}
+
+// count books an acknowledged batch.
+func (m *Metrics) count(admitted []admission.Admitted) {
+	for _, a := range admitted {
+		m.accepted.WithLabelValues(string(a.Event.ProcessingStrategy)).Inc()
+		for _, cut := range a.Cuts {
+			m.cuts.WithLabelValues(string(cut)).Inc()
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package gate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+)
+
+// ownersVersion is the version of the file's shape.
+const ownersVersion = 1
+
+// Owners keeps what was learned of agents and checks in a file. It is safe for
+// concurrent use.
+type Owners struct {
+	path string
+
+	mu     sync.Mutex
+	ledger authority.Ledger
+}
+
+// ownersFile is the file's shape.
+type ownersFile struct {
+	Version int `json:"version"`
+	authority.Ledger
+}
+
+// OpenOwners reads the file at path; without one nothing is known yet. A file
+// that cannot be decoded is set aside, with an error in the log: names are
+// learned again, and nothing is refused for it.
+func OpenOwners(path string, log *slog.Logger) (*Owners, error) {
+	o := &Owners{path: path}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the owners of checks: %w", err)
+	}
+	var file ownersFile
+	if err := json.Unmarshal(b, &file); err != nil || file.Version != ownersVersion {
+		log.Error("the owners of checks cannot be read; they are learned again",
+			"file", path, "version", file.Version, "error", err)
+		if err := os.Rename(path, path+".damaged"); err != nil {
+			return nil, fmt.Errorf("setting the damaged owners of checks aside: %w", err)
+		}
+		return o, nil
+	}
+	o.ledger = file.Ledger
+	return o, nil
+}
+
+// Change lets ask decide on the ledger and note in it what it learns. What was
+// learned is durable when Change returns nil; ask's error forgets it.
+func (o *Owners) Change(ask func(*authority.Ledger) (learned bool, err error)) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	next := o.ledger
+	learned, err := ask(&next)
+	if err != nil || !learned {
+		return err
+	}
+	b, err := json.Marshal(ownersFile{ownersVersion, next})
+	if err == nil {
+		err = durable.Replace(o.path, append(b, '\n'))
+	}
+	if err != nil {
+		return denied(codes.Unavailable, reasonLedger, "the owner of a new check could not be kept on disk, send again: %v", err)
+	}
+	o.ledger = next
+	return nil
+}

@@ -1,0 +1,146 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// deadline bounds one call of the sink.
+const deadline = 30 * time.Second
+
+// Retention of records on which nothing is to be done.
+const Retention = 30 * 24 * time.Hour
+
+// ErrAway means that the sink is not open: nothing was taken.
+var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
+
+// Sink is where records go: the store, or what stands before it. Append is
+// idempotent by the record's id and durable when it returns; Dead keeps what can
+// never be stored.
+type Sink interface {
+	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+	Dead(ctx context.Context, letter store.DeadLetter) error
+}
+
+// Source opens the sink in the background.
+type Source interface {
+	// Sink waits for it.
+	Sink(ctx context.Context) (Sink, error)
+	// Opened is the open sink, or false.
+	Opened() (Sink, bool)
+}
+
+// Transformer changes records on their way to the sink. It takes as many from
+// the front as it can decide about now, at least one, and returns them changed;
+// settled is told what became of each of them and is not called when they have
+// to be sent again.
+type Transformer interface {
+	Transform(ctx context.Context, records []record.Record) (out []record.Record, settled func([]store.AppendResult))
+}
+
+// Carrier takes records through the pipeline to the sink.
+type Carrier struct {
+	Source    Source
+	Transform Transformer
+	Clock     clock.PassiveClock
+	Log       *slog.Logger
+	Metrics   *Metrics
+}
+
+// Metrics of the way to the sink.
+type Metrics struct {
+	appended *prometheus.CounterVec
+	dead     prometheus.Counter
+}
+
+// NewMetrics registers the metrics; dead counts refused records.
+func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
+	m := &Metrics{dead: dead, appended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "platform_connector_appended_total",
+		Help: "Records handed to the store, by result; error counts batches that are tried again.",
+	}, []string{"result"})}
+	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), "error"} {
+		m.appended.WithLabelValues(result)
+	}
+	r.MustRegister(m.appended)
+	return m
+}
+
+// Append carries records past the spool and returns when the sink has them:
+// ErrAway while it is not open.
+func (c *Carrier) Append(ctx context.Context, records []record.Record) error {
+	s, ok := c.Source.Opened()
+	if !ok {
+		return ErrAway
+	}
+	if err := c.carry(ctx, s, records); err != nil {
+		c.Metrics.appended.WithLabelValues("error").Inc()
+		return err
+	}
+	return nil
+}
+
+// carry takes all records to the sink, in their order.
+func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) error {
+	for len(records) > 0 {
+		out, settled := c.Transform.Transform(ctx, records)
+		records = records[len(out):]
+		for i, r := range out {
+			if r.Event.ProcessingStrategy == record.PersistOnly {
+				expire := c.Clock.Now().Add(Retention).UTC()
+				out[i].ExpireAt = &expire
+			}
+		}
+		results, err := c.append(ctx, s, out)
+		if err != nil {
+			return err
+		}
+		settled(results)
+	}
+	return nil
+}
+
+func (c *Carrier) append(ctx context.Context, s Sink, records []record.Record) ([]store.AppendResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	results, err := s.Append(ctx, records)
+	if err != nil {
+		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	if len(results) != len(records) {
+		return nil, fmt.Errorf("appending %d records: the store answered for %d", len(records), len(results))
+	}
+	// First all dead letters, then the counting: a batch that is tried again
+	// counts once.
+	for i, result := range results {
+		if result == store.Refused {
+			if err := c.bury(ctx, s, records[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, result := range results {
+		c.Metrics.appended.WithLabelValues(result.String()).Inc()
+		if result == store.Refused {
+			c.Metrics.dead.Inc()
+		}
+	}
+	return results, nil
+}
+
+// Unchanged is the Transformer that changes nothing.
+type Unchanged struct{}
+
+// Transform returns the records as they are.
+func (Unchanged) Transform(_ context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
+	return records, func([]store.AppendResult) {}
+}
