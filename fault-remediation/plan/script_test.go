@@ -26,6 +26,12 @@ func (w *world) script(d *datadriven.TestData) string {
 		w.each(d, func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
 	case "clear":
 		w.each(d, func(r *record.Record) { at := w.now; r.Status.Faults[0].ClearedTimestamp = &at })
+	case "cancel": // as fault-quarantine does for a person who uncordoned the node
+		w.each(d, func(r *record.Record) {
+			at := w.now
+			r.Status.NodeQuarantined = record.QuarantineCanceled
+			r.Status.Faults[0].ClearedTimestamp, r.Status.Faults[0].ClearedBy = &at, record.ClearedManual
+		})
 	case "pods":
 		w.pods = nil
 		for _, a := range d.CmdArgs {
@@ -84,6 +90,7 @@ func (w *world) setNode(d *datadriven.TestData) {
 	}
 	d.MaybeScanArgs(w.t, "session", &w.node.Session)
 	d.MaybeScanArgs(w.t, "machine", &w.node.Identity.ProviderID)
+	d.MaybeScanArgs(w.t, "uid", &w.node.Identity.UID)
 	d.MaybeScanArgs(w.t, "boot", &w.node.Identity.BootID)
 	d.MaybeScanArgs(w.t, "claim", &w.node.Claim)
 	for _, a := range d.CmdArgs {
@@ -98,6 +105,8 @@ func (w *world) setNode(d *datadriven.TestData) {
 			w.node.Presence = plan.Present
 		case "released":
 			w.node.Session, w.node.Marked = "", false
+		case "anonymous":
+			w.node.Identity.ProviderID = ""
 		case "unclaimed":
 			w.node.Claim = ""
 		}
