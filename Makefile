@@ -28,7 +28,7 @@ demo: ## Show a fault being repaired on a local cluster, from log line to releas
 
 .PHONY: test
 test: ## Run every test, with the race detector, and print the ten slowest.
-	@hack/packages.sh gcc postgresql
+	@hack/packages.sh gcc postgresql systemd-journal-remote
 	@hack/test.sh
 
 .PHONY: lint

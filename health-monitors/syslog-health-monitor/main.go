@@ -35,7 +35,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Name: config.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
 		Log: d.Log, Metrics: report.NewMetrics(d.Registry, watch.Prefix, outbox, d.Clock),
 	}
-	log := cfg.OpenLog()
+	log := cfg.OpenLog(d.Clock)
+	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
 		Policy: cfg.Policy(), Outbox: outbox, Source: log, BootID: watch.BootIDFile(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, xid.Address), Clock: d.Clock, Log: d.Log,

@@ -109,3 +109,6 @@ func StartsBoot(line string) bool {
 	before := strings.TrimSpace(line[:at])
 	return before == "" || strings.HasSuffix(before, "kernel:") || strings.HasSuffix(before, "]")
 }
+
+// ResetTag is the tag under which the GPU reset tool logs its outcome.
+const ResetTag = "nvsentinel-gpu-reset"

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
@@ -18,10 +21,13 @@ import (
 type Config struct {
 	// NodeName is the Kubernetes name of the node; required.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
-	// Source is kmsg (the kernel's own ring) or file (a syslog file).
-	Source string `toml:"source" flag:"source" usage:"where the kernel log is read: kmsg or file"`
-	// LogPath is the device or file; empty is the source's usual path.
-	LogPath string `toml:"logPath" flag:"log-path" usage:"device or file to read (default /dev/kmsg or /var/log/kern.log)"`
+	// Source is kmsg (the kernel's own ring), journal (systemd's) or file (a
+	// syslog file).
+	Source string `toml:"source" flag:"source" usage:"where the kernel log is read: kmsg, journal or file"`
+	// LogPath is the device, folder or file; empty is the source's usual path.
+	LogPath string `toml:"logPath" flag:"log-path" usage:"device, journal folder or file to read (default /dev/kmsg, /var/log/journal or /var/log/kern.log)"`
+	// Journalctl is the program that reads a journal.
+	Journalctl string `toml:"journalctl" flag:"journalctl" usage:"program that reads the journal (source journal)"`
 	// BootIDPath holds the id of the running boot. A file that stands in for the
 	// kernel's must be replaced by renaming, never written in place.
 	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
@@ -46,13 +52,15 @@ type Config struct {
 
 // Sources of the kernel log.
 const (
-	Kmsg = "kmsg"
-	File = "file"
+	Kmsg    = "kmsg"
+	Journal = "journal"
+	File    = "file"
 )
 
 // Default is the configuration of a node without special wishes.
 var Default = Config{
 	Source:       Kmsg,
+	Journalctl:   "journalctl",
 	BootIDPath:   "/proc/sys/kernel/random/boot_id",
 	StateDir:     "/var/lib/nvsentinel/syslog-health-monitor",
 	Socket:       "unix:///var/run/nvsentinel.sock",
@@ -69,12 +77,12 @@ func (c Config) Validate() error {
 	if c.NodeName == "" {
 		wrong("nodeName (--node-name) is empty")
 	}
-	if c.Source != Kmsg && c.Source != File {
-		wrong("source (--source) %q is not kmsg or file", c.Source)
+	if !slices.Contains([]string{Kmsg, Journal, File}, c.Source) {
+		wrong("source (--source) %q is not kmsg, journal or file", c.Source)
 	}
 	for _, required := range [][2]string{
 		{"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
-		{"platformConnectorSocket (--platform-connector-socket)", c.Socket},
+		{"platformConnectorSocket (--platform-connector-socket)", c.Socket}, {"journalctl (--journalctl)", c.Journalctl},
 	} {
 		if required[1] == "" {
 			wrong("%s is empty", required[0])
@@ -96,14 +104,19 @@ func (c Config) Validate() error {
 type Log interface {
 	watch.Source
 	Counts() source.Counts
+	Close() error
 }
 
 // OpenLog makes the source; it opens nothing yet.
-func (c Config) OpenLog() Log {
-	if c.Source == File {
+func (c Config) OpenLog(clk clock.PassiveClock) Log {
+	switch c.Source {
+	case File:
 		return source.NewFile(or(c.LogPath, "/var/log/kern.log"))
+	case Journal:
+		return source.NewJournal(c.Journalctl, or(c.LogPath, "/var/log/journal"), clk)
+	default:
+		return source.NewKmsg(or(c.LogPath, "/dev/kmsg"))
 	}
-	return source.NewKmsg(or(c.LogPath, "/dev/kmsg"))
 }
 
 // OpenOutbox opens the outbox in the state folder.

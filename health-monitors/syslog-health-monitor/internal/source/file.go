@@ -124,7 +124,7 @@ func (s *File) resume() error {
 	if err := s.use(next, 0); err != nil {
 		return err
 	}
-	s.gaps.Add(1)
+	s.gap(0, "the log file that was read last is gone; going on with "+next.path)
 	s.cursor.Past = place.Past
 	return nil
 }
@@ -134,8 +134,9 @@ func (s *File) resume() error {
 func (s *File) again(current bool) {
 	if current {
 		s.truncations.Add(1)
+		s.say("the log file was cut and is read again from its start")
 	} else {
-		s.gaps.Add(1)
+		s.gap(0, "the log file that was read last was overwritten by another one")
 	}
 	s.rewind(0)
 	s.forgetPast(s.cursor.ID)
@@ -186,9 +187,10 @@ func (s *File) Close() error { s.shut(); return nil }
 // Cursor is the place behind the last line that Read returned.
 func (s *File) Cursor() json.RawMessage { return encode(s.cursor) }
 
-// Read returns up to limit lines; none means that the log is read to its end
-// for now. A last line without its newline waits for it.
-func (s *File) Read(limit int) ([]Line, error) {
+// Read returns up to limit lines. A last line without its newline waits for it.
+func (s *File) Read(limit int) (Batch, error) { return s.batch(s.read(limit)) }
+
+func (s *File) read(limit int) ([]Line, error) {
 	if !s.started {
 		return nil, errors.New("reading a log that is not open")
 	}

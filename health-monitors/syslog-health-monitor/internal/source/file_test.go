@@ -87,7 +87,7 @@ func (d *desk) read() []string {
 	d.t.Helper()
 	var out []string
 	for {
-		lines, err := d.file.Read(3)
+		lines, err := d.file.read(3)
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestEveryPlaceResumesExactly(t *testing.T) {
 	d.last = nil
 	d.restart()
 	for i := range all {
-		got, err := d.file.Read(1)
+		got, err := d.file.read(1)
 		if err != nil || len(got) != 1 || got[0].Text != all[i] {
 			t.Fatalf("line %d: %v, error %v", i, got, err)
 		}
@@ -197,7 +197,7 @@ func TestRotationsWhileNobodyRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, "a\nb\n")
 			d.open()
-			if lines, err := d.file.Read(1); err != nil || len(lines) != 1 {
+			if lines, err := d.file.read(1); err != nil || len(lines) != 1 {
 				t.Fatal(lines, err)
 			} else {
 				d.last = lines[0].Cursor
@@ -299,7 +299,7 @@ func TestMissingFileIsAwaited(t *testing.T) {
 	if err := other.Open(nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	lines, err := other.Read(9)
+	lines, err := other.read(9)
 	if err != nil || len(lines) != 1 {
 		t.Errorf("lines %v, error %v", lines, err)
 	}
@@ -364,7 +364,7 @@ func TestRebootDividesTheUnreadPart(t *testing.T) {
 				d.add(d.path, c.later)
 				var got []string
 				for restarts {
-					lines, err := d.file.Read(1)
+					lines, err := d.file.read(1)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -403,7 +403,7 @@ func FuzzFile(f *testing.F) {
 		var got []string
 		for {
 			d.restart()
-			lines, err := d.file.Read(int(limit%7) + 1)
+			lines, err := d.file.read(int(limit%7) + 1)
 			if err != nil {
 				t.Fatal(err)
 			}

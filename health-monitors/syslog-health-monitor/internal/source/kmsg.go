@@ -29,6 +29,7 @@ type Kmsg struct {
 	dev    device
 	cursor kmsgCursor
 	seen   bool // cursor.Seq is a record's
+	turned bool // the node was watched before this boot
 }
 
 type kmsgCursor struct {
@@ -64,7 +65,7 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 	s.dev = dev
 	s.cursor, s.seen = place, true
 	if place.Boot != boot {
-		s.cursor, s.seen = kmsgCursor{Boot: boot}, false
+		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, place.Boot != ""
 	}
 	return nil
 }
@@ -87,12 +88,14 @@ func (s *Kmsg) Reboot(boot string) (json.RawMessage, error) {
 	if err := s.Open(nil, boot); err != nil {
 		return nil, err
 	}
+	s.turned = true
 	return encode(s.cursor), nil
 }
 
-// Read returns up to limit records; none means that the ring is read to its end
-// for now.
-func (s *Kmsg) Read(limit int) ([]Line, error) {
+// Read returns up to limit records.
+func (s *Kmsg) Read(limit int) (Batch, error) { return s.batch(s.read(limit)) }
+
+func (s *Kmsg) read(limit int) ([]Line, error) {
 	if s.dev == nil {
 		return nil, errors.New("reading a kernel log that is not open")
 	}
@@ -130,11 +133,17 @@ func (s *Kmsg) take(raw []byte) (Line, bool) {
 	if s.seen && r.Seq < s.cursor.Next {
 		return Line{}, false
 	}
-	if s.seen && r.Seq > s.cursor.Next {
-		s.gaps.Add(1)
+	switch {
+	case s.seen && r.Seq > s.cursor.Next:
+		s.gap(int64(r.Seq-s.cursor.Next), "kernel records were overwritten before they were read")
+	case !s.seen && s.turned && r.Seq > 0:
+		// A first start ever begins where the ring does; a later boot is ours to
+		// read from its first record.
+		s.gap(int64(r.Seq), "kernel records of a new boot were overwritten before they were read")
 	}
 	s.cursor.Next, s.seen = r.Seq+1, true
-	return Line{Text: r.Text, Kernel: r.Facility == 0, Cursor: encode(s.cursor)}, true
+	// Only root may write to the device, and never as the kernel.
+	return Line{Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, Cursor: encode(s.cursor)}, true
 }
 
 // descriptor is a device opened without blocking and outside the runtime's

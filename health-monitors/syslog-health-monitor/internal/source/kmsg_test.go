@@ -55,7 +55,7 @@ func records(from, to int) []any {
 func drain(t *testing.T, s *Kmsg) (texts []string, cursor json.RawMessage) {
 	t.Helper()
 	for {
-		lines, err := s.Read(2)
+		lines, err := s.read(2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 		r.answers = records(7, 8)
 		s := openKmsg(t, r, cursor, "a")
 		expectKmsg(t, s, "line 7", "line 8")
-		if s.Counts().Gaps != 1 {
-			t.Errorf("counts %+v", s.Counts())
+		if diff := cmp.Diff(Counts{Gaps: 1, Lost: 5}, s.Counts()); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("while reading", func(t *testing.T) {
@@ -117,6 +117,16 @@ func TestKmsgCountsOverwrittenRecords(t *testing.T) {
 		expectKmsg(t, s, "line 0", "line 1", "line 9")
 		if s.Counts().Gaps != 1 {
 			t.Errorf("counts %+v", s.Counts())
+		}
+	})
+	t.Run("of a new boot, before it was read", func(t *testing.T) {
+		r := &ring{answers: records(0, 1)}
+		cursor := expectKmsg(t, openKmsg(t, r, nil, "a"), "line 0", "line 1")
+		r.answers = records(40, 41)
+		s := openKmsg(t, r, cursor, "b")
+		expectKmsg(t, s, "line 40", "line 41")
+		if diff := cmp.Diff(Counts{Gaps: 1, Lost: 40}, s.Counts()); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("a ring that has turned before the first start is no gap", func(t *testing.T) {
@@ -148,13 +158,13 @@ func TestKmsgOfAnotherBootBeginsAnew(t *testing.T) {
 func TestKmsgGoesOnAfterWhatItCannotRead(t *testing.T) {
 	r := &ring{answers: []any{"no record", syscall.EINVAL, syscall.EINTR, "12,0,5,-;from a program\n", "3,1,6,-;from the kernel\n"}}
 	s := openKmsg(t, r, nil, "a")
-	lines, err := s.Read(9)
+	lines, err := s.read(9)
 	if err != nil || len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || s.Counts().Malformed != 2 {
 		t.Errorf("lines %+v, error %v, counts %+v", lines, err, s.Counts())
 	}
 	r.answers = []any{syscall.EIO}
 	s = openKmsg(t, r, nil, "a")
-	if _, err := s.Read(9); !errors.Is(err, syscall.EIO) {
+	if _, err := s.read(9); !errors.Is(err, syscall.EIO) {
 		t.Errorf("error %v, want EIO", err)
 	}
 }
@@ -168,17 +178,17 @@ func TestRealKmsg(t *testing.T) {
 		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("opening: %v", err)
 		}
-		if _, err := s.Read(1); err == nil {
+		if _, err := s.read(1); err == nil {
 			t.Error("a log that is not open was read")
 		}
 		return
 	}
 	defer s.Close()
-	lines, err := s.Read(1 << 20)
+	lines, err := s.read(1 << 20)
 	if err != nil || len(lines) == 0 {
 		t.Fatalf("%d lines, error %v", len(lines), err)
 	}
-	if again, err := s.Read(1 << 20); err != nil || len(again) > len(lines) {
+	if again, err := s.read(1 << 20); err != nil || len(again) > len(lines) {
 		t.Errorf("the end was not reached: %d more lines, error %v", len(again), err)
 	}
 	resumed := NewKmsg("/dev/kmsg")
@@ -186,7 +196,7 @@ func TestRealKmsg(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resumed.Close()
-	rest, err := resumed.Read(1 << 20)
+	rest, err := resumed.read(1 << 20)
 	if err != nil || len(rest) > 50 || s.Counts().Malformed != 0 {
 		t.Errorf("%d lines behind the last one, error %v, counts %+v", len(rest), err, s.Counts())
 	}
@@ -202,7 +212,7 @@ func TestRealKmsg(t *testing.T) {
 
 func mustRead(t *testing.T, s *Kmsg) []Line {
 	t.Helper()
-	lines, err := s.Read(1 << 20)
+	lines, err := s.read(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}

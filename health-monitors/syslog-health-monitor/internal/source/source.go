@@ -6,44 +6,108 @@ package source
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Line is one line of a kernel log.
 type Line struct {
-	// Text is valid UTF-8.
+	// Text is valid UTF-8. A program's line begins with its tag ("name: ").
 	Text string
 	// Kernel is false when a program of user space wrote the line.
 	Kernel bool
+	// Root is true when the source proves that root wrote the program's line.
+	Root bool
 	// Past marks a line of a boot before the current one.
 	Past bool
+	// Boot is the boot that the line itself names; empty where lines name none.
+	Boot string
+	// At is when the line was written; zero where the source does not say.
+	At time.Time
 	// Cursor is the place behind the line; Open takes it.
 	Cursor json.RawMessage
+}
+
+// Batch is what one Read found.
+type Batch struct {
+	Lines []Line
+	// End says that the log is read to its end for now. Without lines and
+	// without End more is on its way.
+	End bool
+	// Notes say what was lost or complained about since the last Read.
+	Notes []string
 }
 
 // Counts of what a source met.
 type Counts struct {
 	// Gaps counts places where lines were lost before they could be read:
-	// overwritten kernel records, rotated files that are gone.
+	// overwritten kernel records, rotated files that are gone, a journal that no
+	// longer holds the place that was read last.
 	Gaps int64
+	// Lost counts the lines of those gaps whose number is known.
+	Lost int64
 	// Truncations counts files that were cut and are read again from their start.
 	Truncations int64
 	// Cut counts lines that were too long and lost their end.
 	Cut int64
 	// Malformed counts records that could not be parsed.
 	Malformed int64
+	// Restarts counts readers of the journal that had to be started again.
+	Restarts int64
 }
+
+// maxNotes bounds what is kept to be said; the counts are exact in any case.
+const maxNotes = 16
 
 // tally counts for a source; a scrape reads it while the source works.
 type tally struct {
-	gaps, truncations, cut, malformed atomic.Int64
+	gaps, lost, truncations, cut, malformed, restarts atomic.Int64
+
+	mu    sync.Mutex
+	notes []string
 }
 
 // Counts returns what was met so far.
 func (t *tally) Counts() Counts {
 	return Counts{
-		Gaps: t.gaps.Load(), Truncations: t.truncations.Load(), Cut: t.cut.Load(), Malformed: t.malformed.Load(),
+		Gaps: t.gaps.Load(), Lost: t.lost.Load(), Truncations: t.truncations.Load(), Cut: t.cut.Load(),
+		Malformed: t.malformed.Load(), Restarts: t.restarts.Load(),
 	}
+}
+
+// gap counts a place where lines were lost; lost is their number, 0 when nobody
+// knows it.
+func (t *tally) gap(lost int64, why string) {
+	t.gaps.Add(1)
+	t.lost.Add(lost)
+	if lost > 0 {
+		why = fmt.Sprintf("%s (%d lines)", why, lost)
+	}
+	t.say(why)
+}
+
+// say keeps a note for the next Read.
+func (t *tally) say(note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.notes) < maxNotes {
+		t.notes = append(t.notes, note)
+	}
+}
+
+// said takes the notes.
+func (t *tally) said() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.notes
+	t.notes = nil
+	return out
+}
+
+// batch is what a source that reads at once hands on: no lines is the end.
+func (t *tally) batch(lines []Line, err error) (Batch, error) {
+	return Batch{Lines: lines, End: err == nil && len(lines) == 0, Notes: t.said()}, err
 }
 
 func encode(cursor any) json.RawMessage {

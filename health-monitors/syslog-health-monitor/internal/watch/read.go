@@ -26,17 +26,22 @@ const driver = "NVRM: "
 // further ones.
 func (m *Monitor) readOn() (more bool, err error) {
 	if len(m.pending) == 0 {
-		lines, err := m.Source.Read(linesAtOnce)
+		batch, err := m.Source.Read(linesAtOnce)
+		for _, note := range batch.Notes {
+			m.Log.Warn("kernel log was not read smoothly", "what", note)
+		}
 		if err != nil {
 			m.opened = false
 			return false, fmt.Errorf("reading the kernel log: %w", err)
 		}
-		if len(lines) == 0 {
+		if batch.End {
 			m.reachedEnd()
+		}
+		if len(batch.Lines) == 0 {
 			return false, m.writePlace()
 		}
-		m.pending = lines
-		m.Metrics.Lines.Add(float64(len(lines)))
+		m.pending = batch.Lines
+		m.Metrics.Lines.Add(float64(len(batch.Lines)))
 		crashpoint.Here(xid.Agent + "/read")
 	}
 	return m.take()
@@ -159,12 +164,18 @@ func (t *taking) one(line source.Line) error {
 
 // fault appends the event of one XID and remembers it for the recovery.
 func (t *taking) fault(line source.Line, f xid.Fault) error {
-	boot := t.s.Boot
+	boot, at := t.s.Boot, t.m.Clock.Now()
 	if line.Past {
 		boot = t.s.PastBoot
 	}
+	if line.Boot != "" {
+		boot = line.Boot
+	}
+	if !line.At.IsZero() {
+		at = line.At
+	}
 	e := xid.Event(f, t.device(f.PCI), xid.Sighting{
-		Node: t.m.Policy.Node, Boot: boot, Strategy: t.m.Policy.Strategy, At: t.m.Clock.Now(),
+		Node: t.m.Policy.Node, Boot: boot, Strategy: t.m.Policy.Strategy, At: at,
 	}, kernellog.Cut(line.Text, messageBytes))
 	err := t.tx.Append(e)
 	if errors.Is(err, report.ErrTooLarge) || errors.Is(err, report.ErrInvalid) {

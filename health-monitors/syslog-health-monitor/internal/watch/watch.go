@@ -35,8 +35,9 @@ const notePace = 5 * time.Second
 type Source interface {
 	// Open goes to the place behind cursor (nil: the beginning of this boot).
 	Open(cursor json.RawMessage, boot string) error
-	// Read returns the next lines, none at the end of what is there.
-	Read(limit int) ([]source.Line, error)
+	// Read returns the next lines, and says when it has come to the end of what
+	// is there.
+	Read(limit int) (source.Batch, error)
 	// Reboot takes note of a proven reboot and returns the place to keep.
 	Reboot(boot string) (json.RawMessage, error)
 }

@@ -1,0 +1,279 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+)
+
+// Times of a journal's reader.
+const (
+	// restartPace is the pause before a failed journalctl is started again.
+	restartPace = 5 * time.Second
+	// hangLimit is how long a journalctl that reads to the end may say nothing.
+	hangLimit = time.Minute
+	// lagLimit is how long entries may wait for us. After that the place is
+	// looked up again, because the journal may have dropped what we had not read.
+	lagLimit = 30 * time.Second
+)
+
+// Journal reads the kernel's entries of a systemd journal through journalctl,
+// without cgo. It first reads to the end, which a journalctl that ends proves,
+// and follows from there. Its place is the cursor of an entry: reading on begins
+// with that very entry, so that a journal which no longer holds it shows.
+//
+// Entries name their boot. Without a place reading begins with the current boot;
+// with one, the rest of a past boot is read and marked as past.
+type Journal struct {
+	tally
+	tool  string
+	dir   string
+	clock clock.PassiveClock
+
+	boot    string // the current one, as the journal writes it
+	cursor  journalCursor
+	reader  *follower
+	open    bool
+	expect  bool      // the next entry should be the one at the cursor
+	lost    bool      // it was not; entries behind the place are not new
+	broken  time.Time // when a reader failed last; zero after a good one
+	heard   time.Time // when a reader said something last
+	asked   time.Time // when Read was called last
+	trouble error     // why the last reader failed
+}
+
+type journalCursor struct {
+	// Entry is the journal's own cursor of the last entry that was read.
+	Entry string `json:"entry"`
+}
+
+// NewJournal prepares to read the journal in a folder with the given journalctl.
+func NewJournal(tool, dir string, c clock.PassiveClock) *Journal {
+	return &Journal{tool: tool, dir: dir, clock: c}
+}
+
+// Name is the kind of source and what it reads.
+func (s *Journal) Name() string { return "journal " + s.dir }
+
+// Open goes to the place behind cursor, or to the beginning of boot. A cursor of
+// another source is as good as none.
+func (s *Journal) Open(cursor json.RawMessage, boot string) error {
+	place := journalCursor{}
+	if len(cursor) > 0 {
+		if err := json.Unmarshal(cursor, &place); err != nil {
+			return fmt.Errorf("decoding the cursor: %w", err)
+		}
+	}
+	if place.Entry != "" {
+		if _, err := kernellog.ParseCursor(place.Entry); err != nil {
+			s.gap(0, "the remembered place in the journal is unreadable; reading the current boot from its start")
+			place = journalCursor{}
+		}
+	}
+	s.shut()
+	s.cursor, s.boot, s.open = place, kernellog.JournalBoot(boot), true
+	s.asked = s.clock.Now()
+	return s.begin()
+}
+
+// Reboot makes boot the current one: entries of others are past from here on.
+func (s *Journal) Reboot(boot string) (json.RawMessage, error) {
+	s.boot = kernellog.JournalBoot(boot)
+	return encode(s.cursor), nil
+}
+
+// Close ends the reader.
+func (s *Journal) Close() error {
+	s.shut()
+	s.open = false
+	return nil
+}
+
+func (s *Journal) shut() {
+	if s.reader != nil {
+		s.reader.close()
+		s.observe()
+		s.reader = nil
+	}
+}
+
+// begin starts to read to the end, unless a reader has failed just before.
+func (s *Journal) begin() error {
+	if s.trouble != nil && s.clock.Since(s.broken) < restartPace {
+		return s.trouble
+	}
+	return s.start(false)
+}
+
+// start starts a journalctl at the cursor: one that ends at the journal's end,
+// or one that follows.
+func (s *Journal) start(follow bool) error {
+	r, err := run(s.tool, s.args(follow), follow)
+	if err != nil {
+		return s.fail(fmt.Errorf("reading the journal in %s: %w", s.dir, err))
+	}
+	s.reader, s.expect, s.lost, s.heard = r, s.cursor.Entry != "", false, s.clock.Now()
+	return nil
+}
+
+// fail notes that the reader is gone; the next one starts after a pause.
+func (s *Journal) fail(err error) error {
+	s.broken, s.trouble = s.clock.Now(), err
+	return err
+}
+
+// args of a journalctl: the kernel's entries, what the reset tool wrote, and the
+// journal's own word about lost records. --merge keeps --follow from showing the
+// newest boot only.
+func (s *Journal) args(follow bool) []string {
+	args := []string{
+		"--directory=" + s.dir, "--output=json", "--output-fields=" + kernellog.EntryFields,
+		"--no-pager", "--quiet", "--merge", "--no-tail",
+	}
+	if follow {
+		args = append(args, "--follow")
+	}
+	boot := ""
+	if s.cursor.Entry != "" {
+		args = append(args, "--cursor="+s.cursor.Entry)
+	} else {
+		boot = "_BOOT_ID=" + s.boot
+	}
+	for i, match := range []string{"_TRANSPORT=kernel", "SYSLOG_IDENTIFIER=" + kernellog.ResetTag, kernellog.MissedMatch} {
+		if i > 0 {
+			args = append(args, "+")
+		}
+		if boot != "" {
+			args = append(args, boot)
+		}
+		args = append(args, match)
+	}
+	return args
+}
+
+// Read returns up to limit lines. It does not wait for journalctl.
+func (s *Journal) Read(limit int) (Batch, error) {
+	if !s.open {
+		return Batch{}, errors.New("reading a journal that is not open")
+	}
+	now := s.clock.Now()
+	if now.Sub(s.asked) > lagLimit && s.reader != nil {
+		s.shut() // what it had ready is read again from the cursor
+		s.say("the journal's reader waited for long; looking up the place again")
+	}
+	s.asked = now
+	if s.reader == nil {
+		if err := s.begin(); err != nil {
+			return Batch{Notes: s.said()}, err
+		}
+	}
+	lines, end, err := s.take(limit)
+	return Batch{Lines: lines, End: end && err == nil, Notes: s.said()}, err
+}
+
+// take gives what the reader has ready; end says that it follows and has
+// nothing more.
+func (s *Journal) take(limit int) (lines []Line, end bool, err error) {
+	defer s.observe()
+	for len(lines) < limit {
+		select {
+		case e, more := <-s.reader.entries:
+			if !more && len(lines) > 0 {
+				return lines, false, nil // its end is found again
+			}
+			if !more {
+				return nil, false, s.ended()
+			}
+			s.heard = s.clock.Now()
+			if line, isNew := s.line(e); isNew {
+				lines = append(lines, line)
+			}
+		default:
+			if !s.reader.follow && s.clock.Since(s.heard) > hangLimit {
+				s.shut()
+				return lines, false, s.fail(fmt.Errorf("reading the journal in %s: journalctl says nothing for %s", s.dir, hangLimit))
+			}
+			return lines, s.reader.follow && len(lines) == 0, nil
+		}
+	}
+	return lines, false, nil
+}
+
+// ended goes on after the end of a journalctl: to following when all is read,
+// else to a new start after a pause.
+func (s *Journal) ended() error {
+	err, followed := s.reader.err, s.reader.follow
+	s.observe()
+	s.reader = nil
+	if err == nil && !followed {
+		s.trouble = nil
+		return s.start(true)
+	}
+	if err == nil {
+		err = errors.New("journalctl stopped to follow")
+	}
+	s.restarts.Add(1)
+	return s.fail(fmt.Errorf("reading the journal in %s: %w", s.dir, err))
+}
+
+// observe counts and notes what the reader met besides entries.
+func (s *Journal) observe() {
+	if s.reader == nil {
+		return
+	}
+	malformed, complaint := s.reader.observed()
+	if malformed > 0 {
+		s.malformed.Add(malformed)
+		s.say(fmt.Sprintf("%d entries of the journal could not be read", malformed))
+	}
+	if complaint != "" {
+		s.say("journalctl: " + complaint)
+	}
+}
+
+// line makes a line of an entry that is new.
+func (s *Journal) line(e kernellog.Entry) (Line, bool) {
+	if s.cursor.Entry != "" && !s.isNew(e) {
+		return Line{}, false
+	}
+	s.cursor.Entry = e.Cursor
+	if e.Missed > 0 {
+		s.gap(e.Missed, "the journal missed kernel records")
+	}
+	if e.Short {
+		s.cut.Add(1)
+	}
+	if len(e.Text) > MaxLine {
+		s.cut.Add(1)
+		e.Text = kernellog.Cut(e.Text, MaxLine)
+	}
+	return Line{
+		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Place.Boot != s.boot, Boot: kernellog.KernelBoot(e.Place.Boot),
+		At: e.Place.Time(), Cursor: encode(s.cursor),
+	}, true
+}
+
+// isNew tells new entries from those that a reader shows again. The first entry
+// of a reader is the one at the cursor, else the journal has dropped it, and
+// maybe others with it; then journalctl begins where it thinks best, and what
+// stands behind our place there is passed.
+func (s *Journal) isNew(e kernellog.Entry) bool {
+	if s.expect {
+		s.expect = false
+		if e.Cursor == s.cursor.Entry {
+			return false
+		}
+		s.lost = true
+		s.gap(0, "the journal no longer holds the place that was read last")
+	}
+	if s.lost {
+		read, err := kernellog.ParseCursor(s.cursor.Entry)
+		s.lost = err == nil && e.Place.Behind(read, s.boot)
+	}
+	return !s.lost
+}
