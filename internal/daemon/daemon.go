@@ -32,6 +32,7 @@ type Daemon struct {
 
 	election   Election
 	kubeconfig string
+	in         invocation // for Reload
 
 	ctx    context.Context // of all tasks; ends with the first failure or signal
 	cancel context.CancelCauseFunc

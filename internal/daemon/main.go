@@ -88,6 +88,7 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 		in.logging(log)
 	}
 	d := newDaemon(in.name, log)
+	d.in = in
 	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
 	server, err := d.serve(ctx, opts.MetricsAddress)
 	if err != nil {
