@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
 
@@ -75,12 +76,12 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 func parse(dsn string) (*pgx.ConnConfig, bool, error) {
 	conf, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", sqlstore.ErrUnusable, err)
+		return nil, false, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
 	unsafe := conf.RuntimeParams[allowUnsafe]
 	delete(conf.RuntimeParams, allowUnsafe)
 	if unsafe != "" && unsafe != "true" && unsafe != "false" {
-		return nil, false, fmt.Errorf("%w: %s is neither true nor false", sqlstore.ErrUnusable, allowUnsafe)
+		return nil, false, fmt.Errorf("%w: %s is neither true nor false", provider.ErrUnusable, allowUnsafe)
 	}
 	if conf.ConnectTimeout == 0 {
 		conf.ConnectTimeout = connectTimeout
@@ -119,14 +120,14 @@ current_setting('synchronous_commit'), current_setting('fsync'), current_setting
 	case err != nil:
 		return fmt.Errorf("reading the server's settings: %w", err)
 	case version < oldestServer:
-		return fmt.Errorf("%w: the server is older than PostgreSQL 13", sqlstore.ErrUnusable)
+		return fmt.Errorf("%w: the server is older than PostgreSQL 13", provider.ErrUnusable)
 	case encoding != "UTF8":
-		return fmt.Errorf("%w: the database's encoding is %s, not UTF8", sqlstore.ErrUnusable, encoding)
+		return fmt.Errorf("%w: the database's encoding is %s, not UTF8", provider.ErrUnusable, encoding)
 	case commit != "on" && commit != "remote_apply":
-		return fmt.Errorf("%w: commits would not be durable: synchronous_commit=%s in spite of the connection's setting", sqlstore.ErrUnusable, commit)
+		return fmt.Errorf("%w: commits would not be durable: synchronous_commit=%s in spite of the connection's setting", provider.ErrUnusable, commit)
 	case (fsync != "on" || pages != "on") && !unsafe:
 		return fmt.Errorf("%w: commits would not be durable: the server runs with fsync=%s, full_page_writes=%s; the address may admit it with %s=true",
-			sqlstore.ErrUnusable, fsync, pages, allowUnsafe)
+			provider.ErrUnusable, fsync, pages, allowUnsafe)
 	}
 	return nil
 }

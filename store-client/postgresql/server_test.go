@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/postgresql"
@@ -210,7 +211,7 @@ func TestUnsafeServerIsRefused(t *testing.T) {
 		bare + "&nvsentinel_allow_unsafe=false": "fsync=off",
 	} {
 		s, err := storeopen.Open(t.Context(), address, storeopen.Options{})
-		if !errors.Is(err, sqlstore.ErrUnusable) || !strings.Contains(err.Error(), want) || s != nil {
+		if !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), want) || s != nil {
 			t.Errorf("%s: %v, want an error with %q", address, err, want)
 		}
 	}
@@ -240,7 +241,7 @@ func TestPermanentErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]string{dsn: "version 1000", server.DSN(name + "_latin"): "LATIN1"} {
-		if _, err := storeopen.Open(ctx, address, storeopen.Options{}); !errors.Is(err, sqlstore.ErrUnusable) || !strings.Contains(err.Error(), want) {
+		if _, err := storeopen.Open(ctx, address, storeopen.Options{}); !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
 
@@ -31,7 +32,7 @@ const busyTimeout = 2 * time.Second
 // journal_mode=WAL and synchronous=FULL are set and read back.
 func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Store, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%w: the path %q is not absolute", sqlstore.ErrUnusable, path)
+		return nil, fmt.Errorf("%w: the path %q is not absolute", provider.ErrUnusable, path)
 	}
 	db, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
@@ -52,7 +53,7 @@ func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Stor
 // file that no service has open.
 func OpenReader(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Store, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%w: the path %q is not absolute", sqlstore.ErrUnusable, path)
+		return nil, fmt.Errorf("%w: the path %q is not absolute", provider.ErrUnusable, path)
 	}
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
@@ -93,7 +94,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	}
 	const full = 2
 	if journal != "wal" || synchronous < full {
-		return fmt.Errorf("%w: commits would not be durable with journal_mode=%s, synchronous=%d", sqlstore.ErrUnusable, journal, synchronous)
+		return fmt.Errorf("%w: commits would not be durable with journal_mode=%s, synchronous=%d", provider.ErrUnusable, journal, synchronous)
 	}
 	// Transactions are immediate: this one keeps the other processes out.
 	tx, err := db.BeginTx(ctx, nil)

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/sqlite"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -21,7 +22,7 @@ import (
 
 func TestRelativePathIsRefused(t *testing.T) {
 	for _, path := range []string{"nvsentinel.db", ":memory:", ""} {
-		if _, err := sqlite.Open(t.Context(), path, sqlstore.Config{Clock: clock.RealClock{}}); !errors.Is(err, sqlstore.ErrUnusable) {
+		if _, err := sqlite.Open(t.Context(), path, sqlstore.Config{Clock: clock.RealClock{}}); !errors.Is(err, provider.ErrUnusable) {
 			t.Errorf("%q: %v, want ErrUnusable", path, err)
 		}
 	}

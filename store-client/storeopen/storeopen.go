@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/postgresql"
 	"github.com/nvidia/nvsentinel/store-client/sqlite"
@@ -37,15 +38,15 @@ const (
 	retryEvery = 5 * time.Second
 )
 
-// provider is one kind of store.
-type provider struct {
+// kind is one kind of store.
+type kind struct {
 	schemes []string
 	form    string
 	open    func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
 	look    func(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error)
 }
 
-var providers = []provider{
+var kinds = []kind{
 	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite, lookSQLite},
 	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL, postgresql.OpenReader},
 }
@@ -65,7 +66,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 		if err == nil {
 			return s, nil
 		}
-		if errors.Is(err, sqlstore.ErrUnusable) || ctx.Err() != nil {
+		if errors.Is(err, provider.ErrUnusable) || ctx.Err() != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
 		o.Logger.Warn("waiting for the store", "again_in", delay, "error", err)
@@ -102,7 +103,7 @@ func (o Options) config() (Options, sqlstore.Config) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: sqlstore.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
+	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
 // Check says whether dsn names a provider, without opening anything.
@@ -118,10 +119,10 @@ func Check(dsn string, o Options) error {
 }
 
 // lookup never repeats the address: it may hold a password.
-func lookup(dsn string) (provider, error) {
+func lookup(dsn string) (kind, error) {
 	var forms []string
 	scheme, _, ok := strings.Cut(dsn, "://")
-	for _, p := range providers {
+	for _, p := range kinds {
 		forms = append(forms, p.form)
 		for _, s := range p.schemes {
 			if ok && s == scheme {
@@ -133,10 +134,10 @@ func lookup(dsn string) (provider, error) {
 	if !ok {
 		problem = "the address names no provider"
 	}
-	return provider{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, " and "))
+	return kind{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, " and "))
 }
 
-var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", sqlstore.ErrUnusable)
+var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", provider.ErrUnusable)
 
 func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error) {
 	if !o.SingleHost {

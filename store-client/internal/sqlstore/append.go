@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.Ap
 		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
 			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
 		}
-		if checkStorable(r) != nil {
+		if provider.Storable(r) != nil {
 			results[i] = store.Refused
 		} else if _, again := first[r.ID]; !again {
 			first[r.ID] = i
@@ -35,39 +36,23 @@ func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.Ap
 	}
 	for i, r := range records {
 		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
-			results[i] = judge(stored[r.ID], record.Digest(r.Event), f == i)
+			results[i] = provider.Judge(stored[r.ID], record.Digest(r.Event), f == i)
 		}
-		s.Metrics.appends.WithLabelValues(results[i].String()).Inc()
+		s.Metrics.Appends.WithLabelValues(results[i].String()).Inc()
 	}
 	return results, nil
-}
-
-// content is what is stored under an id, and whether it was stored just now.
-type content struct {
-	digest string
-	fresh  bool
-}
-
-func judge(stored content, digest string, first bool) store.AppendResult {
-	switch {
-	case stored.fresh && first:
-		return store.Appended
-	case stored.digest == digest:
-		return store.Duplicate
-	}
-	return store.Refused
 }
 
 // appendFresh inserts records of different ids and says what is stored under
 // them now. Rows are inserted in id order, as updates lock them, so that
 // transactions wait for each other but never deadlock.
-func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[string]content, error) {
+func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
-	var stored map[string]content
+	var stored map[string]provider.Content
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		stored = map[string]content{}
+		stored = map[string]provider.Content{}
 		stamp, err := s.Dialect.Stamp(ctx, tx, len(records))
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
@@ -96,12 +81,12 @@ func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[s
 
 // insert writes one statement's rows and reads the digests of those whose id
 // was taken, in a statement that sees the transactions it has waited for.
-func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[string]content) error {
+func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[string]provider.Content) error {
 	query, args := s.insertSQL(rows)
 	err := each(ctx, tx, query, args, func(scan func(...any) error) error {
 		var id string
 		err := scan(&id)
-		stored[id] = content{fresh: true}
+		stored[id] = provider.Content{Fresh: true}
 		return err
 	})
 	if err != nil {
@@ -111,8 +96,8 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 	var taken []string
 	for _, r := range rows {
 		id := r.rec.ID
-		if stored[id].fresh {
-			stored[id] = content{digest: record.Digest(r.rec.Event), fresh: true}
+		if stored[id].Fresh {
+			stored[id] = provider.Content{Digest: record.Digest(r.rec.Event), Fresh: true}
 		} else {
 			taken = append(taken, c.arg(id))
 		}
@@ -125,7 +110,7 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 		func(scan func(...any) error) error {
 			var id, digest string
 			err := scan(&id, &digest)
-			stored[id] = content{digest: digest}
+			stored[id] = provider.Content{Digest: digest}
 			found++
 			return err
 		})

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 // stored is a consumer's line in the table of positions.
@@ -35,7 +37,7 @@ func readStored(ctx context.Context, q Queryer, consumer, lock string) (stored, 
 // resume sets the cursor: the stored position, the beginning for a consumer
 // without one, or a rescan when the stored one says nothing here.
 func (f *feed) resume(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	// Rows of a database restored from another server are made readable first.
 	if err := f.s.Dialect.Adopt(ctx, f.s.db); err != nil {
@@ -100,7 +102,7 @@ func (f *feed) again(ctx context.Context, head Head, st stored, pos position, wh
 	if st.mark == nil {
 		reason += "-mark-lost"
 	}
-	f.s.Metrics.rescans.WithLabelValues(f.consumer, reason).Inc()
+	f.s.Metrics.Rescans.WithLabelValues(f.consumer, reason).Inc()
 	f.s.Log.Warn("reading again after a lost feed position", "consumer", f.consumer, "reason", reason, "mark", st.mark)
 	return nil
 }

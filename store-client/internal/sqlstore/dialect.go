@@ -3,14 +3,9 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 )
-
-// ErrUnusable marks errors of opening that waiting does not mend: a wrong
-// address, a server that cannot keep what it acknowledged, a newer schema.
-var ErrUnusable = errors.New("store is unusable")
 
 // Queryer is what a dialect reads with: a database or one connection of it.
 type Queryer interface {

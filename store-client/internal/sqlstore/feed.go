@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -121,7 +122,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 }
 
 func (f *feed) deliver(it item) string {
-	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(max(0, f.s.Clock.Since(it.at).Seconds()))
+	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(max(0, f.s.Clock.Since(it.at).Seconds()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delivered = it.pos.String()
@@ -132,7 +133,7 @@ func (f *feed) deliver(it item) string {
 // up to there. Every transaction below the head had ended when the head was
 // read, so the page misses none of its rows. full says that more may follow.
 func (f *feed) fill(ctx context.Context) (full bool, err error) {
-	bounded, cancel := context.WithTimeout(ctx, operationTimeout)
+	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	// One connection: after a failover the head of one server must not be used
 	// on another.
@@ -254,7 +255,7 @@ func (f *feed) bury(ctx context.Context, broken []brokenRow) error {
 		if err != nil {
 			return err
 		}
-		f.s.Metrics.undecodable.WithLabelValues(f.consumer).Inc()
+		f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
 		f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", b.id, "error", b.err)
 	}
 	return nil
@@ -281,7 +282,7 @@ func (f *feed) held() time.Duration {
 // rest waits for the bell or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
 func (f *feed) rest(ctx context.Context) error {
-	f.s.Metrics.lag.WithLabelValues(f.consumer).Set(f.held().Seconds())
+	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(f.held().Seconds())
 	if f.settled() && f.s.Clock.Since(f.rested) >= restEvery {
 		f.rested = f.s.Clock.Now()
 		if err := f.store(ctx, f.cursor); err != nil {

@@ -3,11 +3,11 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -15,7 +15,7 @@ var _ store.Reader = (*Store)(nil)
 
 // Consumers implements store.Reader.
 func (s *Store) Consumers(ctx context.Context) ([]store.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Lag(ctx context.Context, consumer string, selector record.Select
 	if limit < 1 {
 		return store.Lag{}, fmt.Errorf("reading the lag of %s: the limit %d is less than 1", consumer, limit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -99,15 +99,15 @@ func CheckSchema(ctx context.Context, q Queryer, steps fs.FS) error {
 		return fmt.Errorf("reading the schema: %w", err)
 	}
 	var version int
-	err = q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM store_schema").Scan(&version)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-		return fmt.Errorf("reading the schema version: %w", err)
+	if err := q.QueryRowContext(ctx, "SELECT 1").Scan(&version); err != nil {
+		return fmt.Errorf("reaching the store: %w", err)
 	}
+	err = q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM store_schema").Scan(&version)
 	if err != nil {
 		return fmt.Errorf("reading the schema version (has a service ever opened this store?): %w", err)
 	}
 	if version != len(names) {
-		return fmt.Errorf("%w: its schema has version %d, this program reads %d", ErrUnusable, version, len(names))
+		return fmt.Errorf("%w: its schema has version %d, this program reads %d", provider.ErrUnusable, version, len(names))
 	}
 	return nil
 }

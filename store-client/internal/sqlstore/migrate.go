@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 // Migrate brings the schema to the newest version inside tx, which must keep
@@ -26,7 +28,7 @@ func Migrate(ctx context.Context, tx *sql.Tx, steps fs.FS) error {
 		return fmt.Errorf("reading the schema version: %w", err)
 	}
 	if version > len(names) {
-		return fmt.Errorf("%w: its schema has version %d, this program knows %d", ErrUnusable, version, len(names))
+		return fmt.Errorf("%w: its schema has version %d, this program knows %d", provider.ErrUnusable, version, len(names))
 	}
 	for i, name := range names[version:] {
 		step, err := fs.ReadFile(steps, name)

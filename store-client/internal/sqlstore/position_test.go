@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
 func TestAhead(t *testing.T) {
@@ -98,7 +100,7 @@ func TestLost(t *testing.T) {
 func TestSortableSeq(t *testing.T) {
 	order := []uint64{0, 1, 9, 10, 1<<63 - 1, 1 << 63, math.MaxUint64}
 	for i := range order[1:] {
-		if a, b := sortableSeq(order[i]), sortableSeq(order[i+1]); a >= b || len(a) != 20 {
+		if a, b := provider.SortableSeq(order[i]), provider.SortableSeq(order[i+1]); a >= b || len(a) != 20 {
 			t.Errorf("%q does not come before %q", a, b)
 		}
 	}

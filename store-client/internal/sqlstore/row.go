@@ -1,29 +1,19 @@
 package sqlstore
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// maxID bounds an id in bytes and maxKey an indexed string: the index entries
-// of PostgreSQL hold less than 2704 bytes.
-const (
-	maxID  = 512
-	maxKey = 200
-)
-
-// errUnstorable is a record that no store can give back as it was handed over.
-var errUnstorable = errors.New("record cannot be stored as it is")
+// maxKey bounds an indexed string, in bytes: the index entries of PostgreSQL
+// hold less than 2704 bytes.
+const maxKey = 200
 
 // row is a record with its place in the store's order.
 type row struct {
@@ -52,7 +42,7 @@ var insertColumns = []column{
 	{"agent", func(_ *Dialect, r row) any { return r.rec.Event.Agent }},
 	{"strategy", func(_ *Dialect, r row) any { return string(r.rec.Event.ProcessingStrategy) }},
 	{"is_healthy", func(_ *Dialect, r row) any { return r.rec.Event.IsHealthy }},
-	{"seq", func(_ *Dialect, r row) any { return sortableSeq(r.rec.Seq) }},
+	{"seq", func(_ *Dialect, r row) any { return provider.SortableSeq(r.rec.Seq) }},
 	{"seq_epoch", func(_ *Dialect, r row) any { return key(r.rec.SeqEpoch) }},
 }
 
@@ -78,33 +68,10 @@ var changeColumns = []column{
 func (r *row) encode() error {
 	doc, err := json.Marshal(r.rec)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnstorable, err)
+		return fmt.Errorf("%w: %w", provider.ErrUnstorable, err)
 	}
 	r.doc = string(doc)
 	return nil
-}
-
-// checkStorable refuses what a store would change or reject: PostgreSQL
-// cannot hold U+0000, and invalid UTF-8 becomes U+FFFD.
-func checkStorable(r record.Record) error {
-	if r.ID == "" || len(r.ID) > maxID {
-		return fmt.Errorf("%w: id of %d bytes", errUnstorable, len(r.ID))
-	}
-	doc, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnstorable, err)
-	}
-	for rest := doc; ; {
-		i := bytes.IndexByte(rest, '\\')
-		if i < 0 {
-			return nil
-		}
-		// encoding/json writes an escaped U+FFFD only for invalid UTF-8.
-		if bytes.HasPrefix(rest[i:], []byte(`\u0000`)) || bytes.HasPrefix(rest[i:], []byte(`\ufffd`)) {
-			return fmt.Errorf("%w: it holds U+0000 or invalid UTF-8", errUnstorable)
-		}
-		rest = rest[i+2:]
-	}
 }
 
 // key is an indexed string: long values are replaced by their hash, which
@@ -115,19 +82,4 @@ func key(s string) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// sortableSeq orders as text as the counter does as a number: uint64 fits no
-// integer column.
-func sortableSeq(seq uint64) string {
-	s := strconv.FormatUint(seq, 10)
-	return strings.Repeat("0", 20-len(s)) + s
-}
-
-// storable is s without what a text column cannot hold.
-func storable(s string) string {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }

@@ -20,20 +20,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
-
-// operationTimeout bounds every call to the database, so that a connection
-// that neither answers nor breaks cannot hold a service for ever.
-const operationTimeout = 30 * time.Second
 
 // Config is what a provider hands over.
 type Config struct {
 	Dialect Dialect
 	Log     *slog.Logger
 	Clock   clock.WithTicker
-	Metrics *Metrics
+	Metrics *provider.Metrics
 	// PollOnly turns wake-ups off; feeds notice changes by polling.
 	PollOnly bool
 }
@@ -75,7 +72,7 @@ func (s *Store) Close() error {
 
 // Ping implements store.Store.
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	var one int
 	if err := s.db.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
@@ -86,7 +83,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	var doc []byte
 	err := s.db.QueryRowContext(ctx, "SELECT doc FROM health_events WHERE id = $1", id).Scan(&doc)
@@ -106,7 +103,7 @@ func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
 // List implements store.Store. A record that cannot be decoded is an error:
 // a list that leaves it out could be taken for a node without that fault.
 func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	query, args := listSQL(q)
 	rows, err := s.db.QueryContext(ctx, query, args...)
@@ -159,7 +156,7 @@ func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO dead_letters (source, id, reason, body, at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded.body, at = excluded.at`,
-			storable(letter.Source), storable(letter.ID), storable(letter.Reason), letter.Body, s.Dialect.Time(&letter.At))
+			provider.Text(letter.Source), provider.Text(letter.ID), provider.Text(letter.Reason), letter.Body, s.Dialect.Time(&letter.At))
 		return err
 	})
 	if err != nil {
@@ -191,7 +188,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 			return total, fmt.Errorf("expiring records: %w", err)
 		}
 		total += int(n)
-		s.Metrics.expired.Add(float64(n))
+		s.Metrics.Expired.Add(float64(n))
 		if n < expireBatch {
 			return total, nil
 		}
@@ -201,7 +198,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 // write runs f in one transaction. An error of the commit leaves open whether
 // it was applied; every write of the port may be repeated.
 func (s *Store) write(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	if s.writer != nil {
 		select {

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -24,7 +24,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		if err != nil {
 			return err
 		}
-		after, err := apply(writer, before, changes)
+		after, err := provider.Apply(writer, before, changes)
 		if err != nil {
 			return err
 		}
@@ -44,9 +44,9 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		s.bell.Ring()
 		return nil
 	case errors.Is(err, store.ErrConflict):
-		s.Metrics.conflicts.WithLabelValues(string(writer)).Inc()
+		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
 	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
-		s.Metrics.refusals.WithLabelValues(string(writer)).Inc()
+		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
 	}
 	return fmt.Errorf("updating %d records: %w", len(changes), err)
 }
@@ -84,60 +84,6 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx, changes []store.Change) (m
 		}
 	}
 	return before, nil
-}
-
-// apply is the decision of a batch: every record after its change, or what
-// forbids the batch. Absence comes before a lost race, a lost race before a
-// refusal.
-func apply(writer record.Writer, before map[string]record.Record, changes []store.Change) ([]record.Record, error) {
-	var missing, lost, refused []error
-	var after []record.Record
-	done := map[string]bool{}
-	for _, c := range changes {
-		r, ok := before[c.ID]
-		switch {
-		case !ok:
-			missing = append(missing, fmt.Errorf("record %q: %w", c.ID, store.ErrNotFound))
-			continue
-		case r.Revision != c.Revision || done[c.ID]:
-			lost = append(lost, fmt.Errorf("record %q at revision %d: %w", c.ID, r.Revision, store.ErrConflict))
-			continue
-		}
-		done[c.ID] = true
-		next, err := changed(writer, r, c)
-		if err != nil {
-			refused = append(refused, fmt.Errorf("record %q: %w", c.ID, err))
-		}
-		after = append(after, next)
-	}
-	for _, problems := range [][]error{missing, lost, refused} {
-		if len(problems) > 0 {
-			return nil, errors.Join(problems...)
-		}
-	}
-	return after, nil
-}
-
-// changed is r after its change. A change without ExpireAt keeps the stored
-// one; fault-quarantine alone may set another.
-func changed(writer record.Writer, r record.Record, c store.Change) (record.Record, error) {
-	problem := record.CheckWrite(writer, r.Status, c.Status)
-	if c.ExpireAt != nil && !sameInstant(c.ExpireAt, r.ExpireAt) {
-		if writer != record.FaultQuarantine {
-			problem = errors.Join(problem, fmt.Errorf("%w: %s writes expireAt of %s", record.ErrNotOwner, writer, record.FaultQuarantine))
-		}
-		r.ExpireAt = c.ExpireAt
-	}
-	r.Status = c.Status
-	r.Revision++
-	if problem == nil {
-		problem = checkStorable(r)
-	}
-	return r, problem
-}
-
-func sameInstant(a, b *time.Time) bool {
-	return a == b || a != nil && b != nil && a.Equal(*b)
 }
 
 func (s *Store) change(ctx context.Context, tx *sql.Tx, r row) error {
