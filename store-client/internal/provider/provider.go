@@ -1,0 +1,87 @@
+// Package provider is what all stores have in common: which records can be
+// stored, how a batch of changes is decided, and the metrics.
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// OperationTimeout bounds every call to the database, so that a connection
+// that neither answers nor breaks cannot hold a service for ever.
+const OperationTimeout = 30 * time.Second
+
+// maxID bounds an id in bytes.
+const maxID = 512
+
+// ErrUnusable marks errors of opening that waiting does not mend: a wrong
+// address, a server that cannot keep what it acknowledged, a newer schema.
+var ErrUnusable = errors.New("store is unusable")
+
+// ErrUnstorable is a record that no store can give back as it was handed over.
+var ErrUnstorable = errors.New("record cannot be stored as it is")
+
+// Storable refuses what a store would change or reject: PostgreSQL
+// cannot hold U+0000, and invalid UTF-8 becomes U+FFFD.
+func Storable(r record.Record) error {
+	if r.ID == "" || len(r.ID) > maxID {
+		return fmt.Errorf("%w: id of %d bytes", ErrUnstorable, len(r.ID))
+	}
+	doc, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnstorable, err)
+	}
+	for rest := doc; ; {
+		i := bytes.IndexByte(rest, '\\')
+		if i < 0 {
+			return nil
+		}
+		// encoding/json writes an escaped U+FFFD only for invalid UTF-8.
+		if bytes.HasPrefix(rest[i:], []byte(`\u0000`)) || bytes.HasPrefix(rest[i:], []byte(`\ufffd`)) {
+			return fmt.Errorf("%w: it holds U+0000 or invalid UTF-8", ErrUnstorable)
+		}
+		rest = rest[i+2:]
+	}
+}
+
+// SortableSeq orders as text as the counter does as a number: uint64 fits no
+// integer column.
+func SortableSeq(seq uint64) string {
+	s := strconv.FormatUint(seq, 10)
+	return strings.Repeat("0", 20-len(s)) + s
+}
+
+// Text is s without what a text column cannot hold.
+func Text(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// Content is what is stored under an id, and whether it was stored just now.
+type Content struct {
+	Digest string
+	Fresh  bool
+}
+
+// Judge says what became of an appended record; first says that it was the
+// first of its id in the batch.
+func Judge(stored Content, digest string, first bool) store.AppendResult {
+	switch {
+	case stored.Fresh && first:
+		return store.Appended
+	case stored.Digest == digest:
+		return store.Duplicate
+	}
+	return store.Refused
+}
