@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/consume"
@@ -21,10 +22,7 @@ const name = "fault-quarantine"
 func main() { daemon.Main(name, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	for _, w := range cfg.Warnings() {
-		d.Log.Warn(w)
-	}
-	rules, err := ruling.Compile(cfg.RuleSets)
+	rules, err := ruling.Compile(cfg.Rules())
 	if err != nil {
 		return err
 	}
@@ -42,15 +40,20 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
+	book := places.New(nodes.Lister, nodes.Synced, d.Clock, cfg.Quota())
 	handler := &desk.Desk{
 		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
-		Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry), Marked: desk.MarkedIn(nodes),
+		Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry), Marked: desk.MarkedIn(nodes), Places: book,
 	}
+	d.Registry.MustRegister(book, handler)
+	daemon.Reload(d, config.Default, func(c config.Config) { book.Set(c.Quota()) })
 	loop := &consume.Loop[record.Record]{
 		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
 		Handle: handler.Handle, Backlog: handler.Backlog,
-		Bells:   []func(context.Context, func(string)) error{nodes.Bell(desk.Relevant)},
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(desk.Relevant), book.Bell, func(ctx context.Context, _ func(string)) error {
+			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
+		}},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)

@@ -70,13 +70,15 @@ func Admit(limits []Limit, nodes []Node, waiting []Candidate, now time.Time) Dec
 	return d
 }
 
-// Fullest is, for each limit, the use of the group with the least room left.
+// Fullest is, for each limit, the use of the group with the least room left, as
+// a candidate finds it: a group without a node is one node, the candidate.
 func Fullest(limits []Limit, nodes []Node, now time.Time) []Use {
 	out := make([]Use, len(limits))
 	for i, b := range open(limits, nodes, now) {
 		first := true
+		out[i].Allowed = b.allowed(1)
 		for _, t := range b.groups {
-			u := Use{t.used, b.allowed(t.population)}
+			u := Use{t.used, b.allowed(max(t.population, 1))}
 			if first || u.Allowed-u.Used < out[i].Allowed-out[i].Used {
 				out[i], first = u, false
 			}

@@ -104,7 +104,7 @@ func TestFullest(t *testing.T) {
 	if diff := cmp.Diff([]budget.Use{{Used: 1, Allowed: 1}, {Used: 1, Allowed: 2}, {Used: 1, Allowed: 2}}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := budget.Fullest(limits, nil, now); got[1] != (budget.Use{}) {
+	if got := budget.Fullest(limits, nil, now); got[1] != (budget.Use{Allowed: 1}) {
 		t.Errorf("of no nodes: %+v", got)
 	}
 }

@@ -59,18 +59,33 @@ var ownAnnotations = []string{
 	nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
 }
 
-// Released says whether a person took away a mark that our annotations claim:
-// the cordon or one of the taints. No claim means not yet written.
-func Released(node *corev1.Node) bool {
+// Hand is how a person released a Node.
+type Hand string
+
+// Hands.
+const (
+	ByNobody   Hand = ""
+	ByUncordon Hand = "uncordon"
+	ByUntaint  Hand = "untaint"
+)
+
+// ReleasedBy says whether a person took away a mark that our annotations claim,
+// and which: the cordon or one of the taints. No claim means not yet written.
+func ReleasedBy(node *corev1.Node) Hand {
 	c := readClaims(node)
-	if c.session == "" {
-		return false
+	switch {
+	case c.session == "":
+		return ByNobody
+	case c.cordoned && !node.Spec.Unschedulable:
+		return ByUncordon
+	case slices.ContainsFunc(c.taints, func(t claimedTaint) bool { return !t.PreExisting && !hasTaint(node, t.Taint) }):
+		return ByUntaint
 	}
-	if c.cordoned && !node.Spec.Unschedulable {
-		return true
-	}
-	return slices.ContainsFunc(c.taints, func(t claimedTaint) bool { return !t.PreExisting && !hasTaint(node, t.Taint) })
+	return ByNobody
 }
+
+// Released says whether a person took away a mark that our annotations claim.
+func Released(node *corev1.Node) bool { return ReleasedBy(node) != ByNobody }
 
 // Session is the session the Node bears, or empty.
 func Session(node *corev1.Node) string { return node.Annotations[nodemark.SessionAnnotation] }

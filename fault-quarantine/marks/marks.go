@@ -82,13 +82,18 @@ func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
 	applyLabels(node, c.labels, d.Effects.Labels)
 }
 
+// cordon makes the node unschedulable. A cordon that was there before is its
+// owner's; when the owner lifts it, the node still has faults and ours begins.
 func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
 	switch {
-	case d.Effects.Cordon && !c.cordoned && !c.cordonPreExisting && node.Spec.Unschedulable:
+	case !d.Effects.Cordon:
+		p.uncordon(node, c, now)
+	case !c.cordoned && node.Spec.Unschedulable:
 		set(&node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting, nodemark.True)
-	case d.Effects.Cordon && !c.cordonPreExisting:
+	default:
 		node.Spec.Unschedulable = true
+		delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
 		set(&node.Annotations, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
 		set(&node.Labels, keys.CordonBy, "NVSentinel")
 		set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
@@ -98,35 +103,42 @@ func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
 		for _, k := range []string{keys.UncordonBy, keys.UncordonReason, keys.UncordonTimestamp} {
 			delete(node.Labels, k)
 		}
-	case !d.Effects.Cordon:
-		p.uncordon(node, c, now)
 	}
 }
 
-// uncordon takes back a cordon of ours and says so in labels.
+// uncordon takes back a cordon of ours and says so in labels, unless a person
+// was faster.
 func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
 	delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
 	if !c.cordoned {
 		return
 	}
+	ours := node.Spec.Unschedulable
 	node.Spec.Unschedulable = false
 	delete(node.Annotations, nodemark.QuarantineHealthEventIsCordoned)
 	reason := node.Labels[keys.CordonReason]
 	for _, k := range []string{keys.CordonBy, keys.CordonReason, keys.CordonTimestamp} {
 		delete(node.Labels, k)
 	}
+	if !ours {
+		return
+	}
 	set(&node.Labels, keys.UncordonBy, "NVSentinel")
 	set(&node.Labels, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
 	set(&node.Labels, keys.UncordonTimestamp, stamp(now))
 }
 
+// applyTaints brings the session's taints to want. A wanted taint that was
+// there before is its owner's; when the owner removes it, ours takes its place.
 func applyTaints(node *corev1.Node, ours []claimedTaint, want []record.Taint) {
 	var keep []claimedTaint
 	for _, t := range ours {
 		switch {
 		case slices.Contains(want, t.Taint):
-			keep = append(keep, t)
+			if !t.PreExisting || hasTaint(node, t.Taint) {
+				keep = append(keep, t)
+			}
 		case !t.PreExisting:
 			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return sameTaint(x, t.Taint) })
 		}
@@ -168,17 +180,19 @@ func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
 	if !Bears(node) {
 		return
 	}
-	released := Released(node)
+	hand := ReleasedBy(node)
 	delete(node.Annotations, nodemark.SessionAnnotation)
 	delete(node.Annotations, nodemark.QuarantineHealthEvent)
 	delete(node.Labels, nodemark.StateLabel)
-	if node.Annotations[nodemark.RepairAnnotation] != "" && !released {
-		return
-	}
-	if released && c.cordoned && !node.Spec.Unschedulable {
+	switch hand {
+	case ByUncordon:
 		set(&node.Annotations, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
-	} else if released {
+	case ByUntaint:
 		set(&node.Annotations, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
+	case ByNobody:
+		if node.Annotations[nodemark.RepairAnnotation] != "" {
+			return
+		}
 	}
 	p.uncordon(node, c, now)
 	applyTaints(node, c.taints, nil)

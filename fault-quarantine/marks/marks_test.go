@@ -121,29 +121,79 @@ func TestReleaseWhileClaimed(t *testing.T) {
 	}
 }
 
+// TestReleasedByHand: whatever a person takes away, nothing of ours is left,
+// claimed by a repair or not, and one annotation says what the person did.
 func TestReleasedByHand(t *testing.T) {
-	for name, undo := range map[string]func(*corev1.Node){
-		"uncordoned": func(n *corev1.Node) { n.Spec.Unschedulable = false },
-		"untainted":  func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] },
+	untaint := func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }
+	for name, tt := range map[string]struct {
+		undo func(*corev1.Node)
+		hand marks.Hand
+		want string // annotation
+		by   string // label uncordon-by
+	}{
+		"uncordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, marks.ByUncordon, nodemark.QuarantinedNodeUncordonedManually, ""},
+		"untainted":  {untaint, marks.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
+		"both": {func(n *corev1.Node) { n.Spec.Unschedulable = false; untaint(n) }, marks.ByUncordon,
+			nodemark.QuarantinedNodeUncordonedManually, ""},
+		"another value": {func(n *corev1.Node) { n.Spec.Taints[1].Value = "mine" }, marks.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			node := bare()
-			painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
-			undo(node)
-			if !marks.Released(node) {
-				t.Fatal("not seen as released")
-			}
-			painter.Apply(node, marks.Desired{}, now)
-			if marks.Bears(node) || node.Spec.Unschedulable || len(node.Spec.Taints) != 1 {
-				t.Errorf("leftovers: %+v", node)
-			}
-			if node.Annotations[nodemark.QuarantinedNodeUncordonedManually] == "" && node.Annotations[nodemark.QuarantinedNodeUntaintedManually] == "" {
-				t.Error("nothing says that a person did it")
-			}
-		})
+		for _, claim := range []string{"", "uid"} {
+			t.Run(name+claim, func(t *testing.T) {
+				node := bare()
+				painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+				tt.undo(node)
+				want := bare()
+				if claim != "" {
+					node.Annotations[nodemark.RepairAnnotation] = claim
+					want.Annotations[nodemark.RepairAnnotation] = claim
+				}
+				if got := marks.ReleasedBy(node); got != tt.hand {
+					t.Fatalf("released by %q, want %q", got, tt.hand)
+				}
+				painter.Apply(node, marks.Desired{}, now)
+				want.Annotations[tt.want] = nodemark.True
+				if tt.by != "" {
+					want.Labels["k8saas.nvidia.com/uncordon-by"] = tt.by
+					want.Labels["k8saas.nvidia.com/uncordon-reason"] = "GPU-fatal-rule-removed"
+					want.Labels["k8saas.nvidia.com/uncordon-timestamp"] = "2026-01-02T03-04-05Z"
+				}
+				if name == "another value" {
+					want.Spec.Taints = append(want.Spec.Taints, corev1.Taint{Key: gpu.Key, Value: "mine", Effect: "NoSchedule"})
+				}
+				if diff := cmp.Diff(want, node); diff != "" {
+					t.Errorf("after the release: %s", diff)
+				}
+			})
+		}
 	}
 	if marks.Released(bare()) {
 		t.Error("a node without claims counts as released")
+	}
+}
+
+// TestForeignMarksThatGo: who cordoned or tainted before us lifts it in
+// mid-session. That is no release; the node still has a fault.
+func TestForeignMarksThatGo(t *testing.T) {
+	node := bare()
+	node.Spec.Unschedulable = true
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: gpu.Key, Value: gpu.Value, Effect: "NoSchedule"})
+	faults := marks.Of([]record.Record{open("f1", "f1", everything())})
+	painter.Apply(node, faults, now)
+	node.Spec.Unschedulable, node.Spec.Taints = false, node.Spec.Taints[:1]
+	if marks.Released(node) {
+		t.Error("a foreign hand's own cordon counts as ours")
+	}
+	painter.Apply(node, faults, now)
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 {
+		t.Errorf("a faulty node is schedulable: %+v", node.Spec)
+	}
+	node.Spec.Unschedulable = false
+	if !marks.Released(node) {
+		t.Error("now the cordon is ours, and taking it away is a release")
+	}
+	painter.Apply(node, marks.Desired{}, now)
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Bears(node) {
+		t.Errorf("leftovers: %+v", node)
 	}
 }
 

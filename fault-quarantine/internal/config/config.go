@@ -6,20 +6,30 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Config of fault-quarantine. The rule sets' keys are those of existing
-// configuration files.
+// Config of fault-quarantine. The keys of rule sets and circuit breaker are
+// those of existing configuration files.
 type Config struct {
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
 	LabelPrefix string `toml:"label-prefix"`
-	// Breaker is accepted from existing files; see Warnings.
+	// Breaker is the quarantine budget of the whole cluster. It, Budgets and
+	// GPUNodeLabel are taken over while the service runs.
 	Breaker Breaker `toml:"circuitBreaker"`
-	// RuleSets decide which faults quarantine a node.
+	// Budgets are further limits, each over the cluster or per value of a label.
+	Budgets []budget.Limit `toml:"budgets"`
+	// GPUNodeLabel chooses the nodes that percentages are taken of.
+	GPUNodeLabel string `toml:"gpu-node-label" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
+	// RuleSets decide which faults quarantine a node; the built-in ones if the
+	// file has none.
 	RuleSets []ruling.Set `toml:"rule-sets"`
 	// DryRun judges every event and quarantines no node.
 	DryRun bool `toml:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
@@ -35,23 +45,72 @@ type Config struct {
 	Lease      lease.Config `toml:"leaderElection"`
 }
 
-// Breaker is the circuit breaker of existing files.
+// Breaker bounds how many nodes may go into quarantine within a rolling window.
 type Breaker struct {
-	Percentage int           `toml:"percentage"`
-	Duration   time.Duration `toml:"duration"`
+	// Enabled switches this limit, not those of Budgets.
+	Enabled bool `toml:"enabled" flag:"circuit-breaker-enabled" usage:"bound the nodes that go into quarantine by circuitBreaker of the configuration file"`
+	// Percentage of the GPU nodes, rounded up.
+	Percentage *int `toml:"percentage"`
+	// Nodes is a number of nodes; without it only the percentage counts.
+	Nodes *int `toml:"nodes"`
+	// Duration is the window; 0 counts every node in quarantine.
+	Duration time.Duration `toml:"duration"`
+	// Label makes a budget of its own for each value of this Node label.
+	Label string `toml:"label"`
+	// ResetAt makes quarantines that began before it count no more.
+	ResetAt time.Time `toml:"resetAt"`
 }
+
+func (b Breaker) limit() budget.Limit {
+	return budget.Limit{
+		Name: places.Breaker, Percentage: b.Percentage, Nodes: b.Nodes, Duration: b.Duration, Label: b.Label, ResetAt: b.ResetAt,
+	}
+}
+
+// defaultPercentage and defaultWindow are those of existing installations.
+const (
+	defaultPercentage = 50
+	defaultWindow     = 5 * time.Minute
+)
 
 // Default is safe: it judges and changes nothing.
 func Default() Config {
 	return Config{
-		LabelPrefix: nodemark.DefaultLabelPrefix, RuleSets: ruling.Default(), DryRun: true, Lease: lease.Default(),
-		Retention: 30 * 24 * time.Hour, Workers: 16,
+		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Lease: lease.Default(),
+		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
+		GPUNodeLabel: "nvidia.com/gpu.present=true",
+		Retention:    30 * 24 * time.Hour, Workers: 16,
 	}
 }
 
-// Validate checks everything but the rule expressions, which are compiled at start.
+// Rules are the rule sets in force. The built-in ones are no defaults under the
+// file's, which would show through where a set of the file leaves a key out.
+func (c Config) Rules() []ruling.Set {
+	if c.RuleSets == nil {
+		return ruling.Default()
+	}
+	return c.RuleSets
+}
+
+// Quota are the quarantine budgets in force; the configuration is valid.
+func (c Config) Quota() places.Rules {
+	var limits []budget.Limit
+	if c.Breaker.Enabled {
+		limits = append(limits, c.Breaker.limit())
+	}
+	counted, err := labels.Parse(c.GPUNodeLabel)
+	if err != nil {
+		counted = labels.Nothing()
+	}
+	return places.Rules{Limits: append(limits, c.Budgets...), Counted: counted}
+}
+
+// Validate checks everything.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate(), ruling.Validate(c.RuleSets)}
+	problems := []error{c.Kube.Validate(), c.Lease.Validate(), c.validateQuota()}
+	if _, err := ruling.Compile(c.Rules()); err != nil {
+		problems = append(problems, err)
+	}
 	if c.Store == "" {
 		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host) or postgres://host/database"))
 	}
@@ -61,16 +120,25 @@ func (c Config) Validate() error {
 	if c.Retention < time.Hour {
 		problems = append(problems, fmt.Errorf("retention is %s; it must be at least 1h", c.Retention))
 	}
-	if p := c.Breaker.Percentage; p < 0 || p > 100 {
-		problems = append(problems, fmt.Errorf("circuitBreaker.percentage is %d; it must be 0 to 100", p))
-	}
 	return errors.Join(problems...)
 }
 
-// Warnings are settings that are accepted and have no effect.
-func (c Config) Warnings() []string {
-	if c.Breaker != (Breaker{}) {
-		return []string{"circuitBreaker is accepted from existing files but not enforced: this version has no quarantine budget"}
+func (c Config) validateQuota() error {
+	var problems []error
+	if c.Breaker.Enabled {
+		problems = append(problems, c.Breaker.limit().Validate("circuitBreaker"))
 	}
-	return nil
+	names := map[string]bool{places.Breaker: true}
+	for i, l := range c.Budgets {
+		at := fmt.Sprintf("budgets[%d]", i)
+		problems = append(problems, l.Validate(at))
+		if names[l.Name] {
+			problems = append(problems, fmt.Errorf("%s.name %q is given twice or is that of the circuit breaker", at, l.Name))
+		}
+		names[l.Name] = true
+	}
+	if _, err := labels.Parse(c.GPUNodeLabel); err != nil {
+		problems = append(problems, fmt.Errorf("gpu-node-label %q: %w", c.GPUNodeLabel, err))
+	}
+	return errors.Join(problems...)
 }

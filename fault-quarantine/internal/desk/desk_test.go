@@ -15,10 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -41,6 +43,7 @@ func (b both) Run() int { return pgtest.Main(b.m) }
 type books struct {
 	node    *corev1.Node
 	patches int
+	notes   []string
 	fail    error
 }
 
@@ -64,7 +67,17 @@ func (b *books) Patch(_ context.Context, before *corev1.Node, mutate func(*corev
 	return after, nil
 }
 
-func (b *books) Note(context.Context, *corev1.Node, string, string) {}
+func (b *books) Note(_ context.Context, _ *corev1.Node, e desk.Event) {
+	b.notes = append(b.notes, e.Reason)
+}
+
+// cache lists the Node as an informer does that has always just caught up.
+func (b *books) List(labels.Selector) ([]*corev1.Node, error) {
+	if b.node == nil {
+		return nil, nil
+	}
+	return []*corev1.Node{b.node}, nil
+}
 
 func newNode() *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}}
@@ -78,9 +91,17 @@ func newDesk(t *testing.T, s store.Store, nodes desk.Nodes) *desk.Desk {
 	if err != nil {
 		t.Fatal(err)
 	}
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	cache, ok := nodes.(places.Cache)
+	if !ok {
+		cache = &books{}
+	}
+	book := places.New(cache, func() (bool, string) { return true, "" }, clock, places.Rules{Counted: labels.Everything()})
+	book.Open(nil, nil)
 	return &desk.Desk{
-		Store: s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
-		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), Log: slog.New(slog.DiscardHandler),
+		Places: book,
+		Store:  s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
+		Clock: clock, Log: slog.New(slog.DiscardHandler),
 		Metrics: desk.NewMetrics(prometheus.NewRegistry()), Marked: func(string) bool { return true },
 	}
 }

@@ -8,6 +8,8 @@ type Metrics struct {
 	RuleErrors  prometheus.Counter
 	Quarantined prometheus.Counter
 	Released    prometheus.Counter
+	Uncordoned  prometheus.Counter
+	Untainted   prometheus.Counter
 }
 
 // NewMetrics registers the desk's metrics.
@@ -22,7 +24,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed and counted as no match."),
 		Quarantined: counter("nodes_quarantined_total", "Sessions opened on a Node."),
 		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
+		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
+		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person ended by removing a taint of ours."),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted)
 	return m
 }

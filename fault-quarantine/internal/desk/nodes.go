@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -38,10 +40,13 @@ func (c Cluster) Patch(ctx context.Context, before *corev1.Node, mutate func(*co
 
 // Note records an Event about a Node; the Event is a courtesy, so that a
 // failure is logged and does not stop the work.
-func (c Cluster) Note(ctx context.Context, node *corev1.Node, reason, message string) {
-	event := kube.NodeEvent{Component: "fault-quarantine", Type: corev1.EventTypeNormal, Reason: reason, Message: message}
+func (c Cluster) Note(ctx context.Context, node *corev1.Node, e Event) {
+	event := kube.NodeEvent{Component: "fault-quarantine", Type: corev1.EventTypeNormal, Reason: e.Reason, Message: e.Message}
+	if e.Warning {
+		event.Type = corev1.EventTypeWarning
+	}
 	if err := kube.RecordNodeEvent(ctx, c.Client, node, event, c.Clock.Now()); err != nil {
-		c.Log.Warn("event not recorded", "node", node.Name, "reason", reason, "error", err)
+		c.Log.Warn("event not recorded", "node", node.Name, "reason", e.Reason, "error", err)
 	}
 }
 
@@ -54,19 +59,26 @@ func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 }
 
 // Relevant says whether a Node's change concerns fault-quarantine: it came,
-// went, or bears our marks and one of them, its repair claim or its schedule
-// changed.
+// went, was opted out or in, or bears our marks and its schedule, taints,
+// session or repair claim changed.
 func Relevant(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return true
 	}
-	if before.UID != after.UID {
+	if before.UID != after.UID || nodemark.OptedOut(before.Labels) != nodemark.OptedOut(after.Labels) {
 		return true
 	}
 	if !marks.Bears(before) && !marks.Bears(after) {
 		return false
 	}
-	return before.Spec.Unschedulable != after.Spec.Unschedulable || marks.Released(after) ||
+	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		marks.Session(before) != marks.Session(after) ||
 		before.Annotations[nodemark.RepairAnnotation] != after.Annotations[nodemark.RepairAnnotation]
+}
+
+// Counts says whether a Node's change concerns the quarantine budget: a node
+// more or less, another session, or other labels.
+func Counts(before, after *corev1.Node) bool {
+	return before == nil || after == nil || marks.Session(before) != marks.Session(after) || !maps.Equal(before.Labels, after.Labels)
 }

@@ -1,18 +1,14 @@
 package desk
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 func nodeView(node *corev1.Node) *ledger.Node {
@@ -43,25 +39,4 @@ func nodeValue(node *corev1.Node) map[string]any {
 	}
 	delete(value, "status")
 	return value
-}
-
-// Backlog rings every node with unjudged, Held or open records.
-func (d *Desk) Backlog(ctx context.Context, ring func(string)) error {
-	for _, selector := range []record.Selector{record.BacklogOfNode(""), record.OpenOfNode("")} {
-		after := int64(0)
-		for {
-			page, err := d.Store.List(ctx, store.Query{Selector: selector, After: after, Limit: 500})
-			if err != nil {
-				return fmt.Errorf("reading the backlog (%s): %w", selector.Name, err)
-			}
-			for _, r := range page {
-				ring(r.Event.NodeName)
-				after = r.Append
-			}
-			if len(page) < 500 {
-				break
-			}
-		}
-	}
-	return nil
 }

@@ -1,0 +1,132 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// pageSize bounds a page of the backlog, and a batch of its touches.
+const pageSize = 500
+
+// Backlog reads the open sessions and the held nodes for the budget, opens it,
+// and rings every node with unjudged, Held or open records.
+//
+// The faults that are not judged for good are touched first: a replica that led
+// before, and was frozen between taking a place and writing it down, then finds
+// another revision and writes nothing. What it had written before stands among
+// the open records, which are read after that.
+func (d *Desk) Backlog(ctx context.Context, ring func(string)) error {
+	var names []string
+	waiting := map[string]places.Waiter{}
+	err := d.pages(ctx, record.BacklogOfNode(""), func(page []record.Record) error {
+		for _, r := range page {
+			names = append(names, r.Event.NodeName)
+			queue(waiting, r)
+		}
+		return d.touch(ctx, page)
+	})
+	if err != nil {
+		return err
+	}
+	taken := map[string]places.Place{}
+	err = d.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
+		for _, r := range page {
+			names = append(names, r.Event.NodeName)
+			seat(taken, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.Places.Open(values(taken), values(waiting))
+	for _, name := range names {
+		ring(name)
+	}
+	return nil
+}
+
+func (d *Desk) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
+	for after := int64(0); ; {
+		page, err := d.Store.List(ctx, store.Query{Selector: selector, After: after, Limit: pageSize})
+		if err != nil {
+			return fmt.Errorf("reading the backlog (%s): %w", selector.Name, err)
+		}
+		if err := each(page); err != nil {
+			return err
+		}
+		if len(page) < pageSize {
+			return nil
+		}
+		after = page[len(page)-1].Append
+	}
+}
+
+// touch gives the faults of a page another revision. A record that got one
+// meanwhile from somebody else needs no touch.
+func (d *Desk) touch(ctx context.Context, page []record.Record) error {
+	var changes []store.Change
+	for _, r := range page {
+		if r.IsFault() {
+			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status})
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	if !errors.Is(err, store.ErrConflict) {
+		return wrapTouch(err)
+	}
+	for _, c := range changes {
+		err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return wrapTouch(err)
+		}
+	}
+	return nil
+}
+
+func wrapTouch(err error) error {
+	if err != nil {
+		return fmt.Errorf("touching the backlog: %w", err)
+	}
+	return nil
+}
+
+// queue puts the node of a Held fault into the queue, at its oldest fault.
+func queue(waiting map[string]places.Waiter, r record.Record) {
+	if r.Reason() != record.Held {
+		return
+	}
+	if w, known := waiting[r.Event.NodeName]; !known || r.Append < w.Order {
+		c := budget.Candidate{Name: r.Event.NodeName, Order: r.Append}
+		waiting[r.Event.NodeName] = places.Waiter{Candidate: c, Since: r.Status.QuarantineVerdict.At}
+	}
+}
+
+// seat gives the session of an open record its place, from its first verdict on.
+func seat(taken map[string]places.Place, r record.Record) {
+	at := time.Time{}
+	if v := r.Status.QuarantineVerdict; v != nil {
+		at = v.At
+	}
+	if p, known := taken[r.Event.NodeName]; !known || at.Before(p.Began) {
+		taken[r.Event.NodeName] = places.Place{Node: r.Event.NodeName, Session: r.Status.Session, Began: at}
+	}
+}
+
+func values[V any](m map[string]V) []V {
+	out := make([]V, 0, len(m))
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Event is what is told about a Node.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+// mark brings the Node to what its open records ask for, then stamps the
+// records whose quarantine is finished by that.
+func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) error {
+	desired := marks.Of(j.Open)
+	d.noteHeld(ctx, node, j.Changed)
+	if desired.Session == "" && (!marks.Bears(node) || crashpoint.Sabotaged("fault-quarantine/skip-release")) {
+		return nil
+	}
+	now := d.Clock.Now()
+	after, err := d.Nodes.Patch(ctx, node, func(n *corev1.Node) { d.Painter.Apply(n, desired, now) })
+	if err != nil {
+		return fmt.Errorf("marking node %s: %w", node.Name, err)
+	}
+	d.note(ctx, node, after, desired)
+	return d.finish(ctx, j.Open, now)
+}
+
+func (d *Desk) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
+	for _, r := range changed {
+		if r.Reason() == record.Held {
+			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: "QuarantineHeld", Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
+		}
+	}
+}
+
+func (d *Desk) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
+	before := marks.Session(was)
+	if before == desired.Session {
+		return
+	}
+	if before != "" {
+		d.Metrics.Released.Inc()
+		why := "no fault is open"
+		switch marks.ReleasedBy(was) {
+		case marks.ByUncordon:
+			d.Metrics.Uncordoned.Inc()
+			why = "a person uncordoned the node"
+		case marks.ByUntaint:
+			d.Metrics.Untainted.Inc()
+			why = "a person removed a taint of the session"
+		case marks.ByNobody:
+		}
+		d.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
+	}
+	if desired.Session != "" {
+		d.Metrics.Quarantined.Inc()
+		d.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
+	}
+}
+
+// finish stamps when the Node was seen to bear the marks of a record. The
+// records were just written, so their revisions are read again.
+func (d *Desk) finish(ctx context.Context, open []record.Record, now time.Time) error {
+	var changes []store.Change
+	for _, o := range open {
+		if o.Status.QuarantineFinishTimestamp != nil {
+			continue
+		}
+		r, err := d.Store.Get(ctx, o.ID)
+		if err != nil {
+			return fmt.Errorf("reading record %s: %w", o.ID, err)
+		}
+		if r.Status.QuarantineFinishTimestamp == nil && record.Open(r) {
+			r.Status.QuarantineFinishTimestamp = &now
+			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt})
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return d.update(ctx, changes)
+}

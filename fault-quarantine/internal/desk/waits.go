@@ -1,0 +1,52 @@
+package desk
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+)
+
+// waits remembers which nodes have faults that cannot be judged, and why.
+type waits struct {
+	mu     sync.Mutex
+	reason map[string]string
+}
+
+// set notes a node's reason, or that it has none, and says whether it is new.
+func (w *waits) set(node, reason string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reason == nil {
+		w.reason = map[string]string{}
+	}
+	if w.reason[node] == reason {
+		return false
+	}
+	if reason == "" {
+		delete(w.reason, node)
+	} else {
+		w.reason[node] = reason
+	}
+	return true
+}
+
+var waitingNodes = prometheus.NewDesc("fault_quarantine_waiting_nodes",
+	"Nodes with faults that cannot be judged or ended now, by reason.", []string{"reason"}, nil)
+
+// Describe implements prometheus.Collector.
+func (d *Desk) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }
+
+// Collect implements prometheus.Collector.
+func (d *Desk) Collect(out chan<- prometheus.Metric) {
+	d.waits.mu.Lock()
+	defer d.waits.mu.Unlock()
+	count := map[string]float64{ledger.WaitMachineUnsure: 0, ledger.WaitNodeMissing: 0}
+	for _, reason := range d.waits.reason {
+		count[reason]++
+	}
+	for reason, n := range count {
+		out <- prometheus.MustNewConstMetric(waitingNodes, prometheus.GaugeValue, n, reason)
+	}
+}
