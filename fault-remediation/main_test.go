@@ -28,7 +28,16 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+// childEnv makes this test binary the service itself.
+const childEnv = "FAULT_REMEDIATION_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(localcluster.Main(m))
+}
 
 var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
@@ -37,14 +46,7 @@ var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", 
 // records it; the next outcome is noticed by the watch.
 func TestService(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
-	crd, err := os.Open("../distros/helm/nvsentinel/crds/janitor.dgxc.nvidia.com_rebootnodes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer crd.Close()
-	if err := cluster.Apply(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
+	applyCRD(t, cluster)
 	dsn := "sqlite://" + filepath.Join(t.TempDir(), "records.db")
 	records, err := storeopen.Open(t.Context(), dsn, storeopen.Options{SingleHost: true})
 	if err != nil {
@@ -79,8 +81,28 @@ func TestService(t *testing.T) {
 	w.waitForRecord("r2", "the watch notices the outcome", func(s record.Status) bool { return record.Remediated(s) == "true" })
 }
 
+// applyCRD defines RebootNode.
+func applyCRD(t testing.TB, cluster *localcluster.Cluster) {
+	t.Helper()
+	crd, err := os.Open("../distros/helm/nvsentinel/crds/janitor.dgxc.nvidia.com_rebootnodes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer crd.Close()
+	if err := cluster.Apply(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("RebootNode is not served: %v", err)
+	}
+}
+
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	cluster *localcluster.Cluster
 	records store.Store
 }
@@ -111,6 +133,15 @@ func (w *world) node(name string) *corev1.Node {
 // drainedFault stores a fault and stamps it as the rooms before this one do.
 func (w *world) drainedFault(id, node string) {
 	w.t.Helper()
+	w.quarantinedFault(id, node)
+	w.stamp(record.NodeDrainer, id, drained)
+}
+
+func drained(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded }
+
+// quarantinedFault stores a fault in quarantine.
+func (w *world) quarantinedFault(id, node string) {
+	w.t.Helper()
 	now := time.Now()
 	r := record.Record{ID: id, CreatedAt: now, Node: kube.NodeIdentity(w.node(node)), Event: record.Event{
 		ID: id, NodeName: node, Agent: "test", RecommendedAction: record.ActionRestartVM, ProcessingStrategy: record.Process,
@@ -124,7 +155,6 @@ func (w *world) drainedFault(id, node string) {
 		s.QuarantineVerdict = &record.Verdict{Reason: record.Matched, NodeBootID: "boot-1", At: now}
 		s.Faults = []record.Fault{{Key: id}}
 	})
-	w.stamp(record.NodeDrainer, id, func(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
 }
 
 func (w *world) stamp(writer record.Writer, id string, change func(*record.Status)) {
@@ -209,7 +239,7 @@ func (w *world) waitReady(address string) {
 
 func (w *world) eventually(what string, met func(context.Context) bool) {
 	w.t.Helper()
-	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) { return met(ctx), nil })
+	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return met(ctx), nil })
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)
 	}
