@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -35,6 +36,11 @@ func (c Cluster) Read(ctx context.Context, name string) (*corev1.Node, error) {
 
 // Patch patches a Node under the resourceVersion of before.
 func (c Cluster) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
+	if crashpoint.Sabotaged("fault-quarantine/blind-patch") {
+		before = before.DeepCopy()
+		before.ResourceVersion = ""
+		ctx = context.WithoutCancel(ctx)
+	}
 	return kube.PatchNode(ctx, c.Client, before, mutate)
 }
 
