@@ -63,7 +63,12 @@ func (s *site) send(events ...*protos.HealthEvent) {
 // conditions are the Node's, by type: "status reason: message".
 func (s *site) conditions() map[string]string {
 	s.t.Helper()
-	node, err := s.cluster.Client().CoreV1().Nodes().Get(s.t.Context(), nodeName, metav1.GetOptions{})
+	return s.conditionsOf(nodeName)
+}
+
+func (s *site) conditionsOf(name string) map[string]string {
+	s.t.Helper()
+	node, err := s.cluster.Client().CoreV1().Nodes().Get(s.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -76,8 +81,13 @@ func (s *site) conditions() map[string]string {
 
 func (s *site) awaitCondition(name, want string) {
 	s.t.Helper()
+	s.awaitConditionOf(nodeName, name, want)
+}
+
+func (s *site) awaitConditionOf(node, name, want string) {
+	s.t.Helper()
 	await(s.t, func() (bool, string) {
-		got := s.conditions()
+		got := s.conditionsOf(node)
 		return got[name] == want, fmt.Sprintf("condition %s is not %q in %v", name, want, got)
 	})
 }

@@ -16,9 +16,17 @@ const name = "platform-connectors"
 
 func main() { daemon.Main(name, config.Default(), build) }
 
-// build wires the walk of an event: door, spool, then store and Kubernetes. The
-// spool closes last, after everything that uses it has ended.
+// build wires the role's parts.
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	if cfg.Role == config.RoleCluster {
+		return buildCluster(ctx, d, cfg)
+	}
+	return buildNode(ctx, d, cfg)
+}
+
+// buildNode wires the walk of an event: door, spool, then store and Kubernetes. The
+// spool closes last, after everything that uses it has ended.
+func buildNode(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	queue, err := openSpool(d, cfg)
 	if err != nil {
 		return err

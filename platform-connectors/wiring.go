@@ -28,6 +28,10 @@ import (
 // not ready: it accepts, but nobody downstream sees anything.
 const late = 5 * time.Minute
 
+// nearlyFull is the percentage of the spool's bound from which on the connector
+// is not ready: soon publishers have to wait.
+const nearlyFull = 90
+
 // sightingDeadline bounds the reading of one Node.
 const sightingDeadline = 3 * time.Second
 
@@ -48,8 +52,9 @@ func openSpool(d *daemon.Daemon, cfg config.Config) (queue, error) {
 	}
 	d.OnStop("spool", func(context.Context) error { return s.Close() })
 	d.Ready("spool", func() (bool, string) {
-		oldest := s.Oldest()
-		return oldest < late, fmt.Sprintf("%d bytes wait, the oldest event for %s", s.Bytes(), oldest.Round(time.Second))
+		oldest, waiting := s.Oldest(), s.Bytes()
+		return oldest < late && waiting < s.MaxBytes()/100*nearlyFull,
+			fmt.Sprintf("%d of %d bytes wait, the oldest event for %s", waiting, s.MaxBytes(), oldest.Round(time.Second))
 	})
 	return queue{s, s.Reader("store"), metrics}, nil
 }
@@ -159,7 +164,7 @@ func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
 	fold := &sink.Fold{
 		Path: filepath.Join(cfg.SpoolDir, "faults.json"), NodeName: cfg.NodeName,
 		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.store,
-		Identity: p.node.Identity, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+		Identity: p.node.Identity, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	fold.Load()
 	push := &sink.Push{

@@ -55,13 +55,15 @@ const (
 	CutOverride        Cut = "override"
 	CutUnknownAction   Cut = "unknown-action"
 	CutUnknownStrategy Cut = "unknown-strategy"
+	// CutUTF8 is a whole request with text that is not UTF-8; see Decode.
+	CutUTF8 Cut = "invalid-utf8"
 )
 
 // Cuts lists every cut, in a fixed order.
 func Cuts() []Cut {
 	return []Cut{
 		CutControl, CutMessage, CutEntities, CutCodes, CutPairs, CutMetadata,
-		CutText, CutOverride, CutUnknownAction, CutUnknownStrategy,
+		CutText, CutOverride, CutUnknownAction, CutUnknownStrategy, CutUTF8,
 	}
 }
 

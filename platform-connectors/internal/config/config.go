@@ -9,20 +9,27 @@ import (
 	"strconv"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// RoleNode is the connector of one node: its monitors' front door.
-const RoleNode = "node"
+// Roles of a connector.
+const (
+	// RoleNode is the connector of one node: its monitors' front door.
+	RoleNode = "node"
+	// RoleCluster is the connector of the control plane: it shows the faults of
+	// cluster-wide publishers as conditions of their nodes.
+	RoleCluster = "cluster"
+)
 
 // minSpool is room for a few of the largest batches, in bytes.
 const minSpool = 16 << 20
 
 // Config is the configuration of a platform connector.
 type Config struct {
-	// Role is what this connector is for; node is the only one.
-	Role string `toml:"role" flag:"role" usage:"what this connector is for: node"`
-	// NodeName is the node whose events are accepted; required.
+	// Role is what this connector is for.
+	Role string `toml:"role" flag:"role" usage:"what this connector is for: node (the front door of a node) or cluster (the conditions of cluster-wide publishers' faults)"`
+	// NodeName is the node whose events are accepted; required by role node.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"the connector's node; events of other nodes are refused"`
 	// Socket is the path of the Unix socket.
 	Socket string `toml:"socket" flag:"socket" usage:"path of the Unix socket that accepts health events"`
@@ -44,6 +51,8 @@ type Config struct {
 	Publishers Publishers `toml:"publishers"`
 
 	Kube kube.Config `toml:"kube"`
+	// Election lets one of several connectors of role cluster act.
+	Election lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without a file.
@@ -51,16 +60,36 @@ func Default() Config {
 	return Config{
 		Role: RoleNode, Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		Publishers: defaultPublishers(),
+		Publishers: defaultPublishers(), Election: lease.Default(),
 	}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	var problems []error
-	if c.Role != RoleNode {
-		problems = append(problems, fmt.Errorf("role (--role) %q is not %s", c.Role, RoleNode))
+	switch c.Role {
+	case RoleNode:
+		problems = append(problems, c.validateNode())
+	case RoleCluster:
+		problems = append(problems, c.validateCluster())
+	default:
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, RoleNode, RoleCluster), c.validateNode())
 	}
+	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost}); err != nil {
+		problems = append(problems, fmt.Errorf("store (--store): %w", err))
+	}
+	if err := c.Publishers.validate(c.Kubernetes); err != nil {
+		problems = append(problems, err)
+	}
+	if err := c.Kube.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("kube: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// validateNode checks what only the front door of a node needs.
+func (c Config) validateNode() error {
+	var problems []error
 	if c.NodeName == "" {
 		problems = append(problems, errors.New("nodeName (--node-name) is empty"))
 	}
@@ -74,16 +103,19 @@ func (c Config) Validate() error {
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
 	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost}); err != nil {
-		problems = append(problems, fmt.Errorf("store (--store): %w", err))
-	}
-	if err := c.Publishers.validate(c.Kubernetes); err != nil {
-		problems = append(problems, err)
-	}
-	if err := c.Kube.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("kube: %w", err))
-	}
 	return errors.Join(problems...)
+}
+
+// validateCluster checks what only the connector of the control plane needs.
+func (c Config) validateCluster() error {
+	var problems []error
+	if !c.Kubernetes {
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
+	}
+	if len(c.Publishers.Policy("").ClusterAgents()) == 0 {
+		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true: role cluster has nothing to show"))
+	}
+	return errors.Join(append(problems, c.Election.Validate())...)
 }
 
 // Mode is file permissions, written in octal.

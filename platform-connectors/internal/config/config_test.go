@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
 )
 
 func good() Config {
@@ -30,6 +33,46 @@ func TestValidate(t *testing.T) {
 	single.Store, single.SingleHost = "sqlite:///x", true
 	if err := single.Validate(); err != nil {
 		t.Errorf("sqlite on a single host: %v", err)
+	}
+}
+
+func TestRoleCluster(t *testing.T) {
+	c := Default()
+	c.Role, c.Store = RoleCluster, "postgres://store/HealthEventsDatabase"
+	c.Election.Enabled, c.Election.RenewDeadline = true, c.Election.Duration
+	c.Kubernetes = false
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, key := range []string{"--kubernetes", "clusterWide", "renewDeadline"} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("the error does not name %s:\n%v", key, err)
+		}
+	}
+	c.Election, c.Kubernetes = Default().Election, true
+	c.Publishers.Agents = []authority.Agent{{Name: "w", Account: "system:serviceaccount:nvsentinel:w", ClusterWide: true}}
+	if err := c.Validate(); err != nil {
+		t.Errorf("a good configuration: %v", err)
+	}
+}
+
+func TestPublishers(t *testing.T) {
+	c := good()
+	c.Kubernetes = false
+	c.Publishers = Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authority.Agent{{}}}
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, key := range []string{"--publisher-tokens", "--publisher-token-audience", "--publisher-token-verdict-life", "agent[0].name"} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("the error does not name %s:\n%v", key, err)
+		}
+	}
+	policy := good().Publishers.Policy("gpu-7")
+	if policy.RequireToken || len(policy.Agents) != len(authority.DefaultAgents()) || len(policy.ClusterAgents()) != 0 {
+		t.Errorf("the default: %+v", policy)
 	}
 }
 

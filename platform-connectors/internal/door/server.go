@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -69,8 +71,9 @@ func Serve(ctx context.Context, l net.Listener, d *Door) error {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
 		grpc.StatsHandler(acknowledged{}),
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
 	)
-	protos.RegisterPlatformConnectorServer(server, d)
+	server.RegisterService(&service, d)
 	probe := health.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, probe)
 	probe.SetServingStatus(protos.PlatformConnector_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)

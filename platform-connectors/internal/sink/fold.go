@@ -53,9 +53,12 @@ type Fold struct {
 	// Identity is the node's machine; records of another one are passed over
 	// when the set is rebuilt.
 	Identity func() record.NodeIdentity
-	Clock    clock.Clock
-	Log      *slog.Logger
-	Metrics  *Metrics
+	// Elsewhere are the agents whose faults are shown by the connector of role
+	// cluster.
+	Elsewhere []string
+	Clock     clock.Clock
+	Log       *slog.Logger
+	Metrics   *Metrics
 
 	work  sync.Mutex // serialises changes of the state; taken before mu
 	mu    sync.Mutex // guards state

@@ -62,3 +62,12 @@ func (m *Metrics) show(s state) {
 		m.complete.Set(1)
 	}
 }
+
+// Updated books one patch of a node's conditions.
+func (m *Metrics) Updated(err error) {
+	if err != nil {
+		m.updates.WithLabelValues(failed).Inc()
+		return
+	}
+	m.updates.WithLabelValues(success).Inc()
+}

@@ -140,9 +140,20 @@ func (p *Push) step(ctx context.Context) (wrote bool, err error) {
 	return len(changes)+len(view.Notices) > 0, err
 }
 
-// patch writes the conditions in one strategic merge patch: they merge by type,
-// so the others stay as they are whatever happens meanwhile.
+// patch writes the conditions and counts it.
 func (p *Push) patch(ctx context.Context, node string, changes []corev1.NodeCondition) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	err := Patch(ctx, p.Client, node, changes)
+	p.Metrics.Updated(err)
+	return err
+}
+
+// Patch writes conditions in one strategic merge patch: they merge by type, so
+// the others stay as they are whatever happens meanwhile. Without any it does
+// nothing.
+func Patch(ctx context.Context, client kubernetes.Interface, node string, changes []corev1.NodeCondition) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -150,12 +161,10 @@ func (p *Push) patch(ctx context.Context, node string, changes []corev1.NodeCond
 	if err != nil {
 		return fmt.Errorf("encoding conditions: %w", err)
 	}
-	_, err = p.Client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	if err != nil {
-		p.Metrics.updates.WithLabelValues(failed).Inc()
 		return fmt.Errorf("patching the conditions of node %s: %w", node, err)
 	}
-	p.Metrics.updates.WithLabelValues(success).Inc()
 	return nil
 }
 

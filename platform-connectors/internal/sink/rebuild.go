@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
@@ -58,7 +59,9 @@ func (f *Fold) foldHistory(ctx context.Context, s store.Store, set *conditions.S
 			return fmt.Errorf("reading the node's history from the store: %w", err)
 		}
 		for _, r := range page {
-			set.FoldStored(r, f.Identity())
+			if !slices.Contains(f.Elsewhere, r.Event.Agent) {
+				set.FoldStored(r, f.Identity())
+			}
 			query.After = r.Append
 		}
 		if len(page) < historyPage {

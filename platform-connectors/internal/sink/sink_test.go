@@ -222,6 +222,8 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 			}
 			return r
 		}
+		wide := xid("7")
+		wide.Agent, wide.CheckName = "wide", "WideCheck"
 		h := &history{away: true, err: errors.New("away"), records: []record.Record{
 			stored(1, xid("2"), nil),
 			stored(2, xid("3"), nil),
@@ -231,10 +233,12 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 			}),
 			stored(5, xid("5"), func(r *record.Record) { r.Node.UID = "another machine" }),
 			stored(6, minor(), nil),
+			stored(7, wide, nil), // the leader of role cluster shows it
 		}}
 		q := &queue{epoch: "one"}
 		q.add(xid("0"), well("9"))
 		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, h)
+		f.Elsewhere = []string{"wide"}
 		run(t, f, time.Minute)
 		expect(t, f, fault("0"))
 		q.add(well("0"))

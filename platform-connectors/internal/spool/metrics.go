@@ -56,8 +56,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// watch exports the age of the oldest unreleased record.
+// watch exports the age of the oldest unreleased record and the bound.
 func (m *Metrics) watch(s *Spool) {
+	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "platform_connector_spool_max_bytes",
+		Help: "Bytes from which on the spool refuses events with ResourceExhausted.",
+	}, func() float64 { return float64(s.o.MaxBytes) }))
 	m.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "platform_connector_spool_oldest_seconds",
 		Help: "Age of the oldest accepted record that is not released, 0 when there is none.",

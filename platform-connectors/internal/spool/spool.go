@@ -252,6 +252,9 @@ func (s *Spool) Bytes() int64 {
 	return s.bytes
 }
 
+// MaxBytes is the bound of Bytes.
+func (s *Spool) MaxBytes() int64 { return s.o.MaxBytes }
+
 // Oldest is the age of the oldest unreleased record, 0 when there is none.
 func (s *Spool) Oldest() time.Duration {
 	s.mu.Lock()

@@ -1,0 +1,78 @@
+package admission
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+)
+
+// raw is a batch of one event with these strings: its message, the value of an
+// entity and that of a metadata entry.
+func raw(message, entity, metadata string) []byte {
+	text := func(b []byte, field protowire.Number, s string) []byte {
+		return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+	}
+	nested := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	e := text(nil, 7, message)
+	e = protowire.AppendVarint(protowire.AppendTag(e, 5, protowire.VarintType), 1)
+	e = nested(e, 10, text(text(nil, 1, "GPU"), 2, entity))
+	e = nested(e, 11, text(text(nil, 1, "key"), 2, metadata))
+	e = text(e, 4242, "a field of a later version \xff")
+	return nested(nil, 2, e)
+}
+
+func TestDecode(t *testing.T) {
+	tests := map[string]struct {
+		wire   []byte
+		mended bool
+		bad    bool
+	}{
+		"valid":               {wire: raw("m", "e", "v")},
+		"a bad message":       {wire: raw("m\xff", "e", "v"), mended: true},
+		"a bad entity":        {wire: raw("m", "e\xff", "v"), mended: true},
+		"a bad metadata":      {wire: raw("m", "e", "v\xff"), mended: true},
+		"all bad":             {wire: raw("m\xff", "e\xff", "v\xff"), mended: true},
+		"cut short":           {wire: raw("m", "e", "v")[:20], bad: true},
+		"bad and cut short":   {wire: raw("m\xff", "e", "v")[:20], bad: true},
+		"an event of no type": {wire: []byte{0x13}, bad: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var batch protos.HealthEvents
+			mended, err := Decode(tc.wire, &batch)
+			if mended != tc.mended || (err != nil) != tc.bad {
+				t.Fatalf("mended %v, %v", mended, err)
+			}
+			if tc.bad {
+				return
+			}
+			e := batch.GetEvents()[0]
+			for _, s := range []struct{ got, want string }{
+				{e.GetMessage(), "m"}, {e.GetEntitiesImpacted()[0].GetEntityValue(), "e"}, {e.GetMetadata()["key"], "v"},
+			} {
+				if s.got != s.want && s.got != s.want+"\uFFFD" {
+					t.Errorf("%q, want %q", s.got, s.want)
+				}
+			}
+			if !e.GetIsFatal() || len(e.ProtoReflect().GetUnknown()) == 0 {
+				t.Errorf("something got lost: %v", e)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(raw("m\xff", "e", "v"))
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		var strict, lenient protos.HealthEvents
+		mended, err := Decode(wire, &lenient)
+		if proto.Unmarshal(wire, &strict) == nil && (err != nil || mended || !proto.Equal(&strict, &lenient)) {
+			t.Errorf("a valid message: mended %v, %v", mended, err)
+		}
+	})
+}

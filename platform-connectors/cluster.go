@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// buildCluster wires the connector of the control plane: from the store to the
+// conditions of nodes, by the leader.
+func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
+		SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock,
+	})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return records.Close() })
+	shown := &overview.Overview{
+		Agents: cfg.Publishers.Policy("").ClusterAgents(), Records: records, Client: cluster.Clientset,
+		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
+	}
+	feed, err := records.Feed(ctx, name+"-cluster", shown.Selector())
+	if err != nil {
+		return err
+	}
+	d.OnStop("feed", func(context.Context) error { return feed.Close() })
+	nodes := kube.WatchNodes(cluster.Clientset)
+	loop := &consume.Loop[record.Record]{
+		Name: name + "-cluster", Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Handle: shown.Handle, Backlog: shown.Backlog,
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant)},
+		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "platform_connector_cluster"),
+	}
+	d.Go("node watch", nodes.Run)
+	d.Ready("nodes", nodes.Synced)
+	d.Ready("conditions", loop.Ready)
+	d.Elect("conditions", loop.Run)
+	return nil
+}

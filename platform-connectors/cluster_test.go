@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+)
+
+// TestConditionsOfClusterWideFaultsAreWrittenByTheLeader: a publisher on one
+// node reports faults of others through its node's connector, and a connector
+// of role cluster shows them; when the leader dies another one goes on.
+func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
+	s := newSite(t)
+	s.makeStoreReachable()
+	namespace := s.cluster.Namespace(t)
+	file := filepath.Join(s.dir, "connector.toml")
+	text := fmt.Sprintf("[[publishers.agent]]\nname = \"wide\"\naccount = \"system:serviceaccount:%s:wide\"\nclusterWide = true\n", namespace)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control := &place{t: t, dir: s.dir, args: []string{
+		"--role=cluster", "--config=" + file, "--store=" + s.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
+		"--kubeconfig=" + s.cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace=" + namespace,
+		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
+	}}
+	leader := control.start()
+	s.args = append(s.args, "--config="+file)
+	s.start()
+	wide := s.publisher(s.token(namespace, "wide", nodeName, gate.Audience))
+	report := func(node string, e *protos.HealthEvent) {
+		t.Helper()
+		e.Agent, e.CheckName, e.NodeName = "wide", "WideCheck", node
+		s.accepted(wide, e)
+	}
+	sick := "True WideCheckIsNotHealthy: "
+	well := "False WideCheckIsHealthy: " + healthyText
+
+	// Of this node, of one that comes later, and beside a fault of the node's own.
+	s.send(event("own", 1))
+	report(nodeName, event("a", 1))
+	report("gpu-later", event("b", 1))
+	s.awaitCondition("WideCheck", sick+entry("a", 1))
+	s.awaitCondition(check, faulty(entry("own", 1)))
+	if _, err := s.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: "gpu-later"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cluster.DeleteNode(context.WithoutCancel(t.Context()), "gpu-later") })
+	s.awaitConditionOf("gpu-later", "WideCheck", sick+entry("b", 1))
+
+	// A foreign hand is put right, and the next leader knows all of it.
+	leader.kill()
+	control.start()
+	wipe, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
+		map[string]any{"type": "WideCheck", "status": "False", "reason": "Wishful", "message": "all is well"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.cluster.Client().CoreV1().Nodes().Patch(t.Context(), nodeName, types.StrategicMergePatchType, wipe, metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.awaitCondition("WideCheck", sick+entry("a", 1))
+	report(nodeName, healthy("a", 2))
+	s.awaitCondition("WideCheck", well)
+	s.awaitCondition(check, faulty(entry("own", 1)))
+	s.awaitConditionOf("gpu-later", "WideCheck", sick+entry("b", 1))
+
+	// Nobody else may speak as it.
+	s.refused(s.publisher(""), wideAsOwn(), codes.PermissionDenied, `agent "wide" is that of`)
+}
+
+func wideAsOwn() *protos.HealthEvent {
+	e := event("c", 1)
+	e.Agent, e.CheckName = "wide", "WideCheck"
+	return e
+}
