@@ -1,0 +1,157 @@
+package main_test
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+var rounds = flag.Int("rounds", 2, "how often fault-quarantine is restarted in a burst of faults")
+
+// points are where the handler of a node can be killed.
+var points = []string{"observed", "decided", "stamped", "done"}
+
+// TestRestartInABurst kills the service with SIGKILL three times while 50 faults
+// of 50 nodes arrive: in the middle of a decision, and twice with part of the
+// faults judged. Each round every node ends in quarantine, in the session of
+// its own fault.
+func TestRestartInABurst(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	for round := range *rounds {
+		t.Run(fmt.Sprintf("round %d", round+1), func(t *testing.T) {
+			kind, dsn := "sqlite", ""
+			if round%2 == 0 {
+				dsn = storetest.SQLiteDSN(t)
+			} else {
+				kind = "postgresql"
+				_, dsn = pgtest.Database(t)
+			}
+			burst(t, newSite(t, cluster, dsn), round)
+			t.Logf("%s: 50 of 50 nodes in quarantine", kind)
+		})
+	}
+}
+
+func burst(t *testing.T, s *site, round int) {
+	t.Helper()
+	const faults = 50
+	s.configure("[circuitBreaker]\npercentage = 100\n")
+	names := s.nodes(fmt.Sprintf("burst%d", round), faults, nil)
+	ids := make([]string, faults)
+	arrive := func(from, to int) {
+		for i := from; i < to; i++ {
+			ids[i] = s.fault(names[i]).ID
+		}
+	}
+	judged := func(n int) func() bool { return func() bool { return s.reasons()[record.Matched] >= n } }
+
+	// It dies of itself in the middle of one of its first decisions ...
+	p := s.start(fmt.Sprintf("NVSENTINEL_CRASH=fault-quarantine/%s:%d", points[round%len(points)], 1+3*round%11))
+	arrive(0, 15)
+	p.end()
+	// ... then at once when some faults are judged, while others arrive ...
+	p = s.start()
+	testkit.Until(t, patience, judged(5))
+	var arriving sync.WaitGroup
+	arriving.Go(func() { arrive(15, 40) })
+	testkit.Until(t, patience, judged(16+round%10))
+	p.kill()
+	// ... and once more before it has caught up.
+	p = s.start()
+	arriving.Wait()
+	arriving.Go(func() { arrive(40, faults) })
+	testkit.Until(t, patience, judged(30))
+	p.kill()
+	p = s.start()
+	arriving.Wait()
+	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) == faults })
+	for i, name := range names {
+		r := s.await(ids[i], record.Matched, record.Quarantined)
+		if got := marks.Session(s.node(name)); got != ids[i] || r.Status.Session != ids[i] || len(r.Status.Faults) == 0 {
+			t.Errorf("node %s is in session %q, its fault %s in %q", name, got, ids[i], r.Status.Session)
+		}
+	}
+	p.stop()
+}
+
+// TestABudgetSurvivesKills lets 20 nodes fail with room for 5, kills the service
+// again and again, and finds 5 in quarantine every time.
+func TestABudgetSurvivesKills(t *testing.T) {
+	const limit = 5
+	for i, point := range points {
+		t.Run(point, func(t *testing.T) {
+			s := newSite(t, localcluster.ForTest(t, localcluster.Options{}), storetest.SQLiteDSN(t))
+			s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\n", limit))
+			names := s.nodes(fmt.Sprintf("killed%d", i), 20, nil)
+			for _, name := range names {
+				s.fault(name)
+			}
+			for hit := 1; hit <= 5; hit += 2 {
+				p := s.start(fmt.Sprintf("NVSENTINEL_CRASH=fault-quarantine/%s:%d", point, hit))
+				p.end()
+				if n := len(s.inQuarantine(names)); n > limit {
+					t.Fatalf("%d nodes are in quarantine, %d allowed", n, limit)
+				}
+			}
+			p := s.start()
+			testkit.Until(t, patience, func() bool {
+				r := s.reasons()
+				return r[record.Matched] == limit && r[record.Held] == len(names)-limit && len(s.inQuarantine(names)) >= limit
+			})
+			if n := len(s.inQuarantine(names)); n != limit {
+				t.Errorf("%d nodes are in quarantine, want %d", n, limit)
+			}
+			p.stop()
+		})
+	}
+}
+
+// TestALeaderIsFrozenOrKilled freezes, or kills, the leading one of two replicas
+// in the middle of its first decisions. The other takes over; when the frozen
+// one goes on, it adds nothing.
+func TestALeaderIsFrozenOrKilled(t *testing.T) {
+	const limit = 3
+	elected := []string{
+		"--leader-elect", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+	}
+	for i, end := range []struct{ how, point string }{{"FREEZE", "decided"}, {"FREEZE", "stamped"}, {"CRASH", "decided"}} {
+		t.Run(end.how+" "+end.point, func(t *testing.T) {
+			s := newSite(t, localcluster.ForTest(t, localcluster.Options{}), storetest.SQLiteDSN(t))
+			s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\n", limit))
+			names := s.nodes(fmt.Sprintf("led%d", i), 10, nil)
+			first := s.start(append([]string{"NVSENTINEL_" + end.how + "=fault-quarantine/" + end.point}, elected...)...)
+			first.awaitMetric(`nvs_lease_leading{task="events"} 1`)
+			second := s.start(elected...)
+			for _, name := range names {
+				s.fault(name)
+			}
+			second.awaitMetric(`nvs_lease_leading{task="events"} 1`)
+			settled := func() bool {
+				r := s.reasons()
+				return r[record.Matched] == limit && r[record.Held] == len(names)-limit && len(s.inQuarantine(names)) == limit
+			}
+			testkit.Until(t, patience, settled)
+			first.signal(syscall.SIGCONT)
+			first.end()
+			if first.err == nil {
+				t.Error("a replica that lost its lease ended well")
+			}
+			if !settled() {
+				t.Errorf("after the first leader's end: %s, nodes %v", pretty(s.reasons()), s.inQuarantine(names))
+			}
+			id := s.recovery(s.inQuarantine(names)[0]).ID
+			s.await(id, record.Cleared, record.UnQuarantined)
+			testkit.Until(t, patience, func() bool { return s.reasons()[record.Held] == len(names)-limit-1 && len(s.inQuarantine(names)) == limit })
+			second.stop()
+		})
+	}
+}
