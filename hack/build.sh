@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds every service into the folder given: hack/build.sh bin [go build flags]
+# Builds every service and the command line into the folder given: hack/build.sh bin [go build flags]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 CGO_ENABLED=0 go build "$@" -o "$out/" \
 	./platform-connectors ./health-monitors/syslog-health-monitor ./fault-quarantine ./node-drainer \
-	./fault-remediation ./janitor ./csp-plugins/kwok
+	./fault-remediation ./janitor ./csp-plugins/kwok ./cli/nvsentinel

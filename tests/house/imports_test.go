@@ -27,6 +27,7 @@ var floors = map[string][]string{
 	"janitor/protos":      {},
 	"janitor":             {"data-models", "internal", "janitor/protos"},
 	"csp-plugins":         {"data-models", "internal", "janitor/protos"},
+	"cli":                 {"data-models", "internal", "store-client"},
 	"tests": {
 		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
 		"node-drainer", "fault-remediation", "janitor", "janitor/protos", "csp-plugins",

@@ -1,0 +1,174 @@
+package command_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/cli/internal/command"
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// TestBothSources: the chain names line, rule, record and object; the fleet
+// names the node and every consumer; nothing is changed by the asking.
+func TestBothSources(t *testing.T) {
+	w := newWorld(t)
+	before := w.snapshot(t)
+	p := command.Program{Store: w.dsn}
+	why := run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer)
+	for _, want := range []string{
+		w.node.Name + ": remediating", line, `Matched by rule "fatal": cordon`, "[record " + w.fault.ID + "]",
+		"[RebootNode/" + w.object + "]", "SignalSent=True",
+	} {
+		why.expect(t, command.ExitWhole, want, "")
+	}
+	status := run(t, p, "status", "--kubeconfig", w.viewer)
+	for _, want := range []string{"remediating 1", w.node.Name + "  remediating", "fault-quarantine   1", "node-drainer       1", "fault-remediation  1"} {
+		status.expect(t, command.ExitWhole, want, "")
+	}
+	if after := w.snapshot(t); before != after {
+		t.Errorf("something changed:\nbefore %s\nafter  %s", before, after)
+	}
+	told := decode[story.Story](t, run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer, "-o", "json"))
+	if told.Standing.Phase != story.Remediating || len(told.Stays) != 1 || told.Stays[0].Session != w.fault.ID || len(told.Notes) != 0 {
+		t.Errorf("story %+v", told)
+	}
+	fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
+	if fleet.Counts[story.Remediating] != 1 || len(fleet.Consumers) != 3 || fleet.Consumers[0].Waiting != 1 || fleet.Total < 1 {
+		t.Errorf("fleet %+v", fleet)
+	}
+}
+
+// TestOneSource: what the other knows is told, and the missing one named.
+func TestOneSource(t *testing.T) {
+	w := newWorld(t)
+	closed := unreachable(t, w.viewer)
+	for _, tt := range []struct {
+		name       string
+		p          command.Program
+		kubeconfig string
+		why, says  string
+	}{
+		{"no store", command.Program{}, w.viewer, line, "! store not read: no address"},
+		{"store is not there", command.Program{Store: storetest.SQLiteDSN(t)}, w.viewer, "RebootNode/" + w.object, "no such file or directory"},
+		{"no database server", command.Program{Store: "postgres://u@127.0.0.1:1/d"}, w.viewer, line, "! store not read: "},
+		{"no kubeconfig", command.Program{Store: w.dsn}, filepath.Join(t.TempDir(), "none"), `by rule "fatal"`, "! API server not read: "},
+		{"API server is away", command.Program{Store: w.dsn}, closed, `by rule "fatal"`, "connection refused"},
+		{"no rights", command.Program{Store: w.dsn}, w.account(t, "nobody", ""), `by rule "fatal"`, "forbidden"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			why := run(t, tt.p, "why", w.node.Name, "--kubeconfig", tt.kubeconfig)
+			why.expect(t, command.ExitPartial, tt.why, "")
+			why.expect(t, command.ExitPartial, tt.says, "")
+			why.expect(t, command.ExitPartial, w.node.Name+": remediating", "")
+			status := run(t, tt.p, "status", "--kubeconfig", tt.kubeconfig)
+			status.expect(t, command.ExitPartial, tt.says, "")
+			status.expect(t, command.ExitPartial, w.node.Name+"  remediating", "")
+		})
+	}
+}
+
+// unreachable is a kubeconfig whose server has no listener.
+func unreachable(t *testing.T, kubeconfig string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, x := range lines {
+		if before, _, ok := strings.Cut(x, "server: "); ok {
+			lines[i] = before + "server: https://" + l.Addr().String()
+		}
+	}
+	path := filepath.Join(t.TempDir(), "closed")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestUnknownNode: absence is certain only if both sources were read.
+func TestUnknownNode(t *testing.T) {
+	w := newWorld(t)
+	both := run(t, command.Program{Store: w.dsn}, "why", "gpu-99", "--kubeconfig", w.viewer)
+	both.expect(t, command.ExitAbsent, "gpu-99: gone", "")
+	both.expect(t, command.ExitAbsent, "there is no such Node", "")
+	run(t, command.Program{}, "why", "gpu-99", "--kubeconfig", w.viewer).expect(t, command.ExitPartial, "store not read", "")
+	run(t, command.Program{Store: w.dsn}, "why", "gpu-99").expect(t, command.ExitPartial, "gpu-99: unknown", "")
+	// A node that is deleted but has a record is not unknown.
+	storetest.MustAppend(t, w.records, storetest.Record("gone-1", func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
+	run(t, command.Program{Store: w.dsn}, "why", "gone-1", "--kubeconfig", w.viewer).expect(t, command.ExitWhole, "PERSIST_ONLY, stored only", "")
+}
+
+// TestPartOfASource: the Node was read, the repair objects may not be.
+func TestPartOfASource(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: nodes-only}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list]}]
+`)
+	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.account(t, "nodes-only", "nodes-only"))
+	a.expect(t, command.ExitPartial, "! API server read in part: listing rebootnodes", "")
+	if strings.Contains(a.out, "not found in the cluster") {
+		t.Errorf("an object that was not read is called absent:\n%s", a.out)
+	}
+}
+
+// TestColour: only where it was asked for, and never in JSON.
+func TestColour(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		colour bool
+		args   []string
+		want   bool
+	}{
+		{true, []string{"status"}, true},
+		{true, []string{"why", w.node.Name}, true},
+		{false, []string{"why", w.node.Name}, false},
+		{true, []string{"why", w.node.Name, "-o", "json"}, false},
+	} {
+		a := run(t, command.Program{Store: w.dsn, Colour: tt.colour}, append(tt.args, "--kubeconfig", w.viewer)...)
+		if strings.Contains(a.out, "\x1b[") != tt.want {
+			t.Errorf("%v with colours %v:\n%q", tt.args, tt.colour, a.out)
+		}
+	}
+}
+
+// TestOlderRecords: what is open is told however many records came after it,
+// and that there are others.
+func TestOlderRecords(t *testing.T) {
+	w := newWorld(t)
+	for range 5 {
+		storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
+	}
+	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--limit", "3", "--kubeconfig", w.viewer)
+	a.expect(t, command.ExitWhole, `by rule "fatal"`, "")
+	a.expect(t, command.ExitWhole, "3 times", "")
+	a.expect(t, command.ExitWhole, "raise --limit", "")
+}
+
+// TestGoneNode: a deleted Node with an open fault.
+func TestGoneNode(t *testing.T) {
+	w := newWorld(t)
+	if err := w.cluster.Client().CoreV1().Nodes().Delete(t.Context(), w.node.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--kubeconfig", w.viewer)
+	a.expect(t, command.ExitWhole, "gone", "")
+	a.expect(t, command.ExitWhole, "the Node is deleted; its session waits", "")
+}

@@ -1,0 +1,237 @@
+// Package command is the command line of nvsentinel: it parses, opens what can
+// be opened for reading, and prints a story as text or JSON.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+)
+
+// Exit codes, as --help and docs/cli.md document them.
+const (
+	// ExitWhole: everything asked for was read.
+	ExitWhole = 0
+	// ExitFailed: nothing could be read, or the answer not written.
+	ExitFailed = 1
+	// ExitUsage: wrong usage.
+	ExitUsage = 2
+	// ExitPartial: an answer with a source missing; the answer says which.
+	ExitPartial = 3
+	// ExitAbsent: every source was read, and none knows the node.
+	ExitAbsent = 4
+)
+
+// Program is one run of the command line.
+type Program struct {
+	// Name is how it was called: argv[0].
+	Name    string
+	Version string
+	Out     io.Writer
+	Err     io.Writer
+	// Store is the address used without --store.
+	Store string
+	// Colour says that Out is a terminal that shows colours.
+	Colour bool
+	Clock  clock.PassiveClock
+}
+
+// coded is an error with the exit code it ends in.
+type coded struct {
+	error
+	code int
+}
+
+// Unwrap gives the error itself.
+func (c coded) Unwrap() error { return c.error }
+
+// Run carries out a command line and returns the exit code.
+func (p Program) Run(ctx context.Context, args []string) int {
+	code := ExitWhole
+	root := p.root(&code)
+	root.SetArgs(args)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return code
+	}
+	fmt.Fprintln(p.Err, display(p.Name)+":", err)
+	if c, ours := errors.AsType[coded](err); ours {
+		return c.code
+	}
+	// What is not ours is cobra's: an unknown command, a wrong flag.
+	return ExitUsage
+}
+
+// display is the program's name; as a plugin it is called through kubectl.
+func display(name string) string {
+	base := filepath.Base(name)
+	if verb, ok := strings.CutPrefix(base, "kubectl-"); ok {
+		return "kubectl " + verb
+	}
+	return "nvsentinel"
+}
+
+const exitCodes = `
+Exit codes:
+  0  done, every source was read
+  1  failed: no source could be read, or the answer not written
+  2  wrong usage
+  3  done in part: a source could not be read; the answer says which
+  4  why only: every source was read, and none knows the node
+`
+
+func (p Program) root(code *int) *cobra.Command {
+	o := options{program: p}
+	root := &cobra.Command{
+		Use:   "nvsentinel",
+		Short: "Say what NVSentinel does to nodes, and why",
+		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
+from the API server. It only reads. Installed as kubectl-nvsentinel it is also a
+plugin: kubectl nvsentinel why <node>.
+` + exitCodes,
+		SilenceErrors: true, SilenceUsage: true,
+		Version:           p.Version,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: display(p.Name)},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	o.flags(root.PersistentFlags())
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code))
+	return root
+}
+
+func whyCommand(o *options, code *int) *cobra.Command {
+	why := &cobra.Command{
+		Use:     "why <node>",
+		Short:   "Tell what happened to a node: line, event, rule, verdict, drain, object, outcome, recovery",
+		Long:    "Tell what happened to a node, cause by cause, with the ids of records and objects to look for.\n" + exitCodes,
+		Example: "  nvsentinel why gpu-1\n  nvsentinel why gpu-1 --all -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			*code, err = o.why(c.Context(), args[0])
+			return err
+		},
+	}
+	why.Flags().BoolVar(&o.all, "all", false, "show every stay in quarantine and every record, not only the newest")
+	return why
+}
+
+func statusCommand(o *options, code *int) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Say how the fleet stands: quarantined, draining, remediating, held, needing a human; lag of every consumer",
+		Long:  "Say how the fleet stands, which nodes need what, and how far behind every consumer of the store is.\n" + exitCodes,
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) (err error) { *code, err = o.status(c.Context()); return err },
+	}
+}
+
+func (o *options) why(ctx context.Context, node string) (int, error) {
+	sources, done := o.open(ctx)
+	defer done()
+	facts := sources.Node(ctx, node, o.program.Clock.Now())
+	if err := nothing(facts.Store, facts.Cluster); err != nil {
+		return 0, err
+	}
+	told := story.Tell(facts)
+	if err := o.print(told, told.Write); err != nil {
+		return 0, err
+	}
+	if facts.Absent() {
+		return ExitAbsent, nil
+	}
+	return partial(told.Sources), nil
+}
+
+func (o *options) status(ctx context.Context) (int, error) {
+	sources, done := o.open(ctx)
+	defer done()
+	facts := sources.Fleet(ctx, o.program.Clock.Now())
+	if err := nothing(facts.Store, facts.Cluster); err != nil {
+		return 0, err
+	}
+	fleet := story.Survey(facts)
+	if err := o.print(fleet, fleet.Write); err != nil {
+		return 0, err
+	}
+	for _, c := range fleet.Consumers {
+		if !c.Known {
+			return ExitPartial, nil
+		}
+	}
+	return partial(fleet.Sources), nil
+}
+
+// nothing is the error of having read nothing at all.
+func nothing(sources ...story.Source) error {
+	var problems []error
+	for _, s := range sources {
+		if s.Read {
+			return nil
+		}
+		problems = append(problems, fmt.Errorf("%s not read: %s", s.Name, s.Problem))
+	}
+	return coded{errors.Join(problems...), ExitFailed}
+}
+
+func partial(sources []story.Source) int {
+	for _, s := range sources {
+		if !s.Whole() {
+			return ExitPartial
+		}
+	}
+	return ExitWhole
+}
+
+// print writes an answer in the form asked for.
+func (o *options) print(answer any, text func(io.Writer, story.Style) error) error {
+	var err error
+	if o.output == "json" {
+		enc := json.NewEncoder(o.program.Out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(answer)
+	} else {
+		err = text(o.program.Out, o.style())
+	}
+	if err != nil {
+		return coded{fmt.Errorf("writing the answer: %w", err), ExitFailed}
+	}
+	return nil
+}
+
+// style is how text looks here.
+func (o *options) style() story.Style {
+	s := story.Style{Zone: o.zone, All: o.all}
+	if o.program.Colour {
+		s.Paint = paint
+	}
+	return s
+}
+
+// paint colours with the eight colours that every terminal has.
+func paint(m story.Mood, text string) string {
+	codes := map[story.Mood]string{story.Good: "32", story.Bad: "1;31", story.Alert: "33"}
+	code, ok := codes[m]
+	if !ok {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// defaultWithin bounds the reading of one source.
+const defaultWithin = 15 * time.Second

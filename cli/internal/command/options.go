@@ -1,0 +1,95 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nvidia/nvsentinel/cli/internal/look"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// options are the flags of all commands.
+type options struct {
+	program    Program
+	store      string
+	kubeconfig string
+	context    string
+	output     string
+	timezone   string
+	within     time.Duration
+	limit      int
+	all        bool
+
+	zone *time.Location
+}
+
+func (o *options) flags(f *pflag.FlagSet) {
+	// The address is no default of the flag: help would print its password.
+	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db or postgres://user@host/database (default $NVSENTINEL_STORE)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default as kubectl)")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig (default its current one)")
+	f.StringVarP(&o.output, "output", "o", "text", "text or json")
+	f.StringVar(&o.timezone, "timezone", "UTC", "zone of the times in text: UTC, Local, or a name such as Europe/Berlin")
+	f.DurationVar(&o.within, "timeout", defaultWithin, "how long each source may take")
+	f.IntVar(&o.limit, "limit", 1000, "newest records read of a node, and how far a consumer's lag is counted")
+}
+
+// check refuses values that no flag parser can.
+func (o *options) check() error {
+	var problems []error
+	if o.output != "text" && o.output != "json" {
+		problems = append(problems, fmt.Errorf("--output %q is neither text nor json", o.output))
+	}
+	zone, err := time.LoadLocation(o.timezone)
+	if err != nil {
+		problems = append(problems, fmt.Errorf("--timezone: %w", err))
+	}
+	o.zone = zone
+	if o.within <= 0 {
+		problems = append(problems, fmt.Errorf("--timeout %s is not positive", o.within))
+	}
+	if o.limit < 1 {
+		problems = append(problems, fmt.Errorf("--limit %d is less than 1", o.limit))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return coded{err, ExitUsage}
+	}
+	return nil
+}
+
+// errNoStore says how to name one.
+var errNoStore = errors.New("no address: give --store or set NVSENTINEL_STORE")
+
+// open opens what can be opened; done closes it.
+func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
+	s = look.Sources{Within: o.within, Limit: o.limit}
+	address := o.store
+	if address == "" {
+		address = o.program.Store
+	}
+	if address == "" {
+		s.RecordsError = errNoStore
+	} else {
+		bounded, cancel := context.WithTimeout(ctx, o.within)
+		defer cancel()
+		s.Records, s.RecordsError = storeopen.OpenReader(bounded, address, storeopen.Options{})
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err == nil {
+		s.Cluster, err = look.Connect(rc, "nvsentinel-cli/"+o.program.Version)
+	}
+	s.ClusterError = err
+	return s, func() {
+		if s.Records != nil {
+			// Nothing was written: an error of closing has lost nothing.
+			_ = s.Records.Close()
+		}
+	}
+}

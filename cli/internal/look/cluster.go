@@ -1,0 +1,179 @@
+package look
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// pageOf bounds one answer of the API server.
+const pageOf = 500
+
+// repairs are the kinds of repair objects that the default mapping asks for.
+var repairs = []schema.GroupVersionResource{
+	{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"},
+	{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "terminatenodes"},
+}
+
+// errWrites is the answer to a request that would change something.
+var errWrites = errors.New("this program only reads")
+
+// readsOnly refuses every request but reads before it leaves this process.
+type readsOnly struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (r readsOnly) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		return nil, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, errWrites)
+	}
+	return r.next.RoundTrip(req)
+}
+
+// Connect makes clients that can only read.
+func Connect(rc *rest.Config, userAgent string) (*kube.Client, error) {
+	rc = rest.CopyConfig(rc)
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return readsOnly{next} })
+	return kube.ForConfig(rc, kube.Config{}, userAgent)
+}
+
+// readNode is nil only if the API server is certain that the Node is absent.
+func readNode(ctx context.Context, cluster *kube.Client, name string) (*story.Node, error) {
+	node, err := kube.ReadNode(ctx, cluster.Clientset, name)
+	if errors.Is(err, kube.ErrGone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen := see(node)
+	return &seen, nil
+}
+
+func listNodes(ctx context.Context, cluster *kube.Client) ([]story.Node, error) {
+	var out []story.Node
+	for next := ""; ; {
+		list, err := cluster.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		if err != nil {
+			return nil, fmt.Errorf("listing nodes: %w", err)
+		}
+		for i := range list.Items {
+			out = append(out, see(&list.Items[i]))
+		}
+		if next = list.Continue; next == "" {
+			return out, nil
+		}
+	}
+}
+
+// see is what matters of a Node.
+func see(node *corev1.Node) story.Node {
+	n := story.Node{
+		Name: node.Name, Identity: kube.NodeIdentity(node), Unschedulable: node.Spec.Unschedulable,
+		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
+		State: node.Labels[nodemark.StateLabel], OurCordon: node.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True,
+		OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
+	}
+	for _, t := range node.Spec.Taints {
+		n.Taints = append(n.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			n.Ready = string(c.Status)
+		}
+		if c.Status == corev1.ConditionTrue && c.Reason == nodemark.UnhealthyReason(string(c.Type)) {
+			n.Conditions = append(n.Conditions, story.Condition{
+				Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
+			})
+		}
+	}
+	return n
+}
+
+// active are the faults that a quarantined Node lists; an annotation that
+// cannot be read lists none, as it decides nothing.
+func active(annotation string) []record.Event {
+	var list []*protos.HealthEvent
+	if annotation == "" || json.Unmarshal([]byte(annotation), &list) != nil {
+		return nil
+	}
+	var out []record.Event
+	for _, p := range list {
+		out = append(out, record.FromProto(p))
+	}
+	return out
+}
+
+// objects are the repair objects for a node. A kind that the cluster does not
+// know has none.
+func objects(ctx context.Context, cluster *kube.Client, node string) ([]story.Object, error) {
+	var out []story.Object
+	for _, kind := range repairs {
+		for next := ""; ; {
+			list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+			if apierrors.IsNotFound(err) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", kind.Resource, err)
+			}
+			for _, x := range list.Items {
+				if o := read(x); o.Node == node {
+					out = append(out, o)
+				}
+			}
+			if next = list.GetContinue(); next == "" {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// read is what matters of a repair object; a field of another type is empty.
+func read(x unstructured.Unstructured) story.Object {
+	o := story.Object{Kind: x.GetKind(), Name: x.GetName(), UID: string(x.GetUID()), CreatedAt: x.GetCreationTimestamp().UTC()}
+	o.Node, _, _ = unstructured.NestedString(x.Object, "spec", "nodeName")
+	completed, _, _ := unstructured.NestedString(x.Object, "status", "completionTime")
+	o.Completed = when(completed)
+	list, _, _ := unstructured.NestedSlice(x.Object, "status", "conditions")
+	for _, item := range list {
+		c, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(key string) string {
+			s, _ := c[key].(string)
+			return strings.TrimSpace(s)
+		}
+		o.Status = append(o.Status, story.Condition{
+			Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message"), Since: when(text("lastTransitionTime")),
+		})
+	}
+	return o
+}
+
+// when parses a time of the API; zero when there is none.
+func when(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,227 @@
+// Package look gathers the facts of a story from the store and the API server.
+// It only reads, and what it cannot read it calls unknown.
+package look
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Sources are where facts come from. A source that could not be opened is nil,
+// with the reason beside it.
+type Sources struct {
+	Records      store.Reader
+	RecordsError error
+	Cluster      *kube.Client
+	ClusterError error
+	// Within bounds the reading of each source.
+	Within time.Duration
+	// Limit bounds the records read of one node, and the count of a lag.
+	Limit int
+}
+
+// Names of the sources in a story.
+const (
+	storeName   = "store"
+	clusterName = "API server"
+)
+
+// opened is a source that will be asked, or says why it cannot be.
+func opened(name string, problem error) story.Source {
+	if problem != nil {
+		return story.Source{Name: name, Problem: problem.Error()}
+	}
+	return story.Source{Name: name}
+}
+
+// ask runs what reads a source and notes how it went.
+func ask(ctx context.Context, within time.Duration, s *story.Source, read func(context.Context) error) {
+	if s.Problem != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := read(ctx); err != nil {
+		s.Problem = err.Error()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			s.Problem = fmt.Sprintf("no answer within %s: %s", within, s.Problem)
+		}
+		return
+	}
+	s.Read = true
+}
+
+// Node gathers the facts of one node; both sources are asked at once.
+func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Facts {
+	f := story.Facts{Node: name, Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
+	var both sync.WaitGroup
+	both.Go(func() {
+		ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+			f.Records, f.Older, err = s.records(ctx, name)
+			return err
+		})
+	})
+	both.Go(func() {
+		ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+			f.Sighting, err = readNode(ctx, s.Cluster, name)
+			return err
+		})
+		if f.Cluster.Read {
+			ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+				f.Objects, err = objects(ctx, s.Cluster, name)
+				return err
+			})
+		}
+	})
+	both.Wait()
+	return f
+}
+
+// Fleet gathers the facts of all nodes; both sources are asked at once.
+func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
+	f := story.FleetFacts{Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
+	var both sync.WaitGroup
+	both.Go(func() {
+		ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+			if f.Open, err = s.Records.List(ctx, store.Query{Selector: record.OpenOfNode("")}); err != nil {
+				return err
+			}
+			f.Backlog, err = s.Records.List(ctx, store.Query{Selector: record.BacklogOfNode("")})
+			return err
+		})
+		if f.Store.Read {
+			ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+				f.Consumers, err = s.consumers(ctx)
+				return err
+			})
+		}
+	})
+	both.Go(func() {
+		ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+			f.Nodes, err = listNodes(ctx, s.Cluster)
+			return err
+		})
+	})
+	both.Wait()
+	return f
+}
+
+// records are the newest records of a node, all that are open or not judged,
+// and the recoveries that cleared them; older says that there are more.
+func (s Sources) records(ctx context.Context, node string) (out []record.Record, older bool, err error) {
+	have := map[string]bool{}
+	add := func(list []record.Record) {
+		for _, r := range list {
+			if !have[r.ID] {
+				have[r.ID] = true
+				out = append(out, r)
+			}
+		}
+	}
+	newest, err := s.Records.List(ctx, store.Query{
+		Selector: record.Selector{Name: "node", Node: node}, Order: store.ByAppendDescending, Limit: s.Limit,
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	add(newest)
+	for _, sel := range []record.Selector{record.OpenOfNode(node), record.BacklogOfNode(node)} {
+		list, err := s.Records.List(ctx, store.Query{Selector: sel})
+		if err != nil {
+			return nil, false, err
+		}
+		add(list)
+	}
+	for _, id := range referred(out) {
+		r, err := s.Records.Get(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		add([]record.Record{r})
+	}
+	return out, len(newest) == s.Limit, nil
+}
+
+// referred are the records that others name as what cleared or repaired them.
+func referred(records []record.Record) []string {
+	have := map[string]bool{"": true}
+	for _, r := range records {
+		have[r.ID] = true
+	}
+	var out []string
+	add := func(id string) {
+		if _, err := uuid.Parse(id); err == nil && !have[id] {
+			have[id] = true
+			out = append(out, id)
+		}
+	}
+	for _, r := range records {
+		for _, f := range r.Status.Faults {
+			add(f.ClearedBy)
+		}
+		if rem := r.Status.Remediation; rem != nil {
+			add(rem.Cause)
+		}
+	}
+	return out
+}
+
+// feeds are the consumers' selectors; the first three always run.
+var feeds = []struct {
+	name     string
+	always   bool
+	selector record.Selector
+}{
+	{"fault-quarantine", true, record.ProcessableHealthEventInserts()},
+	{"node-drainer", true, record.NodeQuarantineStatus()},
+	{"fault-remediation", true, record.QuarantinedAndDrainedNodes()},
+	{record.AnalyzerAgent, false, record.ProcessableNonFatalUnhealthyInserts()},
+	{"event-exporter", false, record.AllHealthEventInserts()},
+}
+
+// consumers says how far behind every consumer is that runs or ever committed.
+func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
+	list, err := s.Records.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored := map[string]store.Consumer{}
+	for _, c := range list {
+		stored[c.Name] = c
+	}
+	var out []story.Consumer
+	for _, f := range feeds {
+		at, ok := stored[f.name]
+		if !ok && !f.always {
+			continue
+		}
+		delete(stored, f.name)
+		c := story.Consumer{Name: f.name, CommittedAt: at.CommittedAt}
+		lag, err := s.Records.Lag(ctx, f.name, f.selector, s.Limit)
+		if err != nil {
+			c.Problem = err.Error()
+		} else {
+			c.Known, c.Waiting, c.More, c.Oldest, c.Lost = true, lag.Pending, lag.Pending == s.Limit, lag.Oldest, lag.Lost
+		}
+		out = append(out, c)
+	}
+	for _, c := range list {
+		if _, ok := stored[c.Name]; ok {
+			out = append(out, story.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "this program does not know which records it reads"})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,106 @@
+package story_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// args are one command's arguments.
+type args struct {
+	t *testing.T
+	*datadriven.TestData
+}
+
+func (a args) has(key string) bool {
+	for _, x := range a.CmdArgs {
+		if x.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// text is a value; "_" stands for a space.
+func (a args) text(key string) string {
+	for _, x := range a.CmdArgs {
+		if x.Key == key && len(x.Vals) > 0 {
+			return strings.ReplaceAll(x.Vals[0], "_", " ")
+		}
+	}
+	return ""
+}
+
+func (a args) or(key, otherwise string) string {
+	for _, x := range a.CmdArgs {
+		if x.Key == key && len(x.Vals) > 0 {
+			return x.Vals[0]
+		}
+	}
+	return otherwise
+}
+
+func (a args) number(key string) int {
+	n, err := strconv.Atoi(a.or(key, "0"))
+	if err != nil {
+		a.t.Fatalf("%s: %v", a.Pos, err)
+	}
+	return n
+}
+
+func (a args) time(key string) time.Time {
+	if text := a.text(key); text != "" {
+		return clockOf(a.t, text)
+	}
+	return time.Time{}
+}
+
+// clockOf reads hours:minutes:seconds.fraction of the night.
+func clockOf(t *testing.T, text string) time.Time {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		t.Fatalf("time %q is not hours:minutes:seconds", text)
+	}
+	d, err := time.ParseDuration(parts[0] + "h" + parts[1] + "m" + parts[2] + "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return night.Add(d)
+}
+
+func (a args) node() story.Node {
+	n := story.Node{
+		Name: a.or("name", "gpu-1"), Ready: a.or("ready", "True"), Unschedulable: a.has("cordoned"), OurCordon: a.has("ours"),
+		Session: a.or("session", ""), Claim: a.or("claim", ""), State: a.or("state", ""), OptedOut: a.has("optedout"),
+	}
+	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
+	if taint := a.text("taint"); taint != "" {
+		n.Taints = []record.Taint{{Key: taint, Effect: "NoSchedule"}}
+	}
+	if check := a.text("condition"); check != "" {
+		n.Conditions = []story.Condition{{Type: check, Status: "True", Message: a.Input}}
+	}
+	if id := a.or("active", ""); id != "" {
+		n.Active = []record.Event{{
+			ID: id, Agent: "syslog-health-monitor", CheckName: "SysLogsXIDError", ErrorCode: []string{"79"}, IsFatal: true,
+			RecommendedAction: record.ActionRestartBM, Message: a.Input, GeneratedTimestamp: a.time("since"),
+		}}
+	}
+	return n
+}
+
+// object's input has a condition per line: time type status message.
+func (a args) object() story.Object {
+	o := story.Object{Kind: "RebootNode", Name: a.or("name", ""), UID: a.or("uid", ""), Node: "gpu-1", CreatedAt: a.time("at")}
+	for line := range strings.Lines(a.Input) {
+		f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		o.Status = append(o.Status, story.Condition{Since: clockOf(a.t, f[0]), Type: f[1], Status: f[2], Message: strings.Join(f[3:], " ")})
+	}
+	return o
+}

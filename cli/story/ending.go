@@ -1,0 +1,167 @@
+package story
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// repair tells the repair objects of a fault and how the repair ended.
+func (t teller) repair(r record.Record) []Step {
+	rem := r.Status.Remediation
+	if rem == nil {
+		return nil
+	}
+	var steps []Step
+	for _, a := range rem.Attempts {
+		steps = append(steps, t.attempt(a)...)
+	}
+	if s, ok := verdictOfRepair(r, rem); ok {
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// verdictOfRepair is how the repair of a fault ended, unless its last attempt
+// has said so already.
+func verdictOfRepair(r record.Record, rem *record.Remediation) (Step, bool) {
+	s := Step{Kind: Outcome, At: instant(r.Status.LastRemediationTimestamp), Text: joined(string(rem.Outcome), joined(rem.Reason, rem.Message))}
+	switch rem.Outcome {
+	case record.OutcomeSucceeded:
+		return s, len(rem.Attempts) == 0
+	case record.OutcomeCovered:
+		if rem.Cause != r.ID {
+			s.Text, s.Record = "Covered by the repair of another record: "+joined(rem.Reason, rem.Message), rem.Cause
+		}
+		return s, true
+	case record.OutcomeFailed, record.OutcomeNeedsHuman:
+		s.Mood = Bad
+		return s, true
+	case record.OutcomeCanceled:
+		return s, true
+	}
+	return s, false
+}
+
+// attempt is one repair object: asked for, seen in the cluster, ended.
+func (t teller) attempt(a record.Attempt) []Step {
+	name := a.Kind + "/" + a.Name
+	made := Step{Kind: Repair, At: a.SubmittedAt, Object: name, Text: fmt.Sprintf("attempt %d (%s, group %s)", a.Ordinal, a.Action, a.Group)}
+	if a.UID == "" {
+		made.Text += ", name reserved, not known to exist"
+	} else {
+		made.Text += ", uid " + a.UID
+	}
+	steps := []Step{made}
+	o, seen := t.objects[a.UID]
+	if seen {
+		steps = append(steps, progress(o)...)
+	} else if a.UID != "" && a.FinishedAt == nil && t.facts.Cluster.Whole() {
+		steps = append(steps, Step{Kind: Progress, Object: name, Mood: Alert, Text: "not found in the cluster"})
+	}
+	if a.FinishedAt != nil {
+		end := Step{Kind: Outcome, At: *a.FinishedAt, Object: name, Text: joined(joined(a.State, a.Reason), a.Message)}
+		end.Mood = Bad
+		if a.State == "Healthy" {
+			end.Mood = Good
+		}
+		steps = append(steps, end)
+	}
+	return steps
+}
+
+// progress is what the object itself shows, oldest first.
+func progress(o Object) []Step {
+	var steps []Step
+	for _, c := range o.Status {
+		if c.Status != "True" && c.Message == "" {
+			continue
+		}
+		steps = append(steps, Step{
+			Kind: Progress, At: c.Since, Object: o.Kind + "/" + o.Name, Text: joined(joined(c.Type+"="+c.Status, c.Reason), c.Message),
+		})
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
+	return steps
+}
+
+// end tells what cleared a fault's entries: each clearing once.
+func (t teller) end(r record.Record) []Step {
+	var steps []Step
+	told := map[string]bool{}
+	cleared := 0
+	var last time.Time
+	for _, f := range r.Status.Faults {
+		if f.ClearedTimestamp == nil {
+			continue
+		}
+		cleared++
+		if f.ClearedTimestamp.After(last) {
+			last = *f.ClearedTimestamp
+		}
+		if !told[f.ClearedBy] {
+			told[f.ClearedBy] = true
+			steps = append(steps, t.cause(f)...)
+		}
+	}
+	if cleared == 0 {
+		return nil
+	}
+	s := Step{Kind: Cleared, At: last, Text: fmt.Sprintf("%d of %d faults", cleared, len(r.Status.Faults))}
+	if cleared == len(r.Status.Faults) {
+		s.Mood = Good
+	}
+	for id := range told {
+		if t.byID[id].Status.NodeQuarantined == record.UnQuarantined && t.byID[id].Status.Session == r.Status.Session {
+			s.Text += "; no fault left, the node is released"
+		}
+	}
+	return append(steps, s)
+}
+
+// causes are clearings that no record stands behind.
+var causes = map[string]string{
+	record.ClearedManual:   "a person took our marks off the Node",
+	record.ClearedNodeGone: "the machine is gone",
+	record.ClearedReboot:   "covered by a reboot",
+}
+
+// cause is what cleared an entry.
+func (t teller) cause(f record.Fault) []Step {
+	if text, ok := causes[f.ClearedBy]; ok {
+		return []Step{{Kind: Recovery, At: instant(f.ClearedTimestamp), Text: joined(f.ClearedBy, text)}}
+	}
+	r, ok := t.byID[f.ClearedBy]
+	if !ok {
+		return []Step{{Kind: Recovery, Record: f.ClearedBy, Text: "a record that is no longer stored"}}
+	}
+	text := fmt.Sprintf("%s reports %s healthy: %s", r.Event.Agent, gist(r.Event), r.Event.Message)
+	if boot := r.Event.BootID(); boot != "" {
+		text += "; boot " + boot
+	}
+	return []Step{{Kind: Recovery, At: r.CreatedAt, Record: r.ID, Text: text}}
+}
+
+// waiting is what an unfinished fault waits for.
+func (t teller) waiting(r record.Record) []Step {
+	var st Standing
+	switch {
+	case record.Open(r):
+		st = ofOpen([]record.Record{r})
+	case record.Pending(r):
+		st, _ = ofBacklog([]record.Record{r})
+	default:
+		return nil
+	}
+	s := Step{Kind: Waiting, At: t.facts.Now, Mood: Alert, Text: string(st.Phase), Object: st.Object}
+	switch st.Phase { //nolint:exhaustive // elsewhere the reason is not in a step yet
+	case Draining:
+		st.Reason = "node-drainer is evicting pods"
+	case NeedsHuman:
+		st.Reason, s.Mood = "a person has to go on", Bad
+	}
+	s.Text = joined(s.Text, st.Reason)
+	return []Step{s}
+}

@@ -1,0 +1,110 @@
+// Package story assembles what happened to a node, and how the fleet stands,
+// from facts that somebody else has gathered. It does no I/O and reads no clock.
+//
+// A fact that could not be read is unknown, and the story says so; only a
+// source that was read can say that something is absent.
+package story
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Source is one place that facts come from.
+type Source struct {
+	// Name is "store" or "API server".
+	Name string `json:"name"`
+	// Read says that it answered.
+	Read bool `json:"read"`
+	// Problem is why it did not, or what of it is missing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Whole says whether everything asked of the source was answered.
+func (s Source) Whole() bool { return s.Read && s.Problem == "" }
+
+// Facts are what is known of one node.
+type Facts struct {
+	Node string
+	Now  time.Time
+	// Store and Cluster say what could be read.
+	Store, Cluster Source
+	// Records are the node's records, in any order.
+	Records []record.Record
+	// Older says that the store holds older records that were not read.
+	Older bool
+	// Sighting is the Node; nil is absent if Cluster was read, else unknown.
+	Sighting *Node
+	// Objects are the repair objects for the node.
+	Objects []Object
+}
+
+// FleetFacts are what is known of all nodes.
+type FleetFacts struct {
+	Now            time.Time
+	Store, Cluster Source
+	// Open are the open records of all nodes, Backlog the unjudged and held ones.
+	Open, Backlog []record.Record
+	Nodes         []Node
+	Consumers     []Consumer
+}
+
+// Node is what the API server shows of a node.
+type Node struct {
+	Name     string              `json:"name"`
+	Identity record.NodeIdentity `json:"identity"`
+	// Ready is the status of the Ready condition: True, False, Unknown or empty.
+	Ready         string         `json:"ready"`
+	Unschedulable bool           `json:"unschedulable"`
+	Taints        []record.Taint `json:"taints,omitempty"`
+	// Session, Claim and State are our marks: the session's id, the uid of the
+	// repair object that claims the node, the state label.
+	Session string `json:"session,omitempty"`
+	Claim   string `json:"claim,omitempty"`
+	State   string `json:"state,omitempty"`
+	// OurCordon says that the cordon is claimed by fault-quarantine.
+	OurCordon bool `json:"ourCordon"`
+	OptedOut  bool `json:"optedOut"`
+	// Conditions are the checks that report a fault now.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Active are the faults that the Node itself lists while it is quarantined.
+	Active []record.Event `json:"-"`
+}
+
+// Condition is a condition of a Node or of a repair object.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Object is a repair object in the cluster.
+type Object struct {
+	Kind      string      `json:"kind"`
+	Name      string      `json:"name"`
+	UID       string      `json:"uid"`
+	Node      string      `json:"node"`
+	CreatedAt time.Time   `json:"createdAt,omitzero"`
+	Completed time.Time   `json:"completedAt,omitzero"`
+	Status    []Condition `json:"conditions,omitempty"`
+}
+
+// Consumer is a service that reads the store's feed.
+type Consumer struct {
+	Name string `json:"name"`
+	// Known says that the lag below could be told; Problem why not.
+	Known   bool   `json:"known"`
+	Problem string `json:"problem,omitempty"`
+	// Waiting counts the records that it has not committed; More says that the
+	// count stopped there. Oldest is when the first of them was stored.
+	Waiting int       `json:"waiting"`
+	More    bool      `json:"more,omitempty"`
+	Oldest  time.Time `json:"oldest,omitzero"`
+	// Lost is why its stored position says nothing, so that it will read again.
+	Lost string `json:"lost,omitempty"`
+	// CommittedAt is when it last committed; zero is never.
+	CommittedAt time.Time `json:"committedAt,omitzero"`
+}

@@ -1,0 +1,86 @@
+package story
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Fleet is how all nodes stand.
+type Fleet struct {
+	At      time.Time `json:"at"`
+	Sources []Source  `json:"sources"`
+	// Counts holds every phase that can be told from what was read; nodes that
+	// only the store knows count too.
+	Counts map[Phase]int `json:"counts"`
+	// Total is the number of Nodes; -1 if they could not be read.
+	Total int `json:"nodes"`
+	// Rows are the nodes that something is the matter with, the most pressing
+	// phase first, and within it the oldest first.
+	Rows []Row `json:"rows,omitempty"`
+	// Consumers say how far behind each service is.
+	Consumers []Consumer `json:"consumers,omitempty"`
+}
+
+// Row is one node.
+type Row struct {
+	Node string `json:"node"`
+	Standing
+}
+
+// quiet are the phases that get no row.
+var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
+
+// Survey assembles the state of the fleet.
+func Survey(f FleetFacts) Fleet {
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Consumers: f.Consumers}
+	if f.Cluster.Read {
+		out.Total = len(f.Nodes)
+	}
+	nodes := map[string]*Node{}
+	for i, n := range f.Nodes {
+		nodes[n.Name] = &f.Nodes[i]
+	}
+	records := map[string][]record.Record{}
+	for _, r := range slices.Concat(f.Open, f.Backlog) {
+		name := r.Event.NodeName
+		records[name] = append(records[name], r)
+		if _, ok := nodes[name]; !ok {
+			nodes[name] = nil
+		}
+	}
+	for _, ph := range Phases() {
+		if told(ph, f) {
+			out.Counts[ph] = 0
+		}
+	}
+	for name, n := range nodes {
+		st := standing(sighting{n, f.Cluster.Read}, f.Store.Read, records[name])
+		out.Counts[st.Phase]++
+		if !quiet[st.Phase] {
+			out.Rows = append(out.Rows, Row{name, st})
+		}
+	}
+	order := Phases()
+	slices.SortFunc(out.Rows, func(a, b Row) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.Phase), slices.Index(order, b.Phase)),
+			a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
+	})
+	return out
+}
+
+// told says whether nodes in a phase would have been seen: what waits is known
+// to the store only, what is well to the API server only.
+func told(ph Phase, f FleetFacts) bool {
+	switch ph {
+	case Held, Unjudged:
+		return f.Store.Read
+	case InService, Cordoned, NotReady, Gone:
+		return f.Cluster.Read
+	case NeedsHuman, Remediating, Draining, Quarantined, Recovering, Releasing, Unknown:
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package story_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// night is the day of every script; at=26:00:00 is the morning after.
+var night = time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)
+
+// script is the facts of one script.
+type script struct {
+	t       *testing.T
+	facts   story.Facts
+	fleet   story.FleetFacts
+	records []*record.Record
+}
+
+// TestScripts tells stories from facts and compares what an operator reads.
+//
+//	at 03:05:00                        the time of the question
+//	record id= at= [code= action= ...] a stored record; the input is its message
+//	verdict id= reason= at= [rule=] [cordon] [quarantined=]
+//	drain id= status= [at=]            the input is its message
+//	attempt id= name= uid= at= [done= state= reason=]
+//	outcome id= is= reason= [at=] [remediated=]
+//	clear id= by= at=
+//	node name= [ready= cordoned ours session= state= boot= ...]
+//	object name= uid= node= at=        the input is a condition per line
+//	missing store|cluster              the input is the problem
+//	why [node] / status / json [node]
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &script{t: t}
+		s.facts.Store, s.facts.Cluster = story.Source{Name: "store", Read: true}, story.Source{Name: "API server", Read: true}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.t = t
+			return s.run(d)
+		})
+	})
+}
+
+func (s *script) run(d *datadriven.TestData) string {
+	a := args{s.t, d}
+	switch d.Cmd {
+	case "at":
+		s.facts.Now = clockOf(s.t, d.CmdArgs[0].Key)
+	case "record":
+		s.record(a)
+	case "verdict", "drain", "attempt", "outcome", "clear":
+		s.stamp(a)
+	case "node":
+		n := a.node()
+		if n.Name == "gpu-1" {
+			s.facts.Sighting = &n
+		}
+		s.fleet.Nodes = append(slices.DeleteFunc(s.fleet.Nodes, func(x story.Node) bool { return x.Name == n.Name }), n)
+	case "object":
+		s.facts.Objects = append(s.facts.Objects, a.object())
+	case "consumer":
+		s.fleet.Consumers = append(s.fleet.Consumers, story.Consumer{
+			Name: a.text("name"), Known: !a.has("unknown"), Problem: d.Input, Waiting: a.number("waiting"), Oldest: a.time("oldest"),
+			CommittedAt: a.time("committed"), Lost: a.text("lost"), More: a.has("more"),
+		})
+	case "missing":
+		src := &s.facts.Store
+		if d.CmdArgs[0].Key == "cluster" {
+			src, s.facts.Sighting = &s.facts.Cluster, nil
+		}
+		*src = story.Source{Name: src.Name, Problem: d.Input}
+	case "why", "json", "status":
+		return s.ask(a)
+	default:
+		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+	return ""
+}
+
+func (s *script) ask(a args) string {
+	f, fleet := s.facts, s.fleet
+	f.Node = "gpu-1"
+	fleet.Now, fleet.Store, fleet.Cluster = f.Now, f.Store, f.Cluster
+	if f.Store.Read {
+		for _, r := range s.records {
+			f.Records = append(f.Records, *r)
+			if record.Open(*r) {
+				fleet.Open = append(fleet.Open, *r)
+			} else if record.Pending(*r) {
+				fleet.Backlog = append(fleet.Backlog, *r)
+			}
+		}
+	}
+	style := story.Style{All: a.has("all")}
+	if a.has("paint") {
+		style.Paint = func(m story.Mood, text string) string { return "<" + string(m) + ">" + text + "</>" }
+	}
+	var b strings.Builder
+	var err error
+	switch a.Cmd {
+	case "why":
+		err = story.Tell(f).Write(&b, style)
+	case "status":
+		err = story.Survey(fleet).Write(&b, style)
+	case "json":
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", " ")
+		err = enc.Encode(story.Tell(f))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b.String()
+}
+
+func (s *script) record(a args) {
+	r := &record.Record{ID: a.text("id"), Append: int64(len(s.records) + 1), CreatedAt: a.time("at")}
+	r.Node.ProviderID = a.or("machine", "m1")
+	r.Event = record.Event{
+		Agent: a.or("agent", "syslog-health-monitor"), CheckName: a.or("check", "SysLogsXIDError"), ComponentClass: "GPU",
+		NodeName: a.or("node", "gpu-1"), Message: a.Input, IsHealthy: a.has("healthy"), IsFatal: !a.has("nonfatal"),
+		RecommendedAction: record.Action(a.or("action", "RESTART_BM")), ProcessingStrategy: record.Process, ID: r.ID,
+		GeneratedTimestamp: r.CreatedAt.Add(-3 * time.Millisecond),
+	}
+	if a.has("persist") {
+		r.Event.ProcessingStrategy = record.PersistOnly
+	}
+	if code := a.text("code"); code != "" {
+		r.Event.ErrorCode = strings.Split(code, "+")
+	}
+	if gpu := a.text("gpu"); gpu != "" {
+		r.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU", EntityValue: gpu}}
+	}
+	if boot := a.text("boot"); boot != "" {
+		r.Event.Metadata = map[string]string{record.MetadataBootID: boot}
+	}
+	s.records = append(s.records, r)
+}
+
+func (s *script) find(id string) *record.Record {
+	for _, r := range s.records {
+		if r.ID == id {
+			return r
+		}
+	}
+	s.t.Fatalf("no record %q", id)
+	return nil
+}
+
+func (s *script) stamp(a args) {
+	r := s.find(a.text("id"))
+	st := &r.Status
+	at := a.time("at")
+	switch a.Cmd {
+	case "verdict":
+		v := &record.Verdict{Reason: record.Reason(a.text("reason")), At: at, Effects: record.Effects{Cordon: a.has("cordon")}}
+		if rule := a.text("rule"); rule != "" {
+			v.RuleSets = []string{rule}
+		}
+		st.QuarantineVerdict, st.Session, st.NodeQuarantined = v, a.text("session"), record.Quarantine(a.text("quarantined"))
+		if st.NodeQuarantined != "" && r.IsFault() {
+			done := at.Add(20 * time.Millisecond)
+			st.QuarantineFinishTimestamp = &done
+		}
+		if v.Reason == record.Matched {
+			st.Faults = []record.Fault{{Key: r.ID}}
+		}
+	case "drain":
+		st.UserPodsEvictionStatus = record.EvictionStatus{Status: record.Eviction(a.text("status")), Message: a.Input}
+		if !at.IsZero() {
+			st.DrainFinishTimestamp = &at
+		}
+	case "attempt":
+		s.attempt(a, st, at)
+	case "outcome":
+		if st.Remediation == nil {
+			st.Remediation = &record.Remediation{Cause: a.or("cause", r.ID)}
+		}
+		rem := st.Remediation
+		rem.Outcome, rem.Reason, rem.Message = record.Outcome(a.text("is")), a.text("reason"), a.Input
+		if yes := a.text("remediated"); yes != "" {
+			st.FaultRemediated = new(yes == "true")
+		}
+		if !at.IsZero() {
+			st.LastRemediationTimestamp = &at
+		}
+	case "clear":
+		st.Faults[0].ClearedTimestamp, st.Faults[0].ClearedBy = &at, a.text("by")
+	}
+}
+
+func (s *script) attempt(a args, st *record.Status, at time.Time) {
+	if st.Remediation == nil {
+		st.Remediation = &record.Remediation{Cause: a.text("id")}
+	}
+	x := record.Attempt{
+		Ordinal: len(st.Remediation.Attempts) + 1, Group: "restart", Action: record.ActionRestartBM, Kind: "RebootNode", Name: a.text("name"),
+		UID: a.text("uid"), SubmittedAt: at, State: a.text("state"), Reason: a.text("reason"), Message: a.Input,
+	}
+	if done := a.time("done"); !done.IsZero() {
+		x.FinishedAt = &done
+	}
+	st.Remediation.Attempts = append(st.Remediation.Attempts, x)
+}

@@ -1,0 +1,125 @@
+package story
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// counted are the phases that are always counted aloud.
+var counted = map[Phase]bool{InService: true, NeedsHuman: true, Remediating: true, Draining: true, Quarantined: true, Held: true}
+
+// Write writes the fleet as text.
+func (f Fleet) Write(w io.Writer, style Style) error {
+	p := style.page()
+	nodes := "nodes unknown"
+	if f.Total >= 0 {
+		nodes = fmt.Sprintf("%d nodes", f.Total)
+	}
+	if f.Total == 1 {
+		nodes = "1 node"
+	}
+	p.line("%s    (%s, times in %s)", nodes, p.moment(f.At), p.Zone)
+	p.sources(f.Sources)
+	var counts []string
+	for _, ph := range Phases() {
+		n, known := f.Counts[ph]
+		if n == 0 && !counted[ph] {
+			continue
+		}
+		text := fmt.Sprintf("%s %d", ph, n)
+		if !known {
+			text = string(ph) + " unknown"
+		}
+		if n > 0 {
+			text = p.paint(moodOf(ph), text)
+		}
+		counts = append(counts, text)
+	}
+	p.line("  %s", strings.Join(counts, "   "))
+	p.rows(f)
+	p.consumers(f)
+	return p.writeTo(w)
+}
+
+func (p *page) rows(f Fleet) {
+	if len(f.Rows) == 0 {
+		return
+	}
+	cells := [][]string{{"NODE", "PHASE", "FOR", "WHY"}}
+	moods := []Mood{Plain}
+	for _, r := range f.Rows {
+		age := "-"
+		if !r.Since.IsZero() {
+			age = span(f.At.Sub(r.Since))
+		}
+		first := ""
+		if len(r.Records) > 0 {
+			first = r.Records[0]
+		}
+		why := brief(r.Reason) + tags(first, r.Object)
+		if n := len(r.Records); n > 1 {
+			why += fmt.Sprintf(" and %d more records", n-1)
+		}
+		cells = append(cells, []string{plain(r.Node), string(r.Phase), age, why})
+		moods = append(moods, moodOf(r.Phase))
+	}
+	p.line("")
+	p.table(cells, moods)
+}
+
+func (p *page) consumers(f Fleet) {
+	if len(f.Consumers) == 0 {
+		return
+	}
+	cells := [][]string{{"CONSUMER", "WAITING", "OLDEST", "LAST COMMIT", ""}}
+	moods := []Mood{Plain}
+	for _, c := range f.Consumers {
+		waiting, oldest, commit, mood := "unknown", "-", "never", Alert
+		if c.Known {
+			waiting, mood = fmt.Sprint(c.Waiting), Plain
+			if c.More {
+				waiting += " or more"
+			}
+		}
+		if !c.Oldest.IsZero() {
+			oldest, mood = span(f.At.Sub(c.Oldest)), Alert
+		}
+		if !c.CommittedAt.IsZero() {
+			commit = span(f.At.Sub(c.CommittedAt)) + " ago"
+		}
+		note := c.Problem
+		if c.Lost != "" {
+			note = joined("reads again after a lost position ("+c.Lost+")", note)
+		}
+		cells = append(cells, []string{plain(c.Name), waiting, oldest, commit, brief(note)})
+		moods = append(moods, mood)
+	}
+	p.line("")
+	p.table(cells, moods)
+}
+
+// table aligns columns; a row's second cell is coloured.
+func (p *page) table(rows [][]string, moods []Mood) {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for n, r := range rows {
+		var b strings.Builder
+		for i, c := range r {
+			cell := c
+			if i == 1 {
+				cell = p.paint(moods[n], c)
+			}
+			b.WriteString(cell)
+			if i < len(r)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		p.line("%s", strings.TrimRight(b.String(), " "))
+	}
+}

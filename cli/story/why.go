@@ -1,0 +1,208 @@
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Story is what happened to one node.
+type Story struct {
+	Node     string    `json:"node"`
+	At       time.Time `json:"at"`
+	Standing Standing  `json:"standing"`
+	Sources  []Source  `json:"sources"`
+	// Sighting is the Node as the API server shows it; nil if absent or unknown.
+	Sighting *Node `json:"sighting,omitempty"`
+	// Stays are the node's stays in quarantine, the newest first.
+	Stays []Stay `json:"stays,omitempty"`
+	// Others are the records that took nothing out of service, grouped, the
+	// newest first.
+	Others []Group `json:"others,omitempty"`
+	// Notes are contradictions and gaps a reader has to know of.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Stay is one stay in quarantine.
+type Stay struct {
+	Session string    `json:"session"`
+	Began   time.Time `json:"began,omitzero"`
+	// Ended is zero while a fault is open.
+	Ended  time.Time `json:"ended,omitzero"`
+	Chains []Chain   `json:"faults"`
+}
+
+// Group is a number of records of one kind.
+type Group struct {
+	Text string `json:"text"`
+	// Strategy is PERSIST_ONLY for records that are stored and nothing else.
+	Strategy string `json:"strategy"`
+	// Reason is the verdict's, "unjudged", or "stored only".
+	Reason string    `json:"reason"`
+	Count  int       `json:"count"`
+	First  time.Time `json:"first"`
+	Last   time.Time `json:"last"`
+	// Record is the id of the newest, Line its message.
+	Record string `json:"record"`
+	Line   string `json:"line"`
+}
+
+// Absent says that every source was read and none knows the node.
+func (f Facts) Absent() bool {
+	return f.Store.Read && f.Cluster.Read && f.Sighting == nil && len(f.Records) == 0
+}
+
+// Tell assembles the story of a node.
+func Tell(f Facts) Story {
+	f.Records = slices.Clone(f.Records)
+	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
+	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Sighting: f.Sighting}
+	s.Standing = standing(sighting{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
+	if f.Store.Read {
+		s.Stays, s.Others = stays(f), others(f.Records)
+	} else {
+		s.Stays = shown(f)
+	}
+	s.Notes = notes(f)
+	return s
+}
+
+// stays sorts the faults that were quarantined by their session.
+func stays(f Facts) []Stay {
+	t := newTeller(f)
+	bySession := map[string][]record.Record{}
+	var order []string
+	for _, r := range f.Records {
+		id := r.Status.Session
+		if !r.IsFault() || r.Reason() != record.Matched {
+			continue
+		}
+		if _, ok := bySession[id]; !ok {
+			order = append(order, id)
+		}
+		bySession[id] = append(bySession[id], r)
+	}
+	slices.Reverse(order)
+	var out []Stay
+	for _, id := range order {
+		out = append(out, t.stay(id, bySession[id]))
+	}
+	return out
+}
+
+func (t teller) stay(session string, faults []record.Record) Stay {
+	s := Stay{Session: session}
+	open := false
+	for _, r := range faults {
+		s.Chains = append(s.Chains, t.chain(r))
+		s.Began = earlier(s.Began, instant(r.Status.QuarantineFinishTimestamp))
+		open = open || record.Open(r)
+		for _, e := range r.Status.Faults {
+			if at := instant(e.ClearedTimestamp); at.After(s.Ended) {
+				s.Ended = at
+			}
+		}
+	}
+	if open {
+		s.Ended = time.Time{}
+	}
+	return s
+}
+
+// shown is the stay that the Node itself shows, for want of the store.
+func shown(f Facts) []Stay {
+	if f.Sighting == nil || f.Sighting.Session == "" {
+		return nil
+	}
+	s := Stay{Session: f.Sighting.Session}
+	for _, e := range f.Sighting.Active {
+		s.Chains = append(s.Chains, Chain{Record: e.ID, Open: true, Steps: report(e, e.ID, time.Time{})})
+	}
+	if len(s.Chains) == 0 {
+		s.Chains = []Chain{{Record: s.Session, Open: true}}
+	}
+	last := &s.Chains[len(s.Chains)-1]
+	for _, o := range f.Objects {
+		last.Steps = append(last.Steps, Step{Kind: Repair, At: o.CreatedAt, Object: o.Kind + "/" + o.Name, Text: "uid " + o.UID})
+		last.Steps = append(last.Steps, progress(o)...)
+	}
+	return []Stay{s}
+}
+
+// others groups the records that took nothing out of service.
+func others(records []record.Record) []Group {
+	groups := map[string]*Group{}
+	for _, r := range records {
+		if r.Status.Session != "" || r.IsFault() && r.Reason() == record.Matched {
+			continue
+		}
+		g := Group{Text: gist(r.Event), Strategy: string(r.Event.ProcessingStrategy), Reason: reason(r)}
+		if r.Event.IsHealthy {
+			g.Text += " healthy"
+		}
+		key := g.Text + "|" + g.Strategy + "|" + g.Reason
+		if groups[key] == nil {
+			g.First = r.CreatedAt
+			groups[key] = &g
+		}
+		at := groups[key]
+		at.Count, at.Last, at.Record, at.Line = at.Count+1, r.CreatedAt, r.ID, r.Event.Message
+	}
+	var out []Group
+	for _, g := range groups {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Group) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Record, a.Record)) })
+	return out
+}
+
+// unjudged is the reason of a record without a verdict.
+const unjudged = "unjudged"
+
+func reason(r record.Record) string {
+	switch {
+	case !r.Acts():
+		return "stored only"
+	case !r.Judged():
+		return unjudged
+	}
+	return string(r.Reason())
+}
+
+// notes are what does not fit together, and what is missing.
+func notes(f Facts) []string {
+	var out []string
+	add := func(so bool, format string, args ...any) {
+		if so {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	add(f.Older, "the store holds older records of this node that were not read; raise --limit to see them")
+	if n := f.Sighting; n != nil {
+		open := only(f.Records, record.Open)
+		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
+		add(n.Claim != "", "the Node is claimed by the repair object with uid %s", n.Claim)
+		add(len(n.Conditions) > 0 && f.Store.Read && len(open) == 0, "the Node's conditions report %s, and the store has no open fault", names(n.Conditions))
+		for _, r := range open {
+			add(n.Session != "" && r.Status.Session != n.Session, "record %s belongs to session %s, the Node bears %s", r.ID, r.Status.Session, n.Session)
+			add(fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine, "record %s is about another machine than the one that bears the name now", r.ID)
+		}
+		add(len(open) > 0 && n.Session == "", "the Node bears no session although a fault is open")
+		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
+		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
+	}
+	return out
+}
+
+func names(conditions []Condition) string {
+	var out []string
+	for _, c := range conditions {
+		out = append(out, c.Type)
+	}
+	return strings.Join(out, ", ")
+}
