@@ -150,7 +150,9 @@ func TestALeaderIsFrozenOrKilled(t *testing.T) {
 			}
 			id := s.recovery(s.inQuarantine(names)[0]).ID
 			s.await(id, record.Cleared, record.UnQuarantined)
-			testkit.Until(t, patience, func() bool { return s.reasons()[record.Held] == len(names)-limit-1 && len(s.inQuarantine(names)) == limit })
+			testkit.Until(t, patience, func() bool {
+				return s.reasons()[record.Held] == len(names)-limit-1 && len(s.inQuarantine(names)) == limit
+			})
 			second.stop()
 		})
 	}

@@ -1,0 +1,313 @@
+package places_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// shelf is a cache that shows what a test puts there, and nothing newer.
+type shelf struct {
+	mu    sync.Mutex
+	nodes map[string]*corev1.Node
+}
+
+func (s *shelf) List(labels.Selector) ([]*corev1.Node, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*corev1.Node
+	for _, n := range s.nodes {
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// put shows a node, in a session or in none.
+func (s *shelf) put(name, session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nodes == nil {
+		s.nodes = map[string]*corev1.Node{}
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"gpu": "true", "pool": name[:1]}}}
+	if session != "" {
+		n.Annotations = map[string]string{nodemark.SessionAnnotation: session}
+	}
+	s.nodes[name] = n
+}
+
+func (s *shelf) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, name)
+}
+
+func number(n int) places.Rules {
+	return places.Rules{Limits: []budget.Limit{{Name: places.Breaker, Nodes: &n}}, Counted: labels.SelectorFromSet(labels.Set{"gpu": "true"})}
+}
+
+func newBook(t *testing.T, rules places.Rules, nodes ...string) (*places.Book, *shelf, *testkit.Clock) {
+	t.Helper()
+	s, clock := &shelf{}, testkit.NewClock()
+	for _, n := range nodes {
+		s.put(n, "")
+	}
+	return places.New(s, func() (bool, string) { return true, "" }, clock, rules), s, clock
+}
+
+// take asks for a place and says what came of it.
+func take(t *testing.T, b *places.Book, name string, order int64) bool {
+	t.Helper()
+	granted, why, err := b.Take(budget.Candidate{Name: name, Order: order}, "s-"+name)
+	if err != nil || granted == (why != "") {
+		t.Fatalf("taking a place for %s: %v %q %v", name, granted, why, err)
+	}
+	return granted
+}
+
+func TestNothingIsTakenBeforeTheBudgetIsRead(t *testing.T) {
+	b, _, _ := newBook(t, number(1), "a1")
+	if _, _, err := b.Take(budget.Candidate{Name: "a1"}, "s"); !errors.Is(err, places.ErrNotOpen) {
+		t.Errorf("before it is open: %v", err)
+	}
+	synced := false
+	b = places.New(&shelf{}, func() (bool, string) { return synced, "" }, testkit.NewClock(), number(1))
+	b.Open(nil, nil)
+	if _, _, err := b.Take(budget.Candidate{Name: "a1"}, "s"); !errors.Is(err, places.ErrNotOpen) {
+		t.Errorf("with an empty cache: %v", err)
+	}
+	synced = true
+	if !take(t, b, "a1", 1) {
+		t.Error("no place in an empty budget")
+	}
+}
+
+// TestACacheThatStandsStill: 100 nodes ask at once while the cache never shows
+// a session, then one that never shows their end. The limit holds.
+func TestACacheThatStandsStill(t *testing.T) {
+	b, cache, _ := newBook(t, number(7))
+	for i := range 100 {
+		cache.put(fmt.Sprintf("n%d", i), "")
+	}
+	b.Open([]places.Place{{Node: "n98", Session: "old"}, {Node: "n99", Session: "old"}}, nil)
+	var all sync.WaitGroup
+	granted := make(chan string, 100)
+	for i := range 90 {
+		all.Go(func() {
+			name := fmt.Sprintf("n%d", i)
+			if ok, _, err := b.Take(budget.Candidate{Name: name, Order: int64(i)}, "s"); ok && err == nil {
+				granted <- name
+			}
+		})
+	}
+	all.Wait()
+	if len(granted) != 5 {
+		t.Fatalf("%d places given, 7 allowed, 2 taken before", len(granted))
+	}
+	for len(granted) > 0 {
+		name := <-granted
+		cache.put(name, "s")
+		b.Settle(name, "")
+	}
+	b.Settle("n98", "")
+	b.Settle("n99", "")
+	if n := count(t, b, "fault_quarantine_budget_used"); n != 5 {
+		t.Errorf("%v sessions are counted, the cache still shows 5", n)
+	}
+}
+
+func TestTheOldestIsServedFirst(t *testing.T) {
+	b, _, _ := newBook(t, number(1), "a1", "a2", "a3", "b1")
+	b.Open([]places.Place{{Node: "a1", Session: "s"}}, []places.Waiter{{Candidate: budget.Candidate{Name: "a3", Order: 3}}})
+	for name, order := range map[string]int64{"a2": 2, "b1": 4} {
+		if take(t, b, name, order) {
+			t.Errorf("%s got a place in a full budget", name)
+		}
+	}
+	b.Settle("a1", "")
+	if take(t, b, "b1", 4) || take(t, b, "a3", 3) {
+		t.Error("a younger node got the place of an older one")
+	}
+	if !take(t, b, "a2", 2) {
+		t.Error("the oldest got no place")
+	}
+	b.Settle("a2", "")
+	b.Leave("a3") // nothing can be said about it now
+	if !take(t, b, "b1", 4) {
+		t.Error("a node of which nothing can be said stands in the way")
+	}
+}
+
+func TestANodeKeepsItsPlace(t *testing.T) {
+	b, cache, _ := newBook(t, number(1), "a1", "a2")
+	b.Open(nil, nil)
+	if !take(t, b, "a1", 2) || !take(t, b, "a1", 2) || take(t, b, "a2", 1) {
+		t.Error("a place is given once, and again to who has it")
+	}
+	cache.put("a1", "s-a1")
+	b.Settle("a1", "s-a1")
+	b.Settle("a1", "next") // one session ended and another began in one look
+	if take(t, b, "a2", 1) {
+		t.Error("the place was given away in mid-session")
+	}
+	b.Settle("a1", "")
+	if take(t, b, "a2", 1) {
+		t.Error("a Node that bears a session has no place")
+	}
+	cache.put("a1", "")
+	if !take(t, b, "a2", 1) {
+		t.Error("no place after the release")
+	}
+}
+
+func TestADeletedNodeKeepsItsPlaceForAWhile(t *testing.T) {
+	b, cache, clock := newBook(t, number(1), "a1", "a2")
+	b.Open(nil, nil)
+	take(t, b, "a1", 1)
+	cache.remove("a1")
+	b.Settle("a1", "s-a1")
+	if take(t, b, "a2", 2) {
+		t.Error("the place of a deleted node was given away at once")
+	}
+	clock.Step(14 * time.Minute)
+	cache.put("a1", "")
+	if take(t, b, "a2", 2) {
+		t.Error("the node is back and has no place")
+	}
+	cache.remove("a1")
+	clock.Step(time.Minute)
+	if take(t, b, "a2", 2) {
+		t.Error("the second absence counts from the first")
+	}
+	clock.Step(15 * time.Minute)
+	if !take(t, b, "a2", 2) {
+		t.Error("the place of a node that stays away was kept")
+	}
+}
+
+// TestBell: the queue is rung when a window passes, a place is free, the rules
+// change or Nodes do.
+func TestBell(t *testing.T) {
+	rules := number(1)
+	rules.Limits[0].Duration = time.Hour
+	b, cache, clock := newBook(t, rules, "a1", "a2", "a3", "a4")
+	b.Open(nil, nil)
+	rung := make(chan string, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- b.Bell(ctx, func(name string) { rung <- name }) }()
+	expect := func(name string) {
+		t.Helper()
+		for deadline := time.After(time.Minute); ; {
+			select {
+			case got := <-rung:
+				if got != name {
+					t.Fatalf("rung %s, want %s", got, name)
+				}
+				if !take(t, b, name, 0) {
+					t.Fatalf("%s was rung for nothing", name)
+				}
+				for len(rung) > 0 {
+					if again := <-rung; again != name {
+						t.Fatalf("rung %s too", again)
+					}
+				}
+				return
+			case <-deadline:
+				t.Fatalf("%s is not rung", name)
+			}
+		}
+	}
+	take(t, b, "a1", 1)
+	for i, name := range []string{"a2", "a3", "a4"} {
+		take(t, b, name, int64(2+i))
+	}
+	testkit.Until(t, time.Minute, clock.HasWaiters)
+	clock.Step(time.Hour)
+	expect("a2")
+	b.Settle("a2", "")
+	expect("a3")
+	cache.put("a3", "s-a3")
+	b.Settle("a3", "s-a3")
+	b.Set(number(3)) // without a window all sessions count: a1, a3, and room for one
+	expect("a4")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	b, cache, clock := newBook(t, number(1))
+	if all := gather(t, b); len(all) != 0 {
+		t.Errorf("a standby shows %v", all)
+	}
+	b.Open(nil, nil)
+	want := map[string]float64{
+		"fault_quarantine_held_nodes": 0, "fault_quarantine_held_oldest_seconds": 0,
+		"fault_quarantine_budget_used circuitBreaker": 0, "fault_quarantine_budget_allowed circuitBreaker": 1,
+		"fault_quarantine_breaker_state TRIPPED": 0, "fault_quarantine_breaker_state CLOSED": 1, "fault_quarantine_breaker_utilization": 0,
+	}
+	if diff := cmp.Diff(want, gather(t, b)); diff != "" {
+		t.Errorf("without nodes (-want +got):\n%s", diff)
+	}
+	cache.put("a1", "")
+	cache.put("a2", "")
+	take(t, b, "a1", 1)
+	take(t, b, "a2", 2)
+	clock.Step(time.Minute)
+	want["fault_quarantine_held_nodes"], want["fault_quarantine_held_oldest_seconds"] = 1, 60
+	want["fault_quarantine_budget_used circuitBreaker"], want["fault_quarantine_breaker_utilization"] = 1, 1
+	want["fault_quarantine_breaker_state TRIPPED"], want["fault_quarantine_breaker_state CLOSED"] = 1, 0
+	if diff := cmp.Diff(want, gather(t, b)); diff != "" {
+		t.Errorf("one in, one held (-want +got):\n%s", diff)
+	}
+}
+
+func count(t *testing.T, b *places.Book, name string) float64 {
+	t.Helper()
+	for key, v := range gather(t, b) {
+		if strings.HasPrefix(key, name) {
+			return v
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func gather(t *testing.T, b *places.Book) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(b)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			key := []string{f.GetName()}
+			for _, l := range m.GetLabel() {
+				key = append(key, l.GetValue())
+			}
+			out[strings.Join(slices.Clip(key), " ")] = m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
