@@ -22,6 +22,9 @@ func (d decision) label(s Step) nodemark.State {
 		return ""
 	}
 	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(trace(r)) > 0 })
+	created := slices.ContainsFunc(mine, func(r record.Record) bool {
+		return slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.UID != "" })
+	})
 	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
 	case Nothing, WaitRecovery, WaitHuman:
 		return settled(mine)
@@ -29,7 +32,11 @@ func (d decision) label(s Step) nodemark.State {
 		return nodemark.RemediationFailed
 	case Create:
 		return nodemark.Remediating
-	case WaitObject, WaitBackoff, WaitSymptoms, WaitPods, WaitClaim, ReadError, KindMissing:
+	case WaitPods, WaitClaim: // a reserved name alone is no repair yet
+		if created {
+			return nodemark.Remediating
+		}
+	case WaitObject, WaitBackoff, WaitSymptoms, ReadError, KindMissing:
 		if tried {
 			return nodemark.Remediating
 		}
@@ -78,17 +85,20 @@ type view struct {
 	NeedsHuman        []Call           `json:"needsHuman,omitempty"`
 }
 
-// Annotation is what the Node shows of a session: its newest object per group
-// and what a person is asked for; empty when there is neither. Nothing is
-// decided from it.
-func Annotation(records []record.Record, session string) string {
+// Annotation is what the Node shows of a session: its newest object per group,
+// with the one that is about to be created, and what a person is asked for;
+// empty when there is neither. Nothing is decided from it.
+func Annotation(records []record.Record, session string, creating *Creation) string {
 	v := view{EquivalenceGroups: map[string]group{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
 	for _, r := range records {
 		for _, a := range trace(r) {
-			if a.Session == session && a.UID != "" && a.Ordinal > newest[a.Group] {
+			exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
+			if a.Session == session && exists && a.Ordinal > newest[a.Group] {
 				newest[a.Group] = a.Ordinal
-				v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: a.SubmittedAt.UTC(), ActionName: string(a.Action)}
+				// The API server's times are whole seconds.
+				at := a.SubmittedAt.UTC().Truncate(time.Second)
+				v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
 			}
 		}
 	}

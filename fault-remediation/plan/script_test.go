@@ -73,7 +73,7 @@ func (w *world) script(d *datadriven.TestData) string {
 		return out.String()
 	case "annotation":
 		before := w.annotation
-		w.annotation = plan.Annotation(w.view().Records, w.node.Session)
+		w.annotation = plan.Annotation(w.view().Records, w.node.Session, nil)
 		for _, c := range plan.NewCalls(before, w.annotation) {
 			fmt.Fprintf(&out, "Event: %s %s\n", c.Record, c.Reason)
 		}

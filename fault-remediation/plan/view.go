@@ -138,10 +138,12 @@ func Current(records []record.Record) (Ref, bool) {
 	}), true
 }
 
-// MayCreate says whether Next could ask for a new object, so that the pods of
-// the node are worth reading.
+// MayCreate says whether Next could create the object whose name is reserved, so
+// that the pods of the node are worth reading: they are asked for right before
+// the creation, not before the name is reserved.
 func MayCreate(records []record.Record) bool {
-	if cur, ok := Current(records); ok && cur.Attempt.UID != "" {
+	cur, ok := Current(records)
+	if !ok || cur.Attempt.UID != "" {
 		return false
 	}
 	open := only(records, record.Open)

@@ -57,12 +57,12 @@ func TestMayCreateAndUnsettled(t *testing.T) {
 		change              func(*record.Record)
 		mayCreate, unsettle bool
 	}{
-		"drained":               {func(*record.Record) {}, true, true},
+		"drained":               {func(*record.Record) {}, false, true},
 		"not drained":           {undrained, false, false},
 		"cleared":               {cleared, false, false},
 		"name reserved":         {attempted("", false), true, true},
 		"under way":             {attempted("u", false), false, true},
-		"failed":                {attempted("u", true), true, true},
+		"failed":                {attempted("u", true), false, true},
 		"repaired":              {ended, false, true},
 		"repaired and cleared":  {all(ended, cleared), false, false},
 		"under way and cleared": {all(attempted("u", false), cleared), false, true},

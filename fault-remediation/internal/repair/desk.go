@@ -51,8 +51,9 @@ const raceWait = time.Second
 // Handle takes a node's steps until the plan only waits. Before each step all
 // facts are read again, so that an object is created on facts of the moment.
 func (d *Desk) Handle(ctx context.Context, node string) error {
+	var last *facts
 	for range maxSteps {
-		f, err := d.observe(ctx, node)
+		f, err := d.observe(ctx, node, last)
 		if err != nil {
 			return err
 		}
@@ -65,12 +66,13 @@ func (d *Desk) Handle(ctx context.Context, node string) error {
 		if done, err := d.do(ctx, f, step); done || err != nil {
 			return err
 		}
+		last = f
 	}
 	return outcome.Wait(raceWait, "node "+node+" changes faster than it is repaired")
 }
 
 // do carries out one step; done is true when nothing is left but to wait.
-func (d *Desk) do(ctx context.Context, f facts, step plan.Step) (done bool, err error) {
+func (d *Desk) do(ctx context.Context, f *facts, step plan.Step) (done bool, err error) {
 	switch {
 	case step.Reason == plan.Stamp && crashpoint.Sabotaged("fault-remediation/skip-name-stamp"):
 		return true, d.createUnstamped(ctx, f, step)
@@ -79,7 +81,7 @@ func (d *Desk) do(ctx context.Context, f facts, step plan.Step) (done bool, err 
 	case step.Create != nil:
 		return d.create(ctx, f, step)
 	}
-	if err := d.mark(ctx, f, step.Label); err != nil {
+	if err := d.mark(ctx, f, step); err != nil {
 		return false, err
 	}
 	crashpoint.Here("fault-remediation/done")
@@ -92,7 +94,7 @@ func (d *Desk) do(ctx context.Context, f facts, step plan.Step) (done bool, err 
 
 // stamp writes a step's record changes. A conflict is no error: the facts are
 // read again and decided anew.
-func (d *Desk) stamp(ctx context.Context, f facts, step plan.Step) error {
+func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 	var changes []store.Change
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
@@ -108,7 +110,10 @@ func (d *Desk) stamp(ctx context.Context, f facts, step plan.Step) error {
 	d.Log.Info("stamped", "node", f.view.Node.Name, "step", step.Reason, "records", len(changes), "message", step.Message)
 	d.Metrics.stamped(step, f.view.Records)
 	crashpoint.Here(stampPoint(step.Reason))
-	if step.Reason == plan.Escalate {
+	switch step.Reason { //nolint:exhaustive // the others leave nothing more to do
+	case plan.Stamp:
+		f.reserved = true
+	case plan.Escalate:
 		return d.tell(ctx, f, EventEscalated, step.Message)
 	}
 	return nil

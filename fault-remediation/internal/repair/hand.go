@@ -42,7 +42,7 @@ func kindMissing(err error) bool {
 // create creates the reserved object, after the Node was marked under the
 // resourceVersion that showed the session. That the object exists already is
 // for the next look to judge.
-func (d *Desk) create(ctx context.Context, f facts, step plan.Step) (done bool, err error) {
+func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool, err error) {
 	at := step.Create.Attempt
 	repair, ok := d.Repairs.Of(at.Action)
 	if !ok {
@@ -53,7 +53,7 @@ func (d *Desk) create(ctx context.Context, f facts, step plan.Step) (done bool, 
 	if err != nil {
 		return false, d.refuse(ctx, f, err.Error())
 	}
-	if err := d.mark(ctx, f, step.Label); err != nil {
+	if err := d.mark(ctx, f, step); err != nil {
 		return false, err
 	}
 	// Nothing may be created once another replica could lead: it may have created
@@ -63,12 +63,15 @@ func (d *Desk) create(ctx context.Context, f facts, step plan.Step) (done bool, 
 	if err := fenced.Err(); err != nil {
 		return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	}
-	_, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(fenced, obj, metav1.CreateOptions{})
+	obj, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(fenced, obj, metav1.CreateOptions{})
+	if err == nil {
+		f.created = new(objectFacts(obj, repair))
+	}
 	return d.created(ctx, f, step, err, d.Clock.Since(began))
 }
 
 // created judges the answer to a creation that took that long.
-func (d *Desk) created(ctx context.Context, f facts, step plan.Step, err error, took time.Duration) (done bool, _ error) {
+func (d *Desk) created(ctx context.Context, f *facts, step plan.Step, err error, took time.Duration) (done bool, _ error) {
 	at := step.Create.Attempt
 	switch {
 	case err == nil:
@@ -90,7 +93,7 @@ func (d *Desk) created(ctx context.Context, f facts, step plan.Step, err error, 
 }
 
 // refuse leaves an object that can never be created to a person.
-func (d *Desk) refuse(ctx context.Context, f facts, why string) error {
+func (d *Desk) refuse(ctx context.Context, f *facts, why string) error {
 	step, ok := plan.Refuse(f.view, why, d.Clock.Now())
 	if !ok {
 		return nil
@@ -100,7 +103,7 @@ func (d *Desk) refuse(ctx context.Context, f facts, why string) error {
 
 // createUnstamped is a fault that crash tests ask for: an object whose name is
 // nowhere written down.
-func (d *Desk) createUnstamped(ctx context.Context, f facts, step plan.Step) error {
+func (d *Desk) createUnstamped(ctx context.Context, f *facts, step plan.Step) error {
 	for _, w := range step.Writes {
 		at := w.Status.Remediation.Attempts[len(w.Status.Remediation.Attempts)-1]
 		repair, _ := d.Repairs.Of(at.Action)

@@ -28,12 +28,12 @@ const component = "fault-remediation"
 // session. Without a session or a label to set nothing is written. Whoever is
 // to be asked is told by an Event first, so that a crash between the two tells
 // it again and never forgets it.
-func (d *Desk) mark(ctx context.Context, f facts, label nodemark.State) error {
-	session := f.view.Node.Session
+func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
+	session, label := f.view.Node.Session, step.Label
 	if f.node == nil || session == "" || label == "" {
 		return nil
 	}
-	view := plan.Annotation(f.view.Records, session)
+	view := plan.Annotation(f.view.Records, session, step.Create)
 	for _, call := range plan.NewCalls(f.node.Annotations[nodemark.LatestFaultRemediationState], view) {
 		if err := d.tell(ctx, f, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")"); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (d *Desk) mark(ctx context.Context, f facts, label nodemark.State) error {
 
 // tell records a warning about the Node. An API server that refuses Events does
 // not hold up what they tell about.
-func (d *Desk) tell(ctx context.Context, f facts, reason, message string) error {
+func (d *Desk) tell(ctx context.Context, f *facts, reason, message string) error {
 	if f.node == nil {
 		return nil
 	}

@@ -29,40 +29,80 @@ import (
 type facts struct {
 	view plan.View
 	node *corev1.Node
+	// reserved and created are what the step taken on these facts has shown: a
+	// new name was stamped, the object was created.
+	reserved bool
+	created  *plan.Object
 }
 
 // observe reads records, Node, object and pods from where they live, no cache.
-func (d *Desk) observe(ctx context.Context, name string) (facts, error) {
+// What the last step has shown is not read again.
+func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, error) {
+	if last != nil && last.created != nil {
+		view := last.view
+		view.Object = *last.created
+		return &facts{view: view, node: last.node}, nil
+	}
 	records, err := d.Records.List(ctx, store.Query{Selector: record.Selector{
 		Name: "Repairs of a node", Node: name, Strategy: record.Process,
 		Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
 	}})
 	if err != nil {
-		return facts{}, fmt.Errorf("listing the records of node %s: %w", name, err)
+		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
-	f := facts{view: plan.View{Records: records, Node: plan.Node{Name: name, Presence: plan.Absent}}}
+	f := &facts{view: plan.View{Records: records, Node: plan.Node{Name: name, Presence: plan.Absent}}}
 	if len(records) == 0 {
 		return f, nil
 	}
-	f.node, err = kube.ReadNode(ctx, d.Cluster.Clientset, name)
-	if err != nil && !errors.Is(err, kube.ErrGone) {
-		return facts{}, err
+	if f.node, err = d.liveNode(ctx, name, last); err != nil {
+		return nil, err
 	}
 	if f.node != nil {
 		f.view.Node = nodeFacts(f.node)
 	}
 	if f.view.Boots, err = d.boots(ctx, f.view); err != nil {
-		return facts{}, err
+		return nil, err
 	}
 	if f.node != nil && plan.MayCreate(records) {
 		if f.view.PodsBack, err = d.podsBack(ctx, name, d.Eviction.Demands(records, f.view.Node.Session)); err != nil {
-			return facts{}, err
+			return nil, err
 		}
 	}
 	if cur, ok := plan.Current(records); ok {
-		f.view.Object = d.object(ctx, cur.Attempt)
+		f.view.Object = d.liveObject(ctx, cur, last)
 	}
 	return f, nil
+}
+
+// liveNode reads the Node; nil is certain absence. The Node under which a name
+// was just reserved need not be read again if the mark that precedes the
+// creation changes it: that is written under its resourceVersion.
+func (d *Desk) liveNode(ctx context.Context, name string, last *facts) (*corev1.Node, error) {
+	if last != nil && last.reserved && last.node != nil && last.node.Labels[nodemark.StateLabel] != string(nodemark.Remediating) {
+		return last.node, nil
+	}
+	node, err := kube.ReadNode(ctx, d.Cluster.Clientset, name)
+	if err != nil && !errors.Is(err, kube.ErrGone) {
+		return nil, err
+	}
+	return node, nil
+}
+
+// liveObject reads the object of the current attempt. One whose name was just
+// reserved is taken as absent: its creation by name is the test of that.
+func (d *Desk) liveObject(ctx context.Context, cur plan.Ref, last *facts) plan.Object {
+	if last != nil && last.reserved && cur.Attempt.UID == "" && !last.knew(cur) {
+		return plan.Object{Presence: plan.Absent}
+	}
+	return d.object(ctx, cur.Attempt)
+}
+
+// knew says whether an attempt is in the facts.
+func (f *facts) knew(cur plan.Ref) bool {
+	return slices.ContainsFunc(f.view.Records, func(r record.Record) bool {
+		rem := r.Status.Remediation
+		return r.ID == cur.Record.ID && rem != nil && cur.Index < len(rem.Attempts)
+	})
 }
 
 func nodeFacts(node *corev1.Node) plan.Node {
