@@ -219,3 +219,13 @@ func Digest(e Event) string {
 	sum := sha256.Sum256(canonical(e))
 	return hex.EncodeToString(sum[:])
 }
+
+// Content identifies what the door accepted, whatever the event became since:
+// two records with one id are the same exactly when their contents are equal.
+// It is what a store compares.
+func Content(r Record) string {
+	if r.Accepted != "" {
+		return r.Accepted
+	}
+	return Digest(r.Event)
+}

@@ -25,8 +25,11 @@ type Record struct {
 	Append int64        `json:"append"`
 	Node   NodeIdentity `json:"node"`
 	// Seq is the publisher's counter within SeqEpoch (0 and "" when none).
-	Seq      uint64     `json:"seq"`
-	SeqEpoch string     `json:"seqepoch"`
+	Seq      uint64 `json:"seq"`
+	SeqEpoch string `json:"seqepoch"`
+	// Accepted is the digest of the event as the door accepted it, given when
+	// something changed the event after that.
+	Accepted string     `json:"accepted,omitempty"`
 	Event    Event      `json:"healthevent"`
 	Status   Status     `json:"healtheventstatus"`
 	ExpireAt *time.Time `json:"expireAt"`

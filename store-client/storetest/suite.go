@@ -21,6 +21,9 @@ type Backend struct {
 	// means that the database never sees the commit, otherwise the commit is
 	// carried out and its answer lost.
 	Interrupt func(t testing.TB, dsn string) (s store.Store, arm func(before bool))
+	// Repeats says that the provider repeats a broken commit by itself: then a
+	// success is right, if it is true.
+	Repeats bool
 	// Late begins to append r, first of all, and returns when its transaction
 	// has begun; commit lets it end.
 	Late func(t testing.TB, dsn string, r record.Record) (commit func())
@@ -58,6 +61,7 @@ type testCase struct {
 func cases() []testCase {
 	return []testCase{
 		{"append: the same id twice, in one batch and in two; other content is refused", appendTwice},
+		{"append: a record that was transformed since it was accepted", appendTransformed},
 		{"append: the same ids from many connections at once", appendConcurrently},
 		{"append: again after a cut connection", appendAfterCut},
 		{"append: the writer is killed; what was acknowledged is there", appendKilled},

@@ -36,7 +36,7 @@ func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.Ap
 	}
 	for i, r := range records {
 		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
-			results[i] = provider.Judge(stored[r.ID], record.Digest(r.Event), f == i)
+			results[i] = provider.Judge(stored[r.ID], record.Content(r), f == i)
 		}
 		s.Metrics.Appends.WithLabelValues(results[i].String()).Inc()
 	}
@@ -97,7 +97,7 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 	for _, r := range rows {
 		id := r.rec.ID
 		if stored[id].Fresh {
-			stored[id] = provider.Content{Digest: record.Digest(r.rec.Event), Fresh: true}
+			stored[id] = provider.Content{Digest: record.Content(r.rec), Fresh: true}
 		} else {
 			taken = append(taken, c.arg(id))
 		}

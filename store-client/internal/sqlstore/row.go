@@ -36,7 +36,7 @@ var insertColumns = []column{
 	{"append_seq", func(_ *Dialect, r row) any { return r.rec.Append }},
 	{"insert_tx", func(_ *Dialect, r row) any { return r.tx }},
 	{"stored_at", func(d *Dialect, r row) any { return d.Time(&r.at) }},
-	{"digest", func(_ *Dialect, r row) any { return record.Digest(r.rec.Event) }},
+	{"digest", func(_ *Dialect, r row) any { return record.Content(r.rec) }},
 	{"created_at", func(d *Dialect, r row) any { return d.Time(&r.rec.CreatedAt) }},
 	{"node", func(_ *Dialect, r row) any { return key(r.rec.Event.NodeName) }},
 	{"agent", func(_ *Dialect, r row) any { return r.rec.Event.Agent }},
