@@ -13,6 +13,8 @@ SEEDS ?= 10
 KEEP ?=
 BREAK ?=
 EVIDENCE ?=
+ONLY ?=
+QUICK ?=
 
 .PHONY: help
 help: ## Show the targets.
@@ -51,6 +53,10 @@ build: ## Build every binary into bin/.
 journey: ## Run the kill journey alone: make journey SEEDS=20.
 	@hack/packages.sh gcc
 	@SEEDS=$(SEEDS) hack/journey.sh
+
+.PHONY: bench
+bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain].
+	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: clean
 clean: ## Remove what the build left in the tree.

@@ -1,0 +1,135 @@
+// Package bench measures what the suite does per second, and how soon, with
+// the real binaries on a real control plane and a durable PostgreSQL, and puts
+// each figure beside a floor: the same work done by hand, measured in the same
+// run on the same file system with the same concurrency and bytes. The floors
+// are the files floor_*.go, at most 60 lines each.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The figures that can be selected.
+const (
+	// Ingest: acknowledgements, and the way into PostgreSQL.
+	Ingest = "ingest"
+	// Memory: resident memory and idle CPU.
+	Memory = "memory"
+	// Cordon: from an accepted event to a cordoned node.
+	Cordon = "cordon"
+	// Repair: from the last pod to the repair object.
+	Repair = "repair"
+	// Drain: evicting the pods of many nodes.
+	Drain = "drain"
+	// Storm: many nodes failing at once.
+	Storm = "storm"
+	// History: feeds and queries over short and long histories.
+	History = "history"
+)
+
+// Figures lists them in the order in which they are measured.
+func Figures() []string { return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History} }
+
+// onCluster are the figures that share one fleet.
+var onCluster = []string{Memory, Cordon, Repair, Drain, Storm}
+
+// Options of a run.
+type Options struct {
+	// Root is the repository, Bin the folder of the services' binaries.
+	Root, Bin string
+	// Only are the figures to measure; empty means all.
+	Only  []string
+	Sizes Sizes
+	// Progress hears what takes long.
+	Progress io.Writer
+}
+
+// Sizes say how much is measured.
+type Sizes struct {
+	// Acks is how many events one publisher sends, one after the other.
+	Acks int
+	// Events is how many events Publishers send together.
+	Events, Publishers int
+	// Nodes and Pods are the cluster for Memory; other figures use parts of it.
+	Nodes, Pods int
+	// Idle is how long the idle node agents are watched.
+	Idle time.Duration
+	// Cordons and Repairs are how often these two are measured.
+	Cordons, Repairs int
+	// DrainNodes bear PodsPerNode pods each.
+	DrainNodes, PodsPerNode int
+	// Storm is how many nodes fail at once.
+	Storm int
+	// Short and Long are records of history.
+	Short, Long int
+	// Queries is how often each query and feed is measured.
+	Queries int
+	// Limit bounds each wait; a run that exceeds it has failed.
+	Limit time.Duration
+}
+
+// Full is what `make bench` measures.
+func Full() Sizes {
+	return Sizes{
+		Acks: 2000, Events: 100_000, Publishers: 64, Nodes: 1000, Pods: 10_000, Idle: time.Minute,
+		Cordons: 200, Repairs: 20, DrainNodes: 50, PodsPerNode: 100, Storm: 500,
+		Short: 10_000, Long: 1_000_000, Queries: 200, Limit: 10 * time.Minute,
+	}
+}
+
+// Quick is a tenth of it, to try things.
+func Quick() Sizes {
+	return Sizes{
+		Acks: 200, Events: 10_000, Publishers: 64, Nodes: 100, Pods: 1000, Idle: 6 * time.Second,
+		Cordons: 20, Repairs: 5, DrainNodes: 5, PodsPerNode: 100, Storm: 50,
+		Short: 1000, Long: 100_000, Queries: 50, Limit: 5 * time.Minute,
+	}
+}
+
+// Check names what is wrong with a selection.
+func Check(only []string) error {
+	var problems []error
+	for _, f := range only {
+		if !slices.Contains(Figures(), f) {
+			problems = append(problems, fmt.Errorf("ONLY %q is not one of %s", f, strings.Join(Figures(), ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (o Options) wants(figure string) bool {
+	return len(o.Only) == 0 || slices.Contains(o.Only, figure)
+}
+
+func (o Options) say(format string, args ...any) {
+	fmt.Fprintf(o.Progress, "bench: "+format+"\n", args...)
+}
+
+// Run measures and returns the table. A figure that misses its target is no
+// error; one that could not be measured is, and the others are still returned.
+func Run(ctx context.Context, o Options) (Table, error) {
+	var t Table
+	var problems []error
+	measure := func(wanted bool, name string, f func(context.Context, Options) ([]Row, error)) {
+		if !wanted || ctx.Err() != nil {
+			return
+		}
+		began := time.Now()
+		rows, err := f(ctx, o)
+		t = append(t, rows...)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("measuring %s: %w", name, err))
+		}
+		o.say("%s took %s", name, time.Since(began).Round(time.Second))
+	}
+	measure(o.wants(Ingest), Ingest, ingest)
+	measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
+	measure(o.wants(History), History, history)
+	return t, errors.Join(append(problems, ctx.Err())...)
+}

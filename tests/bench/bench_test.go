@@ -1,0 +1,142 @@
+package bench_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/bench"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+// tiny is just enough for every figure to have something to measure.
+var tiny = bench.Sizes{
+	Acks: 5, Events: 40, Publishers: 4, Nodes: 14, Pods: 20, Idle: 100 * time.Millisecond,
+	Cordons: 2, Repairs: 1, DrainNodes: 2, PodsPerNode: 3, Storm: 3,
+	Short: 10, Long: 50, Queries: 3, Limit: 3 * time.Minute,
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// TestEveryFigureIsMeasured runs the whole at a tiny size. How long things
+// took is not looked at, only that they were measured.
+func TestEveryFigureIsMeasured(t *testing.T) {
+	root, err := fleet.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := fleet.Build(t.Context(), root, t.TempDir(), testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := bench.Run(t.Context(), bench.Options{Root: root, Bin: bin, Sizes: tiny, Progress: testLog{t}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, table)
+	}
+	t.Logf("\n%s", table)
+	for _, want := range []string{
+		"acknowledgement p50", "acknowledged, 4 publishers", "into PostgreSQL", "connector's memory in that run",
+		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of syslog-health-monitor",
+		"cordoned, p50", "cordoned, p99", "repair object, p50", "drain of 6 pods on 2 nodes",
+		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
+		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
+	} {
+		at := slices.IndexFunc(table, func(r bench.Row) bool { return strings.Contains(r.Figure, want) })
+		if at < 0 {
+			t.Errorf("no figure %q", want)
+			continue
+		}
+		r := table[at]
+		if r.Target == (bench.Target{}) || r.Verdict() == "-" {
+			t.Errorf("%s: no target", r.Figure)
+		}
+		if (r.Target.Within > 0 || r.Target.AtLeast > 0) && r.Floor.Value <= 0 {
+			t.Errorf("%s: floor %s", r.Figure, r.Floor)
+		}
+		if r.Ours.Value <= 0 && r.Ours.Unit != bench.Millicores && r.Ours.Unit != bench.Seconds {
+			t.Errorf("%s: measured %s", r.Figure, r.Ours)
+		}
+	}
+}
+
+// TestFloorsAreShort holds the floors to what makes them floors.
+func TestFloorsAreShort(t *testing.T) {
+	files, err := filepath.Glob("floor_*.go")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("floors %v, %v", files, err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > 60 {
+			t.Errorf("%s has %d lines, more than 60", f, n)
+		}
+		for _, waits := range []string{"Sleep", "NewTicker", "time.After"} {
+			if strings.Contains(string(text), waits) {
+				t.Errorf("%s waits: %s", f, waits)
+			}
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Seconds, Given: true} }
+	tests := []struct {
+		name string
+		row  bench.Row
+		want string
+	}{
+		{"within", bench.Row{Ours: q(2), Floor: q(1), Target: bench.Target{Within: 2}}, "met"},
+		{"not within", bench.Row{Ours: q(2.1), Floor: q(1), Target: bench.Target{Within: 2}}, "missed"},
+		{"within of nothing", bench.Row{Ours: q(1), Target: bench.Target{Within: 2}}, "missed"},
+		{"at least", bench.Row{Ours: q(7), Floor: q(10), Target: bench.Target{AtLeast: 0.7}}, "met"},
+		{"less", bench.Row{Ours: q(6.9), Floor: q(10), Target: bench.Target{AtLeast: 0.7}}, "missed"},
+		{"under", bench.Row{Ours: q(0.2), Target: bench.Target{Under: q(0.3)}}, "met"},
+		{"not under", bench.Row{Ours: q(0.3), Target: bench.Target{Under: q(0.3)}}, "missed"},
+		{"no target", bench.Row{Ours: q(1), Floor: q(1)}, "-"},
+	}
+	for _, tc := range tests {
+		if got := tc.row.Verdict(); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	got := bench.Table{
+		{
+			Figure: "wait", Ours: bench.Quantity{Value: 0.00042, Unit: bench.Seconds, Given: true},
+			Floor: bench.Quantity{Value: 0.0003, Unit: bench.Seconds, Given: true}, Target: bench.Target{Within: 2}, Note: "a note",
+		},
+		{
+			Figure: "memory", Ours: bench.Quantity{Value: 42e6, Unit: bench.Bytes, Given: true},
+			Target: bench.Target{Under: bench.Quantity{Value: 40e6, Unit: bench.Bytes, Given: true}},
+		},
+	}.String()
+	want := `figure  ours     floor   ratio  target
+wait    420 µs   300 µs  1.40x  within 2x      met     a note
+memory  42.0 MB  -       -      under 40.0 MB  missed
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestCheckNamesUnknownFigures(t *testing.T) {
+	if err := bench.Check(bench.Figures()); err != nil {
+		t.Error(err)
+	}
+	if err := bench.Check([]string{"drain", "speed"}); err == nil || !strings.Contains(err.Error(), `"speed"`) {
+		t.Errorf("error %v", err)
+	}
+}

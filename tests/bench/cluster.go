@@ -1,0 +1,206 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+const (
+	// cordonNodes bear the connectors through which Cordon reports.
+	cordonNodes = 10
+	// repairPods is how many pods Repair's nodes bear.
+	repairPods = 3
+	// reboot is longer than any run: a machine that comes back would only add noise.
+	reboot = 24 * time.Hour
+	// creators is how many pods are created at once.
+	creators = 32
+)
+
+// rebootNodes are the repair objects.
+var rebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
+
+// stage is one fleet with the nodes of each figure.
+type stage struct {
+	o     Options
+	fleet *fleet.Fleet
+	pen   *pen
+	seen  *diary
+	nodes map[string]*corev1.Node
+
+	agents, cordon, repair, drain, storm, rest []string
+
+	floorCordon, floorRepair []time.Duration
+	floorDrain, floorStorm   time.Duration
+}
+
+// cluster measures what needs nodes. The floors come first, while no service
+// runs; the figure that leaves the most behind comes last.
+func cluster(ctx context.Context, o Options) (rows []Row, err error) {
+	s := &stage{o: o, pen: newPen(), seen: newDiary(), nodes: map[string]*corev1.Node{}}
+	count := s.deal()
+	o.say("starting %d nodes; then floors, then pods, then the services", count)
+	f, err := fleet.Start(ctx, fleet.Options{
+		Nodes: count, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
+		SettleTime: time.Hour, RebootTime: reboot, Runs: s.runs, Before: s.prepare,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Stop()) }()
+	for _, figure := range []struct {
+		name    string
+		measure func(context.Context) ([]Row, error)
+	}{{Memory, s.measureMemory}, {Cordon, s.measureCordon}, {Repair, s.measureRepair}, {Drain, s.measureDrain}, {Storm, s.measureStorm}} {
+		if !o.wants(figure.name) {
+			continue
+		}
+		o.say("measuring %s", figure.name)
+		found, err := figure.measure(ctx)
+		rows = append(rows, found...)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w\n%s", figure.name, err, f.Logs("gpu-0", 5))
+		}
+	}
+	return append(rows, s.peaks()...), nil
+}
+
+// deal gives each selected figure its nodes and returns how many there are.
+func (s *stage) deal() int {
+	next := 0
+	take := func(figure string, n int) (names []string) {
+		if figure == "" || s.o.wants(figure) {
+			for range n {
+				names = append(names, fmt.Sprintf("gpu-%d", next))
+				next++
+			}
+		}
+		return names
+	}
+	s.agents = take("", 1)
+	s.cordon = take(Cordon, min(cordonNodes, s.o.Sizes.Cordons))
+	s.repair = take(Repair, s.o.Sizes.Repairs)
+	s.drain = take(Drain, s.o.Sizes.DrainNodes)
+	s.storm = take(Storm, s.o.Sizes.Storm)
+	s.rest = take(Memory, s.o.Sizes.Nodes-next)
+	return next
+}
+
+// runs starts the agents of one node, the connectors that Cordon needs, and
+// every control service.
+func (s *stage) runs(room, node string) bool {
+	return node == "" || slices.Contains(s.agents, node) || room == fleet.Connector && slices.Contains(s.cordon, node)
+}
+
+// prepare measures the floors and makes the pods, before any service runs.
+func (s *stage) prepare(ctx context.Context, f *fleet.Fleet) error {
+	s.fleet = f
+	list, err := f.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		s.nodes[list.Items[i].Name] = &list.Items[i]
+	}
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	if err := s.floors(ctx); err != nil {
+		return err
+	}
+	filler := 0
+	if len(s.rest) > 0 {
+		filler = max(0, s.o.Sizes.Pods-len(s.drain)*s.o.Sizes.PodsPerNode-len(s.repair)*repairPods) / len(s.rest)
+	}
+	s.o.say("making pods: %d on each of %d nodes, %d on each of %d", s.o.Sizes.PodsPerNode, len(s.drain), filler, len(s.rest))
+	for _, part := range []struct {
+		nodes []string
+		each  int
+	}{{s.repair, repairPods}, {s.drain, s.o.Sizes.PodsPerNode}, {s.rest, filler}} {
+		if err := s.makePods(ctx, part.nodes, part.each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// floors measures the floor of each selected figure.
+func (s *stage) floors(ctx context.Context) (err error) {
+	client, n := s.fleet.Cluster.Client(), s.o.Sizes
+	if s.o.wants(Cordon) {
+		if s.floorCordon, err = cordonFloor(ctx, s.fleet.DSN, client, s.cordon, n.Cordons); err != nil {
+			return fmt.Errorf("floor of %s: %w", Cordon, err)
+		}
+	}
+	if s.o.wants(Repair) {
+		if s.floorRepair, err = repairFloor(ctx, s.fleet.DSN, s.fleet.Cluster.Dynamic(), n.Repairs); err != nil {
+			return fmt.Errorf("floor of %s: %w", Repair, err)
+		}
+	}
+	if s.o.wants(Storm) {
+		if s.floorStorm, err = patchFloor(ctx, client, s.storm); err != nil {
+			return fmt.Errorf("floor of %s: %w", Storm, err)
+		}
+	}
+	if !s.o.wants(Drain) {
+		return nil
+	}
+	if err := s.makePods(ctx, s.drain, n.PodsPerNode); err != nil {
+		return err
+	}
+	names := podsOn(s.drain, n.PodsPerNode)
+	began := time.Now()
+	if err := evictFloor(ctx, client, names); err != nil {
+		return fmt.Errorf("floor of %s: %w", Drain, err)
+	}
+	last, err := s.seen.await(ctx, n.Limit, keys("gone", names)...)
+	s.floorDrain = last.Sub(began)
+	s.seen.forget(append(keys("gone", names), keys("running", names)...)...)
+	return err
+}
+
+// makePods puts pods without an owner on nodes and waits until they run.
+func (s *stage) makePods(ctx context.Context, nodes []string, each int) error {
+	names := podsOn(nodes, each)
+	err := atOnce(len(names), creators, func(i int) error {
+		_, err := s.fleet.Cluster.AddPod(ctx, localcluster.PodSpec{
+			Namespace: fleet.UserNamespace, Name: names[i], Node: names[i][:strings.LastIndex(names[i], "-pod-")],
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.seen.await(ctx, s.o.Sizes.Limit, keys("running", names)...)
+	return err
+}
+
+// podsOn names the pods of nodes.
+func podsOn(nodes []string, each int) []string {
+	var names []string
+	for _, n := range nodes {
+		for i := range each {
+			names = append(names, fmt.Sprintf("%s-pod-%d", n, i))
+		}
+	}
+	return names
+}
+
+// keys are the diary's keys of one fact about many things.
+func keys(fact string, names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = fact + " " + n
+	}
+	return out
+}

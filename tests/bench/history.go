@@ -1,0 +1,257 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+const (
+	// openFaults is how many faults are open in either history, historyNodes
+	// over how many nodes the records spread.
+	openFaults, historyNodes = 100, 1000
+	// flat is how much slower the long history may be and still count as flat.
+	flat = 1.5
+)
+
+// times are the medians of one history.
+type times struct{ feed, open, node time.Duration }
+
+// history measures a feed and the open-work queries of both stores over a
+// short and a long history of finished records.
+func history(ctx context.Context, o Options) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "nvsentinel-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as a user of its own
+		return nil, err
+	}
+	found, err := historyOf(ctx, o, "sqlite", func(name string) (cloner, error) {
+		return openSQLite(filepath.Join(dir, name+".db"))
+	})
+	rows = append(rows, found...)
+	if err != nil {
+		return rows, err
+	}
+	server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(dir, "postgresql"), Durable: true})
+	if err != nil {
+		return rows, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	found, err = historyOf(ctx, o, "postgresql", func(name string) (cloner, error) {
+		address, err := server.CreateDatabase(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return openPostgreSQL(ctx, address)
+	})
+	return append(rows, found...), err
+}
+
+// cloner is a database that a history is made in.
+type cloner interface {
+	// dsn is the store's address.
+	dsn() string
+	// clone copies the record id n times with ids, places and nodes of their own.
+	clone(ctx context.Context, id string, n int) error
+	close(ctx context.Context) error
+}
+
+// historyOf measures one provider. Both histories are measured in turns, so
+// that whatever else the machine does falls on both alike.
+func historyOf(ctx context.Context, o Options, name string, open func(name string) (cloner, error)) (rows []Row, err error) {
+	var both [2]*chronicle
+	for i, size := range []int{o.Sizes.Long, o.Sizes.Short} {
+		began := time.Now()
+		h, err := newChronicle(ctx, size, func() (cloner, error) { return open([]string{"long", "short"}[i]) })
+		if h != nil {
+			defer func() { err = errors.Join(err, h.close(ctx)) }()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("making a history of %d records in %s: %w", size, name, err)
+		}
+		o.say("made %s hold %d records in %s", name, size, time.Since(began).Round(time.Second))
+		both[i] = h
+	}
+	for i := range o.Sizes.Queries {
+		for _, h := range both {
+			if err := h.measure(ctx, i); err != nil {
+				return nil, fmt.Errorf("measuring %s: %w", name, err)
+			}
+		}
+	}
+	got := [2]times{both[0].medians(), both[1].medians()}
+	note := fmt.Sprintf("p50 of %d; ours: %d records, floor: %d records", o.Sizes.Queries, o.Sizes.Long, o.Sizes.Short)
+	row := func(figure string, of func(times) time.Duration) {
+		rows = append(rows, Row{
+			Figure: name + ": " + figure, Ours: seconds(of(got[0])), Floor: seconds(of(got[1])),
+			Target: Target{Within: flat}, Note: note,
+		})
+	}
+	row("append to feed", func(t times) time.Duration { return t.feed })
+	row("open work of all nodes", func(t times) time.Duration { return t.open })
+	row("open work of one node", func(t times) time.Duration { return t.node })
+	return rows, nil
+}
+
+// chronicle is a store with a history, some open faults, and a feed whose
+// position is behind all of them.
+type chronicle struct {
+	db    cloner
+	store store.Store
+	feed  store.Feed
+	pen   *pen
+	next  int
+
+	appended, open, node []time.Duration
+}
+
+// newChronicle makes a history of size records; what it returns is to be
+// closed, also after an error.
+func newChronicle(ctx context.Context, size int, open func() (cloner, error)) (*chronicle, error) {
+	db, err := open()
+	if err != nil {
+		return nil, err
+	}
+	h := &chronicle{db: db, pen: newPen()}
+	if h.store, err = storeopen.Open(ctx, db.dsn(), storeopen.Options{SingleHost: true}); err != nil {
+		return h, err
+	}
+	template, err := h.begin(ctx)
+	if err != nil {
+		return h, err
+	}
+	return h, db.clone(ctx, template, size)
+}
+
+func (h *chronicle) close(ctx context.Context) error {
+	var problems []error
+	if h.feed != nil {
+		problems = append(problems, h.feed.Close())
+	}
+	if h.store != nil {
+		problems = append(problems, h.store.Close())
+	}
+	return errors.Join(append(problems, h.db.close(context.WithoutCancel(ctx)))...)
+}
+
+// begin makes the open faults and a finished record, whose id it returns, and
+// leads the feed behind them.
+func (h *chronicle) begin(ctx context.Context) (template string, err error) {
+	for range openFaults {
+		r, err := h.append(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := h.stamp(ctx, r, record.Matched); err != nil {
+			return "", err
+		}
+	}
+	r, err := h.append(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := h.stamp(ctx, r, record.NoRuleMatched); err != nil {
+		return "", err
+	}
+	// The clones bear the template's transaction; the position has to be behind it.
+	if _, err := h.append(ctx); err != nil {
+		return "", err
+	}
+	if h.feed, err = h.store.Feed(ctx, "bench", record.ProcessableHealthEventInserts()); err != nil {
+		return "", err
+	}
+	for range openFaults + 2 {
+		if err := h.receive(ctx); err != nil {
+			return "", err
+		}
+	}
+	return r.ID, nil
+}
+
+// append stores one more fault and returns it.
+func (h *chronicle) append(ctx context.Context) (record.Record, error) {
+	node := fmt.Sprintf("gpu-%d", h.next%historyNodes)
+	h.next++
+	r := stored(h.pen.fault(node, 0, "79", protos.RecommendedAction_RESTART_VM), &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID(node)}})
+	results, err := h.store.Append(ctx, []record.Record{r})
+	if err == nil && results[0] != store.Appended {
+		err = fmt.Errorf("appending a record: %s", results[0])
+	}
+	return r, err
+}
+
+// stamp writes a verdict as fault-quarantine would.
+func (h *chronicle) stamp(ctx context.Context, r record.Record, reason record.Reason) error {
+	now := time.Now().UTC()
+	change := store.Change{ID: r.ID, Status: record.Status{QuarantineVerdict: &record.Verdict{Reason: reason, At: now}}}
+	if reason == record.Matched {
+		change.Status.NodeQuarantined, change.Status.Session = record.Quarantined, r.ID
+		change.Status.Faults = []record.Fault{{Key: r.ID}}
+	} else {
+		expire := now.Add(30 * 24 * time.Hour)
+		change.ExpireAt = &expire
+	}
+	return h.store.Update(ctx, record.FaultQuarantine, []store.Change{change})
+}
+
+func (h *chronicle) receive(ctx context.Context) error {
+	_, position, err := h.feed.Next(ctx)
+	if err != nil {
+		return err
+	}
+	return h.feed.Commit(ctx, position)
+}
+
+// measure takes one of each time. What it appends is finished again.
+func (h *chronicle) measure(ctx context.Context, i int) error {
+	began := time.Now()
+	r, err := h.append(ctx)
+	if err == nil {
+		err = h.receive(ctx)
+	}
+	h.appended = append(h.appended, time.Since(began))
+	if err != nil {
+		return err
+	}
+	if err := h.stamp(ctx, r, record.NoRuleMatched); err != nil {
+		return err
+	}
+	all, err := h.list(ctx, "")
+	if err != nil {
+		return err
+	}
+	one, err := h.list(ctx, fmt.Sprintf("gpu-%d", i%historyNodes))
+	h.open, h.node = append(h.open, all), append(h.node, one)
+	return err
+}
+
+func (h *chronicle) medians() times {
+	return times{quantile(h.appended, 0.5), quantile(h.open, 0.5), quantile(h.node, 0.5)}
+}
+
+// list asks what fault-quarantine asks: what is to be judged, and what is open.
+func (h *chronicle) list(ctx context.Context, node string) (time.Duration, error) {
+	began := time.Now()
+	for _, selector := range []record.Selector{record.BacklogOfNode(node), record.OpenOfNode(node)} {
+		if _, err := h.store.List(ctx, store.Query{Selector: selector}); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}

@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+const (
+	// frameBytes is what the connector's spool adds to a record.
+	frameBytes = 60
+	// insertBatch is how many records the connector hands to the store at once.
+	insertBatch = 256
+	// faultKinds is how many different faults of 8 GPUs the publishers repeat.
+	faultKinds = 16
+)
+
+// ingest measures one connector between publishers and PostgreSQL.
+func ingest(ctx context.Context, o Options) (rows []Row, err error) {
+	f, err := fleet.Start(ctx, fleet.Options{
+		Nodes: 1, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
+		Runs: func(room, _ string) bool { return room == fleet.Connector },
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Stop()) }()
+	run := &ingestRun{fleet: f, pen: newPen(), sizes: o.Sizes}
+	for _, step := range []func(context.Context) error{run.alone, run.together, run.floors} {
+		if err := step(ctx); err != nil {
+			return run.rows(), fmt.Errorf("%w\n%s", err, f.Logs("gpu-0", 5))
+		}
+	}
+	return run.rows(), nil
+}
+
+// ingestRun is what the steps find out.
+type ingestRun struct {
+	fleet *fleet.Fleet
+	pen   *pen
+	sizes Sizes
+
+	alone1                  []time.Duration
+	acked, reached          time.Duration
+	half, peak              int64
+	floor1                  []time.Duration
+	floorAcked, floorInsert time.Duration
+	inserted                int
+	transport               time.Duration
+}
+
+// alone sends events one after the other.
+func (r *ingestRun) alone(ctx context.Context) error {
+	var err error
+	if _, _, err = r.publish(ctx, 1, 10); err != nil { // the first request waits for the door
+		return err
+	}
+	r.alone1, _, err = r.publish(ctx, 1, r.sizes.Acks)
+	return errors.Join(err, r.allStored(ctx, 10+r.sizes.Acks))
+}
+
+// together sends events from many publishers, then waits until all are stored.
+func (r *ingestRun) together(ctx context.Context) error {
+	stop := watchMemory(r.fleet.Service(fleet.Connector + "@gpu-0"))
+	began := time.Now()
+	_, acked, err := r.publish(ctx, r.sizes.Publishers, r.sizes.Events)
+	r.acked = acked
+	err = errors.Join(err, r.allStored(ctx, 10+r.sizes.Acks+r.sizes.Events))
+	r.reached = time.Since(began)
+	r.half, r.peak = stop()
+	return err
+}
+
+// floors does the same by hand: equal bytes, equal concurrency.
+func (r *ingestRun) floors(ctx context.Context) error {
+	s := r.fleet.Service(fleet.Connector + "@gpu-0")
+	s.Stop(ctx)
+	records, err := r.fleet.Store.List(ctx, store.Query{Limit: 1})
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(records[0])
+	if err != nil {
+		return err
+	}
+	payload := make([]byte, frameBytes+len(body))
+	var errs [4]error
+	if r.floor1, _, errs[0] = appendFloor(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
+		_, r.floorAcked, errs[1] = appendFloor(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
+	}
+	r.inserted, r.floorInsert, errs[2] = insertFloor(ctx, r.fleet.DSN, insertBatch)
+	r.transport, errs[3] = r.emptyTransport(ctx)
+	return errors.Join(errs[:]...)
+}
+
+// publish sends n events of one request each from some publishers, each over a
+// connection of its own. It returns each event's wait, and the whole.
+func (r *ingestRun) publish(ctx context.Context, publishers, n int) ([]time.Duration, time.Duration, error) {
+	return publish(ctx, r.pen, r.fleet.Socket("gpu-0"), publishers, n)
+}
+
+func publish(ctx context.Context, p *pen, socket string, publishers, n int) ([]time.Duration, time.Duration, error) {
+	doors := make([]protos.PlatformConnectorClient, publishers)
+	for i := range doors {
+		conn, err := report.Dial(socket, "")
+		if err != nil {
+			return nil, 0, err
+		}
+		defer conn.Close()
+		doors[i] = protos.NewPlatformConnectorClient(conn)
+	}
+	waits := make([]time.Duration, n)
+	began := time.Now()
+	err := atOnce(publishers, publishers, func(door int) error {
+		for i := door; i < n; i += publishers {
+			e := p.fault("gpu-0", i%8, strconv.Itoa(60+i/8%faultKinds), protos.RecommendedAction_CONTACT_SUPPORT)
+			began := time.Now()
+			_, err := doors[door].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
+			if err != nil {
+				return fmt.Errorf("publishing: %w", err)
+			}
+			waits[i] = time.Since(began)
+		}
+		return nil
+	})
+	return waits, time.Since(began), err
+}
+
+// allStored waits until n records are in PostgreSQL.
+func (r *ingestRun) allStored(ctx context.Context, n int) (err error) {
+	conn, err := pgx.Connect(ctx, r.fleet.DSN)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	count := 0
+	return until(ctx, r.sizes.Limit, strconv.Itoa(n)+" records in PostgreSQL", func() (bool, error) {
+		err := conn.QueryRow(ctx, "SELECT count(*) FROM health_events").Scan(&count)
+		return count >= n, err
+	})
+}
+
+func (r *ingestRun) rows() []Row {
+	if r.inserted == 0 {
+		return nil
+	}
+	n := r.sizes.Publishers
+	together := fmt.Sprintf("events per second acknowledged, %d publishers", n)
+	return []Row{
+		{
+			Figure: "acknowledgement p50, 1 publisher", Ours: seconds(quantile(r.alone1, 0.5)), Floor: seconds(quantile(r.floor1, 0.5)),
+			Target: Target{Within: 2}, Note: "floor: write + fsync",
+		},
+		{
+			Figure: together, Ours: rate(r.sizes.Events, r.acked), Floor: rate(r.sizes.Events, r.floorAcked),
+			Target: Target{AtLeast: 0.5}, Note: "floor: group-committed write + fsync",
+		},
+		{
+			Figure: "  the same against a gRPC server that does nothing", Ours: rate(r.sizes.Events, r.acked), Floor: rate(r.sizes.Events, r.transport),
+			Note: "what the transport alone reaches here",
+		},
+		{
+			Figure: "events per second into PostgreSQL in that run", Ours: rate(r.sizes.Events, r.reached), Floor: rate(r.inserted, r.floorInsert),
+			Target: Target{AtLeast: 0.7}, Note: fmt.Sprintf("floor: INSERT of %d rows, one connection", insertBatch),
+		},
+		{
+			Figure: "connector's memory in that run, at most", Ours: bytesOf(r.peak), Floor: bytesOf(r.half),
+			Target: Target{Within: 1.25}, Note: "floor: the same in the first half of the run",
+		},
+	}
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Unit of a quantity; it decides how the number is printed.
+type Unit int
+
+// Units.
+const (
+	// Seconds are printed as µs, ms or s.
+	Seconds Unit = iota
+	// PerSecond is a rate of events.
+	PerSecond
+	// Bytes are printed in MB (10^6).
+	Bytes
+	// Millicores are thousandths of a CPU.
+	Millicores
+)
+
+// Quantity is a measured number; the zero value is "none".
+type Quantity struct {
+	Value float64
+	Unit  Unit
+	Given bool
+}
+
+func seconds(d time.Duration) Quantity { return Quantity{d.Seconds(), Seconds, true} }
+
+func rate(n int, d time.Duration) Quantity {
+	return Quantity{float64(n) / d.Seconds(), PerSecond, true}
+}
+
+func bytesOf(n int64) Quantity { return Quantity{float64(n), Bytes, true} }
+
+// String prints the quantity absolutely.
+func (q Quantity) String() string {
+	switch {
+	case !q.Given:
+		return "-"
+	case q.Unit == PerSecond:
+		return fmt.Sprintf("%.0f/s", q.Value)
+	case q.Unit == Bytes:
+		return fmt.Sprintf("%.1f MB", q.Value/1e6)
+	case q.Unit == Millicores:
+		return fmt.Sprintf("%.1f m", q.Value)
+	case q.Value < 1e-3:
+		return fmt.Sprintf("%.0f µs", q.Value*1e6)
+	case q.Value < 1:
+		return fmt.Sprintf("%.2f ms", q.Value*1e3)
+	}
+	return fmt.Sprintf("%.2f s", q.Value)
+}
+
+// Target is what a figure is to reach; the zero value is none.
+type Target struct {
+	// Within bounds ours/floor from above, AtLeast from below, Under bounds ours
+	// itself; one of them is given.
+	Within, AtLeast float64
+	Under           Quantity
+}
+
+// String says it in words.
+func (t Target) String() string {
+	switch {
+	case t.Within > 0:
+		return fmt.Sprintf("within %gx", t.Within)
+	case t.AtLeast > 0:
+		return fmt.Sprintf("at least %gx", t.AtLeast)
+	case t.Under.Given:
+		return "under " + t.Under.String()
+	}
+	return "-"
+}
+
+// Row is one figure.
+type Row struct {
+	Figure      string
+	Ours, Floor Quantity
+	Target      Target
+	// Note says what the figure does not.
+	Note string
+}
+
+// Ratio is ours divided by the floor; 0 without a floor.
+func (r Row) Ratio() float64 {
+	if !r.Floor.Given || r.Floor.Value == 0 {
+		return 0
+	}
+	return r.Ours.Value / r.Floor.Value
+}
+
+// Verdict is met, missed, or - without a target.
+func (r Row) Verdict() string {
+	met := false
+	switch t := r.Target; {
+	case t.Within > 0:
+		met = r.Ratio() > 0 && r.Ratio() <= t.Within
+	case t.AtLeast > 0:
+		met = r.Ratio() >= t.AtLeast
+	case t.Under.Given:
+		met = r.Ours.Value < t.Under.Value
+	default:
+		return "-"
+	}
+	if met {
+		return "met"
+	}
+	return "missed"
+}
+
+// Table is a run's figures.
+type Table []Row
+
+// String draws the table.
+func (t Table) String() string {
+	lines := [][]string{{"figure", "ours", "floor", "ratio", "target", "", ""}}
+	for _, r := range t {
+		ratio := "-"
+		if x := r.Ratio(); x > 0 {
+			ratio = fmt.Sprintf("%.2fx", x)
+		}
+		lines = append(lines, []string{r.Figure, r.Ours.String(), r.Floor.String(), ratio, r.Target.String(), r.Verdict(), r.Note})
+	}
+	widths := make([]int, 6)
+	for _, line := range lines {
+		for i := range widths {
+			widths[i] = max(widths[i], len([]rune(line[i])))
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		text := ""
+		for i, w := range widths {
+			text += line[i] + strings.Repeat(" ", w-len([]rune(line[i]))+2)
+		}
+		b.WriteString(strings.TrimRight(text+line[6], " ") + "\n")
+	}
+	return b.String()
+}

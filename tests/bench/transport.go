@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+)
+
+// silent answers every request at once and does nothing.
+type silent struct {
+	protos.UnimplementedPlatformConnectorServer
+}
+
+// HealthEventOccurredV1 is the connector's RPC.
+func (silent) HealthEventOccurredV1(context.Context, *protos.HealthEvents) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, nil
+}
+
+// emptyTransport is how long the same requests take without any durability.
+func (r *ingestRun) emptyTransport(ctx context.Context) (time.Duration, error) {
+	socket := filepath.Join(r.fleet.Dir, "silent.sock")
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	if err != nil {
+		return 0, err
+	}
+	server := grpc.NewServer()
+	protos.RegisterPlatformConnectorServer(server, silent{})
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	_, took, err := publish(ctx, r.pen, socket, r.sizes.Publishers, r.sizes.Events)
+	server.Stop()
+	<-done
+	return took, err
+}
