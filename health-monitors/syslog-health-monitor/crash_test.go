@@ -188,7 +188,7 @@ func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 				p.write(3)
 				p.put("boot_id", "boot-2")
 				p.start()
-				p.check(1)
+				p.check(3)
 				p.kill()
 			})
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -39,7 +39,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
 		Policy: cfg.Policy(), Outbox: outbox, Source: log, BootID: watch.BootIDFile(cfg.BootIDPath),
-		Devices: gpumetadata.Follow(cfg.MetadataPath, xid.Address), Clock: d.Clock, Log: d.Log,
+		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}
 	d.Ready("connector", publisher.Ready)

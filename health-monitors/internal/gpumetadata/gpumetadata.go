@@ -19,23 +19,52 @@ const maxBytes = 4 << 20
 type GPU struct {
 	UUID  string
 	Index string
+	// PCI is the normalised address.
+	PCI string
+}
+
+// Port is one port of an NVSwitch.
+type Port struct {
+	// PCI is the normalised address of the switch.
+	PCI string
+	// Link is the port's number, decimal.
+	Link string
 }
 
 // Inventory is the content of one version of the file.
 type Inventory struct {
 	// Chassis is the chassis serial, empty when the file has none.
 	Chassis string
+	// Driver is the version of the GPU driver, empty when the file has none.
+	Driver string
 	// ByPCI holds the GPUs by normalised PCI address.
 	ByPCI map[string]GPU
+	// ByPort holds the GPUs by the port of the NVSwitch that they are linked to.
+	ByPort map[Port]GPU
+}
+
+// ByUUID finds a GPU by its UUID.
+func (i Inventory) ByUUID(uuid string) (GPU, bool) {
+	for _, gpu := range i.ByPCI {
+		if gpu.UUID == uuid {
+			return gpu, true
+		}
+	}
+	return GPU{}, false
 }
 
 // document is the file's shape; only what we use.
 type document struct {
 	ChassisSerial string `json:"chassis_serial"`
+	DriverVersion string `json:"driver_version"`
 	GPUs          []struct {
-		ID   *int   `json:"gpu_id"`
-		UUID string `json:"uuid"`
-		PCI  string `json:"pci_address"`
+		ID      *int   `json:"gpu_id"`
+		UUID    string `json:"uuid"`
+		PCI     string `json:"pci_address"`
+		NVLinks []struct {
+			PCI  string `json:"remote_pci_address"`
+			Link *int   `json:"remote_link_id"`
+		} `json:"nvlinks"`
 	} `json:"gpus"`
 }
 
@@ -45,16 +74,21 @@ func Parse(data []byte, normalise func(string) string) (Inventory, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return Inventory{}, fmt.Errorf("decoding GPU metadata: %w", err)
 	}
-	inv := Inventory{Chassis: doc.ChassisSerial, ByPCI: map[string]GPU{}}
+	inv := Inventory{Chassis: doc.ChassisSerial, Driver: doc.DriverVersion, ByPCI: map[string]GPU{}, ByPort: map[Port]GPU{}}
 	for _, g := range doc.GPUs {
 		if g.PCI == "" || g.UUID == "" {
 			continue
 		}
-		gpu := GPU{UUID: g.UUID}
+		gpu := GPU{UUID: g.UUID, PCI: normalise(g.PCI)}
 		if g.ID != nil {
 			gpu.Index = strconv.Itoa(*g.ID)
 		}
-		inv.ByPCI[normalise(g.PCI)] = gpu
+		inv.ByPCI[gpu.PCI] = gpu
+		for _, l := range g.NVLinks {
+			if l.PCI != "" && l.Link != nil {
+				inv.ByPort[Port{normalise(l.PCI), strconv.Itoa(*l.Link)}] = gpu
+			}
+		}
 	}
 	return inv, nil
 }

@@ -11,17 +11,23 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	a := GPU{"GPU-a", "0", "0000:3b:00.0"}
 	for _, c := range []struct {
 		name, data string
 		want       Inventory
 	}{
 		{"whole", `{"version":"1.0","driver_version":"570","chassis_serial":"C1","nvswitches":["a"],"gpus":[
-			{"gpu_id":0,"uuid":"GPU-a","pci_address":"0000:3B:00.0","nvlinks":[]},
+			{"gpu_id":0,"uuid":"GPU-a","pci_address":"0000:3B:00.0","nvlinks":[
+				{"link_id":0,"remote_pci_address":"0000:C1:00.0","remote_link_id":46},{"link_id":1,"remote_pci_address":"","remote_link_id":1},
+				{"link_id":2,"remote_pci_address":"0000:c1:00.0"}]},
 			{"gpu_id":7,"uuid":"GPU-b","pci_address":"0000:5E:00.0"}]}`,
-			Inventory{"C1", map[string]GPU{"0000:3b:00.0": {"GPU-a", "0"}, "0000:5e:00.0": {"GPU-b", "7"}}}},
+			Inventory{
+				Chassis: "C1", Driver: "570", ByPCI: map[string]GPU{"0000:3b:00.0": a, "0000:5e:00.0": {"GPU-b", "7", "0000:5e:00.0"}},
+				ByPort: map[Port]GPU{{"0000:c1:00.0", "46"}: a},
+			}},
 		{"GPUs without a name or a place are left out", `{"gpus":[{"gpu_id":0,"uuid":"GPU-a"},{"pci_address":"x"},{"uuid":"GPU-c","pci_address":"y"}]}`,
-			Inventory{"", map[string]GPU{"y": {"GPU-c", ""}}}},
-		{"empty", `{}`, Inventory{"", map[string]GPU{}}},
+			Inventory{ByPCI: map[string]GPU{"y": {"GPU-c", "", "y"}}, ByPort: map[Port]GPU{}}},
+		{"empty", `{}`, Inventory{ByPCI: map[string]GPU{}, ByPort: map[Port]GPU{}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Parse([]byte(c.data), strings.ToLower)
@@ -66,5 +72,15 @@ func TestFileTellsEachChangeOnceAndKeepsTheLastInventory(t *testing.T) {
 				t.Errorf("step %d, look %d: changed %t, error %v, inventory %+v", i, look, changed, err, f.Inventory())
 			}
 		}
+	}
+}
+
+func TestByUUID(t *testing.T) {
+	inv := Inventory{ByPCI: map[string]GPU{"a": {UUID: "GPU-a", PCI: "a"}, "b": {UUID: "GPU-b", PCI: "b"}}}
+	if gpu, ok := inv.ByUUID("GPU-b"); !ok || gpu.PCI != "b" {
+		t.Errorf("found %+v, %t", gpu, ok)
+	}
+	if gpu, ok := inv.ByUUID("GPU-c"); ok {
+		t.Errorf("found %+v", gpu)
 	}
 }

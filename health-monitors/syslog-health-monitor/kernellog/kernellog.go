@@ -89,12 +89,25 @@ func Cut(text string, limit int) string {
 // "kernel:". A line without a tag (dmesg, plain text) is the kernel's. at is
 // where the message of interest begins; the tag stands before it.
 func FromKernel(line string, at int) bool {
+	tag := tagWord(line, at)
+	return tag == "" || tag == "kernel:"
+}
+
+// Tag is the program that a syslog line names before at: the first word that
+// ends in a colon, without its process id; empty when there is none.
+func Tag(line string, at int) string {
+	name, _, _ := strings.Cut(strings.TrimSuffix(tagWord(line, at), ":"), "[")
+	return name
+}
+
+// tagWord is the first word before at that ends in a colon.
+func tagWord(line string, at int) string {
 	for word := range strings.FieldsSeq(line[:max(0, min(at, len(line)))]) {
 		if strings.HasSuffix(word, ":") {
-			return word == "kernel:"
+			return word
 		}
 	}
-	return true
+	return ""
 }
 
 // banner begins the first line that a kernel ever logs.

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -96,5 +97,66 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Add(Report{Code: "54", Strategy: record.Process, Fatal: true})
 	if diff := cmp.Diff([]string{"74"}, m.Withholding()); diff != "" {
 		t.Errorf("the original changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestMemoryKnowsWhatAResetClears(t *testing.T) {
+	var m Memory
+	add := func(device, code string, fatal, reboot, reset bool) {
+		m.Add(Report{Device: device, Code: code, Strategy: record.Process, Fatal: fatal, RebootCures: reboot, ResetCures: reset})
+	}
+	add("a", "13", false, true, true)
+	add("a", "48", true, true, true)
+	add("a", "79", true, true, false)
+	add("a", "154", true, true, true)
+	add("a", "154", true, true, false) // later it asked for a reboot
+	add("a", "170", false, true, false)
+	add("b", "31", false, true, true)
+	always := []string{"48", "95"}
+	if diff := cmp.Diff([]string{"13", "48", "95"}, m.AfterReset("a", always)); diff != "" {
+		t.Errorf("codes of a (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(always, m.AfterReset("c", always)); diff != "" {
+		t.Errorf("codes of a device without reports (-want +got):\n%s", diff)
+	}
+	m.Forget("a", []string{"13", "48", "95"})
+	m.Forget("b", []string{"31"})
+	want := map[string]map[string]Fault{"a": {"79": {Process: true, Unreset: true}, "154": {Process: true, Unreset: true}}}
+	if diff := cmp.Diff(want, m.Faults); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestForgettingOneDeviceKeepsTheOthersFaultUncured(t *testing.T) {
+	var m Memory
+	for _, device := range []string{"a", "b"} {
+		m.Add(Report{Device: device, Code: "74", Strategy: record.Process, Fatal: true})
+	}
+	before := m.Clone()
+	m.Forget("a", []string{"74"})
+	if got := m.Withholding(); len(got) != 1 || got[0] != "74" {
+		t.Errorf("withheld for %v", got)
+	}
+	m.Forget("b", []string{"74"})
+	if got := m.Withholding(); len(got) != 0 {
+		t.Errorf("withheld for %v", got)
+	}
+	if got := before.Withholding(); len(got) != 1 || len(before.Faults) != 2 {
+		t.Errorf("the copy changed: %+v", before)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	var m Memory
+	for i := range 1000 {
+		m.Add(Report{Device: fmt.Sprint(i), Code: "74", Strategy: record.Process, Fatal: true})
+		m.Add(Report{Device: "0", Code: fmt.Sprint(i), Strategy: record.Process, ResetCures: true})
+	}
+	if len(m.Faults) != maxDevices+1 || len(m.Faults["0"]) != maxCodes {
+		t.Errorf("%d devices, %d codes", len(m.Faults), len(m.Faults["0"]))
+	}
+	m.Add(Report{Device: "0", Code: "uncured", Strategy: record.Process, Fatal: true})
+	if got := m.Withholding(); len(got) != 2 {
+		t.Errorf("withheld for %v; a fault that no reboot cures is never dropped", got)
 	}
 }

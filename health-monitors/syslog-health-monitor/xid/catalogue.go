@@ -1,12 +1,15 @@
 // Package xid knows the XID errors of the NVIDIA driver: how a kernel log line
 // reports one, what the vendor's catalogue says about its code, and what we
-// make of it. The catalogue is catalogue.csv, reviewed by hand and compiled
-// into catalogue_generated.go. It does no I/O and reads no clock.
+// make of it. The catalogue is catalogue.csv, for NVLink5 registers nvlink5.csv,
+// both reviewed by hand and compiled into Go. It does no I/O and reads no clock.
 package xid
 
 //go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go
+//go:generate go run ./gen -nvlink5 -in nvlink5.csv -out nvlink5_generated.go
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -24,8 +27,15 @@ const (
 	UnmappedBucket Policy = "unmapped-bucket"
 	// ActionInText: XID 154 carries its action in the line.
 	ActionInText Policy = "action-in-text"
-	// NeedsDecode: the line's NVLink5 registers decide and are not decoded.
+	// NeedsDecode: the NVLink5 registers decide, and the line carries none.
 	NeedsDecode Policy = "needs-decode"
+	// Decoded: a row of the NVLink5 table decided.
+	Decoded Policy = "decoded"
+	// NoMatchingRow: no row of the NVLink5 table fits the registers.
+	NoMatchingRow Policy = "no-matching-row"
+	// DriverUnknown: the two layouts of the registers disagree, and the driver's
+	// version, which chooses, is not known.
+	DriverUnknown Policy = "driver-unknown"
 	// RecoveryNotice: the code reports that something works again.
 	RecoveryNotice Policy = "recovery-notice"
 	// BlankBucket: the catalogue lists the code without a bucket.
@@ -65,6 +75,18 @@ func Codes() []int {
 	return codes
 }
 
+// ResetCodes lists the codes that a reset of their GPU ends, by the catalogue.
+func ResetCodes() []string {
+	var codes []string
+	for code, row := range catalogue {
+		if row.Action == record.ActionComponentReset {
+			codes = append(codes, strconv.Itoa(code))
+		}
+	}
+	slices.Sort(codes)
+	return codes
+}
+
 // Judgement is what we make of one reported XID.
 type Judgement struct {
 	Action record.Action
@@ -74,19 +96,25 @@ type Judgement struct {
 	Policy      Policy
 }
 
-// Judge decides about one reported XID. Unknown and blank codes are reported
-// but never disrupt: a code nobody has classified must not reboot a fleet.
-func Judge(f Fault) Judgement {
+// Judge decides about one reported XID under a driver version (empty: unknown).
+// Unknown and blank codes, and registers without a row, are reported but never
+// disrupt: what nobody has classified must not reboot a fleet.
+func Judge(f Fault, driver string) Judgement {
 	row, ok := catalogue[f.Code]
 	switch {
 	case !ok:
 		return Judgement{record.ActionContactSupport, false, true, UnknownCode}
 	case row.Policy == ActionInText:
 		return judged(actionInText(f.Text), ActionInText)
-	case row.Policy == NeedsDecode && f.Registers:
-		return Judgement{record.ActionContactSupport, false, true, NeedsDecode}
+	case row.Policy == NeedsDecode && f.NVLink5 != nil:
+		return decode(f.Code, *f.NVLink5, driver)
 	}
 	return Judgement{row.Action, row.Fatal, row.RebootCures || !row.Fatal, row.Policy}
+}
+
+// ResetCures says whether a reset of the GPU ends what was judged so.
+func (j Judgement) ResetCures() bool {
+	return j.Action == record.ActionComponentReset || j.Action == record.ActionNone
 }
 
 // judged applies the two rules of an action: it is fatal unless it is NONE, and

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 // Fault is one XID as a kernel log line reports it.
@@ -16,10 +18,11 @@ type Fault struct {
 	PCI string
 	// GPC, TPC and SM locate an XID 13; empty when the line names none.
 	GPC, TPC, SM string
-	// Link is the NVLink of an XID 74; empty when the line names none.
+	// Link is the NVLink of an XID 74 or of XIDs 144 to 150; empty when the line
+	// names none.
 	Link string
-	// Registers says that the line carries NVLink5 registers (XID 144-150).
-	Registers bool
+	// NVLink5 are the registers of XIDs 144 to 150; nil when the line has none.
+	NVLink5 *Registers
 	// Text is the message from "NVRM:" on.
 	Text string
 }
@@ -29,12 +32,10 @@ const marker = "NVRM: Xid ("
 
 var (
 	// head is the address and the code; drivers before R304 left out "PCI:".
-	head      = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:\D|$)`)
-	place     = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
-	link      = regexp.MustCompile(`\blink\s+(\d{1,9})\(`)
-	registers = regexp.MustCompile(`\s\w+\s+\w+\s+\w+\s+\w+\s+Link\s+-?\d+\s+\(0x[0-9a-fA-F]+\s+0x[0-9a-fA-F]+`)
-	owner     = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
-	address   = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?$`)
+	head  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:\D|$)`)
+	place = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
+	link  = regexp.MustCompile(`\blink\s+(\d{1,9})\(`)
+	owner = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
 )
 
 // Parse reads an XID from a kernel message. Lines that do not report one give
@@ -49,7 +50,7 @@ func Parse(message string) (Fault, bool) {
 	if m == nil {
 		return Fault{}, false
 	}
-	f := Fault{PCI: Address(text[m[2]:m[3]]), Text: text[m[0]:]}
+	f := Fault{PCI: sighting.Address(text[m[2]:m[3]]), Text: text[m[0]:]}
 	f.Code, f.Number = code(text[m[4]:m[5]])
 	switch {
 	case f.Code == 13:
@@ -61,9 +62,18 @@ func Parse(message string) (Fault, bool) {
 			f.Link = l[1]
 		}
 	case f.Code >= 144 && f.Code <= 150:
-		f.Registers = registers.MatchString(f.Text)
+		f.NVLink5, f.Link = parseRegisters(f.Text)
 	}
 	return f, true
+}
+
+// ErrorCode is the code on the wire: the number, and the unit that NVLink5
+// registers name ("149.NETIR_LINK_EVT").
+func (f Fault) ErrorCode() string {
+	if f.NVLink5 == nil {
+		return f.Number
+	}
+	return f.Number + "." + f.NVLink5.Unit
 }
 
 // ParseOwner reads which GPU sits at a PCI address from the driver's own line
@@ -76,20 +86,7 @@ func ParseOwner(message string) (pci, uuid string, ok bool) {
 	if m == nil {
 		return "", "", false
 	}
-	return Address(m[1]), m[2], true
-}
-
-// Address normalises a PCI address to lower case, four digits of domain where
-// they suffice, and no function: 00000000:3B:00.0 is 0000:3b:00. Anything that
-// is not an address is only lowered, so that its fault is still reported.
-func Address(s string) string {
-	s = strings.ToLower(s)
-	m := address.FindStringSubmatch(s)
-	if m == nil {
-		return s
-	}
-	domain := strings.TrimLeft(m[1], "0")
-	return strings.Repeat("0", max(4-len(domain), 0)) + domain + ":" + m[2] + ":" + m[3]
+	return sighting.Address(m[1]), m[2], true
 }
 
 // code reads a number of any length; one that no catalogue can hold keeps its

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 func TestParse(t *testing.T) {
@@ -76,8 +78,8 @@ func TestParseOwner(t *testing.T) {
 
 func TestEventNamesEverythingThatIsKnown(t *testing.T) {
 	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 13, Exception on (GPC 2, TPC 3, SM 1): x")
-	e := record.FromProto(Event(f, Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
-		Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
+	e := record.FromProto(Event(f, sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
+		sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", Message: "raw line",
 		RecommendedAction: record.ActionNone, ErrorCode: []string{"13"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
@@ -96,14 +98,14 @@ func TestEventNamesEverythingThatIsKnown(t *testing.T) {
 func TestResetNeedsAListedGPU(t *testing.T) {
 	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 95, x")
 	for name, c := range map[string]struct {
-		device Device
+		device sighting.Device
 		want   record.Action
 	}{
-		"listed":                 {Device{UUID: "GPU-1", Index: "0", Listed: true}, record.ActionComponentReset},
-		"only the driver's word": {Device{UUID: "GPU-1"}, record.ActionRestartVM},
-		"unknown":                {Device{}, record.ActionRestartVM},
+		"listed":                 {sighting.Device{UUID: "GPU-1", Index: "0", Listed: true}, record.ActionComponentReset},
+		"only the driver's word": {sighting.Device{UUID: "GPU-1"}, record.ActionRestartVM},
+		"unknown":                {sighting.Device{}, record.ActionRestartVM},
 	} {
-		e := record.FromProto(Event(f, c.device, Sighting{}, ""))
+		e := record.FromProto(Event(f, c.device, sighting.Sighting{}, ""))
 		if e.RecommendedAction != c.want || !e.IsFatal {
 			t.Errorf("%s: %s, fatal %t; want %s", name, e.RecommendedAction, e.IsFatal, c.want)
 		}
@@ -116,44 +118,34 @@ func TestUnusualPoliciesAreNamed(t *testing.T) {
 		"162": "recovery-notice", "170": "blank-bucket", "500": "unknown-code",
 	} {
 		f, _ := Parse("NVRM: Xid (PCI:0000:05:00): " + code)
-		e := Event(f, Device{}, Sighting{}, "")
+		e := Event(f, sighting.Device{}, sighting.Sighting{}, "")
 		if got := e.Metadata[MetadataPolicy]; got != want || e.ErrorCode[0] != code {
 			t.Errorf("xid %s: policy %q, want %q; codes %v", code, got, want, e.ErrorCode)
 		}
 	}
 }
 
-func TestHealthyClearsTheWholeCheck(t *testing.T) {
-	e := record.FromProto(Healthy(Sighting{Node: "n", Boot: "b2", Strategy: record.Process}))
-	want := record.Event{
-		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsHealthy: true,
-		Message: "No Health Failures", RecommendedAction: record.ActionNone, NodeName: "n", ProcessingStrategy: record.Process,
-		Metadata: map[string]string{"bootID": "b2"}, GeneratedTimestamp: e.GeneratedTimestamp,
-	}
-	if diff := cmp.Diff(want, e); diff != "" {
-		t.Errorf("event (-want +got):\n%s", diff)
-	}
+var lineSeeds = []string{
+	"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
+	"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: Xid (PCI:a): 074 link 9999999999(",
+	"NVRM: Xid (PCI:0000:18:00): 149, pid=1, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 0x00000000)",
+	"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link -1 (0x00000000 0xFFFFFFFF)",
 }
 
-// FuzzLine feeds foreign bytes through everything that a line goes through: the
+// checkLine feeds foreign bytes through everything that a line goes through: the
 // event must always be one that the wire can carry.
-func FuzzLine(f *testing.F) {
-	for _, seed := range []string{
-		"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
-		"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: Xid (PCI:a): 074 link 9999999999(",
-	} {
-		f.Add([]byte(seed))
+func checkLine(t *testing.T, raw []byte) {
+	text := kernellog.Clean(raw)
+	if pci, uuid, ok := ParseOwner(text); ok && (pci == "" || len(uuid) != 40) {
+		t.Errorf("owner %q %q", pci, uuid)
 	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		text := kernellog.Clean(raw)
-		if pci, uuid, ok := ParseOwner(text); ok && (pci == "" || len(uuid) != 40) {
-			t.Errorf("owner %q %q", pci, uuid)
-		}
-		fault, ok := Parse(text)
-		if !ok {
-			return
-		}
-		e := Event(fault, Device{}, Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
+	fault, ok := Parse(text)
+	if !ok {
+		return
+	}
+	for _, driver := range []string{"", "570.1", "580", "x"} {
+		d := sighting.Device{Driver: driver}
+		e := Event(fault, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
 		if _, err := proto.Marshal(e); err != nil {
 			t.Errorf("event cannot be encoded: %v", err)
 		}
@@ -163,5 +155,14 @@ func FuzzLine(f *testing.F) {
 		if _, known := Lookup(fault.Code); !known && e.IsFatal {
 			t.Errorf("unknown code %s is fatal", fault.Number)
 		}
-	})
+	}
+}
+
+func TestDamagedLines(t *testing.T) { mutate.Each(t, 3000, lineSeeds, checkLine) }
+
+func FuzzLine(f *testing.F) {
+	for _, seed := range lineSeeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(checkLine)
 }

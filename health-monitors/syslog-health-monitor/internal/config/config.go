@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -47,8 +48,22 @@ type Config struct {
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
 	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
-	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe XID lines that programs wrote into the kernel log (for tests)"`
+	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
+	// Cancellations say which XID clears others on its device; without the key
+	// DefaultCancellations hold, with an empty list none do.
+	Cancellations []Cancellation `toml:"cancellations"`
 }
+
+// Cancellation is one XID whose report clears others on the same device. Codes
+// are error codes as reported: "162", "149.NETIR_LINK_EVT".
+type Cancellation struct {
+	OnErrorCode      string   `toml:"onErrorCode"`
+	CancelErrorCodes []string `toml:"cancelErrorCodes"`
+}
+
+// DefaultCancellations: XID 162 says that the power smoothing which 163 reported
+// missing is engaged again.
+var DefaultCancellations = []Cancellation{{"162", []string{"163"}}}
 
 // Sources of the kernel log.
 const (
@@ -97,8 +112,42 @@ func (c Config) Validate() error {
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
+	problems = append(problems, c.checkCancellations()...)
 	return errors.Join(problems...)
 }
+
+func (c Config) checkCancellations() (problems []error) {
+	seen := map[string]bool{}
+	for i, x := range c.Cancellations {
+		wrong := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("cancellations[%d]."+format, append([]any{i}, args...)...))
+		}
+		if !errorCode.MatchString(x.OnErrorCode) {
+			wrong("onErrorCode %q is no error code", x.OnErrorCode)
+		}
+		if seen[x.OnErrorCode] {
+			wrong("onErrorCode %q stands twice", x.OnErrorCode)
+		}
+		seen[x.OnErrorCode] = true
+		if len(x.CancelErrorCodes) == 0 {
+			wrong("cancelErrorCodes is empty")
+		}
+		for j, code := range x.CancelErrorCodes {
+			switch {
+			case !errorCode.MatchString(code):
+				wrong("cancelErrorCodes[%d] %q is no error code", j, code)
+			case code == x.OnErrorCode:
+				wrong("cancelErrorCodes[%d] %q is the code itself", j, code)
+			case slices.Contains(x.CancelErrorCodes[:j], code):
+				wrong("cancelErrorCodes[%d] %q stands twice", j, code)
+			}
+		}
+	}
+	return problems
+}
+
+// errorCode is an XID with the unit that NVLink5 registers name, if any.
+var errorCode = regexp.MustCompile(`^[1-9]\d{0,8}(\.\w[\w ]{0,63})?$`)
 
 // Log is the source that the configuration names.
 type Log interface {
@@ -127,13 +176,21 @@ func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
 
 // Policy is what the watch is told.
 func (c Config) Policy() watch.Policy {
+	rules := c.Cancellations
+	if rules == nil {
+		rules = DefaultCancellations
+	}
+	cancels := map[string][]string{}
+	for _, rule := range rules {
+		cancels[rule.OnErrorCode] = rule.CancelErrorCodes
+	}
 	return watch.Policy{
-		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines,
+		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines, Cancels: cancels,
 	}
 }
 
 // Agent is the name of this monitor.
-const Agent = xid.Agent
+const Agent = sighting.Agent
 
 func or(given, otherwise string) string {
 	if given != "" {

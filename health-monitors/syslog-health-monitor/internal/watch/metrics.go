@@ -16,9 +16,17 @@ const Prefix = "syslog_health_monitor"
 type Metrics struct {
 	// XIDs counts reported XIDs by code; codes outside the catalogue are "unknown".
 	XIDs *prometheus.CounterVec
+	// SXIDs counts reported SXIDs by code; codes outside the catalogue are "unknown".
+	SXIDs *prometheus.CounterVec
+	// FallenOff counts GPUs reported off the bus.
+	FallenOff prometheus.Counter
+	// Resets counts acknowledged GPU resets by outcome.
+	Resets *prometheus.CounterVec
+	// Cancellations counts codes that another code cleared.
+	Cancellations *prometheus.CounterVec
 	// Lines counts the lines that were read.
 	Lines prometheus.Counter
-	// ForeignLines counts XID lines that a program wrote, which are not believed.
+	// ForeignLines counts lines of interest that a program wrote, which are not believed.
 	ForeignLines prometheus.Counter
 	// Unsendable counts events that could not be encoded; none is expected.
 	Unsendable prometheus.Counter
@@ -42,8 +50,12 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	}
 	m := &Metrics{
 		XIDs:           vector("xid_errors", "XIDs reported, by code.", "err_code"),
+		SXIDs:          vector("sxid_errors", "SXIDs reported, by code.", "err_code"),
+		FallenOff:      counter("gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
+		Resets:         vector("gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
+		Cancellations:  vector("cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
 		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
-		ForeignLines:   counter("foreign_lines_total", "XID lines written by a program and not believed."),
+		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote and that were not believed."),
 		Unsendable:     counter("unsendable_events_total", "Events that could not be encoded and were dropped."),
 		Reboots:        counter("reboots_total", "Reboots proven by a changed boot id."),
 		Recoveries:     vector("recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),
@@ -53,11 +65,18 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	for _, code := range xid.Codes() {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
 	}
+	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Resets, m.Cancellations, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
+	countSource(r, counts)
+	return m
+}
+
+// countSource registers what the source counts itself.
+func countSource(r prometheus.Registerer, counts func() source.Counts) {
 	met := func(name, help string, value func(source.Counts) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: Prefix + "_" + name, Help: help},
 			func() float64 { return float64(value(counts())) })
 	}
-	r.MustRegister(m.XIDs, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors,
+	r.MustRegister(
 		met("gaps_total", "Places in the kernel log where lines were lost before they were read.",
 			func(c source.Counts) int64 { return c.Gaps }),
 		met("lost_lines_total", "Lines lost in gaps, where their number is known.",
@@ -71,5 +90,4 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		met("malformed_records_total", "Kernel records that could not be parsed.",
 			func(c source.Counts) int64 { return c.Malformed }),
 	)
-	return m
 }

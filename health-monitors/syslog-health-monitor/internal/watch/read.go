@@ -7,20 +7,23 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-// messageBytes is where the connector would cut a message.
-const messageBytes = 32 << 10
-
-// driver begins every message of the GPU driver; other lines say nothing to us.
+// driver begins every message of the GPU driver.
 const driver = "NVRM: "
+
+// speaks tells whether a line may say something to us.
+func speaks(l source.Line) bool {
+	return strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
+}
 
 // readOn takes the next lines into the outbox; more says that there may be
 // further ones.
@@ -42,7 +45,7 @@ func (m *Monitor) readOn() (more bool, err error) {
 		}
 		m.pending = batch.Lines
 		m.Metrics.Lines.Add(float64(len(batch.Lines)))
-		crashpoint.Here(xid.Agent + "/read")
+		crashpoint.Here(sighting.Agent + "/read")
 	}
 	return m.take()
 }
@@ -72,145 +75,79 @@ func (m *Monitor) writePlace() error {
 // line. A full outbox keeps the rest pending: the log is read no further, and
 // the kernel keeps it.
 func (m *Monitor) take() (more bool, err error) {
-	if !slices.ContainsFunc(m.pending, func(l source.Line) bool { return strings.Contains(l.Text, driver) }) {
+	if !slices.ContainsFunc(m.pending, speaks) {
 		m.state.Cursor, m.dirty = m.pending[len(m.pending)-1].Cursor, true
+		m.state.Fallen = m.state.Fallen.Pass(len(m.pending))
 		m.pending = nil
 		return true, nil
 	}
-	var t taking
-	err = m.commit(func(tx *report.Tx, s *state) error {
-		t = taking{m: m, tx: tx, s: s}
-		return t.all(m.pending)
-	})
+	t, err := m.commitLines(m.pending)
+	if errors.Is(err, report.ErrFull) && t.lines > 0 {
+		t, err = m.commitLines(m.pending[:t.lines]) // those that fit
+	}
 	if err != nil {
 		return false, err
 	}
-	crashpoint.Here(xid.Agent + "/outboxed")
+	crashpoint.Here(sighting.Agent + "/outboxed")
 	m.pending = m.pending[t.lines:]
 	m.account(t)
 	return true, nil
 }
 
+// commitLines takes lines in one transaction. With ErrFull nothing was taken,
+// and the result says how many lines would have fitted.
+func (m *Monitor) commitLines(lines []source.Line) (taking, error) {
+	var t taking
+	err := m.commit(func(tx *report.Tx, s *state) error {
+		t = taking{m: m, tx: tx, s: s, seen: map[string]bool{}}
+		return t.all(lines)
+	})
+	return t, err
+}
+
 // account counts what a take did, once it is durable.
 func (m *Monitor) account(t taking) {
 	for _, e := range t.events {
-		m.Metrics.XIDs.WithLabelValues(codeLabel(e)).Inc()
+		switch {
+		case e.IsHealthy || e.ErrorCode[0] == gpureset.CodeFailure: // counted by what caused it
+		case e.CheckName == xid.Check:
+			m.Metrics.XIDs.WithLabelValues(xidLabel(e.ErrorCode[0])).Inc()
+		case e.CheckName == sxid.Check:
+			m.Metrics.SXIDs.WithLabelValues(sxidLabel(e.ErrorCode[0])).Inc()
+		case e.CheckName == fallenoff.Check:
+			m.Metrics.FallenOff.Inc()
+		}
+	}
+	for _, result := range t.resets {
+		m.Metrics.Resets.WithLabelValues(result).Inc()
+	}
+	for _, c := range t.cancelled {
+		m.Metrics.Cancellations.WithLabelValues(c[0], c[1]).Inc()
 	}
 	m.Metrics.ForeignLines.Add(float64(t.foreign))
 	m.Metrics.Unsendable.Add(float64(t.unsendable))
-	if t.code {
-		m.quiet[xid.Check] = m.Clock.Now()
+	for check := range t.seen {
+		m.quiet[check] = m.Clock.Now()
 	}
 }
 
-// codeLabel bounds the label: codes outside the catalogue are one.
-func codeLabel(e *protos.HealthEvent) string {
-	code, err := strconv.Atoi(e.ErrorCode[0])
-	if _, known := xid.Lookup(code); err != nil || !known {
-		return "unknown"
+// xidLabel bounds the label: the number alone, and codes outside the catalogue
+// are one.
+func xidLabel(code string) string {
+	number, _, _ := strings.Cut(code, ".")
+	n, err := strconv.Atoi(number)
+	if _, known := xid.Lookup(n); err != nil || !known {
+		return unknown
 	}
-	return e.ErrorCode[0]
+	return number
 }
 
-// taking is one transaction's walk over lines.
-type taking struct {
-	m  *Monitor
-	tx *report.Tx
-	s  *state
-
-	lines      int // lines that are done
-	events     []*protos.HealthEvent
-	foreign    int
-	unsendable int
-	code       bool // a code of the current boot was seen
+func sxidLabel(code string) string {
+	n, err := strconv.Atoi(code)
+	if _, known := sxid.Lookup(n); err != nil || !known {
+		return unknown
+	}
+	return code
 }
 
-// all takes lines until the outbox is full; it fails when it is full already.
-func (t *taking) all(lines []source.Line) error {
-	for _, line := range lines {
-		err := t.one(line)
-		if errors.Is(err, report.ErrFull) && t.lines > 0 {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		t.s.Cursor = line.Cursor
-		t.lines++
-	}
-	return nil
-}
-
-func (t *taking) one(line source.Line) error {
-	at := strings.Index(line.Text, driver)
-	if at < 0 {
-		return nil
-	}
-	fault, isFault := xid.Parse(line.Text)
-	pci, uuid, isOwner := xid.ParseOwner(line.Text)
-	if !isFault && !isOwner {
-		return nil
-	}
-	if !t.m.Policy.UserLines && (!line.Kernel || !kernellog.FromKernel(line.Text, at)) {
-		t.foreign++
-		return nil
-	}
-	if isOwner {
-		t.s.own(pci, uuid)
-		return nil
-	}
-	return t.fault(line, fault)
-}
-
-// fault appends the event of one XID and remembers it for the recovery.
-func (t *taking) fault(line source.Line, f xid.Fault) error {
-	boot, at := t.s.Boot, t.m.Clock.Now()
-	if line.Past {
-		boot = t.s.PastBoot
-	}
-	if line.Boot != "" {
-		boot = line.Boot
-	}
-	if !line.At.IsZero() {
-		at = line.At
-	}
-	e := xid.Event(f, t.device(f.PCI), xid.Sighting{
-		Node: t.m.Policy.Node, Boot: boot, Strategy: t.m.Policy.Strategy, At: at,
-	}, kernellog.Cut(line.Text, messageBytes))
-	err := t.tx.Append(e)
-	if errors.Is(err, report.ErrTooLarge) || errors.Is(err, report.ErrInvalid) {
-		t.unsendable++
-		t.m.Log.Error("event cannot be sent and was dropped", "code", f.Number, "error", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	t.events = append(t.events, e)
-	j := xid.Judge(f)
-	t.s.remember(xid.Check, recovery.Report{
-		Code: f.Number, Strategy: t.m.Policy.Strategy, Fatal: j.Fatal, RebootCures: j.RebootCures,
-	})
-	if line.Past {
-		t.s.Through = t.tx.LastSeq()
-		return nil
-	}
-	t.code = true
-	if j.Fatal {
-		t.s.faulted(xid.Check)
-	}
-	return nil
-}
-
-// device looks up the GPU at a PCI address: the metadata file first, then the
-// driver's own lines.
-func (t *taking) device(pci string) xid.Device {
-	inv := t.m.Devices.Inventory()
-	d := xid.Device{Chassis: inv.Chassis}
-	if gpu, ok := inv.ByPCI[pci]; ok {
-		d.UUID, d.Index, d.Listed = gpu.UUID, gpu.Index, true
-		return d
-	}
-	d.UUID = t.s.Owners[pci]
-	return d
-}
+const unknown = "unknown"

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -53,10 +53,10 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 	case recovery.ReportHealthy:
 		err = m.commit(func(tx *report.Tx, s *state) error {
 			delete(s.Owed, check)
-			e := xid.Healthy(xid.Sighting{
+			e := sighting.Sighting{
 				Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(),
 				Strategy: s.Memory[check].Strategy(m.Policy.Strategy),
-			})
+			}.Healthy(check)
 			delete(s.Memory, check)
 			return tx.Append(e)
 		})

@@ -279,7 +279,9 @@ func TestFullOutboxDelaysTheRecovery(t *testing.T) {
 		t.Errorf("outbox %+v; want only the first event", s)
 	}
 	n.connector.Listen(t)
-	n.delivered()
-	n.wait(Tick)
+	n.until("the recoveries to fit", func() bool {
+		n.passes()
+		return n.outbox.Stats().LastSeq == 4
+	})
 	n.expect("13 NONE boot-2", "healthy boot-2")
 }

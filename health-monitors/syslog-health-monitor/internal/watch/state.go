@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
@@ -14,7 +17,7 @@ import (
 const stateNote = "state"
 
 // checks are the checks of this monitor.
-var checks = []string{xid.Check}
+var checks = []string{xid.Check, sxid.Check, fallenoff.Check}
 
 // maxOwners bounds what is kept of the driver's lines about its GPUs.
 const maxOwners = 256
@@ -34,6 +37,8 @@ type state struct {
 	Owed map[string]bool `json:"owed,omitempty"`
 	// Memory is what each check has reported since its last healthy event.
 	Memory map[string]recovery.Memory `json:"memory,omitempty"`
+	// Fallen is a message about a GPU off the bus whose end has not been read.
+	Fallen fallenoff.Begun `json:"fallen,omitzero"`
 	// Owners maps PCI addresses to GPU UUIDs as the driver logged them.
 	Owners map[string]string `json:"owners,omitempty"`
 }
@@ -91,6 +96,13 @@ func (s *state) remember(check string, r recovery.Report) {
 	s.Memory[check] = m
 }
 
+// forget drops codes of a device that were cleared.
+func (s *state) forget(check, device string, codes []string) {
+	m := s.Memory[check]
+	m.Forget(device, codes)
+	s.Memory[check] = m
+}
+
 // faulted notes a fault under the new boot for a check that owes a recovery.
 func (s *state) faulted(check string) {
 	if _, owed := s.Owed[check]; owed {
@@ -102,7 +114,7 @@ func (s *state) faulted(check string) {
 // remembered boot it believes in a reboot.
 func prove(stored, current string) recovery.Proof {
 	p := recovery.Prove(stored, current)
-	if p == recovery.FirstSight && crashpoint.Sabotaged(xid.Agent+"/forget-boot") {
+	if p == recovery.FirstSight && crashpoint.Sabotaged(sighting.Agent+"/forget-boot") {
 		return recovery.Rebooted
 	}
 	return p

@@ -52,6 +52,8 @@ type Policy struct {
 	Settle time.Duration
 	// UserLines accepts lines that programs wrote, for injection in tests.
 	UserLines bool
+	// Cancels holds, by XID, the codes that its report clears on the same device.
+	Cancels map[string][]string
 }
 
 // Monitor watches one kernel log. Its fields are set before Run.

@@ -17,14 +17,19 @@ import (
 func main() {
 	in := flag.String("in", "catalogue.csv", "reviewed catalogue")
 	out := flag.String("out", "catalogue_generated.go", "generated table")
+	nvlink5 := flag.Bool("nvlink5", false, "the input is the NVLink5 table")
 	flag.Parse()
-	if err := generate(*in, *out); err != nil {
+	compiler := compile
+	if *nvlink5 {
+		compiler = compileNVLink5
+	}
+	if err := generate(*in, *out, compiler); err != nil {
 		fmt.Fprintln(os.Stderr, "xid catalogue:", err)
 		os.Exit(1)
 	}
 }
 
-func generate(in, out string) error {
+func generate(in, out string, compile func([]byte) ([]byte, error)) error {
 	data, err := os.ReadFile(in)
 	if err != nil {
 		return fmt.Errorf("reading the catalogue: %w", err)

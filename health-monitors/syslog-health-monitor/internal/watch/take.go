@@ -1,0 +1,256 @@
+package watch
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// messageBytes is where the connector would cut a message.
+const messageBytes = 32 << 10
+
+// taking is one transaction's walk over lines.
+type taking struct {
+	m  *Monitor
+	tx *report.Tx
+	s  *state
+
+	lines      int // lines that are done
+	events     []*protos.HealthEvent
+	foreign    int
+	unsendable int
+	seen       map[string]bool // checks of which a code of the current boot was seen
+	resets     []string        // outcomes of GPU resets
+	cancelled  [][2]string     // source and target codes of cancellations
+}
+
+// all takes lines; it fails when the outbox is full before they are done.
+func (t *taking) all(lines []source.Line) error {
+	for _, line := range lines {
+		if err := t.one(line); err != nil {
+			return err
+		}
+		t.s.Cursor = line.Cursor
+		t.lines++
+	}
+	return nil
+}
+
+func (t *taking) one(line source.Line) error {
+	if at := strings.Index(line.Text, driver); at >= 0 {
+		return t.ofDriver(line, at)
+	}
+	t.s.Fallen = t.s.Fallen.Pass(1)
+	if at := strings.Index(line.Text, sxid.Marker); at >= 0 {
+		return t.ofSwitch(line, at)
+	}
+	return t.ofResetTool(line)
+}
+
+// believes tells whether the kernel wrote a line.
+func (t *taking) believes(line source.Line, at int) bool {
+	return t.m.Policy.UserLines || line.Kernel && kernellog.FromKernel(line.Text, at)
+}
+
+// ofDriver takes a line of the GPU driver.
+func (t *taking) ofDriver(line source.Line, at int) error {
+	f, isXID := xid.Parse(line.Text)
+	pci, uuid, isOwner := xid.ParseOwner(line.Text)
+	begun, fallen := t.s.Fallen.Read(line.Text)
+	if !t.believes(line, at) {
+		if isXID || isOwner || fallen {
+			t.foreign++
+		}
+		t.s.Fallen = t.s.Fallen.Pass(1)
+		return nil
+	}
+	t.s.Fallen = begun
+	switch {
+	case isXID:
+		return t.xid(line, f)
+	case isOwner:
+		t.s.own(pci, uuid)
+	case fallen:
+		return t.fallenOff(line, begun)
+	}
+	return nil
+}
+
+// xid reports an XID, and what it cancels.
+func (t *taking) xid(line source.Line, f xid.Fault) error {
+	d := t.device(f.PCI)
+	j := xid.Judge(f, d.Driver)
+	e := xid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+	err := t.send(line, e, recovery.Report{
+		Device: f.PCI, Code: f.ErrorCode(), Fatal: j.Fatal, RebootCures: j.RebootCures, ResetCures: j.ResetCures(),
+	})
+	if err != nil {
+		return err
+	}
+	targets := t.m.Policy.Cancels[f.ErrorCode()]
+	if len(targets) == 0 {
+		return nil
+	}
+	for _, target := range targets {
+		t.cancelled = append(t.cancelled, [2]string{xidLabel(f.ErrorCode()), xidLabel(target)})
+	}
+	return t.clear(line, xid.Cancellation(d, t.recoverySighting(line), f.ErrorCode(), targets), f.PCI)
+}
+
+// ofSwitch takes a line of the NVSwitch driver.
+func (t *taking) ofSwitch(line source.Line, at int) error {
+	f, ok := sxid.Parse(line.Text)
+	if !ok {
+		return nil
+	}
+	if !t.believes(line, at) {
+		t.foreign++
+		return nil
+	}
+	inv := t.m.Devices.Inventory()
+	d := sighting.Device{Chassis: inv.Chassis}
+	if gpu, ok := inv.ByPort[gpumetadata.Port{PCI: f.PCI, Link: f.Link}]; ok {
+		d.UUID, d.Index = gpu.UUID, gpu.Index
+	}
+	j := sxid.Judge(f)
+	e := sxid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+	return t.send(line, e, recovery.Report{Device: f.PCI, Code: f.Number, Fatal: j.Fatal, RebootCures: j.RebootCures})
+}
+
+// fallenOff reports a GPU that fell off the bus.
+func (t *taking) fallenOff(line source.Line, b fallenoff.Begun) error {
+	d := t.device(sighting.Address(b.PCI))
+	e := fallenoff.Event(b, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+	err := t.send(line, e, recovery.Report{Device: d.PCI, Code: fallenoff.Code, Fatal: true, RebootCures: true})
+	if err == nil {
+		t.s.Fallen = fallenoff.Begun{}
+	}
+	return err
+}
+
+// ofResetTool takes the outcome of a GPU reset. It clears faults, so that only
+// what root provably wrote is believed.
+func (t *taking) ofResetTool(line source.Line) error {
+	o, ok := gpureset.Parse(line.Text)
+	if !ok {
+		return nil
+	}
+	if !t.m.Policy.UserLines && !line.Root {
+		t.foreign++
+		return nil
+	}
+	d := t.deviceOf(o.UUID)
+	if !o.Success {
+		t.resets = append(t.resets, "failure")
+		e := gpureset.Failed(xid.Check, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+		return t.send(line, e, recovery.Report{
+			Device: d.PCI, Code: gpureset.CodeFailure, Fatal: true, RebootCures: true, ResetCures: true,
+		})
+	}
+	t.resets = append(t.resets, "success")
+	codes := t.s.Memory[xid.Check].AfterReset(d.PCI, append(xid.ResetCodes(), gpureset.CodeFailure))
+	return t.clear(line, gpureset.Succeeded(xid.Check, d, t.recoverySighting(line), codes), d.PCI)
+}
+
+// sighting of an event about a line.
+func (t *taking) sighting(line source.Line) sighting.Sighting {
+	s := sighting.Sighting{Node: t.m.Policy.Node, Boot: t.s.Boot, Strategy: t.m.Policy.Strategy, At: t.m.Clock.Now()}
+	if line.Past {
+		s.Boot = t.s.PastBoot
+	}
+	if line.Boot != "" {
+		s.Boot = line.Boot
+	}
+	if !line.At.IsZero() {
+		s.At = line.At
+	}
+	return s
+}
+
+// recoverySighting carries the strategy of what is cleared.
+func (t *taking) recoverySighting(line source.Line) sighting.Sighting {
+	s := t.sighting(line)
+	s.Strategy = t.s.Memory[xid.Check].Strategy(s.Strategy)
+	return s
+}
+
+// send appends an unhealthy event and remembers it for the recovery.
+func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report) error {
+	if sent, err := t.put(line, e); err != nil || !sent {
+		return err
+	}
+	r.Strategy = t.m.Policy.Strategy
+	t.s.remember(e.CheckName, r)
+	if line.Past {
+		return nil
+	}
+	t.seen[e.CheckName] = true
+	if r.Fatal {
+		t.s.faulted(e.CheckName)
+	}
+	return nil
+}
+
+// clear appends a healthy event about a device and forgets what it clears.
+func (t *taking) clear(line source.Line, e *protos.HealthEvent, device string) error {
+	if sent, err := t.put(line, e); err != nil || !sent {
+		return err
+	}
+	t.s.forget(e.CheckName, device, e.ErrorCode)
+	return nil
+}
+
+// put appends an event; sent is false for one that nobody could ever send.
+func (t *taking) put(line source.Line, e *protos.HealthEvent) (sent bool, err error) {
+	err = t.tx.Append(e)
+	if errors.Is(err, report.ErrTooLarge) || errors.Is(err, report.ErrInvalid) {
+		t.unsendable++
+		t.m.Log.Error("event cannot be sent and was dropped", "check", e.CheckName, "code", e.ErrorCode, "error", err)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t.events = append(t.events, e)
+	if line.Past {
+		t.s.Through = t.tx.LastSeq()
+	}
+	return true, nil
+}
+
+// device looks up the GPU at a PCI address: the metadata file first, then the
+// driver's own lines.
+func (t *taking) device(pci string) sighting.Device {
+	inv := t.m.Devices.Inventory()
+	d := sighting.Device{PCI: pci, Chassis: inv.Chassis, Driver: inv.Driver}
+	if gpu, ok := inv.ByPCI[pci]; ok {
+		d.UUID, d.Index, d.Listed = gpu.UUID, gpu.Index, true
+		return d
+	}
+	d.UUID = t.s.Owners[pci]
+	return d
+}
+
+// deviceOf looks up a GPU by its UUID; one that nobody knows has no other name.
+func (t *taking) deviceOf(uuid string) sighting.Device {
+	if gpu, ok := t.m.Devices.Inventory().ByUUID(uuid); ok {
+		return t.device(gpu.PCI)
+	}
+	for pci, owner := range t.s.Owners {
+		if owner == uuid {
+			return t.device(pci)
+		}
+	}
+	return sighting.Device{UUID: uuid, Chassis: t.m.Devices.Inventory().Chassis}
+}

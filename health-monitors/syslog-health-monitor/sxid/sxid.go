@@ -1,0 +1,160 @@
+// Package sxid knows the SXID errors of the NVSwitch driver: how a kernel log
+// line reports one, what the vendor's guide says about its code, and what we
+// make of it. The catalogue is catalogue.csv, reviewed by hand and compiled into
+// catalogue_generated.go. It does no I/O and reads no clock.
+package sxid
+
+//go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+)
+
+// Names of the SXID check on the wire.
+const (
+	Check = "SysLogsSXIDError"
+	// MetadataPolicy names the policy of a code that its class alone did not decide.
+	MetadataPolicy = "sxidPolicy"
+)
+
+// Class is the part of the vendor's guide in which a code stands.
+type Class string
+
+// Classes.
+const (
+	NonFatal    Class = "non-fatal"
+	Fatal       Class = "fatal"
+	AlwaysFatal Class = "always-fatal"
+	Notable     Class = "notable"
+)
+
+// Row is one code of the catalogue.
+type Row struct {
+	Code   int
+	Class  Class
+	Action record.Action
+	Name   string
+}
+
+// Lookup returns the catalogue's row of a code.
+func Lookup(code int) (Row, bool) {
+	row, ok := catalogue[code]
+	return row, ok
+}
+
+// Policy names how a code was judged.
+type Policy string
+
+// Policies. All but ByClass are named on the event.
+const (
+	// ByClass: line and catalogue agree.
+	ByClass Policy = "class"
+	// SeverityInLine: the line and the catalogue disagree; the driver's word in
+	// the line decides whether it is fatal, and a person what to do.
+	SeverityInLine Policy = "severity-in-line"
+	// UnknownCode: the catalogue does not list the code; likewise.
+	UnknownCode Policy = "unknown-code"
+)
+
+// Fault is one SXID as a kernel log line reports it.
+type Fault struct {
+	// Code is the SXID; 0 when the number does not fit an int32.
+	Code int
+	// Number is the code as an error code: decimal, without leading zeros.
+	Number string
+	// Switch is the driver's index of the NVSwitch.
+	Switch string
+	// PCI is the normalised address of the NVSwitch.
+	PCI string
+	// Link is the port of the switch; empty when the line names none.
+	Link string
+	// Fatal is the driver's word about this error.
+	Fatal bool
+}
+
+// Marker is what every SXID line contains.
+const Marker = "nvidia-nvswitch"
+
+var line = regexp.MustCompile(
+	`nvidia-nvswitch(\d{1,9}): SXid \(PCI:([0-9a-fA-F:.]{1,32})\): (\d{1,32}), (Fatal|Non-fatal)(?:, Link (\d{1,9}))?\b`)
+
+// Parse reads an SXID from a kernel message; the lines of details that follow
+// one give false.
+func Parse(message string) (Fault, bool) {
+	at := strings.Index(message, Marker)
+	if at < 0 {
+		return Fault{}, false
+	}
+	m := line.FindStringSubmatch(message[at:])
+	if m == nil {
+		return Fault{}, false
+	}
+	f := Fault{Switch: trim(m[1]), PCI: sighting.Address(m[2]), Number: trim(m[3]), Fatal: m[4] == "Fatal"}
+	if n, err := strconv.ParseInt(f.Number, 10, 32); err == nil {
+		f.Code = int(n)
+	}
+	if m[5] != "" {
+		f.Link = trim(m[5])
+	}
+	return f, true
+}
+
+// trim takes leading zeros off.
+func trim(digits string) string {
+	if digits = strings.TrimLeft(digits, "0"); digits == "" {
+		return "0"
+	}
+	return digits
+}
+
+// Judgement is what we make of one reported SXID.
+type Judgement struct {
+	Action record.Action
+	Fatal  bool
+	// RebootCures says whether a reboot ends the fault; true when it is not fatal.
+	RebootCures bool
+	Policy      Policy
+}
+
+// Judge decides about one reported SXID: the line says whether it is fatal, the
+// catalogue what a fatal one asks for.
+func Judge(f Fault) Judgement {
+	row, known := catalogue[f.Code]
+	serious := row.Class == Fatal || row.Class == AlwaysFatal
+	switch {
+	case !known && !f.Fatal:
+		return Judgement{record.ActionNone, false, true, UnknownCode}
+	case !known:
+		return Judgement{record.ActionContactSupport, true, false, UnknownCode}
+	case f.Fatal && serious:
+		return Judgement{row.Action, true, true, ByClass}
+	case f.Fatal:
+		return Judgement{record.ActionContactSupport, true, false, SeverityInLine}
+	case row.Class == AlwaysFatal:
+		return Judgement{record.ActionContactSupport, false, true, SeverityInLine}
+	}
+	// D.5 lists codes that are fatal on some ports only.
+	return Judgement{record.ActionNone, false, true, ByClass}
+}
+
+// Event makes the health event of one reported SXID; gpu is what sits at the
+// other end of the link, empty where the metadata file does not say.
+func Event(f Fault, gpu sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+	j := Judge(f)
+	e := s.About(Check, gpu, message)
+	e.IsFatal = j.Fatal
+	e.RecommendedAction = record.ActionNumber(j.Action)
+	e.ErrorCode = []string{f.Number}
+	e.EntitiesImpacted = sighting.Entities([2]string{"NVSWITCH", f.Switch}, [2]string{"PCI", f.PCI},
+		[2]string{"NVLINK", f.Link}, [2]string{"GPU", gpu.Index}, [2]string{"GPU_UUID", gpu.UUID})
+	if j.Policy != ByClass {
+		e.Metadata[MetadataPolicy] = string(j.Policy)
+	}
+	return e
+}

@@ -1,0 +1,153 @@
+package sxid
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+)
+
+func TestParse(t *testing.T) {
+	for line, want := range map[string]Fault{
+		"[12.5] nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": {28006, "28006", "3", "0000:c1:00", "46", false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 030 LTSSM Fault Up":                          {20034, "20034", "0", "0000:c1:00", "30", true},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10003, Fatal":                                                   {10003, "10003", "0", "0000:c1:00", "", true},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 99999999999999, Fatal, Link 1 x":                                {0, "99999999999999", "0", "0000:c1:00", "1", true},
+	} {
+		f, ok := Parse(line)
+		if diff := cmp.Diff(want, f); !ok || diff != "" {
+			t.Errorf("%q: ok %t, fault (-want +got):\n%s", line, ok, diff)
+		}
+	}
+	for _, line := range []string{
+		"", "nvidia-nvswitch", "nvidia-nvswitch3: open (major=510)", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Severity 0 Engine instance 46",
+		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Data {0x00000001, 0x00000000}", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): x, Fatal",
+		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatality", "NVRM: Xid (PCI:0000:c1:00): 74",
+	} {
+		if f, ok := Parse(line); ok {
+			t.Errorf("%q was read as %+v", line, f)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		code  int
+		fatal bool
+		want  Judgement
+	}{
+		{"fatal", 20034, true, Judgement{record.ActionRestartVM, true, true, ByClass}},
+		{"fatal elsewhere", 20034, false, Judgement{record.ActionNone, false, true, ByClass}},
+		{"always fatal", 23001, true, Judgement{record.ActionRestartBM, true, true, ByClass}},
+		{"always fatal, says the guide alone", 23001, false, Judgement{record.ActionContactSupport, false, true, SeverityInLine}},
+		{"not fatal", 11012, false, Judgement{record.ActionNone, false, true, ByClass}},
+		{"not fatal, says the guide alone", 11012, true, Judgement{record.ActionContactSupport, true, false, SeverityInLine}},
+		{"thermal", 10004, false, Judgement{record.ActionNone, false, true, ByClass}},
+		{"unknown", 28006, false, Judgement{record.ActionNone, false, true, UnknownCode}},
+		{"unknown and fatal", 28006, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
+		{"no number", 0, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
+	} {
+		if got := Judge(Fault{Code: c.code, Fatal: c.fatal}); got != c.want {
+			t.Errorf("%s: judged %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestEventNamesSwitchPortAndGPU(t *testing.T) {
+	f, _ := Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
+	gpu := sighting.Device{UUID: "GPU-1", Index: "5", Chassis: "C9"}
+	e := record.FromProto(Event(f, gpu, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw"))
+	want := record.Event{
+		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsSXIDError", Message: "raw", IsFatal: true,
+		RecommendedAction: record.ActionContactSupport, ErrorCode: []string{"28006"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
+		EntitiesImpacted: []record.Entity{
+			{EntityType: "NVSWITCH", EntityValue: "3"}, {EntityType: "PCI", EntityValue: "0000:c1:00"}, {EntityType: "NVLINK", EntityValue: "46"},
+			{EntityType: "GPU", EntityValue: "5"}, {EntityType: "GPU_UUID", EntityValue: "GPU-1"},
+		},
+		Metadata:           map[string]string{"bootID": "b", "chassis_serial": "C9", "sxidPolicy": "unknown-code"},
+		GeneratedTimestamp: e.GeneratedTimestamp,
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+// TestCatalogueIsThePublishedTable holds the classes as the guide's appendix
+// lists them, written down again.
+func TestCatalogueIsThePublishedTable(t *testing.T) {
+	total := 0
+	for class, codes := range map[Class]string{
+		NonFatal: "11004 11012 11021 11022 11023 12021 12023 12028 15008 15011 19049 19055 19057 19059 19062 19065 19068 19071 19084 20001 20012 22013 24001 24002 24003",
+		Fatal: "11001 11009 11013 11018 11019 11020 12001 12002 12022 12024 12025 12026 12027 12030 12031 12032 14017 15001 15006 15009 15010 15012 15013" +
+			" 19047 19048 19054 19056 19058 19060 19061 19063 19064 19066 19067 19069 19070 20034 22012 24004 24005 24006 24007",
+		AlwaysFatal: "10003 12020 22003 22011 23001 23002 23003 23004 23005 23006 23007 23008 23009 23010 23011 23012 23013 23014 23015 23016 23017",
+		Notable:     "10001 10002 10004 10005",
+	} {
+		for word := range strings.FieldsSeq(codes) {
+			f, _ := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + word + ", Fatal")
+			row, ok := Lookup(f.Code)
+			if !ok || row.Class != class || row.Name == "" {
+				t.Errorf("sxid %s: %+v, want class %s", word, row, class)
+			}
+			total++
+		}
+	}
+	if total != len(catalogue) {
+		t.Errorf("the test knows %d codes, the catalogue %d", total, len(catalogue))
+	}
+}
+
+func TestGeneratedTableIsCurrent(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "table.go")
+	cmd := exec.Command("go", "run", "./gen", "-in", "catalogue.csv", "-out", out)
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("generating: %v\n%s", err, msg)
+	}
+	want, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("catalogue_generated.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("catalogue_generated.go is not what go generate makes of catalogue.csv")
+	}
+}
+
+var seeds = []string{
+	"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
+	"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "nvidia-nvswitch0: SXid (PCI:::): 0, Fatal",
+}
+
+func checkLine(t *testing.T, raw []byte) {
+	f, ok := Parse(kernellog.Clean(raw))
+	if !ok {
+		return
+	}
+	e := Event(f, sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
+	if _, err := proto.Marshal(e); err != nil || f.Number == "" || f.PCI == "" || f.Switch == "" || e.IsFatal && !f.Fatal {
+		t.Errorf("event %v of fault %+v, error %v", e, f, err)
+	}
+}
+
+func TestDamagedLines(t *testing.T) { mutate.Each(t, 3000, seeds, checkLine) }
+
+func FuzzLine(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(checkLine)
+}

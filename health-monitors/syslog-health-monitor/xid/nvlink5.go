@@ -1,0 +1,126 @@
+package xid
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Registers are what a line of XIDs 144 to 150 says of a fifth-generation NVLink.
+type Registers struct {
+	// Unit is the part of the link that reports, for example RLW_CTRL.
+	Unit string
+	// Severity is the driver's word, for example Fatal or Nonfatal.
+	Severity string
+	// Info and Status are the registers intrInfo and errorStatus.
+	Info, Status uint32
+}
+
+// link5 reads unit, severity, crossing, injection, link and the first two
+// registers: "NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 ...".
+var link5 = regexp.MustCompile(
+	`[:,]\s+(MSE Degraded|\w{1,64})\s+(\w{1,32})\s+\w+\s+\w+\s+Link\s+(-?\d{1,9})\s+\(0x([0-9a-fA-F]{1,8})\s+0x([0-9a-fA-F]{1,8})\b`)
+
+// parseRegisters reads the registers and the link; link -1 is none.
+func parseRegisters(text string) (*Registers, string) {
+	m := link5.FindStringSubmatch(text)
+	if m == nil {
+		return nil, ""
+	}
+	r := &Registers{Unit: m[1], Severity: m[2], Info: hex(m[4]), Status: hex(m[5])}
+	if strings.HasPrefix(m[3], "-") {
+		return r, ""
+	}
+	_, link := code(m[3])
+	return r, link
+}
+
+// hex reads at most eight hexadecimal digits.
+func hex(digits string) uint32 {
+	n, err := strconv.ParseUint(digits, 16, 32)
+	if err != nil {
+		return 0 // the pattern lets nothing else through
+	}
+	return uint32(n)
+}
+
+// pattern tells whether bits fit: the bits of mask must be those of value.
+type pattern struct{ mask, value uint32 }
+
+func (p pattern) fits(bits uint32) bool { return bits&p.mask == p.value }
+
+// row5 is one row of the NVLink5 table.
+type row5 struct {
+	code  int
+	units []string
+	// v1 is the layout of intrInfo before driver R575, v2 the one since.
+	v1, v2 pattern
+	bucket string
+	// status lists the values of errorStatus; empty is any.
+	status []uint32
+}
+
+// layouts of intrInfo.
+const (
+	layoutV1 = iota
+	layoutV2
+)
+
+// firstV2 is the driver branch that changed the layout.
+const firstV2 = 575
+
+// find is the first row that fits under a layout.
+func find(code int, r Registers, layout int) (row5, bool) {
+	for _, row := range nvlink5 {
+		p := row.v1
+		if layout == layoutV2 {
+			p = row.v2
+		}
+		if row.code == code && slices.Contains(row.units, r.Unit) && p.fits(r.Info) &&
+			(len(row.status) == 0 || slices.Contains(row.status, r.Status)) {
+			return row, true
+		}
+	}
+	return row5{}, false
+}
+
+// decode judges registers by the table. Without the driver's version both
+// layouts are tried; only an answer on which they don't disagree counts.
+func decode(code int, r Registers, driver string) Judgement {
+	old, isOld := find(code, r, layoutV1)
+	current, isCurrent := find(code, r, layoutV2)
+	switch branch, known := driverBranch(driver); {
+	case known && branch < firstV2:
+		return byRow(old, isOld)
+	case known:
+		return byRow(current, isCurrent)
+	case isOld && isCurrent && old.bucket != current.bucket:
+		return Judgement{record.ActionContactSupport, false, true, DriverUnknown}
+	case isOld:
+		return byRow(old, true)
+	}
+	return byRow(current, isCurrent)
+}
+
+// byRow is the judgement of a row; without one the registers are reported for a
+// person to look at and disrupt nothing.
+func byRow(row row5, found bool) Judgement {
+	switch {
+	case !found:
+		return Judgement{record.ActionContactSupport, false, true, NoMatchingRow}
+	case row.bucket == "RESET_GPU":
+		return judged(record.ActionComponentReset, Decoded)
+	}
+	// IGNORE, and XID_154_EVAL: the XID 154 that follows names the action.
+	return judged(record.ActionNone, Decoded)
+}
+
+// driverBranch reads the 575 of "575.51.03".
+func driverBranch(version string) (int, bool) {
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	return n, err == nil && n > 0
+}
