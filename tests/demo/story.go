@@ -160,7 +160,7 @@ func (s *story) observe(ctx context.Context) (facts, error) {
 		switch {
 		case r.IsFault() && f.fault.ID == "":
 			f.fault = r
-		case r.Event.IsHealthy && f.fault.ID != "":
+		case r.Event.IsHealthy && f.fault.ID != "" && r.Event.CheckName == f.fault.Event.CheckName:
 			f.recovery = r
 		}
 	}
