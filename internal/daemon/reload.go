@@ -17,7 +17,7 @@ import (
 // reloadEvery is how often the configuration file is looked at. A file is
 // looked at instead of watched because a mounted ConfigMap is a link that is
 // exchanged.
-const reloadEvery = 5 * time.Second
+const reloadEvery = 2 * time.Second
 
 // Reload starts a task that reads the configuration again, over fresh defaults
 // and with the same flags, whenever the content of the file of --config has
