@@ -14,6 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/mongodb"
 	"github.com/nvidia/nvsentinel/store-client/postgresql"
 	"github.com/nvidia/nvsentinel/store-client/sqlite"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -43,16 +44,17 @@ type kind struct {
 	schemes []string
 	form    string
 	open    func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
-	look    func(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error)
+	look    func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
 }
 
 var kinds = []kind{
 	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite, lookSQLite},
-	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL, postgresql.OpenReader},
+	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL, lookPostgreSQL},
+	{[]string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", openMongoDB, lookMongoDB},
 }
 
-// Open opens the store at dsn: "sqlite:///absolute/path.db" or
-// "postgres://user@host/database". A store that cannot be reached yet is asked
+// Open opens the store at dsn: "sqlite:///absolute/path.db",
+// "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
 // again until ctx ends, and the waiting is logged; an address or a server that
 // waiting does not mend is an error at once. The errors hold no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
@@ -134,7 +136,7 @@ func lookup(dsn string) (kind, error) {
 	if !ok {
 		problem = "the address names no provider"
 	}
-	return kind{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, " and "))
+	return kind{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, ", "))
 }
 
 var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", provider.ErrUnusable)
@@ -146,18 +148,40 @@ func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config)
 	return open(sqlite.Open(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
 }
 
-func lookSQLite(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
-	return sqlite.OpenReader(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg)
+func lookSQLite(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+	return open(sqlite.OpenReader(ctx, strings.TrimPrefix(dsn, "sqlite://"), cfg))
 }
 
 func openPostgreSQL(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Store, error) {
 	return open(postgresql.Open(ctx, dsn, cfg))
 }
 
+func lookPostgreSQL(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+	return open(postgresql.OpenReader(ctx, dsn, cfg))
+}
+
+// sqlKind is a SQL store as both ports.
+type sqlKind interface {
+	store.Store
+	store.Reader
+}
+
 // open keeps a nil pointer from becoming a store that is not nil.
-func open(s *sqlstore.Store, err error) (store.Store, error) {
+func open(s *sqlstore.Store, err error) (sqlKind, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func openMongoDB(ctx context.Context, dsn string, _ Options, cfg sqlstore.Config) (store.Store, error) {
+	s, err := mongodb.Open(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func lookMongoDB(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error) {
+	return mongodb.OpenReader(ctx, dsn, mongodb.Config{Log: cfg.Log, Clock: cfg.Clock, Metrics: cfg.Metrics})
 }

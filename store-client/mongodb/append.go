@@ -1,0 +1,172 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Append implements store.Store. Each record is inserted unless its id is
+// taken, in order; a failure may leave the first of them stored, which the
+// next try finds as duplicates.
+func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+	results := make([]store.AppendResult, len(records))
+	first := map[string]int{}
+	var fresh []record.Record
+	for i, r := range records {
+		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
+			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
+		}
+		if provider.Storable(r) != nil {
+			results[i] = store.Refused
+		} else if _, again := first[r.ID]; !again {
+			first[r.ID] = i
+			fresh = append(fresh, r)
+		}
+	}
+	contents, err := s.insert(ctx, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	for i, r := range records {
+		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
+			results[i] = provider.Judge(contents[r.ID], record.Content(r), f == i)
+		}
+		s.Metrics.Appends.WithLabelValues(results[i].String()).Inc()
+	}
+	return results, nil
+}
+
+// insert stores records of different ids and says what is stored under them
+// now.
+func (s *Store) insert(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	last, at, err := s.reserve(ctx, len(records))
+	if err != nil {
+		return nil, err
+	}
+	models := make([]mongo.WriteModel, len(records))
+	for i, r := range records {
+		r.Append, r.Revision = last-int64(len(records)-1-i), 0
+		doc, err := encode(r, at, at)
+		if err != nil {
+			return nil, err
+		}
+		models[i] = mongo.NewUpdateOneModel().SetFilter(byID(r.ID)).SetUpsert(true).
+			SetUpdate(bson.D{{Key: "$setOnInsert", Value: doc}})
+	}
+	done, err := s.upsert(ctx, models)
+	if err != nil {
+		return nil, fmt.Errorf("inserting: %w", err)
+	}
+	contents := map[string]provider.Content{}
+	var taken []string
+	for i, r := range records {
+		if done[i] {
+			contents[r.ID] = provider.Content{Digest: record.Content(r), Fresh: true}
+		} else {
+			taken = append(taken, r.ID)
+		}
+	}
+	return contents, s.compare(ctx, taken, contents)
+}
+
+// upsert runs the models in order and says which of them inserted. Two upserts
+// of one id may race, and then one of them fails as a duplicate: it is run
+// again, and finds the other's document.
+func (s *Store) upsert(ctx context.Context, models []mongo.WriteModel) (map[int]bool, error) {
+	inserted := map[int]bool{}
+	for offset := 0; offset < len(models); {
+		res, err := s.events().BulkWrite(ctx, models[offset:])
+		if res != nil {
+			for i := range res.UpsertedIDs {
+				inserted[offset+int(i)] = true
+			}
+		}
+		if err == nil {
+			return inserted, nil
+		}
+		at, raced := race(err)
+		if !raced {
+			return nil, err
+		}
+		offset += at
+	}
+	return inserted, nil
+}
+
+// race says which model of an ordered bulk write failed as a duplicate.
+func race(err error) (int, bool) {
+	bulk, ok := err.(mongo.BulkWriteException) //nolint:errorlint // the driver returns the value itself
+	if !ok || len(bulk.WriteErrors) != 1 || !mongo.IsDuplicateKeyError(bulk) {
+		return 0, false
+	}
+	return bulk.WriteErrors[0].Index, true
+}
+
+// compare reads the digests of ids that were taken.
+func (s *Store) compare(ctx context.Context, taken []string, contents map[string]provider.Content) error {
+	for part := range slices.Chunk(taken, 1000) {
+		found, err := all[struct {
+			ID     string `json:"_id"`
+			Digest string `json:"digest"`
+		}](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: part}}}},
+			options.Find().SetProjection(bson.D{{Key: "digest", Value: 1}}))
+		if err != nil {
+			return fmt.Errorf("comparing: %w", err)
+		}
+		if len(found) != len(part) {
+			return fmt.Errorf("comparing: %d of %d records expired while they were appended again", len(part)-len(found), len(part))
+		}
+		for _, f := range found {
+			contents[f.ID] = provider.Content{Digest: f.Digest}
+		}
+	}
+	return nil
+}
+
+// reserve takes n numbers of the append order and returns the last of them,
+// with the server's time.
+func (s *Store) reserve(ctx context.Context, n int) (int64, time.Time, error) {
+	for {
+		var counter struct {
+			N  int64
+			At time.Time
+		}
+		err := s.db.Collection(state).FindOneAndUpdate(ctx, byID("append"),
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(n)}}}, {Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
+			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&counter)
+		if err == nil {
+			return counter.N, counter.At, nil
+		}
+		// The very first numbers are reserved by several at once.
+		if !mongo.IsDuplicateKeyError(err) {
+			return 0, time.Time{}, fmt.Errorf("reserving places: %w", err)
+		}
+	}
+}
+
+func byID(id string) bson.D { return bson.D{{Key: "_id", Value: id}} }
+
+// all reads every document of a query.
+func all[T any](ctx context.Context, c *mongo.Collection, filter bson.D, o ...options.Lister[options.FindOptions]) ([]T, error) {
+	cursor, err := c.Find(ctx, filter, o...)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	return out, cursor.All(ctx, &out)
+}

@@ -1,0 +1,238 @@
+// Package mongodb keeps the records in a MongoDB replica set (or a sharded
+// cluster) and follows them by change streams.
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// DefaultDatabase is the database of an address that names none.
+const DefaultDatabase = "HealthEventsDatabase"
+
+// Collections of the database.
+const (
+	// Events holds the records.
+	Events = "HealthEvents"
+	// Positions holds, per consumer of a feed, how far it has come.
+	Positions = "FeedPositions"
+	// DeadLetters holds what could not be processed.
+	DeadLetters = "DeadLetters"
+	// state holds the append counter and the name of this database.
+	state = "StoreState"
+)
+
+// Config is what a store is opened with.
+type Config struct {
+	Log     *slog.Logger
+	Clock   clock.WithTicker
+	Metrics *provider.Metrics
+}
+
+// Store implements store.Store.
+type Store struct {
+	Config
+	client *mongo.Client
+	db     *mongo.Database
+	// home names this database; positions of another say nothing here.
+	home string
+}
+
+var (
+	_ store.Store  = (*Store)(nil)
+	_ store.Reader = (*reader)(nil)
+)
+
+// Open connects to the database at dsn, a connection string of MongoDB, and
+// makes its indexes. Writes are acknowledged by the majority's journals and
+// reads see only such writes, whatever the address says.
+func Open(ctx context.Context, dsn string, cfg Config) (*Store, error) {
+	s, err := connect(ctx, dsn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// OpenReader connects to the database at dsn for looking only. MongoDB knows no
+// read-only connections: what is returned has no method that writes.
+func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, error) {
+	s, err := connect(ctx, dsn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var home struct{ Name string }
+	err = s.db.Collection(state).FindOne(ctx, bson.D{{Key: "_id", Value: "home"}}).Decode(&home)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		err = fmt.Errorf("%w: the database %s has no records (has a service ever opened this store?)", provider.ErrUnusable, s.db.Name())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
+	}
+	s.home = home.Name
+	return &reader{s}, nil
+}
+
+// connect checks that the server can do what the store promises.
+func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
+	conf, database, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	client, err := mongo.Connect(conf)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+	}
+	s := &Store{Config: cfg, client: client, db: client.Database(database)}
+	if err := s.checkServer(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// parse reads the address. Errors of the driver may repeat it, so whatever is
+// secret in it is taken out of them.
+func parse(dsn string) (*options.ClientOptions, string, error) {
+	journal := true
+	conf := options.Client().ApplyURI(dsn).
+		SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal}).
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary()).
+		SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true})
+	if conf.AppName == nil {
+		conf.SetAppName("nvsentinel")
+	}
+	if conf.ServerSelectionTimeout == nil {
+		conf.SetServerSelectionTimeout(10 * time.Second)
+	}
+	if err := conf.Validate(); err != nil {
+		return nil, "", fmt.Errorf("%w: the address is not valid: %s", provider.ErrUnusable, redact(err.Error(), dsn))
+	}
+	database := DefaultDatabase
+	if u, err := url.Parse(dsn); err == nil && strings.Trim(u.Path, "/") != "" {
+		database = strings.Trim(u.Path, "/")
+	}
+	return conf, database, nil
+}
+
+// redact takes the credentials of an address out of a text.
+func redact(text, dsn string) string {
+	_, rest, _ := strings.Cut(dsn, "://")
+	credentials, _, found := cutLast(rest, "@")
+	if !found {
+		return text
+	}
+	_, password, _ := strings.Cut(credentials, ":")
+	for _, secret := range []string{credentials, password} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "...")
+		}
+		if plain, err := url.QueryUnescape(secret); err == nil && plain != "" {
+			text = strings.ReplaceAll(text, plain, "...")
+		}
+	}
+	return text
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// checkServer refuses a standalone server: it has neither change streams nor
+// transactions.
+func (s *Store) checkServer(ctx context.Context) error {
+	h, err := s.hello(ctx)
+	if err != nil {
+		return err
+	}
+	if h.SetName == "" && h.Msg != "isdbgrid" {
+		return fmt.Errorf("%w: the server is not a member of a replica set: a standalone server has no change streams", provider.ErrUnusable)
+	}
+	return nil
+}
+
+// hello is what the store reads of the server's greeting.
+type hello struct {
+	SetName   string
+	Msg       string
+	LocalTime time.Time
+}
+
+func (s *Store) hello(ctx context.Context) (hello, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	var h hello
+	var raw bson.Raw
+	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&raw); err != nil {
+		return h, fmt.Errorf("greeting the server: %w", err)
+	}
+	h.SetName, _ = raw.Lookup("setName").StringValueOK()
+	h.Msg, _ = raw.Lookup("msg").StringValueOK()
+	h.LocalTime, _ = raw.Lookup("localTime").TimeOK()
+	return h, nil
+}
+
+// prepare makes the indexes and names the database. Both may be done by many
+// processes at once.
+func (s *Store) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
+		return fmt.Errorf("making the indexes: %w", err)
+	}
+	home := s.db.Collection(state)
+	_, err := home.UpdateOne(ctx, bson.D{{Key: "_id", Value: "home"}},
+		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "name", Value: uuid.NewString()}}}}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !mongo.IsDuplicateKeyError(err) {
+		return fmt.Errorf("naming the database: %w", err)
+	}
+	var named struct{ Name string }
+	if err := home.FindOne(ctx, bson.D{{Key: "_id", Value: "home"}}).Decode(&named); err != nil {
+		return fmt.Errorf("reading the name of the database: %w", err)
+	}
+	s.home = named.Name
+	return nil
+}
+
+func (s *Store) events() *mongo.Collection { return s.db.Collection(Events) }
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	if _, err := s.hello(ctx); err != nil {
+		return fmt.Errorf("reaching the store: %w", err)
+	}
+	return nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), provider.OperationTimeout)
+	defer cancel()
+	if err := s.client.Disconnect(ctx); err != nil {
+		return fmt.Errorf("closing the store: %w", err)
+	}
+	return nil
+}

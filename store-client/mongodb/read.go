@@ -1,0 +1,124 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	var doc stored
+	err := s.events().FindOne(ctx, byID(id), options.FindOne().SetProjection(whole())).Decode(&doc)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		err = store.ErrNotFound
+	}
+	var r record.Record
+	if err == nil {
+		r, err = doc.decode()
+	}
+	if err != nil {
+		return record.Record{}, fmt.Errorf("reading record %q: %w", id, err)
+	}
+	return r, nil
+}
+
+// List implements store.Store. A record that cannot be decoded is an error:
+// a list that leaves it out could be taken for a node without that fault.
+func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	where := filter(q.Selector, "")
+	if q.Order == store.ByAppend && q.After > 0 {
+		where = append(where, bson.E{Key: "append", Value: bson.D{{Key: "$gt", Value: q.After}}})
+	}
+	order := bson.D{{Key: "append", Value: 1}}
+	switch q.Order {
+	case store.ByAppend:
+	case store.BySeqDescending:
+		order = bson.D{{Key: "seq", Value: -1}, {Key: "append", Value: -1}}
+	case store.ByAppendDescending:
+		order = bson.D{{Key: "append", Value: -1}}
+	}
+	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(q.Limit)))
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
+	}
+	var out []record.Record
+	for _, f := range found {
+		r, err := f.decode()
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: record %q: %w", q.Selector.Name, f.ID, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Dead implements store.Store. The same letter again replaces the first.
+func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	id := bson.D{{Key: "source", Value: provider.Text(letter.Source)}, {Key: "id", Value: provider.Text(letter.ID)}}
+	_, err := s.db.Collection(DeadLetters).ReplaceOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{
+		{Key: "reason", Value: provider.Text(letter.Reason)}, {Key: "body", Value: letter.Body}, {Key: "at", Value: letter.At},
+	}, options.Replace().SetUpsert(true))
+	if err != nil {
+		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
+	}
+	return nil
+}
+
+// expireBatch bounds the records that one command of Expire deletes.
+const expireBatch = 1000
+
+// Expire implements store.Store. The exact time decides: the date of the index
+// is cut to milliseconds.
+func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
+	total := 0
+	for {
+		n, more, err := s.expire(ctx, now)
+		total += n
+		if err != nil {
+			return total, fmt.Errorf("expiring records: %w", err)
+		}
+		s.Metrics.Expired.Add(float64(n))
+		if !more {
+			return total, nil
+		}
+	}
+}
+
+func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	due := bson.D{{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}, {Key: "$ne", Value: nil}}}}
+	found, err := all[stored](ctx, s.events(), due, options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
+	if err != nil {
+		return 0, false, err
+	}
+	ids := bson.A{}
+	for _, f := range found {
+		// Broken documents are for a person.
+		if r, err := f.decode(); err == nil && r.ExpireAt != nil && r.ExpireAt.Before(now) {
+			ids = append(ids, f.ID)
+		}
+	}
+	// A record that got a later expiry meanwhile does not match any more.
+	res, err := s.events().DeleteMany(ctx, append(due, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}))
+	if err != nil {
+		return 0, false, err
+	}
+	return int(res.DeletedCount), len(found) == expireBatch && len(ids) > 0, nil
+}

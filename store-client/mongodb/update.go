@@ -1,0 +1,123 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Update implements store.Store: one document is a compare-and-set by itself,
+// several are a transaction.
+func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	err := s.update(bounded, writer, changes)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrConflict):
+		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
+	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
+		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
+	}
+	return fmt.Errorf("updating %d records: %w", len(changes), err)
+}
+
+func (s *Store) update(ctx context.Context, writer record.Writer, changes []store.Change) error {
+	now, err := s.hello(ctx)
+	if err != nil {
+		return err
+	}
+	if len(changes) == 1 {
+		return s.replace(ctx, writer, changes, now.LocalTime)
+	}
+	session, err := s.client.StartSession(options.Session().SetDefaultTransactionOptions(
+		options.Transaction().SetReadConcern(readconcern.Snapshot())))
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	defer session.EndSession(ctx)
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		return nil, s.replace(ctx, writer, changes, now.LocalTime)
+	})
+	return err
+}
+
+// replace reads the records, decides about the batch and writes it, each
+// document only at the revision that was read.
+func (s *Store) replace(ctx context.Context, writer record.Writer, changes []store.Change, now time.Time) error {
+	before, storedAt, err := s.read(ctx, changes)
+	if err != nil {
+		return err
+	}
+	after, err := provider.Apply(writer, before, changes)
+	if err != nil {
+		return err
+	}
+	models := make([]mongo.WriteModel, len(after))
+	for i, r := range after {
+		doc, err := encode(r, storedAt[r.ID].StoredAt, now)
+		if err != nil {
+			return err
+		}
+		at := append(byID(r.ID), bson.E{Key: "revision", Value: r.Revision - 1})
+		models[i] = mongo.NewReplaceOneModel().SetFilter(at).SetReplacement(doc)
+	}
+	// In one order everywhere, so that crossing batches meet at their first
+	// common record.
+	slices.SortFunc(models, byFilter)
+	res, err := s.events().BulkWrite(ctx, models)
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	if res.MatchedCount != int64(len(models)) {
+		return fmt.Errorf("%d of %d records: %w", int64(len(models))-res.MatchedCount, len(models), store.ErrConflict)
+	}
+	return nil
+}
+
+func byFilter(a, b mongo.WriteModel) int {
+	id := func(m mongo.WriteModel) string {
+		return m.(*mongo.ReplaceOneModel).Filter.(bson.D)[0].Value.(string) //nolint:forcetypeassert // made above
+	}
+	if id(a) < id(b) {
+		return -1
+	}
+	return 1
+}
+
+// read gets the records that changes are about.
+func (s *Store) read(ctx context.Context, changes []store.Change) (map[string]record.Record, map[string]stored, error) {
+	var ids []string
+	for _, c := range changes {
+		ids = append(ids, c.ID)
+	}
+	found, err := all[stored](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}},
+		options.Find().SetProjection(whole()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading: %w", err)
+	}
+	records, documents := map[string]record.Record{}, map[string]stored{}
+	for _, f := range found {
+		r, err := f.decode()
+		if err != nil {
+			return nil, nil, fmt.Errorf("record %q: %w", f.ID, err)
+		}
+		records[f.ID], documents[f.ID] = r, f
+	}
+	return records, documents, nil
+}

@@ -1,0 +1,211 @@
+// Package mongotest gives tests and demos a MongoDB replica set: the one that
+// NVSENTINEL_TEST_MONGODB_URI names, else a throw-away SecantusDB, a server of
+// somebody else that speaks MongoDB's protocol and has change streams and
+// transactions. It runs as a process of its own from a Python environment that
+// hack/mongodb.sh makes; what it does and does not do stands in the README of
+// this folder.
+package mongotest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Variables of the environment.
+const (
+	// URI names a real replica set to use instead.
+	URI = "NVSENTINEL_TEST_MONGODB_URI"
+	// Program is the path of secantusd-py, where it is not in the cache folder.
+	Program = "NVSENTINEL_TEST_SECANTUSD"
+)
+
+// Version of SecantusDB; hack/mongodb.sh installs the same.
+const Version = "0.7.0b3"
+
+// ErrNone means that there is no server to be had here.
+var ErrNone = errors.New("no MongoDB server: hack/mongodb.sh makes one where the Python package index can be reached; " + URI + " names another")
+
+// Options of a server.
+type Options struct {
+	// Dir holds the data and the log; it is made when absent and kept by Stop.
+	// When empty a temporary one is made and removed by Stop.
+	Dir string
+	// Flags are further flags of the server.
+	Flags []string
+}
+
+// Server is a running server.
+type Server struct {
+	opts      Options
+	program   string
+	dir       string
+	temporary bool
+	port      int
+	child     *child
+}
+
+// child is one run of the server's process; done is closed at its end.
+type child struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+const startTimeout = time.Minute
+
+// Find is the program's path, or ErrNone.
+func Find() (string, error) {
+	path := os.Getenv(Program)
+	if path == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", ErrNone, err)
+		}
+		path = filepath.Join(cache, "nvsentinel", "secantusdb-"+Version, "bin", "secantusd-py")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	return path, nil
+}
+
+// Start starts a SecantusDB on a free port of the loopback address. Every
+// commit is synced to the disk.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	program, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: opts, program: program, dir: opts.Dir}
+	if s.dir == "" {
+		s.temporary = true
+		if s.dir, err = os.MkdirTemp("", "mongotest"); err != nil {
+			return nil, fmt.Errorf("making the server's folder: %w", err)
+		}
+	}
+	if s.port, err = freePort(ctx); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	if err := s.Restart(ctx); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	addr, _ := l.Addr().(*net.TCPAddr)
+	return addr.Port, l.Close()
+}
+
+// Addr is where the server listens, host:port.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// DSN is the address of a database.
+func (s *Server) DSN(database string) string { return dsn(s.Addr(), database) }
+
+func dsn(addr, database string) string {
+	return "mongodb://" + addr + "/" + database + "?directConnection=true"
+}
+
+// Restart starts the process on the data that is there and waits until it
+// answers.
+func (s *Server) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the server's log: %w", err)
+	}
+	defer log.Close()
+	args := append([]string{
+		"--port", fmt.Sprint(s.port), "--storage-path", filepath.Join(s.dir, "data"), "--sync-on-commit", "--noop-heartbeat-seconds", "1",
+	}, s.opts.Flags...)
+	cmd := exec.Command(s.program, args...) //nolint:noctx // it outlives the context of its start
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", s.program, err)
+	}
+	s.child = &child{cmd: cmd, done: make(chan struct{})}
+	go func(c *child) {
+		_ = c.cmd.Wait() // how it ended stands in its log
+		close(c.done)
+	}(s.child)
+	if err := s.await(ctx); err != nil {
+		return errors.Join(err, s.Kill())
+	}
+	return nil
+}
+
+// await asks until the server answers a ping.
+func (s *Server) await(ctx context.Context) error {
+	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(time.Second))
+	if err != nil {
+		return fmt.Errorf("connecting to the server: %w", err)
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	for {
+		err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.child.done:
+			return fmt.Errorf("the server ended at its start: %s", s.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w: %s", err, s.tail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) tail() string {
+	b, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+}
+
+// Kill ends the process with SIGKILL.
+func (s *Server) Kill() error {
+	if s.child == nil {
+		return nil
+	}
+	err := s.child.cmd.Process.Kill()
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	<-s.child.done
+	return err
+}
+
+// Stop ends the process and removes a temporary folder.
+func (s *Server) Stop() error { return errors.Join(s.Kill(), s.remove()) }
+
+func (s *Server) remove() error {
+	if !s.temporary {
+		return nil
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("removing the server's folder: %w", err)
+	}
+	return nil
+}
