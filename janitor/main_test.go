@@ -31,7 +31,16 @@ import (
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
-func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+// childEnv makes this test binary the janitor itself.
+const childEnv = "JANITOR_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		main()
+		return
+	}
+	os.Exit(localcluster.Main(m))
+}
 
 // cloud reboots nodes of the local cluster by giving them another boot id.
 type cloud struct {
@@ -93,7 +102,7 @@ func install(t *testing.T, cluster *localcluster.Cluster) {
 // eventually asks until ok or the deadline.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -201,3 +210,102 @@ func TestNothingEnabled(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// A janitor that starts before its kind is served waits, says so, and goes on
+// by itself when the definition comes.
+func TestMissingKindAppearsLater(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "late"}) // one without definitions
+	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: "late-1", BootID: "boot-1"}); err != nil {
+		t.Fatal(err)
+	}
+	impl := &cloud{cluster: cluster}
+	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl))
+	eventually(t, "readiness that names the kind", func() bool {
+		code, text := get(t, "http://"+running.Address+"/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "RebootNode is not served by the API server")
+	})
+	install(t, cluster)
+	eventually(t, "readiness", func() bool {
+		code, _ := get(t, "http://"+running.Address+"/readyz")
+		return code == http.StatusOK
+	})
+	reboots(t, cluster, "late-1")
+	if got := impl.signals.Load(); got != 1 {
+		t.Errorf("%d signals took effect, want 1", got)
+	}
+}
+
+// The API server is away from the moment the plugin has the signal until after
+// the machine has rebooted: one signal, and the reboot is recorded.
+func TestAPIServerAwayAfterTheSignal(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "away"})
+	install(t, cluster)
+	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: "away-1", BootID: "boot-1"}); err != nil {
+		t.Fatal(err)
+	}
+	impl := &outage{cloud: cloud{cluster: cluster}, back: make(chan error, 1)}
+	daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", serve(t, impl), "--poll-interval=1s")
+	object := reboots(t, cluster, "away-1")
+	if err := <-impl.back; err != nil {
+		t.Fatal(err)
+	}
+	if got := impl.signals.Load(); got != 1 || object.Status.Signals != 1 {
+		t.Errorf("%d signals took effect and %d were counted, want 1", got, object.Status.Signals)
+	}
+}
+
+// outage is a cloud that takes the API server along with the machine.
+type outage struct {
+	cloud
+	back chan error
+}
+
+func (o *outage) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	answer, err := o.cloud.SendRebootSignal(ctx, req)
+	o.cluster.StopAPIServer()
+	go func() { o.back <- o.cluster.StartAPIServer(context.WithoutCancel(ctx)) }()
+	return answer, err
+}
+
+// reboots creates an object for a node and follows it to its good end.
+func reboots(t *testing.T, cluster *localcluster.Cluster, node string) *v1alpha1.RebootNode {
+	t.Helper()
+	objects, err := rebootnode.Objects(cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.RebootNodeSpec{NodeName: node}}
+	eventually(t, "the object", func() bool { return objects.Create(t.Context(), object) == nil })
+	eventually(t, "the reboot", func() bool {
+		err := objects.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		return err == nil && object.Status.CompletionTime != nil && len(object.Finalizers) == 0
+	})
+	if !meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionNodeReady) {
+		t.Errorf("conditions are %v", object.Status.Conditions)
+	}
+	return object
+}
+
+// A mistake in the configuration ends the start and names the key.
+func TestUnknownKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "janitor.toml")
+	if err := os.WriteFile(file, []byte("[global]\ncspPluginHost = 'p:1'\n[rebootNodeController]\ncolour = 'red'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	running := daemon.RunForTest(tee{t, &said}, "janitor", config.Default(), build, "--config", file)
+	if code := running.Wait(); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	if !strings.Contains(said.String(), "rebootNodeController.colour") {
+		t.Errorf("said %q, want the key", said.String())
+	}
+}
+
+// tee keeps what a service says.
+type tee struct {
+	*testing.T
+	said *bytes.Buffer
+}
+
+func (t tee) Output() io.Writer { return io.MultiWriter(t.T.Output(), t.said) }

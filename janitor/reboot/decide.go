@@ -127,7 +127,9 @@ func awaiting(v View, p Policy, now time.Time, reason Reason) Verdict {
 }
 
 // left is the time until the object fails. In manual mode the signal may take
-// as long as it takes.
+// as long as it takes. A beginning further ahead than the whole time was
+// stamped by a clock that has been set right since; the time is up then, so
+// that no node waits for years.
 func left(v View, p Policy, now time.Time) time.Duration {
 	from := v.Object.Started
 	if !v.Object.SignalAt.IsZero() {
@@ -135,7 +137,11 @@ func left(v View, p Policy, now time.Time) time.Duration {
 	} else if p.Manual && v.Node.Exists {
 		return p.Timeout
 	}
-	return from.Add(p.Timeout).Sub(now)
+	rest := from.Add(p.Timeout).Sub(now)
+	if rest > 2*p.Timeout {
+		return 0
+	}
+	return rest
 }
 
 // resendAt is when the signal after the last one is due: every signal gets

@@ -98,6 +98,13 @@ func TestDecide(t *testing.T) {
 		{"a late signal has the whole time", begun(sent, answered, func(v *reboot.View) { v.Object.SignalAt = start.Add(24 * time.Minute) }), 48 * time.Minute, false, wait(reboot.BootUnchanged, poll)},
 		{"no answer, time up", begun(sent), 25 * time.Minute, false, verdict(reboot.Fail, reboot.TimeUp)},
 
+		{"the clock was set back a little", begun(sent, answered), -20 * time.Minute, false, wait(reboot.BootUnchanged, poll)},
+		{"the clock was set back by years", begun(sent, answered), -20000 * time.Hour, false, verdict(reboot.Fail, reboot.TimeUp)},
+		{"the clock was set back by years, never sent", begun(absent), -20000 * time.Hour, false, verdict(reboot.Fail, reboot.NodeGone)},
+		{"the clock was set back by years, rebooted", begun(sent, answered, rebooted, says(reboot.SaysReady)), -20000 * time.Hour, false, verdict(reboot.Succeed, reboot.BootChanged)},
+		{"the clock ran ahead, rebooted", begun(sent, answered, rebooted, says(reboot.SaysReady)), 20000 * time.Hour, false, verdict(reboot.Succeed, reboot.BootChanged)},
+		{"the clock was set back, no answer yet", begun(sent), -20 * time.Minute, false, wait(reboot.Unanswered, poll)},
+
 		{"new boot, not ready", begun(sent, answered, rebooted, notReady), time.Minute, false, wait(reboot.NotReady, poll)},
 		{"new boot, never ready", begun(sent, answered, rebooted, notReady), 25 * time.Minute, false, verdict(reboot.Fail, reboot.TimeUp)},
 		{"new boot, ready", begun(sent, answered, rebooted), time.Minute, false, verdict(reboot.AskPlugin, reboot.BootChanged)},

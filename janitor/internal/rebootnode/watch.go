@@ -9,7 +9,9 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -68,7 +70,12 @@ type Watch struct {
 	workers    int
 
 	running, synced atomic.Bool
+	// missing is why the objects can not be watched; empty when they can.
+	missing atomic.Value
 }
+
+// kindPoll is how often a missing kind is looked for.
+const kindPoll = 2 * time.Second
 
 // NewWatch makes the watch; workers is how many objects are worked on at once.
 func NewWatch(c *Controller, config *rest.Config, workers int) *Watch {
@@ -77,6 +84,9 @@ func NewWatch(c *Controller, config *rest.Config, workers int) *Watch {
 
 // Synced says whether a running watch has its caches.
 func (w *Watch) Synced() (bool, string) {
+	if why, _ := w.missing.Load().(string); why != "" {
+		return false, why
+	}
 	if w.running.Load() && !w.synced.Load() {
 		return false, "the caches of nodes and repair objects are not filled yet"
 	}
@@ -89,6 +99,9 @@ func (w *Watch) Run(ctx context.Context) error {
 	s, err := scheme()
 	if err != nil {
 		return err
+	}
+	if err := w.awaitKind(ctx); err != nil {
+		return nil // told to stop before there was anything to watch
 	}
 	logger := logr.FromSlogHandler(w.controller.Log.Handler())
 	ctrl.SetLogger(logger) // controller-runtime complains on stderr without one
@@ -105,6 +118,26 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 	go func() { w.synced.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
 	return mgr.Start(ctx)
+}
+
+// awaitKind waits until the API server serves RebootNodes: a janitor that starts
+// before their definition is there, or before the API server, is not ready and
+// says why, and begins when it can. The error is that ctx ended.
+func (w *Watch) awaitKind(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, kindPoll, true, func(ctx context.Context) (bool, error) {
+		err := w.controller.Objects.List(ctx, &v1alpha1.RebootNodeList{}, client.Limit(1))
+		why := ""
+		switch {
+		case meta.IsNoMatchError(err):
+			why = "RebootNode is not served by the API server"
+		case err != nil:
+			why = "RebootNodes can not be read: " + err.Error()
+		}
+		if before, _ := w.missing.Swap(why).(string); before != why {
+			w.controller.Log.Info("looking for repair objects", "missing", why)
+		}
+		return why == "", nil
+	})
 }
 
 // register adds the controller to a manager.
