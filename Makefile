@@ -10,6 +10,8 @@ STORE ?= sqlite
 STRATEGY ?= PROCESS
 NODES ?= 20
 SEEDS ?= 10
+FIRST ?= 1
+DURATION ?= 60m
 KEEP ?=
 BREAK ?=
 EVIDENCE ?=
@@ -20,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  test takes SEEDS=10 (of the kill journey)"
+	@echo "  journey takes SEEDS=10 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
@@ -50,9 +52,14 @@ build: ## Build every binary into bin/.
 	@hack/build.sh bin
 
 .PHONY: journey
-journey: ## Run the kill journey alone: make journey SEEDS=20.
-	@hack/packages.sh gcc
-	@SEEDS=$(SEEDS) hack/journey.sh
+journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.
+	@hack/packages.sh gcc postgresql
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/journey.sh
+
+.PHONY: soak
+soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on both stores.
+	@hack/packages.sh postgresql
+	@DURATION=$(DURATION) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: bench
 bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain].

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs the kill journey alone, with any number of seeds: SEEDS=20 hack/journey.sh
+# Runs the kill journey alone, with any seeds: FIRST=7 SEEDS=20 hack/journey.sh
+# EVIDENCE=folder keeps what failed trips leave behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go run ./tests/cmd/local-cluster build
-exec go test -count=1 -v -timeout 120m ./tests/journey -run 'TestKillJourney' -args -seeds "${SEEDS:-10}"
+exec go test -count=1 -v -timeout 240m ./tests/journey -run 'TestKillJourney' \
+	-args -seeds "${SEEDS:-10}" -first-seed "${FIRST:-1}" -evidence "${EVIDENCE:+$(realpath -m "$EVIDENCE")}"

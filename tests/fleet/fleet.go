@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,10 +17,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
-	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Rooms are the services in the order of an event's walk. Every one but the
@@ -61,8 +60,18 @@ type Options struct {
 	Bin string
 	// Root is the repository.
 	Root string
-	// Env is added to the environment of a service (room name, node or empty).
-	Env func(room, node string) []string
+	// Replicas of every control service, of which one leads; 0 and 1 run one
+	// without an election.
+	Replicas int
+	// Lease is how long a leader's lease lives without renewal.
+	Lease time.Duration
+	// Lines puts a Gate before the API server and, for PostgreSQL, a line that
+	// can be cut before the database.
+	Lines bool
+	// Cold starts every service before the database has a schema.
+	Cold bool
+	// Env is added to the environment of a service (its name, its node or empty).
+	Env func(name, node string) []string
 	// Progress hears what takes long.
 	Progress io.Writer
 }
@@ -72,8 +81,14 @@ type Fleet struct {
 	Cluster *localcluster.Cluster
 	Store   store.Store
 	Dir     string
-	DSN     string
+	// DSN is the database as the services reach it.
+	DSN string
+	// Gate is nil without Options.Lines.
+	Gate *Gate
 
+	own      string // the database without a line before it
+	line     *cutproxy.Proxy
+	disks    []*Disk
 	options  Options
 	launcher *launcher
 	kube     map[string]string // service account -> kubeconfig
@@ -104,30 +119,16 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{f.openStore, f.applyManifests, f.accounts, f.before, f.control, f.nodes} {
+	steps := []func(context.Context) error{f.database, f.openStore, f.applyManifests, f.accounts, f.before, f.control, f.nodes}
+	if o.Cold {
+		steps = []func(context.Context) error{f.database, f.applyManifests, f.accounts, f.before, f.control, f.nodes, f.openStore}
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
-}
-
-func (f *Fleet) openStore(ctx context.Context) error {
-	switch f.options.Store {
-	case "", "sqlite":
-		f.DSN = "sqlite://" + filepath.Join(f.Dir, "records.db")
-	case "postgresql":
-		server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(f.Dir, "postgresql"), Durable: true})
-		if err != nil {
-			return err
-		}
-		f.postgres, f.DSN = server, server.DSN("postgres")
-	default:
-		return fmt.Errorf("store %q is not sqlite or postgresql", f.options.Store)
-	}
-	var err error
-	f.Store, err = storeopen.Open(ctx, f.DSN, storeopen.Options{SingleHost: true, Logger: slog.New(slog.DiscardHandler)})
-	return err
 }
 
 func (f *Fleet) before(ctx context.Context) error {
@@ -170,10 +171,22 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 }
 
 func (f *Fleet) accounts(ctx context.Context) error {
+	if f.options.Lines {
+		gate, err := startGate(f.Cluster.RESTConfig(), filepath.Join(f.Cluster.Dir(), "pki"))
+		if err != nil {
+			return err
+		}
+		f.Gate = gate
+	}
 	for _, name := range []string{Connector, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"} {
 		path, err := f.Cluster.ServiceAccountKubeconfig(ctx, "nvsentinel", name, 24*time.Hour)
 		if err != nil {
 			return err
+		}
+		if f.Gate != nil {
+			if path, err = f.Gate.through(path, f.Dir); err != nil {
+				return err
+			}
 		}
 		f.kube[name] = path
 	}
@@ -191,16 +204,20 @@ func (f *Fleet) NodeNames() []string {
 
 // launch starts a service under supervision, unless it is left out.
 func (f *Fleet) launch(room, node, binary string, args ...string) {
-	if !f.runs(room, node) {
-		return
-	}
 	name := room
 	if node != "" {
 		name += "@" + node
 	}
+	f.launchAs(name, room, node, binary, args)
+}
+
+func (f *Fleet) launchAs(name, room, node, binary string, args []string) {
+	if !f.runs(room, node) {
+		return
+	}
 	var env []string
 	if f.options.Env != nil {
-		env = f.options.Env(room, node)
+		env = f.options.Env(name, node)
 	}
 	s := f.launcher.supervise(name, filepath.Join(f.options.Bin, binary), filepath.Join(f.Dir, name+".log"), args, env)
 	f.mu.Lock()
@@ -254,8 +271,17 @@ func (f *Fleet) Stop() error {
 	if f.Store != nil {
 		problems = append(problems, f.Store.Close())
 	}
+	if f.line != nil {
+		problems = append(problems, f.line.Close())
+	}
 	if f.postgres != nil {
 		problems = append(problems, f.postgres.Stop())
+	}
+	if f.Gate != nil {
+		problems = append(problems, f.Gate.stop())
+	}
+	for _, d := range f.disks {
+		d.drop()
 	}
 	if f.Cluster != nil {
 		problems = append(problems, f.Cluster.Stop())

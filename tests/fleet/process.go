@@ -52,6 +52,7 @@ type Service struct {
 	mu      sync.Mutex
 	env     []string
 	cmd     *exec.Cmd
+	over    chan struct{} // closed when the present run has ended
 	starts  int
 	stopped bool
 	done    chan struct{}
@@ -74,7 +75,9 @@ func (s *Service) run() {
 			return
 		}
 		if cmd != nil {
-			s.note("ended: " + ended(cmd.Wait()))
+			err := cmd.Wait()
+			close(s.over)
+			s.note("ended: " + ended(err))
 		}
 		if s.isStopped() {
 			return
@@ -103,7 +106,7 @@ func (s *Service) startOnce() (*exec.Cmd, error) {
 		return nil, err
 	}
 	s.starts++
-	s.cmd = cmd
+	s.cmd, s.over = cmd, make(chan struct{})
 	return cmd, nil
 }
 
@@ -153,6 +156,21 @@ func (s *Service) SetEnv(env []string) {
 
 // Kill sends SIGKILL; the supervisor starts the process again.
 func (s *Service) Kill() { s.signal(syscall.SIGKILL) }
+
+// Restart ends the process politely; the supervisor starts it again.
+func (s *Service) Restart() { s.signal(syscall.SIGTERM) }
+
+// Swap kills the process, does something while none runs, and lets the
+// supervisor start it again.
+func (s *Service) Swap(do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil && s.cmd.Process != nil {
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+		<-s.over
+	}
+	return do()
+}
 
 // Freeze stops the process in its tracks, or lets it go on.
 func (s *Service) Freeze(frozen bool) {

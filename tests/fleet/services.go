@@ -42,10 +42,10 @@ func (f *Fleet) control(context.Context) error {
 	f.launch("csp-plugin-kwok", "", "kwok", append(common("csp-plugin-kwok"),
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
 		"--books", filepath.Join(f.Dir, "books.jsonl"))...)
-	f.launch("janitor", "", "janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
-	f.launch("fault-remediation", "", "fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
-	f.launch("node-drainer", "", "node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
-	f.launch("fault-quarantine", "", "fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"})...)
+	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
+	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
+	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
+	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"})...)
 	return nil
 }
 
@@ -135,8 +135,7 @@ func (f *Fleet) rebootAgents(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, node := range f.agents() {
-			b, err := os.ReadFile(filepath.Join(f.machine(node), "boot_id"))
-			boot := strings.TrimSpace(string(b))
+			boot, err := f.BootID(node)
 			if err != nil || boot == "" {
 				continue
 			}
@@ -157,6 +156,12 @@ func (f *Fleet) rebootAgents(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// BootID is the boot id that a node's machine shows.
+func (f *Fleet) BootID(node string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(f.machine(node), "boot_id"))
+	return strings.TrimSpace(string(b)), err
 }
 
 // agents lists the nodes that have a machine.

@@ -2,16 +2,13 @@ package journey
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -32,10 +29,57 @@ const (
 	NothingRepeats = "nothing is applied twice"
 	NoEviction     = "no pod is evicted once the session is over"
 	ProvenRecovery = "no recovery without a proven reboot"
+	NothingAgain   = "no session comes back after its end"
+	BadInput       = "malformed events are answered and change nothing"
 )
 
+// Invariants lists them all.
+func Invariants() []string {
+	return []string{
+		OneReboot, NoStraySignal, NoMarkLeft, NothingLost, LegalMoves, CleanStart, ItEnds, NothingRepeats, NoEviction,
+		ProvenRecovery, NothingAgain, BadInput,
+	}
+}
+
+// settle waits until what was acknowledged has had time to be stored, and
+// checks.
+func (t *trip) settle(ctx context.Context, j *Journey, checked map[string]int) ([]Violation, error) {
+	// That it never is stored, is what check finds.
+	_ = t.until(ctx, "the load to be stored", t.loadStored)
+	var found []Violation
+	err := t.insist(ctx, "the facts to be read", func(ctx context.Context) (err error) {
+		found, err = t.check(ctx, j)
+		return err
+	})
+	for _, i := range Invariants() {
+		if t.applies(i) {
+			checked[i]++
+		}
+	}
+	return found, err
+}
+
+// applies says whether the story can break an invariant at all.
+func (t *trip) applies(invariant string) bool {
+	switch invariant {
+	case OneReboot:
+		return t.scenario.reboots() > 0
+	case NoStraySignal:
+		return t.scenario.reboots() == 0
+	case CleanStart:
+		return t.scenario == Replaced
+	case NoMarkLeft:
+		return t.scenario != Replaced
+	case NoEviction:
+		return t.guardMustStay()
+	case ProvenRecovery:
+		return t.scenario == OutboxLost
+	}
+	return true
+}
+
 // check looks at what a trip left behind.
-func (t *trip) check(ctx context.Context, audit *audit) ([]Violation, error) {
+func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 	var out []Violation
 	add := func(invariant, format string, args ...any) {
 		out = append(out, Violation{invariant, t.node + ": " + fmt.Sprintf(format, args...)})
@@ -104,10 +148,31 @@ func (t *trip) check(ctx context.Context, audit *audit) ([]Violation, error) {
 			add(NoEviction, "pod %s is gone: %v", t.guard, err)
 		}
 	}
-	for _, illegal := range audit.illegal(t.node) {
+	for _, illegal := range j.audit.illegal(t.node) {
 		add(LegalMoves, "%s", illegal)
 	}
-	return out, nil
+	for _, again := range j.sessions.again(t.node) {
+		add(NothingAgain, "%s", again)
+	}
+	more, err := t.checkLoad(ctx)
+	return append(out, more...), err
+}
+
+// checkLoad checks what was published beside the faults.
+func (t *trip) checkLoad(ctx context.Context) ([]Violation, error) {
+	var out []Violation
+	missing, err := t.load.missing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		out = append(out, Violation{NothingLost, fmt.Sprintf("%s: %d of %d acknowledged events are not stored: %.200v", t.node, len(missing), t.load.count(), missing)})
+	}
+	misjudged, err := t.misjudged(ctx)
+	for _, bad := range append(misjudged, t.wrongAnswers...) {
+		out = append(out, Violation{BadInput, t.node + ": " + bad})
+	}
+	return out, err
 }
 
 // marks lists every mark of ours on the node.
@@ -130,79 +195,4 @@ func (t *trip) marks(ctx context.Context) ([]string, error) {
 		out = append(out, "cordon")
 	}
 	return out, nil
-}
-
-// audit follows every record's changes and keeps those no table allows.
-type audit struct {
-	moves map[record.Transition]bool
-
-	mu   sync.Mutex
-	last map[string]record.Record
-	bad  map[string][]string
-}
-
-func newAudit() *audit {
-	a := &audit{moves: map[record.Transition]bool{}, last: map[string]record.Record{}, bad: map[string][]string{}}
-	for _, m := range record.Transitions() {
-		a.moves[m] = true
-	}
-	// The feed may show several changes as one: what can be reached is legal.
-	for grown := true; grown; {
-		grown = false
-		for x := range a.moves {
-			for y := range a.moves {
-				z := record.Transition{Field: x.Field, From: x.From, To: y.To}
-				if x.Field == y.Field && x.To == y.From && !a.moves[z] {
-					a.moves[z], grown = true, true
-				}
-			}
-		}
-	}
-	return a
-}
-
-// follow reads the feed until ctx ends.
-func (a *audit) follow(ctx context.Context, s store.Store) error {
-	feed, err := s.Feed(ctx, "journey-audit", record.Selector{Name: "audit"})
-	if err != nil {
-		return err
-	}
-	for {
-		r, _, err := feed.Next(ctx)
-		if err != nil {
-			return errors.Join(ignoreEnd(ctx, err), feed.Close())
-		}
-		a.see(r)
-	}
-}
-
-func ignoreEnd(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
-		return err
-	}
-}
-
-func (a *audit) see(r record.Record) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before := a.last[r.ID]
-	a.last[r.ID] = r
-	for _, m := range []record.Transition{
-		{Field: "nodequarantined", From: string(before.Status.NodeQuarantined), To: string(r.Status.NodeQuarantined)},
-		{Field: "userpodsevictionstatus", From: string(before.Status.UserPodsEvictionStatus.Status), To: string(r.Status.UserPodsEvictionStatus.Status)},
-		{Field: "quarantineverdict", From: string(before.Reason()), To: string(r.Reason())},
-	} {
-		if m.From != m.To && !a.moves[m] {
-			a.bad[r.Event.NodeName] = append(a.bad[r.Event.NodeName], fmt.Sprintf("record %s: %s from %q to %q", r.ID, m.Field, m.From, m.To))
-		}
-	}
-}
-
-func (a *audit) illegal(node string) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.bad[node]
 }

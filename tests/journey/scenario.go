@@ -3,14 +3,13 @@ package journey
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
+	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/tests/demo"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -35,6 +33,9 @@ const (
 	ByHand Scenario = "uncordoned by hand"
 	// Recovered: every fault is cleared in mid-drain.
 	Recovered Scenario = "recovered in mid-drain"
+	// Returned: the Node object is deleted in mid-drain and the same machine
+	// registers again.
+	Returned Scenario = "deleted and back"
 	// Replaced: another machine takes the node's name in mid-drain.
 	Replaced Scenario = "another machine"
 	// TooLate: a person releases the node when the repair object exists and
@@ -48,12 +49,12 @@ const (
 // Scenarios is the round of stories that the seeds go through: every second
 // one is repaired to the end.
 func Scenarios() []Scenario {
-	return []Scenario{OneFault, ByHand, TwoFaults, Recovered, OneFault, Replaced, TwoFaults, TooLate, OneFault, OutboxLost}
+	return []Scenario{OneFault, ByHand, TwoFaults, Recovered, Returned, Replaced, TwoFaults, TooLate, OneFault, OutboxLost}
 }
 
 // reboots is how often the node must have been rebooted in the end.
 func (s Scenario) reboots() int {
-	if s == OneFault || s == TwoFaults {
+	if s == OneFault || s == TwoFaults || s == Returned {
 		return 1
 	}
 	return 0
@@ -61,7 +62,7 @@ func (s Scenario) reboots() int {
 
 // guarded says whether the drain has to be held up by a disruption budget.
 func (s Scenario) guarded() bool {
-	return s == ByHand || s == Recovered || s == Replaced || s == OutboxLost
+	return s == ByHand || s == Recovered || s == Replaced || s == Returned || s == OutboxLost
 }
 
 // trip is one scenario on one node.
@@ -73,6 +74,13 @@ type trip struct {
 	// falseRecoveries counts recoveries reported without a reboot.
 	falseRecoveries int
 	limit           time.Duration
+	load            *load
+	// endLoad stops the load and waits for its end.
+	endLoad func() error
+	// answered counts the door's answers to malformed events, wrongAnswers are
+	// those it should not have given.
+	answered     atomic.Int64
+	wrongAnswers []string
 	// guard is the pod whose disruption budget holds the drain up; once the
 	// session is over nobody may evict it.
 	guard string
@@ -86,8 +94,8 @@ func (t *trip) run(ctx context.Context) error {
 		}
 	}
 	if t.scenario == TooLate {
-		t.fleet.Service("janitor").Freeze(true)
-		defer t.fleet.Service("janitor").Freeze(false)
+		t.freezeJanitor(true)
+		defer t.freezeJanitor(false)
 	}
 	if err := t.fault(3, 79); err != nil {
 		return err
@@ -113,13 +121,32 @@ func (t *trip) run(ctx context.Context) error {
 		return err
 	}
 	// With the budget gone nothing but a wrong eviction could take the pod.
-	err := t.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(fleet.UserNamespace).Delete(ctx, t.guard, metav1.DeleteOptions{})
+	err := t.endGuard(ctx)
 	pause(ctx, 1500*time.Millisecond)
 	return err
 }
 
+func (t *trip) freezeJanitor(frozen bool) {
+	for _, s := range t.fleet.Replicas("janitor") {
+		s.Freeze(frozen)
+	}
+}
+
+// endGuard takes the disruption budget away.
+func (t *trip) endGuard(ctx context.Context) error {
+	return t.insist(ctx, "the budget to go", func(ctx context.Context) error {
+		err := t.fleet.Cluster.Client().PolicyV1().PodDisruptionBudgets(fleet.UserNamespace).Delete(ctx, t.guard, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
 // guardMustStay says whether the guard's pod outlives the trip.
-func (t *trip) guardMustStay() bool { return t.guard != "" && t.scenario != Replaced }
+func (t *trip) guardMustStay() bool {
+	return t.guard != "" && t.scenario != Replaced && t.scenario != Returned
+}
 
 func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
 	err := t.until(ctx, "the repair object", func(ctx context.Context) (bool, error) {
@@ -135,7 +162,7 @@ func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
 	if err := t.until(ctx, "the end: all faults closed, no mark left", t.over); err != nil {
 		return err
 	}
-	t.fleet.Service("janitor").Freeze(false)
+	t.freezeJanitor(false)
 	return t.until(ctx, "the janitor to close the object", func(ctx context.Context) (bool, error) {
 		list, err := t.objects(ctx)
 		for _, x := range list {
@@ -147,30 +174,6 @@ func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
 	})
 }
 
-// objects are the repair objects of the node.
-func (t *trip) objects(ctx context.Context) ([]unstructured.Unstructured, error) {
-	list, err := t.fleet.Cluster.Dynamic().Resource(demo.RebootNodes).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var out []unstructured.Unstructured
-	for _, x := range list.Items {
-		if name, _, _ := unstructured.NestedString(x.Object, "spec", "nodeName"); name == t.node {
-			out = append(out, x)
-		}
-	}
-	return out, nil
-}
-
-func (t *trip) repairs(ctx context.Context) ([]string, error) {
-	list, err := t.objects(ctx)
-	var out []string
-	for _, x := range list {
-		out = append(out, x.GetName())
-	}
-	return out, err
-}
-
 func (t *trip) fault(gpu, xid int) error {
 	t.lines++
 	_, err := t.fleet.WriteXID(t.node, gpu, xid)
@@ -178,18 +181,36 @@ func (t *trip) fault(gpu, xid int) error {
 }
 
 func (t *trip) placeGuard(ctx context.Context) error {
-	if _, err := t.fleet.Cluster.AddPod(ctx, localcluster.PodSpec{Namespace: fleet.UserNamespace, Name: t.guard, Node: t.node, GPUs: 1}); err != nil {
+	cluster := t.fleet.Cluster
+	err := t.insist(ctx, "the guard", func(ctx context.Context) error {
+		_, err := cluster.AddPod(ctx, localcluster.PodSpec{Namespace: fleet.UserNamespace, Name: t.guard, Node: t.node, GPUs: 1})
+		return unlessThere(err)
+	})
+	if err != nil {
 		return err
 	}
-	if _, err := t.fleet.Cluster.AddPDB(ctx, fleet.UserNamespace, t.guard, 1); err != nil {
+	err = t.insist(ctx, "the guard's budget", func(ctx context.Context) error {
+		_, err := cluster.AddPDB(ctx, fleet.UserNamespace, t.guard, 1)
+		return unlessThere(err)
+	})
+	if err != nil {
 		return err
 	}
-	_, err := t.fleet.Cluster.WaitForPods(ctx, fleet.UserNamespace, t.guard, 1)
+	return t.insist(ctx, "the guard to run", func(ctx context.Context) error {
+		_, err := cluster.WaitForPods(ctx, fleet.UserNamespace, t.guard, 1)
+		return err
+	})
+}
+
+func unlessThere(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
 	return err
 }
 
 func (t *trip) draining(ctx context.Context) (bool, error) {
-	records, err := t.fleet.Records(ctx, t.node)
+	records, err := t.records(ctx)
 	for _, r := range records {
 		if r.Status.UserPodsEvictionStatus.Status == record.EvictionInProgress {
 			return true, err
@@ -203,16 +224,44 @@ func (t *trip) cutShort(ctx context.Context) error {
 	case ByHand:
 		return t.uncordon(ctx)
 	case Recovered:
-		return t.until(ctx, "the connector to take a recovery", func(ctx context.Context) (bool, error) {
-			return true, t.recover(ctx)
-		})
+		return t.insist(ctx, "the connector to take a recovery", t.recover)
 	case Replaced:
-		return t.fleet.ReplaceMachine(ctx, t.node)
+		// What the old machine's disk held goes with it.
+		if err := t.endLoad(); err != nil {
+			return err
+		}
+		if err := t.until(ctx, "the load to be stored", t.loadStored); err != nil {
+			return err
+		}
+		return t.insist(ctx, "another machine", func(ctx context.Context) error { return t.fleet.ReplaceMachine(ctx, t.node) })
+	case Returned:
+		return t.comeBack(ctx)
 	case OutboxLost:
 		return t.loseOutbox(ctx)
 	case OneFault, TwoFaults, TooLate:
 	}
 	return fmt.Errorf("scenario %s is not cut short", t.scenario)
+}
+
+func (t *trip) loadStored(ctx context.Context) (bool, error) {
+	missing, err := t.load.missing(ctx)
+	return len(missing) == 0, err
+}
+
+// comeBack deletes the Node and lets its machine register again, after which
+// the drain may go on.
+func (t *trip) comeBack(ctx context.Context) error {
+	var was *corev1.Node
+	for what, do := range [...]func(context.Context) error{
+		func(ctx context.Context) (err error) { was, err = t.fleet.Node(ctx, t.node); return err },
+		func(ctx context.Context) error { return t.fleet.Gone(ctx, was) },
+		func(ctx context.Context) error { return t.fleet.Returned(ctx, was) },
+	} {
+		if err := t.insist(ctx, [...]string{"the node", "the node to be deleted", "the node to be back"}[what], do); err != nil {
+			return err
+		}
+	}
+	return t.endGuard(ctx)
 }
 
 // loseOutbox takes the monitor's state away and leaves it time to report a
@@ -222,14 +271,18 @@ func (t *trip) loseOutbox(ctx context.Context) error {
 		return err
 	}
 	pause(ctx, 3*time.Second)
-	records, err := t.fleet.Records(ctx, t.node)
+	err := t.insist(ctx, "the records", func(ctx context.Context) error {
+		records, err := t.records(ctx)
+		t.falseRecoveries = 0
+		for _, r := range records {
+			if r.Event.IsHealthy {
+				t.falseRecoveries++
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	for _, r := range records {
-		if r.Event.IsHealthy {
-			t.falseRecoveries++
-		}
 	}
 	if t.falseRecoveries > 0 {
 		return nil
@@ -243,14 +296,16 @@ func (t *trip) uncordon(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	return t.insist(ctx, "a person's uncordon", func(ctx context.Context) error {
+		_, err := t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
 }
 
 // recover reports at the node's own door that all GPUs are well, as a GPU
 // reset's acknowledgement would.
 func (t *trip) recover(ctx context.Context) error {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(t.fleet.Dir, t.node+".sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(t.fleet, t.node)
 	if err != nil {
 		return err
 	}
@@ -260,69 +315,4 @@ func (t *trip) recover(ctx context.Context) error {
 		Message: "No Health Failures", GeneratedTimestamp: timestamppb.Now(),
 	}}})
 	return err
-}
-
-// over says whether everything that has to happen to the node has happened.
-func (t *trip) over(ctx context.Context) (bool, error) {
-	faults, err := t.faults(ctx)
-	if err != nil || len(faults) < t.lines {
-		return false, err
-	}
-	for _, r := range faults {
-		if !record.Finished(r) {
-			return false, nil
-		}
-	}
-	left, err := t.marks(ctx)
-	if err != nil || len(left) > 0 {
-		return false, err
-	}
-	if t.scenario.reboots() == 0 {
-		return true, nil
-	}
-	n, err := t.fleet.Reboots(t.node)
-	return n >= t.scenario.reboots(), err
-}
-
-func (t *trip) faults(ctx context.Context) ([]record.Record, error) {
-	records, err := t.fleet.Records(ctx, t.node)
-	var out []record.Record
-	for _, r := range records {
-		if r.IsFault() {
-			out = append(out, r)
-		}
-	}
-	return out, err
-}
-
-// until polls cond until it holds or the trip's limit has passed. Errors are
-// expected while services die; the last one is shown.
-func (t *trip) until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, t.limit)
-	defer cancel()
-	var last error
-	for {
-		ok, err := cond(ctx)
-		if ok && err == nil {
-			return nil
-		}
-		if err != nil {
-			last = err
-		}
-		if !pause(ctx, 100*time.Millisecond) {
-			return errors.Join(fmt.Errorf("waited %s for %s", t.limit, what), last)
-		}
-	}
-}
-
-// pause waits unless ctx ends first, which it says.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -1,0 +1,72 @@
+// Command soak runs the kill journey for a long time, with outages of minutes,
+// on both stores, and prints what happened: make soak DURATION=60m.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
+	"github.com/nvidia/nvsentinel/tests/journey"
+)
+
+// times of a soak: one outage of three lasts minutes, the others seconds.
+var times = journey.Times{Shortest: 3 * time.Second, Longest: 3 * time.Minute, Long: time.Minute, Lease: 6 * time.Second}
+
+func main() {
+	duration := flag.Duration("duration", time.Hour, "for how long trips begin")
+	first := flag.Uint64("first", 1, "first seed; a whole batch of five begins with it")
+	evidence := flag.String("evidence", "soak-evidence", "folder for what failed trips leave behind")
+	flag.DurationVar(&times.Longest, "longest", times.Longest, "longest outage")
+	flag.DurationVar(&times.Long, "long", times.Long, "from where on an outage is a long one")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := run(ctx, *duration, *first, *evidence); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, duration time.Duration, first uint64, evidence string) error {
+	if times.Long < times.Shortest || times.Longest < times.Long {
+		return fmt.Errorf("outages: --long %s must lie between %s and --longest %s", times.Long, times.Shortest, times.Longest)
+	}
+	root, err := fleet.Root()
+	if err != nil {
+		return err
+	}
+	if evidence, err = filepath.Abs(evidence); err != nil {
+		return err
+	}
+	bin, err := os.MkdirTemp("", "nvsentinel-soak-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bin)
+	say := log.New(os.Stdout, "", log.Ltime).Printf
+	if _, err := fleet.Build(ctx, root, bin, os.Stdout, "-tags", "crashpoints"); err != nil {
+		return err
+	}
+	soak := journey.NewRun(journey.RunOptions{
+		Root: root, Bin: bin, Times: times, Evidence: evidence, Say: say, Until: time.Now().Add(duration),
+	})
+	err = soak.Soak(ctx, journey.Batch(max(1, first)))
+	tally := soak.Tally()
+	fmt.Printf("\n%s", tally)
+	for _, point := range tally.Cold() {
+		err = errors.Join(err, fmt.Errorf("no seed of the last 50 passed %s", point))
+	}
+	if n := len(tally.Violations); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d violations; the evidence is in %s", n, evidence))
+	}
+	return err
+}

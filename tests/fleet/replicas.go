@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// leases are the Lease objects of the rooms that elect a leader.
+var leases = map[string]string{
+	"fault-quarantine": "fault-quarantine-events", "node-drainer": "node-drainer-drains",
+	"fault-remediation": "fault-remediation-repairs", "janitor": "janitor-repairs",
+}
+
+// Elects says whether a room runs in several replicas of which one acts.
+func (f *Fleet) Elects(room string) bool { return f.options.Replicas > 1 && leases[room] != "" }
+
+// Leading is since when the present leader of a room leads; zero while none does.
+func (f *Fleet) Leading(ctx context.Context, room string) (time.Time, error) {
+	lease, err := f.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(ctx, leases[room], metav1.GetOptions{})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.AcquireTime == nil {
+		return time.Time{}, nil
+	}
+	return lease.Spec.AcquireTime.Time, nil
+}
+
+// Replicas are the processes of a room that runs once per cluster: "janitor",
+// "janitor-2" and so on.
+func (f *Fleet) Replicas(room string) []*Service {
+	var out []*Service
+	for i := range max(1, f.options.Replicas) {
+		if s := f.Service(replica(room, i)); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func replica(room string, i int) string {
+	if i == 0 {
+		return room
+	}
+	return fmt.Sprintf("%s-%d", room, i+1)
+}
+
+// launchAll starts every replica of a room.
+func (f *Fleet) launchAll(room string, args ...string) {
+	if f.options.Replicas > 1 {
+		life := f.options.Lease
+		args = append(args, "--leader-elect", "--leader-elect-namespace", "nvsentinel",
+			"--leader-elect-lease-duration", life.String(), "--leader-elect-renew-deadline", (life / 2).String(),
+			"--leader-elect-retry-period", (life / 6).Round(time.Millisecond).String())
+	}
+	for i := range max(1, f.options.Replicas) {
+		f.launchAs(replica(room, i), room, "", room, args)
+	}
+}

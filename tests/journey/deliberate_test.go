@@ -1,0 +1,126 @@
+package journey
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+// deliberate is a fault of our own that the journey must notice.
+type deliberate struct {
+	sabotage string
+	kill     string
+	scenario Scenario
+	want     []string // one of these invariants
+	limit    time.Duration
+	// disturb is the outage that only a service with this fault does not survive.
+	disturb Kind
+	// freeze is where a leader is frozen, until another one has seen the story
+	// to its end.
+	freeze string
+}
+
+// onceRemoved kills the connector as soon as the monitor has removed an event
+// from its outbox because the connector acknowledged it.
+const onceRemoved = "once removed"
+
+func killOnceRemoved(t *testing.T, j *Journey, node string) {
+	for pause(t.Context(), 20*time.Millisecond) {
+		b, err := os.ReadFile(j.hitsFile())
+		if err == nil && strings.Contains(string(b), "syslog-health-monitor/removed") {
+			j.Fleet.Service(fleet.Connector + "@" + node).Kill()
+			return
+		}
+	}
+}
+
+// TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
+func TestJourneyCatchesDeliberateFaults(t *testing.T) {
+	// A trip that the fault keeps from ending is given up soon.
+	const short, long = 12 * time.Second, time.Minute
+	faults := []deliberate{
+		// First, while the monitor's removal of an acknowledged event can only
+		// be of this trip: then the connector dies with what it had promised.
+		{sabotage: "platform-connectors/drop-fsync", kill: onceRemoved, scenario: OneFault, want: []string{NothingLost}, limit: short},
+		{sabotage: "fault-quarantine/skip-stamp", scenario: OneFault, want: []string{ItEnds}, limit: short},
+		{sabotage: "fault-quarantine/skip-release", scenario: OneFault, want: []string{NoMarkLeft}, limit: short},
+		{sabotage: "fault-quarantine/ignore-machine", scenario: Replaced, want: []string{CleanStart}, limit: short},
+		{sabotage: "janitor/skip-intent", kill: "janitor/signal-sent", scenario: OneFault, want: []string{NothingRepeats, OneReboot}, limit: long},
+		{sabotage: "janitor/ignore-session", scenario: TooLate, want: []string{NoStraySignal}, limit: long},
+		{sabotage: "node-drainer/skip-cancel", scenario: Recovered, want: []string{NoEviction, NoMarkLeft}, limit: short},
+		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
+		{sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, scenario: OneFault, want: []string{NothingLost}, limit: short},
+		{sabotage: "platform-connectors/accept-foreign", disturb: Malformed, scenario: OneFault, want: []string{BadInput}, limit: long},
+	}
+	catch(t, Variant{"sqlite", 1}, faults)
+}
+
+// TestJourneyCatchesDeliberateFaultsOfReplicas: what only a leader that comes
+// back from the dead, or a database that goes away, brings to light.
+func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
+	const short, long = 12 * time.Second, time.Minute
+	catch(t, Variant{"postgresql", 2}, []deliberate{
+		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, scenario: OneFault, want: []string{NothingLost}, limit: short},
+		{sabotage: "fault-quarantine/blind-patch", freeze: "fault-quarantine/stamped", scenario: ByHand, want: []string{NothingAgain}, limit: long},
+	})
+}
+
+func catch(t *testing.T, v Variant, faults []deliberate) {
+	j, err := Start(t.Context(), Options{Variant: v, Nodes: len(faults), Root: build(t), Bin: bin, Lease: testTimes.Lease, Progress: testLog{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range faults {
+		t.Run(strings.ReplaceAll(d.sabotage, "/", "_"), func(t *testing.T) { d.catch(t, j) })
+	}
+}
+
+func (d deliberate) catch(t *testing.T, j *Journey) {
+	trip := j.trip(d.scenario, j.Node())
+	trip.limit = d.limit
+	a := arms{sabotage: []string{d.sabotage}}
+	switch d.kill {
+	case "":
+	case onceRemoved:
+		go killOnceRemoved(t, j, trip.node)
+	default:
+		a.kills = []string{d.kill}
+	}
+	told := make(chan struct{})
+	if d.freeze != "" {
+		a.freezes, a.until = []string{d.freeze}, told
+	}
+	var outages []Disturbance
+	if d.disturb != "" {
+		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest}}
+		trip.limit += testTimes.Shortest
+	}
+	err := j.take(t.Context(), trip, a, outages)
+	close(told) // what was frozen goes on
+	// Some faults show only when what was away, or frozen, has come back.
+	var violations []Violation
+	checkErr := trip.until(t.Context(), "the violation", func(ctx context.Context) (_ bool, err error) {
+		violations, err = trip.check(ctx, j)
+		return slices.ContainsFunc(violations, func(v Violation) bool { return slices.Contains(d.want, v.Invariant) }), err
+	})
+	if err := j.disarm(trip.node, d.sabotage); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range violations {
+		if slices.Contains(d.want, v.Invariant) {
+			t.Logf("caught: %s", v)
+			return
+		}
+	}
+	t.Errorf("not caught: violations %v, errors %v %v\n%s", violations, err, checkErr, j.Fleet.Logs(trip.node, 10))
+}

@@ -1,0 +1,114 @@
+package journey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/tests/demo"
+)
+
+// objects are the repair objects of the node.
+func (t *trip) objects(ctx context.Context) ([]unstructured.Unstructured, error) {
+	list, err := t.fleet.Cluster.Dynamic().Resource(demo.RebootNodes).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []unstructured.Unstructured
+	for _, x := range list.Items {
+		if name, _, _ := unstructured.NestedString(x.Object, "spec", "nodeName"); name == t.node {
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func (t *trip) repairs(ctx context.Context) ([]string, error) {
+	list, err := t.objects(ctx)
+	var out []string
+	for _, x := range list {
+		out = append(out, x.GetName())
+	}
+	return out, err
+}
+
+// over says whether everything that has to happen to the node has happened.
+func (t *trip) over(ctx context.Context) (bool, error) {
+	faults, err := t.faults(ctx)
+	if err != nil || len(faults) < t.lines {
+		return false, err
+	}
+	for _, r := range faults {
+		if !record.Finished(r) {
+			return false, nil
+		}
+	}
+	left, err := t.marks(ctx)
+	if err != nil || len(left) > 0 {
+		return false, err
+	}
+	if t.scenario.reboots() == 0 {
+		return true, nil
+	}
+	n, err := t.fleet.Reboots(t.node)
+	return n >= t.scenario.reboots(), err
+}
+
+// records are the node's, without the load.
+func (t *trip) records(ctx context.Context) ([]record.Record, error) {
+	return t.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: t.node, NotAgent: "journey"}})
+}
+
+func (t *trip) faults(ctx context.Context) ([]record.Record, error) {
+	records, err := t.records(ctx)
+	var out []record.Record
+	for _, r := range records {
+		if r.IsFault() {
+			out = append(out, r)
+		}
+	}
+	return out, err
+}
+
+// until polls cond until it holds or the trip's limit has passed. Errors are
+// expected while services die; the last one is shown.
+func (t *trip) until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	var last error
+	for {
+		ok, err := cond(ctx)
+		if ok && err == nil {
+			return nil
+		}
+		if err != nil {
+			last = err
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return errors.Join(fmt.Errorf("waited %s for %s", t.limit, what), last)
+		}
+	}
+}
+
+// insist does something again until it works.
+func (t *trip) insist(ctx context.Context, what string, do func(context.Context) error) error {
+	return t.until(ctx, what, func(ctx context.Context) (bool, error) { return true, do(ctx) })
+}
+
+// pause waits unless ctx ends first, which it says.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,170 @@
+package journey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// RunOptions say how seeds are gone through.
+type RunOptions struct {
+	// Root is the repository, Bin the folder of binaries built with crash points.
+	Root, Bin string
+	Times     Times
+	// Evidence is the folder for what failed trips leave behind.
+	Evidence string
+	// Say tells the progress, one line or more at a time.
+	Say func(format string, args ...any)
+	// Until is when no further trip begins; zero is never.
+	Until time.Time
+}
+
+// over says whether no further trip is to begin.
+func (r *Run) over(ctx context.Context) bool {
+	return ctx.Err() != nil || !r.Until.IsZero() && time.Now().After(r.Until)
+}
+
+// Soak goes through batches of seeds, from the given one, until the time is
+// up: in two lanes beside each other, one for each store.
+func (r *Run) Soak(ctx context.Context, batch uint64) error {
+	const lanes = 2 // the stores take turns in Variants
+	var all sync.WaitGroup
+	var problems [lanes]error
+	for lane := range uint64(lanes) {
+		all.Go(func() {
+			for b := batch + lane; !r.over(ctx) && problems[lane] == nil; b += lanes {
+				problems[lane] = r.Seeds(ctx, b*BatchSize+1, BatchSize)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(problems[:]...)
+}
+
+// Run goes through seeds and keeps the account.
+type Run struct {
+	RunOptions
+
+	mu    sync.Mutex
+	tally *Tally
+}
+
+// Seeds goes through consecutive seeds of one batch on a fleet of their own.
+// After a trip that failed the fleet is not to be trusted, so that the seeds
+// left get another one.
+func (r *Run) Seeds(ctx context.Context, first uint64, n int) error {
+	for n > 0 && !r.over(ctx) {
+		done, err := r.some(ctx, first, n)
+		if err != nil {
+			return err
+		}
+		first, n = first+uint64(done), n-done
+	}
+	return nil
+}
+
+// some goes through seeds on one fleet and returns how many.
+func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err error) {
+	variant := VariantOf(Batch(first))
+	j, err := Start(ctx, Options{
+		Variant: variant, Nodes: n, Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say),
+	})
+	if err != nil {
+		return 0, fmt.Errorf("starting a fleet (%s): %w", variant, err)
+	}
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		err = errors.Join(err, r.tally.Close(j), j.Stop())
+	}()
+	var results []Result
+	for done < n && !r.over(ctx) {
+		result := j.Run(ctx, PlanOf(first+uint64(done), r.Times))
+		if ctx.Err() != nil {
+			break // cut short, so it says nothing
+		}
+		results = append(results, result)
+		r.note(ctx, j, result)
+		done++
+		if result.Failed() {
+			return done, nil
+		}
+	}
+	return done, r.again(ctx, j, results)
+}
+
+// again checks the trips of a fleet once more, when all has come to rest.
+func (r *Run) again(ctx context.Context, j *Journey, results []Result) error {
+	for _, result := range results {
+		late := result
+		late.Checked, late.Err = map[string]int{}, nil
+		late.Violations, late.Err = result.trip.settle(ctx, j, late.Checked)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if late.Failed() {
+			r.Say("at the end: %s", late)
+			r.keep(ctx, j, late, "-at-the-end")
+		}
+		r.mu.Lock()
+		late.count(r.tally)
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// count counts the invariants and violations, but not the run again.
+func (r Result) count(t *Tally) {
+	t.Add(r)
+	t.Runs--
+}
+
+func (r *Run) note(ctx context.Context, j *Journey, result Result) {
+	r.Say("%s", result)
+	r.mu.Lock()
+	r.tally.Add(result)
+	r.mu.Unlock()
+	if result.Failed() {
+		r.keep(ctx, j, result, "")
+	}
+}
+
+func (r *Run) keep(ctx context.Context, j *Journey, result Result, suffix string) {
+	if r.Evidence == "" {
+		r.Say("%s", j.Fleet.Logs(result.Node, 15))
+		return
+	}
+	dir := filepath.Join(r.Evidence, fmt.Sprintf("seed-%d%s", result.Plan.Seed, suffix))
+	if err := result.Keep(ctx, j, dir); err != nil {
+		r.Say("%v", err)
+	}
+	r.Say("  evidence: %s", dir)
+}
+
+// Tally is the account of the run so far.
+func (r *Run) Tally() *Tally { return r.tally }
+
+// NewRun prepares a run.
+func NewRun(o RunOptions) *Run { return &Run{RunOptions: o, tally: NewTally()} }
+
+// sayer is a writer of whole lines.
+type sayer func(format string, args ...any)
+
+// Write tells one line.
+func (s sayer) Write(b []byte) (int, error) {
+	s("%s", trimLine(b))
+	return len(b), nil
+}
+
+func progress(say func(string, ...any)) io.Writer { return sayer(say) }
+
+func trimLine(b []byte) string {
+	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == ' ') {
+		b = b[:len(b)-1]
+	}
+	return string(b)
+}
