@@ -42,6 +42,9 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}
+	if flooded, ok := log.(interface{ Wake() <-chan struct{} }); ok {
+		monitor.Wake = flooded.Wake()
+	}
 	d.Ready("connector", publisher.Ready)
 	d.Ready("kernel log", monitor.Ready)
 	d.Go("publisher", publisher.Run)

@@ -19,6 +19,8 @@ import (
 type Journal struct {
 	// Dir is the folder.
 	Dir string
+	// Machine is the id of the machine that the next entries are of.
+	Machine string
 
 	t       testing.TB
 	usec    int64
@@ -67,7 +69,7 @@ func At(t testing.TB, dir string) *Journal {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Journal{Dir: dir, t: t, holding: map[string]string{}}
+	return &Journal{Dir: dir, Machine: strings.Repeat("7", 32), t: t, holding: map[string]string{}}
 }
 
 // Kernel adds entries of the kernel.
@@ -143,8 +145,8 @@ func (j *Journal) path() string {
 // begin writes what every entry has; time passes a millisecond per entry.
 func (j *Journal) begin(b *bytes.Buffer, boot string) {
 	j.usec += 1000
-	fmt.Fprintf(b, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%s\n",
-		begun+j.usec, j.usec, strings.ReplaceAll(boot, "-", ""))
+	fmt.Fprintf(b, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%s\n_MACHINE_ID=%s\n",
+		begun+j.usec, j.usec, strings.ReplaceAll(boot, "-", ""), j.Machine)
 }
 
 // raw writes a field in the form that takes any bytes.

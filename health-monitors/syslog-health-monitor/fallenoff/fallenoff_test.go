@@ -86,7 +86,7 @@ var seeds = []string{first + "\n" + second + "\n" + third, first, second, third}
 func checkLines(t *testing.T, raw []byte) {
 	var b Begun
 	for line := range strings.SplitSeq(kernellog.Clean(raw), "\n") {
-		fell := false
+		var fell bool
 		if b, fell = b.Read(line); fell && (b.PCI == "" || b.Left < 0 || !utf8.ValidString(b.PCI+b.ID)) {
 			t.Errorf("fell: %+v", b)
 		}

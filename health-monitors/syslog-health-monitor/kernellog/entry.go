@@ -16,6 +16,8 @@ type Entry struct {
 	// Cursor names the entry; Place is what can be read from it.
 	Cursor string
 	Place  Place
+	// Machine is the id of the machine that wrote the entry, empty when unknown.
+	Machine string
 	// Text is the message, valid UTF-8; a program's begins with its tag.
 	Text string
 	// Kernel is false when a program wrote the entry; Root is true when it did
@@ -103,11 +105,12 @@ func (f *field) octets(items []json.RawMessage) error {
 
 // EntryFields are the fields that ParseEntry reads besides those that
 // journalctl always prints.
-const EntryFields = "MESSAGE,MESSAGE_ID,_TRANSPORT,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_UID"
+const EntryFields = "_MACHINE_ID,MESSAGE,MESSAGE_ID,_TRANSPORT,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_UID"
 
 type entryJSON struct {
 	Cursor     field `json:"__CURSOR"`
 	Wall       field `json:"__REALTIME_TIMESTAMP"`
+	Machine    field `json:"_MACHINE_ID"`
 	Message    field `json:"MESSAGE"`
 	MessageID  field `json:"MESSAGE_ID"`
 	Transport  field `json:"_TRANSPORT"`
@@ -132,7 +135,7 @@ func ParseEntry(line []byte) (Entry, error) {
 	}
 	kernel := raw.Transport.text == "kernel"
 	e := Entry{
-		Cursor: raw.Cursor.text, Place: place, Short: raw.Message.null,
+		Cursor: raw.Cursor.text, Place: place, Machine: Clean([]byte(raw.Machine.text)), Short: raw.Message.null,
 		// What a program wrote into /dev/kmsg comes with another facility.
 		Kernel: kernel && (raw.Facility.text == "" || raw.Facility.text == "0"),
 		Text:   Clean([]byte(raw.Message.text)),

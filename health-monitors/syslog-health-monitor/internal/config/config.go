@@ -61,8 +61,8 @@ type Cancellation struct {
 	CancelErrorCodes []string `toml:"cancelErrorCodes"`
 }
 
-// DefaultCancellations: XID 162 says that the power smoothing which 163 reported
-// missing is engaged again.
+// DefaultCancellations are the rules of the predecessor: XID 162, a notice that
+// PSHC is engaged again, clears 163.
 var DefaultCancellations = []Cancellation{{"162", []string{"163"}}}
 
 // Sources of the kernel log.

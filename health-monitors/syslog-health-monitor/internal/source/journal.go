@@ -34,6 +34,7 @@ type Journal struct {
 	tool  string
 	dir   string
 	clock clock.PassiveClock
+	wake  chan struct{}
 
 	boot    string // the current one, as the journal writes it
 	cursor  journalCursor
@@ -50,12 +51,17 @@ type Journal struct {
 type journalCursor struct {
 	// Entry is the journal's own cursor of the last entry that was read.
 	Entry string `json:"entry"`
+	// Machine is the id of this machine, as entries of its own boot gave it.
+	Machine string `json:"machine,omitempty"`
 }
 
 // NewJournal prepares to read the journal in a folder with the given journalctl.
 func NewJournal(tool, dir string, c clock.PassiveClock) *Journal {
-	return &Journal{tool: tool, dir: dir, clock: c}
+	return &Journal{tool: tool, dir: dir, clock: c, wake: make(chan struct{}, 1)}
 }
+
+// Wake tells that many entries wait, so that a flood is read at its own pace.
+func (s *Journal) Wake() <-chan struct{} { return s.wake }
 
 // Name is the kind of source and what it reads.
 func (s *Journal) Name() string { return "journal " + s.dir }
@@ -113,7 +119,7 @@ func (s *Journal) begin() error {
 // start starts a journalctl at the cursor: one that ends at the journal's end,
 // or one that follows.
 func (s *Journal) start(follow bool) error {
-	r, err := run(s.tool, s.args(follow), follow)
+	r, err := run(s.tool, s.args(follow), follow, s.wake)
 	if err != nil {
 		return s.fail(fmt.Errorf("reading the journal in %s: %w", s.dir, err))
 	}
@@ -242,6 +248,9 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 		return Line{}, false
 	}
 	s.cursor.Entry = e.Cursor
+	if !s.ours(e) {
+		return Line{}, false
+	}
 	if e.Missed > 0 {
 		s.gap(e.Missed, "the journal missed kernel records")
 	}
@@ -256,6 +265,19 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Place.Boot != s.boot, Boot: kernellog.KernelBoot(e.Place.Boot),
 		At: e.Place.Time(), Cursor: encode(s.cursor),
 	}, true
+}
+
+// ours tells the entries of this machine from those that others left in the same
+// folder. The running boot is proof, for there reading begins; what it says of
+// the machine holds for the others.
+func (s *Journal) ours(e kernellog.Entry) bool {
+	if e.Machine == "" {
+		return true
+	}
+	if e.Place.Boot == s.boot {
+		s.cursor.Machine = e.Machine
+	}
+	return s.cursor.Machine == "" || s.cursor.Machine == e.Machine
 }
 
 // isNew tells new entries from those that a reader shows again. The first entry

@@ -341,3 +341,29 @@ func TestUnreadablePlaceInAJournalIsAGap(t *testing.T) {
 		t.Error("a broken cursor was accepted")
 	}
 }
+
+// TestJournalOfOtherMachinesIsNotOurs: collected journals and those of a cloned
+// disk may lie in the same folder.
+func TestJournalOfOtherMachinesIsNotOurs(t *testing.T) {
+	j := journaltest.New(t)
+	j.Kernel(bootA, "one")
+	r := read(t, j.Dir, bootA, nil)
+	expectLines(t, r.end(), "one")
+	ours := j.Machine
+	j.Machine = strings.Repeat("9", 32)
+	j.Kernel(bootC, "of another machine, live")
+	j.Machine = ours
+	j.Kernel(bootA, "two")
+	expectLines(t, r.lines(1), "two")
+	_ = r.s.Close()
+	j.Machine = strings.Repeat("9", 32)
+	j.Kernel(bootC, "of another machine, before our reboot")
+	j.Machine = ours
+	j.Kernel(bootA, "three")
+	j.Kernel(bootB, "four")
+	r = read(t, j.Dir, bootB, r.cursor)
+	expectLines(t, r.end(), "three past", "four")
+	if n := r.s.Counts().Gaps; n != 0 {
+		t.Errorf("%d gaps", n)
+	}
+}

@@ -25,6 +25,7 @@ const (
 // when nobody takes them, the pipe fills and journalctl waits.
 type follower struct {
 	entries chan kernellog.Entry // closed when there will be no more
+	wake    chan<- struct{}      // told when half of entries is taken up
 	follow  bool
 	stop    context.CancelFunc
 
@@ -38,12 +39,12 @@ type follower struct {
 }
 
 // run starts journalctl.
-func run(path string, args []string, follow bool) (*follower, error) {
+func run(path string, args []string, follow bool, wake chan<- struct{}) (*follower, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // our signals are not meant for it
-	r := &follower{entries: make(chan kernellog.Entry, entriesAhead), follow: follow, stop: stop}
+	r := &follower{entries: make(chan kernellog.Entry, entriesAhead), wake: wake, follow: follow, stop: stop}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		stop()
@@ -91,15 +92,29 @@ func (r *follower) pump(ctx context.Context, out io.Reader) error {
 			r.malformed++
 			r.mu.Unlock()
 		} else {
-			select {
-			case r.entries <- entry:
-			case <-ctx.Done():
+			if !r.hand(ctx, entry) {
 				return nil
 			}
 		}
 		if line = line[:0]; cap(line) > 128<<10 {
 			line = nil
 		}
+	}
+}
+
+// hand passes an entry on; false says that the reader was stopped.
+func (r *follower) hand(ctx context.Context, entry kernellog.Entry) bool {
+	if len(r.entries) >= cap(r.entries)/2 {
+		select {
+		case r.wake <- struct{}{}:
+		default: // told already
+		}
+	}
+	select {
+	case r.entries <- entry:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -262,3 +262,33 @@ func TestRegistersAreJudgedByTheDriversVersion(t *testing.T) {
 		t.Errorf("xid_errors{144} is %v", v)
 	}
 }
+
+// TestClearingCarriesTheStrategyOfTheFault: a reset and a cancellation clear
+// what was reported, under the strategy it was reported with.
+func TestClearingCarriesTheStrategyOfTheFault(t *testing.T) {
+	for _, c := range []struct{ before, after, cleared record.Strategy }{
+		{record.PersistOnly, record.PersistOnly, record.PersistOnly},
+		{record.PersistOnly, record.Process, record.PersistOnly},
+		{record.Process, record.PersistOnly, record.Process},
+	} {
+		t.Run(string(c.before)+" then "+string(c.after), func(t *testing.T) {
+			n := newNode(t)
+			n.policy.UserLines, n.policy.Cancels = true, map[string][]string{"48": {"31"}}
+			n.policy.Strategy = c.before
+			n.log(line("31", "0000:3b:00"), line("48", "0000:3b:00"))
+			n.start()
+			n.passes()
+			n.policy.Strategy = c.after
+			n.restart()
+			n.log(resetLine(gpu0, true))
+			n.passes()
+			var got []record.Strategy
+			for _, e := range n.delivered() {
+				got = append(got, e.ProcessingStrategy)
+			}
+			if diff := cmp.Diff([]record.Strategy{c.before, c.before, c.before, c.cleared}, got); diff != "" {
+				t.Errorf("strategies (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

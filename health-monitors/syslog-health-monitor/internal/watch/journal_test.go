@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -185,5 +186,24 @@ func TestJournalProvesWhoWroteAResetsOutcome(t *testing.T) {
 	}
 	if v := n.value("foreign_lines_total"); v != 1 {
 		t.Errorf("foreign lines: %v", v)
+	}
+}
+
+// TestJournalFloodIsReadAtItsOwnPace: no tick ever comes.
+func TestJournalFloodIsReadAtItsOwnPace(t *testing.T) {
+	n, j := newJournalNode(t)
+	var texts []string
+	for i := range 6000 {
+		texts = append(texts, fmt.Sprint("noise ", i))
+	}
+	j.Kernel(journalBoot1, texts...)
+	n.start()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.m.Run(ctx) }()
+	n.until("all but the last lines of the flood", func() bool { return n.value("lines_total") > 5000 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -128,6 +128,9 @@ func (n *node) start() {
 		Devices: gpumetadata.Follow(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}
+	if j, ok := log.(*source.Journal); ok {
+		n.m.Wake = j.Wake()
+	}
 	if err := n.m.remember(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -58,9 +58,11 @@ type Policy struct {
 
 // Monitor watches one kernel log. Its fields are set before Run.
 type Monitor struct {
-	Policy  Policy
-	Outbox  *report.Outbox
-	Source  Source
+	Policy Policy
+	Outbox *report.Outbox
+	Source Source
+	// Wake asks for a pass before the next tick; may be nil.
+	Wake    <-chan struct{}
 	BootID  func() (string, error)
 	Devices *gpumetadata.File
 	Clock   clock.WithTicker
@@ -107,6 +109,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-tick.C():
+		case <-m.Wake:
 		}
 	}
 	if m.dirty {
