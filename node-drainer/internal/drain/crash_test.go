@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,7 @@ import (
 // TestADrainSurvivesACrashAnywhere kills the real process at each place of its
 // handler, in each of the first passes, and lets another finish the drain.
 func TestADrainSurvivesACrashAnywhere(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "node-drainer")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
+	binary := drainer(t)
 	for _, place := range []string{"observed", "decided", "done", "stamped"} {
 		for hit := 1; hit <= 4; hit++ {
 			t.Run(fmt.Sprintf("%s:%d", place, hit), func(t *testing.T) {
@@ -51,13 +46,7 @@ func TestADrainSurvivesACrashAnywhere(t *testing.T) {
 // crash runs the process until it kills itself.
 func (s *stage) crash(binary, point string) {
 	s.t.Helper()
-	file := filepath.Join(s.t.TempDir(), "node-drainer.toml")
-	text := fmt.Sprintf("[[userNamespaces]]\nname = %q\nmode = \"Immediate\"\n", s.ns)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	process := exec.CommandContext(s.t.Context(), binary, "--config", file, "--store", s.dsn, "--single-host",
-		"--kubeconfig", s.cluster.AdminKubeconfig(), "--metrics-address", "off")
+	process := exec.CommandContext(s.t.Context(), binary, s.arguments()...)
 	process.Env = append(os.Environ(), "NVSENTINEL_CRASH="+point)
 	var log strings.Builder
 	process.Stderr = &log

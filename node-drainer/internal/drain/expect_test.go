@@ -59,10 +59,10 @@ func (s *stage) wantLabel(want nodemark.State) {
 	})
 }
 
-// eventually polls until check is content, at most 30 s.
+// eventually polls until check is content, at most two minutes.
 func (s *stage) eventually(check func() error) {
 	s.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := check()
 		if err == nil {

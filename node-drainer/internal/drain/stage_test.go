@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -42,6 +43,9 @@ type stage struct {
 	// stop ends the drainer that runs; dsn is the address of the store.
 	stop func()
 	dsn  string
+	// wrap and clock change how the next drainer sees the API server and time.
+	wrap  transport.WrapperFunc
+	clock clock.PassiveClock
 }
 
 // counted counts the reads of the store.
@@ -62,7 +66,7 @@ var nodes atomic.Int64
 func newStage(t *testing.T, rules ...eviction.NamespaceRule) *stage {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{Controllers: true, Nodes: 1, NodePrefix: "spare"})
-	s := &stage{t: t, cluster: cluster, node: fmt.Sprintf("drain-%d", nodes.Add(1)), ns: cluster.Namespace(t)}
+	s := &stage{t: t, cluster: cluster, node: fmt.Sprintf("drain-%d", nodes.Add(1)), ns: cluster.Namespace(t), clock: clock.RealClock{}}
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: s.node}); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +124,11 @@ func (s *stage) work(ctx context.Context, config drain.Config) {
 			s.t.Errorf("the drainer broke: %v", err)
 		}
 	}
-	cluster, err := kube.ForConfig(s.cluster.RESTConfig(), kube.Config{}, "test")
+	rest := s.cluster.RESTConfig()
+	if s.wrap != nil {
+		rest.Wrap(s.wrap)
+	}
+	cluster, err := kube.ForConfig(rest, kube.Config{}, "test")
 	fail(err)
 	world, err := drain.NewWorld(cluster.Clientset)
 	fail(err)
@@ -132,7 +140,7 @@ func (s *stage) work(ctx context.Context, config drain.Config) {
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	drains := drain.New(config, drain.Deps{
 		Records: s.records, Client: cluster.Clientset, World: world,
-		Clock: clock.RealClock{}, Log: log, Metrics: drain.NewMetrics(registry),
+		Clock: s.clock, Log: log, Metrics: drain.NewMetrics(registry),
 	})
 	feed, err := s.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
 	if err != nil {
@@ -201,13 +209,18 @@ func (s *stage) clear(id string) {
 // quarantine updates a record as fault-quarantine, whoever else does meanwhile.
 func (s *stage) quarantine(id string, change func(*record.Status)) {
 	s.t.Helper()
+	s.write(id, record.FaultQuarantine, change)
+}
+
+func (s *stage) write(id string, as record.Writer, change func(*record.Status)) {
+	s.t.Helper()
 	s.eventually(func() error {
 		r, err := s.records.Get(s.t.Context(), id)
 		if err != nil {
 			return err
 		}
 		change(&r.Status)
-		return s.records.Update(s.t.Context(), record.FaultQuarantine, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}})
+		return s.records.Update(s.t.Context(), as, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}})
 	})
 }
 

@@ -1,0 +1,152 @@
+package drain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// TestTheLeaderIsKilledInMidDecision: the other replica finishes what it began.
+func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
+	s := newStage(t)
+	s.pod(localcluster.PodSpec{Name: "a"})
+	leader := s.replicas("NVSENTINEL_CRASH=node-drainer/decided:2")
+	s.fault("r1", "r1")
+	s.mark("r1")
+	if err := leader.wait(t); err == nil {
+		t.Fatal("the leader was to be killed")
+	}
+	s.wantEviction("r1", record.EvictionSucceeded)
+	s.wantLabel(nodemark.DrainSucceeded)
+}
+
+// TestTheLeaderIsFrozenInMidDecision with an eviction decided on. Meanwhile the
+// node recovers, which the other replica sees to. The thawed one must not carry
+// its old decision out.
+func TestTheLeaderIsFrozenInMidDecision(t *testing.T) {
+	s := newStage(t)
+	s.pod(localcluster.PodSpec{Name: "a"})
+	leader := s.replicas("NVSENTINEL_FREEZE=node-drainer/decided:2")
+	s.fault("r1", "r1")
+	s.mark("r1")
+	s.eventually(leader.frozen)
+	s.clear("r1")
+	s.release()
+	s.wantEviction("r1", record.EvictionCanceled)
+	if err := leader.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.wait(t); err == nil {
+		t.Error("the replica that lost its lease did not fail")
+	}
+	if _, going := s.leaving(s.ns, "a"); going {
+		t.Errorf("the thawed replica took a pod of a recovered node away:\n%s", leader.log.String())
+	}
+	s.wantLabel("")
+}
+
+// replica is one drainer process.
+type replica struct {
+	cmd *exec.Cmd
+	log *strings.Builder
+}
+
+// replicas starts two drainers instead of the stage's own; the first leads, and
+// gets env.
+func (s *stage) replicas(env string) (leader *replica) {
+	s.t.Helper()
+	s.stop()
+	s.stop = func() {}
+	binary := drainer(s.t)
+	ns := s.cluster.Namespace(s.t)
+	leader = s.replica(binary, ns, env)
+	s.eventually(func() error {
+		leases, err := s.cluster.Client().CoordinationV1().Leases(ns).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, l := range leases.Items {
+			if h := l.Spec.HolderIdentity; h != nil && *h != "" {
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	s.replica(binary, ns, "")
+	return leader
+}
+
+// replica starts a drainer that lives as long as the test at most.
+func (s *stage) replica(binary, ns, env string) *replica {
+	s.t.Helper()
+	r := &replica{log: &strings.Builder{}}
+	r.cmd = exec.CommandContext(context.Background(), binary, append(s.arguments(), "--leader-elect", "--leader-elect-namespace", ns,
+		"--leader-elect-lease-duration", "8s", "--leader-elect-renew-deadline", "6s", "--leader-elect-retry-period", "1s")...)
+	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), env), r.log
+	if err := r.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if r.cmd.ProcessState == nil {
+			_ = r.cmd.Process.Kill()
+			_ = r.cmd.Wait()
+		}
+	})
+	return r
+}
+
+// wait is how the process ends, within two minutes.
+func (r *replica) wait(t *testing.T) error {
+	t.Helper()
+	late := time.AfterFunc(2*time.Minute, func() { _ = r.cmd.Process.Kill() })
+	defer late.Stop()
+	return r.cmd.Wait()
+}
+
+// frozen says whether the kernel has stopped the process.
+func (r *replica) frozen() error {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
+	if err != nil {
+		return err
+	}
+	_, after, _ := strings.Cut(string(status), ") ")
+	if !strings.HasPrefix(after, "T") {
+		return fmt.Errorf("the process is not stopped: %s", after)
+	}
+	return nil
+}
+
+// drainer builds the binary with crash points.
+func drainer(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "node-drainer")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// arguments of a drainer process of this stage.
+func (s *stage) arguments() []string {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "node-drainer.toml")
+	text := fmt.Sprintf("[[userNamespaces]]\nname = %q\nmode = \"Immediate\"\n", s.ns)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return []string{"--config", file, "--store", s.dsn, "--single-host", "--kubeconfig", s.cluster.AdminKubeconfig(), "--metrics-address", "off"}
+}
