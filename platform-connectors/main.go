@@ -35,11 +35,15 @@ func buildNode(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	stages, err := openPipeline(d, cfg, node, client)
+	if err != nil {
+		return err
+	}
 	records := openStore(d, cfg)
 	if client != nil {
-		startSink(d, cfg, parts{queue, node, records, client})
+		startSink(d, cfg, parts{queue, node, records, client, stages})
 	}
-	carrier := newCarrier(d, queue, records)
+	carrier := newCarrier(d, queue, records, stages)
 	startReplay(d, queue, node, carrier)
 	gate, err := newGate(d, cfg, client)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -94,6 +95,20 @@ func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
 	return r
 }
 
+// openPipeline reads the stages that change events behind the spool.
+func openPipeline(d *daemon.Daemon, cfg config.Config, node *sighting.Node, client kubernetes.Interface) (*transform.Runner, error) {
+	stages, err := transform.Open(transform.Options{
+		File: cfg.Pipeline, Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
+		Nodes: &transform.Cluster{Own: cfg.NodeName, Object: node.Object, Client: client, Clock: d.Clock, Log: d.Log},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.Go("pipeline", stages.Run)
+	d.Ready("pipeline", stages.Ready)
+	return stages, nil
+}
+
 // sinkOf is the store as the place where records go.
 type sinkOf struct{ *records.Records }
 
@@ -101,9 +116,9 @@ func (s sinkOf) Sink(ctx context.Context) (replay.Sink, error) { return s.Store(
 
 func (s sinkOf) Opened() (replay.Sink, bool) { return s.Records.Opened() }
 
-func newCarrier(d *daemon.Daemon, q queue, source *records.Records) *replay.Carrier {
+func newCarrier(d *daemon.Daemon, q queue, source *records.Records, stages *transform.Runner) *replay.Carrier {
 	return &replay.Carrier{
-		Source: sinkOf{source}, Transform: replay.Unchanged{}, Clock: d.Clock, Log: d.Log,
+		Source: sinkOf{source}, Transform: stages, Clock: d.Clock, Log: d.Log,
 		Metrics: replay.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
 	}
 }
@@ -157,6 +172,7 @@ type parts struct {
 	node   *sighting.Node
 	store  *records.Records
 	client kubernetes.Interface
+	stages *transform.Runner
 }
 
 func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
@@ -164,7 +180,7 @@ func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
 	fold := &sink.Fold{
 		Path: filepath.Join(cfg.SpoolDir, "faults.json"), NodeName: cfg.NodeName,
 		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.store,
-		Identity: p.node.Identity, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
+		Identity: p.node.Identity, Change: p.stages.Change, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	fold.Load()
 	push := &sink.Push{

@@ -47,6 +47,9 @@ type Config struct {
 	// node's machine on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
 
+	// Pipeline names the stages that change events on their way to the store;
+	// empty changes nothing. It is read again when it changes.
+	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 
@@ -99,6 +102,9 @@ func (c Config) validateNode() error {
 		if !filepath.IsAbs(p.path) {
 			problems = append(problems, fmt.Errorf("%s %q is not an absolute path", p.key, p.path))
 		}
+	}
+	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
+		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
 	}
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))

@@ -136,11 +136,3 @@ func (c *Carrier) append(ctx context.Context, s Sink, records []record.Record) (
 	}
 	return results, nil
 }
-
-// Unchanged is the Transformer that changes nothing.
-type Unchanged struct{}
-
-// Transform returns the records as they are.
-func (Unchanged) Transform(_ context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
-	return records, func([]store.AppendResult) {}
-}

@@ -90,6 +90,13 @@ func (b *books) Dead(_ context.Context, letter store.DeadLetter) error {
 	return nil
 }
 
+// unchanged is a pipeline without stages.
+type unchanged struct{}
+
+func (unchanged) Transform(_ context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
+	return records, func([]store.AppendResult) {}
+}
+
 // replay runs until the queue is empty, in the bubble's time.
 func replay(t *testing.T, q *queue, b *books) *Replay {
 	t.Helper()
@@ -99,7 +106,7 @@ func replay(t *testing.T, q *queue, b *books) *Replay {
 		Spool: q, Reader: q, Clock: clock.RealClock{}, Log: log,
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
 		Carrier: &Carrier{
-			Source: open{b}, Transform: Unchanged{}, Clock: clock.RealClock{}, Log: log,
+			Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
 			Metrics: NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 		},
 	}

@@ -53,6 +53,8 @@ type Fold struct {
 	// Identity is the node's machine; records of another one are passed over
 	// when the set is rebuilt.
 	Identity func() record.NodeIdentity
+	// Change is what the pipeline makes of a record; nil changes nothing.
+	Change func(context.Context, record.Record) record.Record
 	// Elsewhere are the agents whose faults are shown by the connector of role
 	// cluster.
 	Elsewhere []string
@@ -112,7 +114,7 @@ func (f *Fold) Run(ctx context.Context) error {
 // spool and the store's history together miss nothing.
 func (f *Fold) step(ctx context.Context) error {
 	for ctx.Err() == nil {
-		more, err := f.batch()
+		more, err := f.batch(ctx)
 		if err != nil {
 			return err
 		}
@@ -129,7 +131,7 @@ func (f *Fold) step(ctx context.Context) error {
 }
 
 // batch folds the next entries, if there are any.
-func (f *Fold) batch() (more bool, err error) {
+func (f *Fold) batch(ctx context.Context) (more bool, err error) {
 	f.work.Lock()
 	defer f.work.Unlock()
 	state := f.current()
@@ -139,7 +141,7 @@ func (f *Fold) batch() (more bool, err error) {
 	}
 	var changes []conditions.Change
 	for _, e := range entries {
-		changes = append(changes, state.Set.Fold(e.Record))
+		changes = append(changes, state.Set.Fold(f.changed(ctx, e.Record)))
 	}
 	state.Index = upTo
 	if err := f.publish(state); err != nil {
@@ -149,6 +151,14 @@ func (f *Fold) batch() (more bool, err error) {
 		f.Metrics.folded(c)
 	}
 	return true, nil
+}
+
+// changed is a record as the pipeline makes it.
+func (f *Fold) changed(ctx context.Context, r record.Record) record.Record {
+	if f.Change == nil {
+		return r
+	}
+	return f.Change(ctx, r)
 }
 
 // wait blocks until there is something to fold. An incomplete set is rebuilt as

@@ -33,7 +33,7 @@ func (f *Fold) rebuild(ctx context.Context, s store.Store) error {
 		}
 		for _, e := range entries {
 			if e.Index <= now.Index {
-				set.Fold(e.Record)
+				set.Fold(f.changed(ctx, e.Record))
 			}
 		}
 		at = upTo

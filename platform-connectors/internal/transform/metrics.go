@@ -1,0 +1,92 @@
+package transform
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of the pipeline.
+type Metrics struct {
+	applied *prometheus.CounterVec
+	failed  *prometheus.CounterVec
+	repeats prometheus.Counter
+	partial *prometheus.CounterVec
+	reloads *prometheus.CounterVec
+	stale   prometheus.Gauge
+}
+
+// Reasons for metadata that is not whole, as label values.
+const (
+	nodeUnknown = "node-unknown"
+	noRoom      = "no-room"
+)
+
+// Results of a reload, as label values.
+const (
+	taken   = "taken"
+	refused = "refused"
+)
+
+// NewMetrics registers the pipeline's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		applied: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nvsentinel_overrides_applied_total",
+			Help: "Fields of events that an override rule changed.",
+		}, []string{"rule_name", "field"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nvsentinel_override_evaluation_errors_total",
+			Help: "Override rules that could not be evaluated on an event and did not match.",
+		}, []string{"rule_name"}),
+		repeats: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "platform_connector_repeats_total",
+			Help: "Repeats of a stored fault that were stored as PERSIST_ONLY.",
+		}),
+		partial: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_metadata_partial_total",
+			Help: "Events that did not get all metadata of their node, by why.",
+		}, []string{"why"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "platform_connector_pipeline_reloads_total",
+			Help: "New contents of the pipeline's files, by result.",
+		}, []string{"result"}),
+		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "platform_connector_pipeline_stale",
+			Help: "1 while the pipeline's files are bad and the configuration before them runs.",
+		}),
+	}
+	for _, why := range []string{nodeUnknown, noRoom} {
+		m.partial.WithLabelValues(why)
+	}
+	for _, result := range []string{taken, refused} {
+		m.reloads.WithLabelValues(result)
+	}
+	r.MustRegister(m.applied, m.failed, m.repeats, m.partial, m.reloads, m.stale)
+	return m
+}
+
+func (m *Metrics) reloaded(err error) {
+	if err != nil {
+		m.reloads.WithLabelValues(refused).Inc()
+		m.stale.Set(1)
+		return
+	}
+	m.reloads.WithLabelValues(taken).Inc()
+	m.stale.Set(0)
+}
+
+// count books what was done to one stored record.
+func (m *Metrics) count(d done) {
+	for _, a := range d.notes.Applied {
+		m.applied.WithLabelValues(a.Rule, a.Field).Inc()
+	}
+	for _, f := range d.notes.Failed {
+		m.failed.WithLabelValues(f.Rule).Inc()
+	}
+	if d.place.Of != "" {
+		m.repeats.Inc()
+	}
+	if d.notes.NodeUnknown {
+		m.partial.WithLabelValues(nodeUnknown).Inc()
+	}
+	if d.notes.Cut {
+		m.partial.WithLabelValues(noRoom).Inc()
+	}
+}

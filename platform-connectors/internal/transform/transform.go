@@ -1,0 +1,213 @@
+package transform
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// look is how often the files are compared. A ConfigMap takes longer to reach
+// the node.
+const look = 5 * time.Second
+
+// Nodes knows nodes for the metadata; nil is not known.
+type Nodes interface {
+	Node(ctx context.Context, name string, limits pipeline.Metadata) *pipeline.Node
+}
+
+// Runner runs the pipeline of a file. It is safe for concurrent use.
+type Runner struct {
+	file    string
+	nodes   Nodes
+	clock   clock.Clock
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu      sync.Mutex
+	current *pipeline.Pipeline
+	digest  [sha256.Size]byte // of the content that was looked at last
+	problem error             // of that content; the pipeline before it runs on
+	window  pipeline.Window
+	warned  map[string]bool // rules whose failure is in the log
+}
+
+// Options of a Runner.
+type Options struct {
+	// File names the stages; without one nothing is changed.
+	File    string
+	Nodes   Nodes
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Open reads and compiles the pipeline. At the start a bad file is an error.
+func Open(o Options) (*Runner, error) {
+	r := &Runner{file: o.File, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
+	c := pipeline.Default()
+	var err error
+	if o.File != "" {
+		if c, r.digest, err = load(o.File); err != nil {
+			return nil, err
+		}
+	}
+	if r.current, err = pipeline.Compile(c); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.File, err)
+	}
+	return r, nil
+}
+
+// Run reads the files again whenever they change, until ctx ends. A bad content
+// changes nothing: the pipeline before it runs on, and log, metric and readiness
+// say so.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.file == "" {
+		return nil
+	}
+	tick := r.clock.Tick(look)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+			r.reload()
+		}
+	}
+}
+
+func (r *Runner) reload() {
+	c, digest, err := load(r.file)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if digest == r.digest {
+		return
+	}
+	r.digest = digest
+	var next *pipeline.Pipeline
+	if err == nil {
+		next, err = pipeline.Compile(c)
+	}
+	r.problem = err
+	r.metrics.reloaded(err)
+	if err != nil {
+		r.log.Error("the pipeline's new configuration is bad; the one before it stays", "file", r.file, "error", err)
+		return
+	}
+	r.current, r.warned = next, map[string]bool{}
+	r.log.Info("the pipeline's configuration is new", "file", r.file, "stages", c.Stages)
+}
+
+// Ready says whether the files on disk are what runs.
+func (r *Runner) Ready() (bool, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.problem != nil {
+		return false, "the configuration on disk is bad, the one before it runs: " + r.problem.Error()
+	}
+	return true, fmt.Sprintf("stages %v", r.current.Config().Stages)
+}
+
+// Change is what the pipeline makes of a record for the node's conditions. A
+// repeat is no matter there: it renews a fault that stands.
+func (r *Runner) Change(ctx context.Context, rec record.Record) record.Record {
+	p := r.pipeline()
+	rec.Event, _ = p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
+	return rec
+}
+
+func (r *Runner) pipeline() *pipeline.Pipeline {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current
+}
+
+func (r *Runner) node(ctx context.Context, p *pipeline.Pipeline, name string) *pipeline.Node {
+	if !p.NeedsNode() {
+		return nil
+	}
+	return r.nodes.Node(ctx, name, p.Config().Metadata)
+}
+
+// done is what was decided about one record.
+type done struct {
+	record record.Record
+	place  pipeline.Place
+	notes  pipeline.Notes
+}
+
+// Transform changes records for the sink. With the Deduplicator it takes records
+// only up to the first that could repeat one before it, so that a repeat is
+// demoted only when the sink has the first copy.
+func (r *Runner) Transform(ctx context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
+	p := r.pipeline()
+	var out []record.Record
+	var decided []done
+	pending := map[string]bool{}
+	for _, rec := range records {
+		d := done{record: rec}
+		d.record.Event, d.notes = p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
+		if p.Dedup() {
+			if r.mustWait(p, d.record, pending) {
+				break
+			}
+			d.place = r.place(p, d.record)
+			if d.place.Of != "" {
+				d.record.Event = pipeline.Demote(d.record.Event, d.place.Of)
+			} else if d.place.Key != "" {
+				pending[d.place.Key] = true
+			}
+		}
+		if !reflect.DeepEqual(d.record.Event, rec.Event) {
+			d.record.Accepted = record.Content(rec)
+		}
+		out, decided = append(out, d.record), append(decided, d)
+	}
+	return out, func(results []store.AppendResult) { r.settle(p, decided, results) }
+}
+
+// mustWait says whether the record can only be placed when what is pending is
+// stored: it may be a repeat of it, or clear it.
+func (r *Runner) mustWait(p *pipeline.Pipeline, rec record.Record, pending map[string]bool) bool {
+	if len(pending) == 0 || !slices.Contains(p.Config().Dedup.IncludeChecks, rec.Event.CheckName) {
+		return false
+	}
+	return rec.Event.IsHealthy || pending[pipeline.Key(rec.Event)]
+}
+
+func (r *Runner) place(p *pipeline.Pipeline, rec record.Record) pipeline.Place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.window.Look(p.Config().Dedup, rec)
+}
+
+// settle books what was done to stored records and remembers them.
+func (r *Runner) settle(p *pipeline.Pipeline, decided []done, results []store.AppendResult) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, d := range decided {
+		r.metrics.count(d)
+		for _, f := range d.notes.Failed {
+			if !r.warned[f.Rule] {
+				r.warned[f.Rule] = true
+				r.log.Warn("a rule of the pipeline could not be evaluated and did not match; this is said once",
+					"rule", f.Rule, "event", d.record.ID, "error", f.Err)
+			}
+		}
+		// A duplicate is stored as the rules of another time made it, which says
+		// nothing of this one.
+		if p.Dedup() && results[i] == store.Appended {
+			r.window.Stored(p.Config().Dedup, d.place, d.record)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// Package pipeline decides what becomes of an accepted event on its way to the
+// sinks: overrides by CEL rules, labels of its node as metadata, and repeats of
+// a fault. It does no I/O and reads no clock. Names and keys of its stages are
+// those of the predecessor (docs/configuration/platform-connectors.md of
+// NVIDIA/NVSentinel).
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Names of stages.
+const (
+	StageMetadata  = "MetadataAugmentor"
+	StageOverrides = "OverrideTransformer"
+	StageDedup     = "Deduplicator"
+)
+
+// Order is the file that names the stages.
+type Order struct {
+	Stages []Stage `toml:"pipeline"`
+}
+
+// Stage is one step, in the order of the list.
+type Stage struct {
+	Name    string `toml:"name"`
+	Enabled bool   `toml:"enabled"`
+	// Config is the stage's own file, absolute or beside the one that names it.
+	Config string `toml:"config"`
+}
+
+// Metadata is the file of the MetadataAugmentor.
+type Metadata struct {
+	// CacheSize and CacheTTL bound the cache of Nodes other than the connector's
+	// own, which is watched.
+	CacheSize int           `toml:"cacheSize"`
+	CacheTTL  time.Duration `toml:"cacheTTL"`
+	// AllowedLabels are the labels that are added.
+	AllowedLabels []string `toml:"allowedLabels"`
+}
+
+// Overrides is the file of the OverrideTransformer.
+type Overrides struct {
+	Enabled bool `toml:"enabled"`
+	// Rules are tried in order; the first that matches changes the event.
+	Rules []Rule `toml:"rules"`
+}
+
+// Rule changes the events for which When holds.
+type Rule struct {
+	Name     string   `toml:"name"`
+	When     string   `toml:"when"`
+	Override Override `toml:"override"`
+}
+
+// Override is what a rule changes; what is not given stays.
+type Override struct {
+	IsFatal                 *bool  `toml:"isFatal"`
+	IsHealthy               *bool  `toml:"isHealthy"`
+	RecommendedAction       string `toml:"recommendedAction"`
+	CustomRecommendedAction string `toml:"customRecommendedAction"`
+	ProcessingStrategy      string `toml:"processingStrategy"`
+}
+
+// Dedup is the file of the Deduplicator.
+type Dedup struct {
+	// SuppressionWindow is how long after a fault its repeats are PERSIST_ONLY.
+	SuppressionWindow time.Duration `toml:"suppressionWindow"`
+	// CleanupInterval is how often what is out of the window is forgotten.
+	CleanupInterval time.Duration `toml:"cleanupInterval"`
+	// IncludeChecks are the checks whose repeats are looked for.
+	IncludeChecks []string `toml:"includeChecks"`
+}
+
+// Config is a whole pipeline.
+type Config struct {
+	// Stages are the enabled ones, in order.
+	Stages    []string
+	Metadata  Metadata
+	Overrides Overrides
+	Dedup     Dedup
+}
+
+// Default is the stages' files where they say nothing, without any stage.
+func Default() Config {
+	return Config{
+		Metadata:  Metadata{CacheSize: 50, CacheTTL: time.Hour},
+		Overrides: Overrides{Enabled: true},
+		Dedup: Dedup{
+			SuppressionWindow: 3 * time.Minute, CleanupInterval: time.Minute,
+			IncludeChecks: []string{"SysLogsXIDError", "SysLogsSXIDError"},
+		},
+	}
+}
+
+// Validate joins everything that is wrong, but the rules' expressions.
+func (c Config) Validate() error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	seen := map[string]bool{}
+	for _, s := range c.Stages {
+		if !slices.Contains([]string{StageMetadata, StageOverrides, StageDedup}, s) {
+			problem("pipeline: stage %q is not %s, %s or %s", s, StageMetadata, StageOverrides, StageDedup)
+		}
+		if seen[s] {
+			problem("pipeline: stage %s is given twice", s)
+		}
+		seen[s] = true
+	}
+	if seen[StageMetadata] && (c.Metadata.CacheSize <= 0 || c.Metadata.CacheTTL <= 0) {
+		problem("%s: cacheSize %d and cacheTTL %s must be positive", StageMetadata, c.Metadata.CacheSize, c.Metadata.CacheTTL)
+	}
+	if d := c.Dedup; seen[StageDedup] && (d.SuppressionWindow <= 0 || d.SuppressionWindow > maxWindow || d.CleanupInterval <= 0) {
+		problem("%s: suppressionWindow %s must be between 0 and %s, cleanupInterval %s positive", StageDedup, d.SuppressionWindow, maxWindow, d.CleanupInterval)
+	}
+	for i, r := range c.Overrides.Rules {
+		if err := r.validate(); err != nil {
+			problem("%s: rules[%d] (%q): %w", StageOverrides, i, r.Name, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (r Rule) validate() error {
+	var problems []error
+	o := r.Override
+	if r.Name == "" {
+		problems = append(problems, errors.New("name is empty"))
+	}
+	if o == (Override{}) {
+		problems = append(problems, errors.New("override changes nothing"))
+	}
+	var action record.Action
+	if o.RecommendedAction != "" {
+		var err error
+		if action, err = record.ParseAction(o.RecommendedAction); err != nil {
+			problems = append(problems, fmt.Errorf("override.recommendedAction: %w", err))
+		}
+	}
+	if (action == record.ActionCustom) != (o.CustomRecommendedAction != "") {
+		problems = append(problems, errors.New("override.customRecommendedAction belongs to recommendedAction = CUSTOM, and that to it"))
+	}
+	if o.ProcessingStrategy != "" {
+		if _, err := record.ParseStrategy(o.ProcessingStrategy); err != nil {
+			problems = append(problems, fmt.Errorf("override.processingStrategy: %w", err))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,238 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/admission"
+)
+
+// costLimit bounds one evaluation, so that no expression can stall the replay.
+const costLimit = 1_000_000
+
+// MetadataProviderID is the metadata key of the node's machine at its provider.
+const MetadataProviderID = "providerID"
+
+// Pipeline is a compiled configuration. It is safe for concurrent use.
+type Pipeline struct {
+	stages []string
+	labels []string
+	rules  []compiled
+	config Config
+}
+
+type compiled struct {
+	Rule
+	program cel.Program
+}
+
+// Node is what is known of an event's node; nil when it is not known.
+type Node struct {
+	ProviderID string
+	Labels     map[string]string
+}
+
+// Applied is one field that a rule changed.
+type Applied struct{ Rule, Field string }
+
+// Notes says what was done to one event.
+type Notes struct {
+	Applied []Applied
+	// Failed are rules that could not be evaluated; they did not match.
+	Failed []RuleError
+	// NodeUnknown: labels were asked for and the node is not known.
+	NodeUnknown bool
+	// Cut: the metadata had no room for all labels.
+	Cut bool
+}
+
+// RuleError is a rule that could not be evaluated.
+type RuleError struct {
+	Rule string
+	Err  error
+}
+
+// Compile checks a configuration and compiles its rules. Its errors name the
+// stage, the rule and the place in the expression.
+func Compile(c Config) (*Pipeline, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	env, err := cel.NewEnv(cel.Variable("event", cel.DynType), ext.Strings())
+	if err != nil {
+		return nil, fmt.Errorf("making the CEL environment: %w", err)
+	}
+	p := &Pipeline{stages: c.Stages, labels: c.Metadata.AllowedLabels, config: c}
+	var problems []error
+	for i, r := range c.Overrides.Rules {
+		program, err := compile(env, r.When)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: rules[%d] (%q).when: %w", StageOverrides, i, r.Name, err))
+			continue
+		}
+		if c.Overrides.Enabled {
+			p.rules = append(p.rules, compiled{r, program})
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func compile(env *cel.Env, expression string) (cel.Program, error) {
+	ast, issues := env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, err
+	}
+	if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
+		return nil, fmt.Errorf("it returns %s, not bool", t)
+	}
+	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+}
+
+// Config is what the pipeline was compiled from.
+func (p *Pipeline) Config() Config { return p.config }
+
+// NeedsNode says whether Apply can use the event's node.
+func (p *Pipeline) NeedsNode() bool { return p.has(StageMetadata) }
+
+// Dedup says whether repeats are looked for.
+func (p *Pipeline) Dedup() bool { return p.has(StageDedup) }
+
+func (p *Pipeline) has(stage string) bool {
+	for _, s := range p.stages {
+		if s == stage {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply changes an event as the stages say, in their order. Repeats are not its
+// business. The event given is not changed.
+func (p *Pipeline) Apply(e record.Event, node *Node) (record.Event, Notes) {
+	var notes Notes
+	for _, s := range p.stages {
+		switch s {
+		case StageMetadata:
+			e = p.augment(e, node, &notes)
+		case StageOverrides:
+			e = p.override(e, &notes)
+		}
+	}
+	return e, notes
+}
+
+// augment adds the node's provider id and labels. They replace what a publisher
+// says under their names, but never the keys that carry order and boot.
+func (p *Pipeline) augment(e record.Event, node *Node, notes *Notes) record.Event {
+	if node == nil {
+		notes.NodeUnknown = true
+		return e
+	}
+	metadata := maps.Clone(e.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	add := func(key, value string) {
+		_, taken := metadata[key]
+		switch {
+		case value == "", key == record.MetadataSeq, key == record.MetadataSeqEpoch, key == record.MetadataBootID:
+		case !taken && len(metadata) >= admission.MaxMetadata, len(value) > admission.MaxMetadataValue:
+			notes.Cut = true
+		default:
+			metadata[key] = value
+		}
+	}
+	add(MetadataProviderID, node.ProviderID)
+	for _, label := range p.labels {
+		add(label, node.Labels[label])
+	}
+	if len(metadata) > 0 {
+		e.Metadata = metadata
+	}
+	return e
+}
+
+// override applies the first rule that matches.
+func (p *Pipeline) override(e record.Event, notes *Notes) record.Event {
+	if len(p.rules) == 0 {
+		return e
+	}
+	input := map[string]any{"event": value(e)}
+	for _, r := range p.rules {
+		matched, err := r.matches(input)
+		if err != nil {
+			notes.Failed = append(notes.Failed, RuleError{r.Name, err})
+		}
+		if matched {
+			return r.change(e, notes)
+		}
+	}
+	return e
+}
+
+func (r compiled) matches(input map[string]any) (bool, error) {
+	result, _, err := r.program.Eval(input)
+	if err != nil {
+		return false, err
+	}
+	b, ok := result.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("it returned %s, not bool", result.Type())
+	}
+	return b, nil
+}
+
+func (r compiled) change(e record.Event, notes *Notes) record.Event {
+	applied := func(field string) { notes.Applied = append(notes.Applied, Applied{r.Name, field}) }
+	o := r.Override
+	if o.IsFatal != nil {
+		e.IsFatal = *o.IsFatal
+		applied("isFatal")
+	}
+	if o.IsHealthy != nil {
+		e.IsHealthy = *o.IsHealthy
+		applied("isHealthy")
+	}
+	if o.RecommendedAction != "" {
+		if action, err := record.ParseAction(o.RecommendedAction); err == nil { // Validate has seen it
+			e.RecommendedAction, e.CustomRecommendedAction = action, o.CustomRecommendedAction
+			applied("recommendedAction")
+		}
+	}
+	if o.ProcessingStrategy != "" {
+		e.ProcessingStrategy = record.Strategy(o.ProcessingStrategy)
+		applied("processingStrategy")
+	}
+	return e
+}
+
+// value is an event as the rules see it: wire names, enums by name.
+func value(e record.Event) map[string]any {
+	entities := make([]any, 0, len(e.EntitiesImpacted))
+	for _, x := range e.EntitiesImpacted {
+		entities = append(entities, map[string]any{"entityType": x.EntityType, "entityValue": x.EntityValue})
+	}
+	codes := make([]any, 0, len(e.ErrorCode))
+	for _, c := range e.ErrorCode {
+		codes = append(codes, c)
+	}
+	metadata := make(map[string]any, len(e.Metadata))
+	for k, v := range e.Metadata {
+		metadata[k] = v
+	}
+	return map[string]any{
+		"id": e.ID, "nodeName": e.NodeName, "agent": e.Agent, "componentClass": e.ComponentClass, "checkName": e.CheckName,
+		"isFatal": e.IsFatal, "isHealthy": e.IsHealthy, "message": e.Message, "errorCode": codes,
+		"entitiesImpacted": entities, "metadata": metadata, "generatedTimestamp": e.GeneratedTimestamp,
+		"recommendedAction": string(e.RecommendedAction), "customRecommendedAction": e.CustomRecommendedAction,
+		"processingStrategy": string(e.ProcessingStrategy),
+	}
+}
