@@ -102,7 +102,7 @@ type Fleet struct {
 
 // Start brings everything up; a failed start leaves nothing behind.
 func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
-	dir, err := os.MkdirTemp("", "nvsentinel-")
+	dir, err := makeDir()
 	if err != nil {
 		return nil, err
 	}
