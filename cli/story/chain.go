@@ -145,7 +145,7 @@ func (t teller) verdict(r record.Record) []Step {
 	}
 	steps := []Step{s}
 	if q := r.Status.NodeQuarantined; q != record.NotQuarantined {
-		steps = append(steps, Step{Kind: Quarantine, At: instant(r.Status.QuarantineFinishTimestamp), Text: string(q) + ", session " + r.Status.Session})
+		steps = append(steps, Step{Kind: Quarantine, At: instant(r.Status.QuarantineFinishTimestamp), Text: string(q)})
 	}
 	return steps
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -66,9 +67,11 @@ func Run(ctx context.Context, o Options) error {
 			kubectl = "kubectl"
 		}
 		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
-			"  export KUBECONFIG=%s\n  alias kubectl=%s\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
+			"  export KUBECONFIG=%s NVSENTINEL_STORE='%s'\n  alias kubectl=%s nvsentinel=%s\n"+
+			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
 			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-2/log/kern.log",
-			f.Cluster.AdminKubeconfig(), kubectl, faulty, f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
+			f.Cluster.AdminKubeconfig(), f.DSN, kubectl, filepath.Join(o.Fleet.Bin, "nvsentinel"), faulty, faulty,
+			f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
 		<-ctx.Done()
 	}
 	stop := f.Stop()
@@ -107,6 +110,9 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		return err
 	}
 	if err := story.write(o.Evidence); err != nil {
+		return err
+	}
+	if err := story.explained(ctx, o, line); err != nil {
 		return err
 	}
 	if o.PersistOnly {
