@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -129,13 +130,21 @@ func (r *replica) frozen() error {
 	return nil
 }
 
-// drainer builds the binary with crash points.
+// built is the binary with crash points, made once.
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "node-drainer")
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return binary, err
+})
+
 func drainer(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "node-drainer")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

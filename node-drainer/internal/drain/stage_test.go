@@ -28,7 +28,19 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+// scratch is a folder for all tests of this binary.
+var scratch string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if scratch, err = os.MkdirTemp("", "drainer"); err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	return localcluster.Main(m)
+}
 
 // stage is a node with its records, on a real API server with simulated pods,
 // and a drainer at work.

@@ -34,7 +34,7 @@ func TestAnEvictionWebhookThatHangsOrFails(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // without it the end of the call is not heard
 			<-r.Context().Done()
 		},
-		"500":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, eviction.NamespaceRule{Name: "test-*", Mode: eviction.Immediate})
