@@ -5,6 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
 )
 
 func TestParseRecord(t *testing.T) {
@@ -68,17 +70,27 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
+var recordSeeds = []string{
+	"5,0,0,-;Linux\n X=y\n", `4,5,6,-;\x\xf\xff\\x`, "\x00\xff;,", "3,1000,77,-,caller=T42;NVRM: Xid (PCI:0000:3b:00): 79",
+	"Nov 21 05:04:01 host kernel: [    0.000000] Linux version 6.1",
+}
+
+func checkRecord(t *testing.T, raw []byte) {
+	r, err := ParseRecord(raw)
+	if err == nil && (!utf8.ValidString(r.Text) || r.Level > 7 || r.Level < 0 || r.Facility < 0) {
+		t.Errorf("record %+v", r)
+	}
+	line := Clean(raw)
+	_ = StartsBoot(line)
+	_ = Tag(line, len(line)/2)
+	_ = FromKernel(line, len(line)+3)
+}
+
+func TestDamagedRecords(t *testing.T) { mutate.Each(t, 3000, recordSeeds, checkRecord) }
+
 func FuzzParseRecord(f *testing.F) {
-	f.Add([]byte("5,0,0,-;Linux\n X=y\n"))
-	f.Add([]byte(`4,5,6,-;\x\xf\xff\\x`))
-	f.Add([]byte{0, 0xff, ';', ','})
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := ParseRecord(raw)
-		if err == nil && (!utf8.ValidString(r.Text) || r.Level > 7 || r.Level < 0 || r.Facility < 0) {
-			t.Errorf("record %+v", r)
-		}
-		line := Clean(raw)
-		_ = StartsBoot(line)
-		_ = FromKernel(line, len(line)+3)
-	})
+	for _, seed := range recordSeeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(checkRecord)
 }

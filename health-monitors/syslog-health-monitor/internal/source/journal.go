@@ -202,7 +202,8 @@ func (s *Journal) take(limit int) (lines []Line, end bool, err error) {
 		default:
 			if !s.reader.follow && s.clock.Since(s.heard) > hangLimit {
 				s.shut()
-				return lines, false, s.fail(fmt.Errorf("reading the journal in %s: journalctl says nothing for %s", s.dir, hangLimit))
+				s.restarts.Add(1)
+				return nil, false, s.fail(fmt.Errorf("reading the journal in %s: journalctl says nothing for %s", s.dir, hangLimit))
 			}
 			return lines, s.reader.follow && len(lines) == 0, nil
 		}

@@ -46,6 +46,9 @@ func TestJournalctlThatCannotWorkIsAnErrorNotAnEnd(t *testing.T) {
 	for range 4 { // each within the time that a reader may wait for us
 		clk.Step(lagLimit)
 		if _, err := r.s.Read(1); err != nil {
+			if n := r.s.Counts().Restarts; n != 1 {
+				t.Errorf("%d restarts counted", n)
+			}
 			return
 		}
 	}

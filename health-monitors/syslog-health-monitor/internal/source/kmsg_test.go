@@ -218,3 +218,13 @@ func mustRead(t *testing.T, s *Kmsg) []Line {
 	}
 	return lines
 }
+
+// TestKmsgTellsWhoWroteARecord: only root may write to the device, and never as
+// the kernel.
+func TestKmsgTellsWhoWroteARecord(t *testing.T) {
+	s := openKmsg(t, &ring{answers: []any{"3,0,1,-;NVRM: x\n", "27,1,2,-;nvsentinel-gpu-reset: y\n"}}, nil, "a")
+	lines := mustRead(t, s)
+	if len(lines) != 2 || !lines[0].Kernel || lines[0].Root || lines[1].Kernel || !lines[1].Root {
+		t.Errorf("lines %+v", lines)
+	}
+}
