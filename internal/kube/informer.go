@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,8 +39,27 @@ func StripManagedFields(object any) (any, error) {
 func (n *Nodes) Run(ctx context.Context) error {
 	n.factory.Start(ctx.Done())
 	<-ctx.Done()
-	n.factory.Shutdown()
+	AwaitStop(n.factory.Shutdown)
 	return nil
+}
+
+// stopGrace is how long informers get to stop.
+const stopGrace = time.Second
+
+// AwaitStop waits for informers that were told to stop, but not for long: one
+// that backs off from an API server that is away sleeps up to a minute without
+// looking at its context (watchList of client-go v0.37.2), and would hold up the
+// end of the process. wait returns when all have stopped.
+func AwaitStop(wait func()) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		wait()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(stopGrace):
+	}
 }
 
 // Synced says whether the cache has been filled once.

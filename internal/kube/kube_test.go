@@ -324,3 +324,15 @@ func TestNodeIdentityAndReady(t *testing.T) {
 		t.Error("readiness is not the Ready condition")
 	}
 }
+
+// An informer that does not stop holds nothing up.
+func TestAwaitStop(t *testing.T) {
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	kube.AwaitStop(func() { <-never })
+	stopped := false
+	kube.AwaitStop(func() { stopped = true })
+	if !stopped {
+		t.Error("did not wait for what stops at once")
+	}
+}
