@@ -62,7 +62,8 @@ func (w *Watch) Bell(ctx context.Context, ring func(node string)) error {
 		}
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	running.Wait()
+	<-ctx.Done()
+	kube.AwaitStop(running.Wait)
 	return nil
 }
 
