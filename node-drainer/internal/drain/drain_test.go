@@ -38,19 +38,12 @@ func TestDrainANode(t *testing.T) {
 	if _, going := s.leaving("kube-system", "system"); going {
 		t.Error("the pod of a system namespace was taken away")
 	}
-	events, err := s.cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.node})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reasons []string
-	for _, e := range events.Items {
-		if e.Source.Component == "nvsentinel-node-drainer" {
-			reasons = append(reasons, e.Reason)
+	s.eventually(func() error {
+		if got := s.events(); !strings.Contains(got, "DrainStarted") || !strings.Contains(got, "DrainSucceeded") {
+			return fmt.Errorf("events %q, want DrainStarted and DrainSucceeded", got)
 		}
-	}
-	if got := strings.Join(reasons, " "); !strings.Contains(got, "DrainStarted") || !strings.Contains(got, "DrainSucceeded") {
-		t.Errorf("events %q, want DrainStarted and DrainSucceeded", got)
-	}
+		return nil
+	})
 	// A fault that comes later finds the node drained.
 	s.fault("r3", "r1")
 	s.wantEviction("r3", record.AlreadyDrained)
@@ -71,6 +64,12 @@ func TestADisruptionBudgetIsHonouredNamedAndAwaited(t *testing.T) {
 		return nil
 	})
 	s.wantLabel(nodemark.Draining)
+	s.eventually(func() error {
+		if got := s.events(); !strings.Contains(got, "DrainBlocked") {
+			return fmt.Errorf("events %q, want DrainBlocked", got)
+		}
+		return nil
+	})
 	if _, going := s.leaving(s.ns, "web"); going {
 		t.Fatal("the budget was not honoured")
 	}

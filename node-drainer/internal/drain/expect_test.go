@@ -3,6 +3,7 @@ package drain_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,6 +58,22 @@ func (s *stage) wantLabel(want nodemark.State) {
 		}
 		return nil
 	})
+}
+
+// events are the reasons of this room's Events about the node.
+func (s *stage) events() string {
+	s.t.Helper()
+	events, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.node})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var reasons []string
+	for _, e := range events.Items {
+		if e.Source.Component == "nvsentinel-node-drainer" {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	return strings.Join(reasons, " ")
 }
 
 // eventually polls until check is content, at most two minutes.
