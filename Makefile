@@ -9,7 +9,7 @@ TOOL = GOWORK=off go -C hack/tools tool
 STORE ?= sqlite
 STRATEGY ?= PROCESS
 NODES ?= 20
-SEEDS ?= 10
+SEEDS ?= 15
 FIRST ?= 1
 DURATION ?= 60m
 KEEP ?=
@@ -22,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=10 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 EVIDENCE=soak-evidence"
+	@echo "  journey takes SEEDS=15 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.

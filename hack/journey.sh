@@ -5,4 +5,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 go run ./tests/cmd/local-cluster build
 exec go test -count=1 -v -timeout 240m ./tests/journey -run 'TestKillJourney' \
-	-args -seeds "${SEEDS:-10}" -first-seed "${FIRST:-1}" -evidence "${EVIDENCE:+$(realpath -m "$EVIDENCE")}"
+	-args -seeds "${SEEDS:-15}" -first-seed "${FIRST:-1}" -evidence "${EVIDENCE:+$(realpath -m "$EVIDENCE")}"

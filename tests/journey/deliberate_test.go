@@ -20,6 +20,9 @@ type deliberate struct {
 	limit    time.Duration
 	// disturb is the outage that only a service with this fault does not survive.
 	disturb Kind
+	// by and of are those of a clock that jumps.
+	by time.Duration
+	of string
 	// freeze is where a leader is frozen, until another one has seen the story
 	// to its end.
 	freeze string
@@ -56,6 +59,13 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
 		{sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, scenario: OneFault, want: []string{NothingLost}, limit: short},
 		{sabotage: "platform-connectors/accept-foreign", disturb: Malformed, scenario: OneFault, want: []string{BadInput}, limit: long},
+		// A read error taken for absence: the node waits as if it had none.
+		{sabotage: "fault-quarantine/error-is-gone", disturb: APIAway, scenario: OneFault, want: []string{ItEnds}, limit: short},
+		// An hour ahead the fault seems younger than its recovery.
+		{
+			sabotage: "fault-quarantine/order-by-clock", disturb: ClockJump, by: time.Hour, of: fleet.Monitor,
+			scenario: Recovered, want: []string{ItEnds}, limit: short,
+		},
 	}
 	catch(t, Variant{"sqlite", 1}, faults)
 }
@@ -102,7 +112,7 @@ func (d deliberate) catch(t *testing.T, j *Journey) {
 	}
 	var outages []Disturbance
 	if d.disturb != "" {
-		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest}}
+		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest, By: d.by, Of: d.of}}
 		trip.limit += testTimes.Shortest
 	}
 	err := j.take(t.Context(), trip, a, outages)

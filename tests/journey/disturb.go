@@ -19,7 +19,9 @@ const cutEvery = 700 * time.Millisecond
 // undoes it.
 type begun struct {
 	Disturbance
-	start func(context.Context) (undo func(context.Context) error, err error)
+	start starter
+	// started is told when it has begun.
+	started func()
 }
 
 // prepare makes ready what has to be there before a trip begins.
@@ -31,7 +33,7 @@ func (j *Journey) prepare(t *trip, list []Disturbance) ([]begun, error) {
 			return nil, fmt.Errorf("preparing %s: %w", d.Kind, err)
 		}
 		if start != nil {
-			out = append(out, begun{d, start})
+			out = append(out, begun{Disturbance: d, start: start, started: func() {}})
 		}
 	}
 	return out, nil
@@ -86,10 +88,11 @@ func (j *Journey) disturb(ctx context.Context, list []begun) error {
 }
 
 func (j *Journey) happen(ctx context.Context, d begun) error {
-	if !pause(ctx, d.After) {
+	if d.After > 0 && !pause(ctx, d.After) {
 		return nil
 	}
 	undo, err := d.start(ctx)
+	d.started()
 	if err == nil {
 		j.injected(d.Kind)
 		pause(ctx, d.For)

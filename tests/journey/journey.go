@@ -273,7 +273,15 @@ func (j *Journey) take(ctx context.Context, t *trip, a arms, list []Disturbance)
 	loading, endLoad := context.WithCancel(ctx)
 	t.endLoad = sync.OnceValue(func() error { endLoad(); return <-ended })
 	go func() { ended <- t.load.run(loading) }()
+	var first sync.WaitGroup // what begins before the story does
+	for i := range ready {
+		if ready[i].After == 0 {
+			first.Add(1)
+			ready[i].started = first.Done
+		}
+	}
 	go func() { disturbed <- j.disturb(ctx, ready) }()
+	first.Wait()
 	told := t.run(ctx)
 	// What is away comes back, under load, before anything is judged.
 	return errors.Join(told, <-disturbed, t.endLoad())

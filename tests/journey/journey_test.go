@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 10, "trips of the kill journey")
+	seeds     = flag.Int("seeds", 15, "trips of the kill journey")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
 	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")

@@ -77,7 +77,7 @@ func kinds(v Variant) []Kind {
 // Disturbance is one fault of a plan.
 type Disturbance struct {
 	Kind Kind
-	// After the trip has begun, For so long.
+	// After the trip has begun, or before it does when it is 0, For so long.
 	After, For time.Duration
 	// By is how far clocks jump or how late watches are.
 	By time.Duration
