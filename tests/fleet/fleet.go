@@ -56,6 +56,8 @@ type Options struct {
 	SettleTime, RebootTime time.Duration
 	// JanitorFlags are added to the janitor's command line.
 	JanitorFlags []string
+	// QuarantineFlags are added to fault-quarantine's.
+	QuarantineFlags []string
 	// Bin is the folder of the services' binaries.
 	Bin string
 	// Root is the repository.
