@@ -53,6 +53,8 @@ func cluster(ctx context.Context, o Options) (rows []Row, err error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: count, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		SettleTime: time.Hour, RebootTime: reboot, Runs: s.runs, Before: s.prepare,
+		// The storm and what comes before it are more than half of all nodes.
+		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})
 	if err != nil {
 		return nil, err

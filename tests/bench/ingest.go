@@ -58,6 +58,7 @@ type ingestRun struct {
 	floor1                  []time.Duration
 	floorAcked, floorInsert time.Duration
 	inserted                int
+	transport1              []time.Duration
 	transport               time.Duration
 }
 
@@ -101,7 +102,7 @@ func (r *ingestRun) floors(ctx context.Context) error {
 		_, r.floorAcked, errs[1] = appendFloor(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
 	}
 	r.inserted, r.floorInsert, errs[2] = insertFloor(ctx, r.fleet.DSN, insertBatch)
-	r.transport, errs[3] = r.emptyTransport(ctx)
+	r.transport1, r.transport, errs[3] = r.emptyTransport(ctx)
 	return errors.Join(errs[:]...)
 }
 
@@ -162,6 +163,10 @@ func (r *ingestRun) rows() []Row {
 		{
 			Figure: "acknowledgement p50, 1 publisher", Ours: seconds(quantile(r.alone1, 0.5)), Floor: seconds(quantile(r.floor1, 0.5)),
 			Target: Target{Within: 2}, Note: "floor: write + fsync",
+		},
+		{
+			Figure: "  the same against a gRPC server that does nothing", Ours: seconds(quantile(r.alone1, 0.5)), Floor: seconds(quantile(r.transport1, 0.5)),
+			Note: "what the transport alone takes here",
 		},
 		{
 			Figure: together, Ours: rate(r.sizes.Events, r.acked), Floor: rate(r.sizes.Events, r.floorAcked),

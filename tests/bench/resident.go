@@ -78,9 +78,14 @@ func (s *stage) measureMemory(ctx context.Context) ([]Row, error) {
 		if err != nil {
 			return rows, err
 		}
+		own, err := memory(service.PID(), "RssAnon")
+		if err != nil {
+			return rows, err
+		}
 		rows = append(rows, Row{
 			Figure: "memory of " + service.Name, Ours: bytesOf(rss), Target: memoryTarget(service.Name),
-			Note: fmt.Sprintf("resident, idle, with %d nodes and %d pods", len(s.nodes), s.o.Sizes.Pods),
+			Note: fmt.Sprintf("resident, idle, %d nodes, %d pods; heap and stacks %.1f MB, the rest is the program's file",
+				len(s.nodes), s.o.Sizes.Pods, float64(own)/1e6),
 		})
 	}
 	return rows, nil

@@ -22,19 +22,25 @@ func (silent) HealthEventOccurredV1(context.Context, *protos.HealthEvents) (*emp
 	return &emptypb.Empty{}, nil
 }
 
-// emptyTransport is how long the same requests take without any durability.
-func (r *ingestRun) emptyTransport(ctx context.Context) (time.Duration, error) {
+// emptyTransport is how long the same requests take without any durability:
+// each of one publisher, and all of many.
+func (r *ingestRun) emptyTransport(ctx context.Context) (one []time.Duration, all time.Duration, err error) {
 	socket := filepath.Join(r.fleet.Dir, "silent.sock")
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	server := grpc.NewServer()
 	protos.RegisterPlatformConnectorServer(server, silent{})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
-	_, took, err := publish(ctx, r.pen, socket, r.sizes.Publishers, r.sizes.Events)
-	server.Stop()
-	<-done
-	return took, err
+	defer func() {
+		server.Stop()
+		<-done
+	}()
+	if one, _, err = publish(ctx, r.pen, socket, 1, r.sizes.Acks); err != nil {
+		return nil, 0, err
+	}
+	_, all, err = publish(ctx, r.pen, socket, r.sizes.Publishers, r.sizes.Events)
+	return one, all, err
 }
