@@ -150,16 +150,21 @@ func (s *stage) freeze() (thaw func()) {
 }
 
 // TestAStaleCacheStillShowsTheSession: the Node was released, the cache does
-// not say so.
+// not say so, and a fault asks for its pods at once.
 func TestAStaleCacheStillShowsTheSession(t *testing.T) {
 	s := newStage(t)
-	s.blocked("r1")
+	s.ns = s.cluster.Namespace(t) // no rule names it: its pods may complete
+	s.pod(localcluster.PodSpec{Name: "job"})
+	s.fault("r1", "r1")
+	s.mark("r1")
+	s.wantEviction("r1", record.EvictionInProgress)
+	s.wantLabel(nodemark.Draining)
 	thaw := s.freeze()
 	s.release()
-	s.dropBudget("web")
-	s.wantStays("web", "by a stale cache, after the release")
+	s.fault("r2", "r1", func(r *record.Record) { r.Event.DrainOverrides = &record.Override{Force: true} })
+	s.wantStays("job", "by a stale cache, after the release")
 	thaw()
-	s.wantStays("web", "after the release")
+	s.wantStays("job", "after the release")
 	if got := s.eviction("r1"); got.Status != record.EvictionInProgress {
 		t.Errorf("the drain is %q, want it to wait for its session", got.Status)
 	}
