@@ -86,6 +86,9 @@ func (a args) node() story.Node {
 	if check := a.text("condition"); check != "" {
 		n.Conditions = []story.Condition{{Type: check, Status: "True", Message: a.Input}}
 	}
+	if id := a.or("call", ""); id != "" {
+		n.Calls = []story.Call{{Record: id, Action: "REPLACE_VM", Reason: "AttemptsUsedUp", Message: a.Input}}
+	}
 	if id := a.or("active", ""); id != "" {
 		n.Active = []record.Event{{
 			ID: id, Agent: "syslog-health-monitor", CheckName: "SysLogsXIDError", ErrorCode: []string{"79"}, IsFatal: true,

@@ -140,6 +140,7 @@ func (t teller) verdict(r record.Record) []Step {
 	if effects := marks(v.Effects); effects != "" {
 		s.Text += ": " + effects
 	}
+	s.Text = joined(s.Text, v.Detail)
 	if v.Reason == record.Held {
 		s.Mood = Alert
 	}

@@ -68,8 +68,18 @@ type Node struct {
 	OptedOut  bool `json:"optedOut"`
 	// Conditions are the checks that report a fault now.
 	Conditions []Condition `json:"conditions,omitempty"`
+	// Calls are what fault-remediation asks a person for.
+	Calls []Call `json:"needsHuman,omitempty"`
 	// Active are the faults that the Node itself lists while it is quarantined.
 	Active []record.Event `json:"-"`
+}
+
+// Call is one thing that a person is asked for.
+type Call struct {
+	Record  string `json:"record"`
+	Action  string `json:"action"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }
 
 // Condition is a condition of a Node or of a repair object.

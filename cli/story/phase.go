@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -142,7 +143,7 @@ func unrepaired(r record.Record) (Standing, bool) {
 func ofBacklog(records []record.Record) (Standing, bool) {
 	held := only(records, func(r record.Record) bool { return r.Reason() == record.Held })
 	if len(held) > 0 {
-		return behind(Standing{Phase: Held, Reason: "the budget for quarantined nodes is used up"}, held), true
+		return behind(Standing{Phase: Held, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is used up")}, held), true
 	}
 	waiting := only(records, record.Pending)
 	return behind(Standing{Phase: Unjudged, Reason: "waiting for fault-quarantine's verdict"}, waiting), len(waiting) > 0
@@ -186,6 +187,9 @@ func ofMarks(n *Node, storeRead bool) Standing {
 	st := Standing{Phase: Quarantined, Session: n.Session, Reason: "by the Node's marks; the store was not read"}
 	if p, ok := states[n.State]; ok {
 		st.Phase, st.Reason = p, "by the Node's label "+n.State+"; the store was not read"
+	}
+	for _, c := range n.Calls {
+		st.Phase, st.Reason = NeedsHuman, joined(c.Reason, c.Message)
 	}
 	for _, e := range n.Active {
 		st.Records = append(st.Records, e.ID)

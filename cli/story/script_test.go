@@ -160,7 +160,7 @@ func (s *script) stamp(a args) {
 	at := a.time("at")
 	switch a.Cmd {
 	case "verdict":
-		v := &record.Verdict{Reason: record.Reason(a.text("reason")), At: at, Effects: record.Effects{Cordon: a.has("cordon")}}
+		v := &record.Verdict{Reason: record.Reason(a.text("reason")), At: at, Detail: a.Input, Effects: record.Effects{Cordon: a.has("cordon")}}
 		if rule := a.text("rule"); rule != "" {
 			v.RuleSets = []string{rule}
 		}

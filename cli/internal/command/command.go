@@ -168,11 +168,6 @@ func (o *options) status(ctx context.Context) (int, error) {
 	if err := o.print(fleet, fleet.Write); err != nil {
 		return 0, err
 	}
-	for _, c := range fleet.Consumers {
-		if !c.Known {
-			return ExitPartial, nil
-		}
-	}
 	return partial(fleet.Sources), nil
 }
 

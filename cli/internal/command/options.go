@@ -30,7 +30,7 @@ type options struct {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	// The address is no default of the flag: help would print its password.
-	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db or postgres://user@host/database (default $NVSENTINEL_STORE)")
+	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database (default $NVSENTINEL_STORE)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default as kubectl)")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig (default its current one)")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")

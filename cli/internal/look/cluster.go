@@ -88,7 +88,7 @@ func see(node *corev1.Node) story.Node {
 		Name: node.Name, Identity: kube.NodeIdentity(node), Unschedulable: node.Spec.Unschedulable,
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
 		State: node.Labels[nodemark.StateLabel], OurCordon: node.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True,
-		OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
+		Calls: calls(node.Annotations[nodemark.LatestFaultRemediationState]), OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
 	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
@@ -104,6 +104,18 @@ func see(node *corev1.Node) story.Node {
 		}
 	}
 	return n
+}
+
+// calls are what a Node's annotation asks a person for; one that cannot be
+// read asks nothing, as it decides nothing.
+func calls(annotation string) []story.Call {
+	var v struct {
+		NeedsHuman []story.Call `json:"needsHuman"`
+	}
+	if json.Unmarshal([]byte(annotation), &v) != nil {
+		return nil
+	}
+	return v.NeedsHuman
 }
 
 // active are the faults that a quarantined Node lists; an annotation that

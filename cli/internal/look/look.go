@@ -190,9 +190,15 @@ var feeds = []struct {
 	{"fault-remediation", true, record.QuarantinedAndDrainedNodes()},
 	{record.AnalyzerAgent, false, record.ProcessableNonFatalUnhealthyInserts()},
 	{"event-exporter", false, record.AllHealthEventInserts()},
+	// Of this suite's cluster-wide publishers; the records of agents that a
+	// configuration adds are not counted here.
+	{"platform-connectors-cluster", false, record.Selector{Name: "ClusterWide", Strategy: record.Process, Any: []record.Selector{
+		{Agent: "csp-health-monitor"}, {Agent: "kubernetes-object-monitor"}, {Agent: record.AnalyzerAgent},
+	}}},
 }
 
-// consumers says how far behind every consumer is that runs or ever committed.
+// consumers says how far behind every consumer is that runs or ever committed;
+// the error is of those that could not be asked.
 func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 	list, err := s.Records.Consumers(ctx)
 	if err != nil {
@@ -203,6 +209,7 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 		stored[c.Name] = c
 	}
 	var out []story.Consumer
+	var problems []error
 	for _, f := range feeds {
 		at, ok := stored[f.name]
 		if !ok && !f.always {
@@ -212,7 +219,7 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 		c := story.Consumer{Name: f.name, CommittedAt: at.CommittedAt}
 		lag, err := s.Records.Lag(ctx, f.name, f.selector, s.Limit)
 		if err != nil {
-			c.Problem = err.Error()
+			problems, c.Problem = append(problems, err), "could not be asked"
 		} else {
 			c.Known, c.Waiting, c.More, c.Oldest, c.Lost = true, lag.Pending, lag.Pending == s.Limit, lag.Oldest, lag.Lost
 		}
@@ -223,5 +230,5 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 			out = append(out, story.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "this program does not know which records it reads"})
 		}
 	}
-	return out, nil
+	return out, errors.Join(problems...)
 }
