@@ -78,9 +78,22 @@ func Relevant(before, after *corev1.Node) bool {
 		return false
 	}
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
-		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		!equality.Semantic.DeepEqual(foreignToCordon(before), foreignToCordon(after)) ||
 		marks.Session(before) != marks.Session(after) ||
 		before.Annotations[nodemark.RepairAnnotation] != after.Annotations[nodemark.RepairAnnotation]
+}
+
+// foreignToCordon are a Node's taints but for the one by which Kubernetes
+// follows a cordon: it says nothing that the cordon does not, and would ring
+// every node once more right after its quarantine.
+func foreignToCordon(node *corev1.Node) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range node.Spec.Taints {
+		if t.Key != corev1.TaintNodeUnschedulable {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // Counts says whether a Node's change concerns the quarantine budget: a node
