@@ -157,8 +157,13 @@ func TestTheOldestIsServedFirst(t *testing.T) {
 func TestANodeKeepsItsPlace(t *testing.T) {
 	b, cache, _ := newBook(t, number(1), "a1", "a2")
 	b.Open(nil, nil)
-	if !take(t, b, "a1", 2) || !take(t, b, "a1", 2) || take(t, b, "a2", 1) {
-		t.Error("a place is given once, and again to who has it")
+	for range 2 {
+		if !take(t, b, "a1", 2) {
+			t.Error("a place is given, and again to who has it")
+		}
+	}
+	if take(t, b, "a2", 1) {
+		t.Error("the place was given twice")
 	}
 	cache.put("a1", "s-a1")
 	b.Settle("a1", "s-a1")
