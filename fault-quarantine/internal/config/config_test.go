@@ -1,0 +1,87 @@
+package config_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	read "github.com/nvidia/nvsentinel/internal/config"
+)
+
+// load reads a file and flags over the defaults.
+func load(t *testing.T, text string, args ...string) config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "c.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	set, err := read.Bind(flags, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse(append([]string{"--store", "sqlite:///x"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Load(file, os.LookupEnv); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func breaker(t *testing.T, c config.Config) budget.Limit {
+	t.Helper()
+	limits := c.Quota().Limits
+	if len(limits) == 0 || limits[0].Name != places.Breaker {
+		t.Fatalf("limits %+v", limits)
+	}
+	return limits[0]
+}
+
+func TestBreakerKeysOfExistingFiles(t *testing.T) {
+	if l := breaker(t, load(t, "")); *l.Percentage != 50 || l.Duration != 5*time.Minute || l.Nodes != nil {
+		t.Errorf("built in: %+v", l)
+	}
+	if l := breaker(t, load(t, "[circuitBreaker]\npercentage = 0\nduration = \"10m\"\n")); *l.Percentage != 0 || l.Duration != 10*time.Minute {
+		t.Errorf("from the file: %+v", l)
+	}
+	if l := breaker(t, load(t, "")); *l.Percentage != 50 {
+		t.Errorf("one file changes the defaults of the next: %d", *l.Percentage)
+	}
+	if q := load(t, "", "--circuit-breaker-enabled=false").Quota(); len(q.Limits) != 0 {
+		t.Errorf("switched off: %+v", q.Limits)
+	}
+	all := load(t, "[circuitBreaker]\nnodes = 3\nresetAt = 2026-01-02T03:04:05Z\n[[budgets]]\nname = \"zone\"\nlabel = \"z\"\nnodes = 1\n")
+	if l := breaker(t, all); *l.Nodes != 3 || l.ResetAt.Year() != 2026 || len(all.Quota().Limits) != 2 {
+		t.Errorf("all keys: %+v", all.Quota().Limits)
+	}
+}
+
+// TestARuleSetInheritsNothing: what a set of the file leaves out does not come
+// from a built-in set at the same place.
+func TestARuleSetInheritsNothing(t *testing.T) {
+	c := load(t, `
+[[rule-sets]]
+enabled = true
+name = "mine"
+[[rule-sets.match.any]]
+kind = "HealthEvent"
+expression = "event.isFatal"
+[rule-sets.label]
+key = "k"
+value = "v"
+`)
+	rules := c.Rules()
+	if len(rules) != 1 || rules[0].Cordon.ShouldCordon || len(rules[0].Match.All) != 0 {
+		t.Errorf("rule sets in force: %+v", rules)
+	}
+	if n := len(load(t, "").Rules()); n < 2 {
+		t.Errorf("%d built-in rule sets", n)
+	}
+}
