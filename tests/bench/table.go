@@ -95,7 +95,7 @@ func (r Row) Ratio() float64 {
 
 // Verdict is met, missed, or - without a target.
 func (r Row) Verdict() string {
-	met := false
+	var met bool
 	switch t := r.Target; {
 	case t.Within > 0:
 		met = r.Ratio() > 0 && r.Ratio() <= t.Within
@@ -133,11 +133,11 @@ func (t Table) String() string {
 	}
 	var b strings.Builder
 	for _, line := range lines {
-		text := ""
+		var text strings.Builder
 		for i, w := range widths {
-			text += line[i] + strings.Repeat(" ", w-len([]rune(line[i]))+2)
+			text.WriteString(line[i] + strings.Repeat(" ", w-len([]rune(line[i]))+2))
 		}
-		b.WriteString(strings.TrimRight(text+line[6], " ") + "\n")
+		b.WriteString(strings.TrimRight(text.String()+line[6], " ") + "\n")
 	}
 	return b.String()
 }

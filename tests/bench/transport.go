@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"time"
@@ -36,7 +37,7 @@ func (r *ingestRun) emptyTransport(ctx context.Context) (one []time.Duration, al
 	go func() { done <- server.Serve(listener) }()
 	defer func() {
 		server.Stop()
-		<-done
+		err = errors.Join(err, <-done)
 	}()
 	if one, _, err = publish(ctx, r.pen, socket, 1, r.sizes.Acks); err != nil {
 		return nil, 0, err
