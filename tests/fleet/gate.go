@@ -24,6 +24,7 @@ import (
 // be made late: caches go stale while reads and writes go through at once.
 type Gate struct {
 	url    string
+	target *url.URL
 	server *http.Server
 	served chan struct{}
 
@@ -49,7 +50,7 @@ func startGate(target *rest.Config, pki string) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("placing the gate: %w", err)
 	}
-	g := &Gate{url: "https://" + l.Addr().String(), served: make(chan struct{}), changed: make(chan struct{})}
+	g := &Gate{url: "https://" + l.Addr().String(), target: to, served: make(chan struct{}), changed: make(chan struct{})}
 	g.server = &http.Server{
 		Handler: &httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
