@@ -302,12 +302,16 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 	client := p.client()
 	accepted := 0
 	var err error
-	for seq := 1; err == nil && seq < 2000; seq++ {
-		e := event("a", seq)
-		e.Message = strings.Repeat("x", admission.MaxMessage)
-		_, err = client.HealthEventOccurredV1(t.Context(), &protos.HealthEvents{Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
-		if err == nil {
-			accepted++
+	for seq := 1; err == nil && seq < 2000; {
+		var batch protos.HealthEvents
+		for range 32 {
+			e := event("a", seq)
+			e.Message = strings.Repeat("x", admission.MaxMessage)
+			batch.Events = append(batch.Events, e)
+			seq++
+		}
+		if _, err = client.HealthEventOccurredV1(t.Context(), &batch, grpc.WaitForReady(true)); err == nil {
+			accepted += len(batch.Events)
 		}
 	}
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spool is full") {

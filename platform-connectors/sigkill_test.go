@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var rounds = flag.Int("rounds", 4, "how often TestKilledAtOnce kills a connector")
+var rounds = flag.Int("rounds", 2, "how often TestKilledAtOnce kills a connector")
 
 // TestKilledAtOnce: 64 publishers have 1,000 events acknowledged, and the
 // connector is killed with SIGKILL the moment the last acknowledgement arrives.

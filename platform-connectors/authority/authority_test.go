@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -139,9 +140,7 @@ func TestSpeak(t *testing.T) {
 func merge(parts ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, p := range parts {
-		for k, v := range p {
-			out[k] = v
-		}
+		maps.Copy(out, p)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/ext"
@@ -105,14 +106,7 @@ func (p *Pipeline) NeedsNode() bool { return p.has(StageMetadata) }
 // Dedup says whether repeats are looked for.
 func (p *Pipeline) Dedup() bool { return p.has(StageDedup) }
 
-func (p *Pipeline) has(stage string) bool {
-	for _, s := range p.stages {
-		if s == stage {
-			return true
-		}
-	}
-	return false
-}
+func (p *Pipeline) has(stage string) bool { return slices.Contains(p.stages, stage) }
 
 // Apply changes an event as the stages say, in their order. Repeats are not its
 // business. The event given is not changed.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,10 +100,11 @@ func (w *Window) forget(recovery record.Event) {
 
 // Demote makes a repeat one that is stored and nothing else.
 func Demote(e record.Event, of string) record.Event {
-	metadata := map[string]string{MetadataRepeatOf: of}
-	for k, v := range e.Metadata {
-		metadata[k] = v
+	metadata := maps.Clone(e.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
 	}
+	metadata[MetadataRepeatOf] = of
 	e.Metadata, e.ProcessingStrategy = metadata, record.PersistOnly
 	return e
 }

@@ -19,7 +19,7 @@ import (
 
 // look is how often the files are compared. A ConfigMap takes longer to reach
 // the node.
-const look = 5 * time.Second
+const look = 2 * time.Second
 
 // Nodes knows nodes for the metadata; nil is not known.
 type Nodes interface {

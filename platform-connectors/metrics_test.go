@@ -1,0 +1,68 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestMetricsAndReadiness(t *testing.T) {
+	p := newPlace(t, "--kubernetes=false")
+	p.makeStoreReachable()
+	address := freeAddress(t)
+	p.args = append(p.args, "--metrics-address="+address)
+	p.start()
+	if err := send(t.Context(), p.client(), event("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	awaitStored(t, p.records(), 1)
+	await(t, func() (bool, string) {
+		metrics := get(t, "http://"+address+"/metrics")
+		for _, want := range []string{
+			`platform_connector_accepted_total{strategy="PROCESS"} 1`,
+			`platform_connector_accepted_total{strategy="PERSIST_ONLY"} 0`,
+			`platform_connector_appended_total{result="appended"} 1`,
+			`platform_connector_spool_bytes 0`, `platform_connector_spool_oldest_seconds 0`,
+			`platform_connector_spool_group_size_count 1`,
+			`nvsentinel_store_appends_total{result="appended"} 1`,
+		} {
+			if !strings.Contains(metrics, want+"\n") {
+				return false, "the metrics lack " + want
+			}
+		}
+		return true, ""
+	})
+	if ready := get(t, "http://"+address+"/readyz"); !strings.Contains(ready, `"ready":true`) {
+		t.Errorf("readiness: %s", ready)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
