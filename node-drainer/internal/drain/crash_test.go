@@ -1,11 +1,14 @@
 package drain_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,4 +62,34 @@ func (s *stage) crash(binary, point string) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Exited() {
 		s.t.Fatalf("the process was to be killed at %s, it ended with %v:\n%s", point, err, log.String())
 	}
+}
+
+// built is the binary with crash points, made once.
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "node-drainer")
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return binary, err
+})
+
+func drainer(t *testing.T) string {
+	t.Helper()
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// arguments of a drainer process of this stage.
+func (s *stage) arguments() []string {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "node-drainer.toml")
+	text := fmt.Sprintf("[[userNamespaces]]\nname = %q\nmode = \"Immediate\"\n", s.ns)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return []string{"--config", file, "--store", s.dsn, "--single-host", "--kubeconfig", s.cluster.AdminKubeconfig(), "--metrics-address", "off"}
 }

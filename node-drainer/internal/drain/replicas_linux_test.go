@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // TestTheLeaderIsKilledInMidDecision: the other replica finishes what it began.
@@ -69,8 +70,7 @@ type replica struct {
 // gets env.
 func (s *stage) replicas(env string) (leader *replica) {
 	s.t.Helper()
-	s.stop()
-	s.stop = func() {}
+	s.shareable()
 	binary := drainer(s.t)
 	ns := s.cluster.Namespace(s.t)
 	leader = s.replica(binary, ns, env)
@@ -88,6 +88,36 @@ func (s *stage) replicas(env string) (leader *replica) {
 	})
 	s.replica(binary, ns, "")
 	return leader
+}
+
+// shareable stops the stage's own drainer and moves the records to PostgreSQL: a
+// frozen process may hold the lock of an SQLite file, and with it everybody.
+func (s *stage) shareable() {
+	s.t.Helper()
+	s.stop()
+	s.stop = func() {}
+	server, err := pgtest.Start(s.t.Context(), pgtest.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	if s.dsn, err = server.CreateDatabase(s.t.Context(), "drains"); err != nil {
+		s.t.Fatal(err)
+	}
+	db, err := storeopen.Open(s.t.Context(), s.dsn, storeopen.Options{Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.records = &counted{Store: db}
 }
 
 // replica starts a drainer that lives as long as the test at most.
@@ -128,34 +158,4 @@ func (r *replica) frozen() error {
 		return fmt.Errorf("the process is not stopped: %s", after)
 	}
 	return nil
-}
-
-// built is the binary with crash points, made once.
-var built = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(scratch, "node-drainer")
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("building: %w\n%s", err, out)
-	}
-	return binary, err
-})
-
-func drainer(t *testing.T) string {
-	t.Helper()
-	binary, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
-
-// arguments of a drainer process of this stage.
-func (s *stage) arguments() []string {
-	s.t.Helper()
-	file := filepath.Join(s.t.TempDir(), "node-drainer.toml")
-	text := fmt.Sprintf("[[userNamespaces]]\nname = %q\nmode = \"Immediate\"\n", s.ns)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	return []string{"--config", file, "--store", s.dsn, "--single-host", "--kubeconfig", s.cluster.AdminKubeconfig(), "--metrics-address", "off"}
 }
