@@ -54,12 +54,12 @@ func (c *slowCloud) signal(ctx context.Context, replica int, req *v1.SendRebootS
 	}
 	c.mu.Unlock()
 	if !first {
-		return c.cloud.SendRebootSignal(ctx, req)
+		return c.SendRebootSignal(ctx, req)
 	}
 	var answer *v1.SendRebootSignalResponse
 	err := status.Error(codes.Unavailable, "nobody knows")
 	if c.effect {
-		answer, err = c.cloud.SendRebootSignal(context.WithoutCancel(ctx), req)
+		answer, err = c.SendRebootSignal(context.WithoutCancel(ctx), req)
 	}
 	close(c.hit)
 	<-c.release

@@ -100,8 +100,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.awaitKind(ctx); err != nil {
-		return nil // told to stop before there was anything to watch
+	if !w.awaitKind(ctx) {
+		return nil
 	}
 	logger := logr.FromSlogHandler(w.controller.Log.Handler())
 	ctrl.SetLogger(logger) // controller-runtime complains on stderr without one
@@ -122,9 +122,9 @@ func (w *Watch) Run(ctx context.Context) error {
 
 // awaitKind waits until the API server serves RebootNodes: a janitor that starts
 // before their definition is there, or before the API server, is not ready and
-// says why, and begins when it can. The error is that ctx ended.
-func (w *Watch) awaitKind(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, kindPoll, true, func(ctx context.Context) (bool, error) {
+// says why, and begins when it can. It is false when ctx ended before.
+func (w *Watch) awaitKind(ctx context.Context) bool {
+	err := wait.PollUntilContextCancel(ctx, kindPoll, true, func(ctx context.Context) (bool, error) {
 		err := w.controller.Objects.List(ctx, &v1alpha1.RebootNodeList{}, client.Limit(1))
 		why := ""
 		switch {
@@ -138,6 +138,7 @@ func (w *Watch) awaitKind(ctx context.Context) error {
 		}
 		return why == "", nil
 	})
+	return err == nil
 }
 
 // register adds the controller to a manager.
