@@ -59,8 +59,6 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
 		{sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, scenario: OneFault, want: []string{NothingLost}, limit: short},
 		{sabotage: "platform-connectors/accept-foreign", disturb: Malformed, scenario: OneFault, want: []string{BadInput}, limit: long},
-		// A read error taken for absence: the node waits as if it had none.
-		{sabotage: "fault-quarantine/error-is-gone", disturb: APIAway, scenario: OneFault, want: []string{ItEnds}, limit: short},
 		// An hour ahead the fault seems younger than its recovery.
 		{
 			sabotage: "fault-quarantine/order-by-clock", disturb: ClockJump, by: time.Hour, of: fleet.Monitor,

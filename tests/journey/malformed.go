@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// foreignNode is a name that no machine has.
-const foreignNode = "gpu-foreign"
+// foreign is a name that no machine has.
+func foreign(node string) string { return "not-" + node }
 
 // badCheck is the check of every malformed event; none may ever be judged.
 const badCheck = "JourneyMalformed"
@@ -54,7 +54,7 @@ func malformed(node string) []bad {
 		{"an id that is none", event(func(e *protos.HealthEvent) { e.Id = "7" }), nil, invalid},
 		{"a name of 4 KiB", event(func(e *protos.HealthEvent) { e.CheckName = strings.Repeat("x", 4<<10) }), nil, invalid},
 		{"another node", event(func(e *protos.HealthEvent) {
-			e.NodeName, e.ProcessingStrategy = foreignNode, protos.ProcessingStrategy_PROCESS
+			e.NodeName, e.ProcessingStrategy = foreign(node), protos.ProcessingStrategy_PROCESS
 		}), nil, []codes.Code{codes.PermissionDenied}},
 		{"5 MiB", event(func(e *protos.HealthEvent) { e.Message = strings.Repeat("x", 5<<20) }), nil, full},
 		{"a million entities", event(func(e *protos.HealthEvent) { e.EntitiesImpacted = many }), nil, full},
@@ -132,13 +132,13 @@ func (t *trip) noise() {
 // misjudged lists malformed events that were taken for more than noise.
 func (t *trip) misjudged(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, node := range []string{t.node, foreignNode} {
+	for _, node := range []string{t.node, foreign(t.node)} {
 		records, err := t.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: node, Agent: "journey"}})
 		if err != nil {
 			return nil, fmt.Errorf("reading malformed events: %w", err)
 		}
 		for _, r := range records {
-			if node == foreignNode || r.Event.CheckName == badCheck && (r.Event.ProcessingStrategy != record.PersistOnly || r.Reason() != "") {
+			if node != t.node || r.Event.CheckName == badCheck && (r.Event.ProcessingStrategy != record.PersistOnly || r.Reason() != "") {
 				out = append(out, fmt.Sprintf("record %s of node %s: strategy %s, verdict %q", r.ID, node, r.Event.ProcessingStrategy, r.Reason()))
 			}
 		}
