@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -58,24 +59,21 @@ func (s *Store) insert(ctx context.Context, records []record.Record) (map[string
 	if err != nil {
 		return nil, err
 	}
-	models := make([]mongo.WriteModel, len(records))
+	docs := make([]document, len(records))
 	for i, r := range records {
 		r.Append, r.Revision = last-int64(len(records)-1-i), 0
-		doc, err := encode(r, at, at)
-		if err != nil {
+		if docs[i], err = encode(r, at, at); err != nil {
 			return nil, err
 		}
-		models[i] = mongo.NewUpdateOneModel().SetFilter(byID(r.ID)).SetUpsert(true).
-			SetUpdate(bson.D{{Key: "$setOnInsert", Value: doc}})
 	}
-	done, err := s.upsert(ctx, models)
+	inserted, err := s.insertNew(ctx, docs)
 	if err != nil {
 		return nil, fmt.Errorf("inserting: %w", err)
 	}
 	contents := map[string]provider.Content{}
 	var taken []string
-	for i, r := range records {
-		if done[i] {
+	for _, r := range records {
+		if inserted[r.ID] {
 			contents[r.ID] = provider.Content{Digest: record.Content(r), Fresh: true}
 		} else {
 			taken = append(taken, r.ID)
@@ -84,37 +82,57 @@ func (s *Store) insert(ctx context.Context, records []record.Record) (map[string
 	return contents, s.compare(ctx, taken, contents)
 }
 
-// upsert runs the models in order and says which of them inserted. Two upserts
-// of one id may race, and then one of them fails as a duplicate: it is run
-// again, and finds the other's document.
-func (s *Store) upsert(ctx context.Context, models []mongo.WriteModel) (map[int]bool, error) {
-	inserted := map[int]bool{}
-	for offset := 0; offset < len(models); {
-		res, err := s.events().BulkWrite(ctx, models[offset:])
-		if res != nil {
-			for i := range res.UpsertedIDs {
-				inserted[offset+int(i)] = true
+// insertNew inserts the documents in order, but for those whose id is taken, and
+// says which it inserted.
+func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool, error) {
+	inserted := map[string]bool{}
+	for len(docs) > 0 {
+		_, err := s.events().InsertMany(ctx, docs)
+		done, taken := len(docs), false
+		if err != nil {
+			if done, taken = duplicate(err); !taken {
+				return nil, err
 			}
 		}
-		if err == nil {
-			return inserted, nil
+		for _, d := range docs[:done] {
+			inserted[d.ID] = true
 		}
-		at, raced := race(err)
-		if !raced {
+		if docs, err = s.absent(ctx, docs[done:]); err != nil {
 			return nil, err
 		}
-		offset += at
 	}
 	return inserted, nil
 }
 
-// race says which model of an ordered bulk write failed as a duplicate.
-func race(err error) (int, bool) {
-	bulk, ok := err.(mongo.BulkWriteException) //nolint:errorlint // the driver returns the value itself
+// duplicate says which document of an ordered insertion had a taken id: those
+// before it are stored.
+func duplicate(err error) (int, bool) {
+	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || len(bulk.WriteErrors) != 1 || !mongo.IsDuplicateKeyError(bulk) {
 		return 0, false
 	}
 	return bulk.WriteErrors[0].Index, true
+}
+
+// absent leaves out the documents whose ids are taken.
+func (s *Store) absent(ctx context.Context, docs []document) ([]document, error) {
+	if len(docs) == 0 {
+		return nil, nil
+	}
+	var ids bson.A
+	for _, d := range docs {
+		ids = append(ids, d.ID)
+	}
+	found, err := all[stored](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}},
+		options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return nil, fmt.Errorf("finding taken ids: %w", err)
+	}
+	taken := map[string]bool{}
+	for _, f := range found {
+		taken[f.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(docs), func(d document) bool { return taken[d.ID] }), nil
 }
 
 // compare reads the digests of ids that were taken.
@@ -141,22 +159,17 @@ func (s *Store) compare(ctx context.Context, taken []string, contents map[string
 // reserve takes n numbers of the append order and returns the last of them,
 // with the server's time.
 func (s *Store) reserve(ctx context.Context, n int) (int64, time.Time, error) {
-	for {
-		var counter struct {
-			N  int64
-			At time.Time
-		}
-		err := s.db.Collection(state).FindOneAndUpdate(ctx, byID("append"),
-			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(n)}}}, {Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
-			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&counter)
-		if err == nil {
-			return counter.N, counter.At, nil
-		}
-		// The very first numbers are reserved by several at once.
-		if !mongo.IsDuplicateKeyError(err) {
-			return 0, time.Time{}, fmt.Errorf("reserving places: %w", err)
-		}
+	var counter struct {
+		N  int64
+		At time.Time
 	}
+	err := s.db.Collection(state).FindOneAndUpdate(ctx, byID("append"),
+		bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(n)}}}, {Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Decode(&counter)
+	if err != nil {
+		return 0, time.Time{}, fmt.Errorf("reserving places: %w", err)
+	}
+	return counter.N, counter.At, nil
 }
 
 func byID(id string) bson.D { return bson.D{{Key: "_id", Value: id}} }

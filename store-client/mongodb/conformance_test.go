@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		mongotest.Need(t)
 	}
 	storetest.Run(t, storetest.Backend{
-		Name: "mongodb", New: mongotest.Database, Interrupt: interrupt, Late: mongodb.Late, Repeats: true,
+		Name: "mongodb", New: mongotest.Database, Interrupt: interrupt, Late: mongodb.Late, Repeats: true, Slow: true,
 		Damage: damage,
 		Poison: func(t testing.TB, dsn, id string) {
 			change(t, dsn, mongodb.Events, id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
@@ -62,7 +62,7 @@ func line(t testing.TB, dsn string) (*cutproxy.Proxy, string) {
 // interrupt breaks the line at the first command that writes records: an
 // append's, or a transaction's commit.
 func interrupt(t testing.TB, dsn string) (store.Store, func(bool)) {
-	command := "$setOnInsert"
+	command := "insert\x00\r\x00\x00\x00" + mongodb.Events
 	if strings.Contains(t.Name(), "update") {
 		command = "commitTransaction"
 	}

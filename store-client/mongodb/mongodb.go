@@ -82,7 +82,7 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 		return nil, err
 	}
 	var home struct{ Name string }
-	err = s.db.Collection(state).FindOne(ctx, bson.D{{Key: "_id", Value: "home"}}).Decode(&home)
+	err = s.db.Collection(state).FindOne(ctx, byID("home")).Decode(&home)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		err = fmt.Errorf("%w: the database %s has no records (has a service ever opened this store?)", provider.ErrUnusable, s.db.Name())
 	}
@@ -195,22 +195,22 @@ func (s *Store) hello(ctx context.Context) (hello, error) {
 	return h, nil
 }
 
-// prepare makes the indexes and names the database. Both may be done by many
-// processes at once.
+// prepare makes the indexes, the append counter and the database's name, which
+// many processes may do at once.
 func (s *Store) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
 		return fmt.Errorf("making the indexes: %w", err)
 	}
-	home := s.db.Collection(state)
-	_, err := home.UpdateOne(ctx, bson.D{{Key: "_id", Value: "home"}},
-		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "name", Value: uuid.NewString()}}}}, options.UpdateOne().SetUpsert(true))
-	if err != nil && !mongo.IsDuplicateKeyError(err) {
-		return fmt.Errorf("naming the database: %w", err)
+	for id, first := range map[string]bson.D{"home": {{Key: "name", Value: uuid.NewString()}}, "append": {{Key: "n", Value: int64(0)}}} {
+		_, err := s.db.Collection(state).UpdateOne(ctx, byID(id), bson.D{{Key: "$setOnInsert", Value: first}}, options.UpdateOne().SetUpsert(true))
+		if err != nil && !mongo.IsDuplicateKeyError(err) {
+			return fmt.Errorf("preparing the state %q: %w", id, err)
+		}
 	}
 	var named struct{ Name string }
-	if err := home.FindOne(ctx, bson.D{{Key: "_id", Value: "home"}}).Decode(&named); err != nil {
+	if err := s.db.Collection(state).FindOne(ctx, byID("home")).Decode(&named); err != nil {
 		return fmt.Errorf("reading the name of the database: %w", err)
 	}
 	s.home = named.Name

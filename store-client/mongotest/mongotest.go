@@ -184,6 +184,16 @@ func (s *Server) tail() string {
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")
 }
 
+// Dead says whether the process has ended.
+func (s *Server) Dead() bool {
+	select {
+	case <-s.child.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Kill ends the process with SIGKILL.
 func (s *Server) Kill() error {
 	if s.child == nil {

@@ -71,7 +71,10 @@ func appendConcurrently(t *testing.T, b Backend) {
 	for range 4 {
 		stores = append(stores, Open(t, dsn, storeopen.Options{}))
 	}
-	const rounds, each = 5, 200
+	rounds, each := 5, 200
+	if b.Slow {
+		rounds, each = 3, 40
+	}
 	counts := map[store.AppendResult]int{}
 	for round := range rounds {
 		records := faults(each)

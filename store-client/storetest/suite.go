@@ -24,6 +24,8 @@ type Backend struct {
 	// Repeats says that the provider repeats a broken commit by itself: then a
 	// success is right, if it is true.
 	Repeats bool
+	// Slow says that the server is a slow one: the cases do less.
+	Slow bool
 	// Late begins to append r, first of all, and returns when its transaction
 	// has begun; commit lets it end.
 	Late func(t testing.TB, dsn string, r record.Record) (commit func())

@@ -1,0 +1,325 @@
+package mongodb_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	promtest "github.com/prometheus/client_golang/prometheus/testutil"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/mongodb"
+	"github.com/nvidia/nvsentinel/store-client/mongotest"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// event is a change as a stream bears it.
+type event struct {
+	ID       string
+	Revision int64
+}
+
+// TestPipelines compares what the server sends for each selector with the
+// selector's meaning, over insertions and changes of generated records.
+func TestPipelines(t *testing.T) {
+	dsn := mongotest.Database(t)
+	s := storetest.Open(t, dsn, storeopen.Options{})
+	rng := rand.New(rand.NewPCG(7, 79))
+	selectors := []record.Selector{
+		{}, record.AllHealthEventInserts(), record.ProcessableHealthEventInserts(), record.ProcessableNonFatalUnhealthyInserts(),
+		record.NodeQuarantineStatus(), record.QuarantinedAndDrainedNodes(), record.OpenOfNode(""), record.BacklogOfNode("node-a"),
+	}
+	for range 40 {
+		selectors = append(selectors, storetest.GenerateSelector(rng))
+	}
+	events := raw(t, dsn).Collection(mongodb.Events)
+	watch := func(p mongo.Pipeline) *mongo.ChangeStream {
+		stream, err := events.Watch(t.Context(), p, options.ChangeStream().SetMaxAwaitTime(50*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = stream.Close(t.Context()) })
+		return stream
+	}
+	everything := watch(mongo.Pipeline{})
+	var streams []*mongo.ChangeStream
+	for _, sel := range selectors {
+		streams = append(streams, watch(mongodb.Pipeline(sel)))
+	}
+	var records []record.Record
+	for range 30 {
+		records = append(records, storetest.Generate(rng))
+	}
+	storetest.Seed(t, s, records...)
+	last := storetest.Record("the end")
+	storetest.MustAppend(t, s, last)
+	all := read(t, everything, last.ID)
+	if len(all) < 60 {
+		t.Fatalf("%d changes: too few to mean anything", len(all))
+	}
+	for i, sel := range selectors {
+		var want []event
+		for _, c := range all {
+			if sel.Matches(c.record) && (c.inserted || !sel.InsertsOnly) {
+				want = append(want, event{c.record.ID, c.record.Revision})
+			}
+		}
+		var got []event
+		for _, c := range drain(t, streams[i], len(want)) {
+			got = append(got, event{c.record.ID, c.record.Revision})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-meaning +server):\n%s", sel, diff)
+		}
+	}
+}
+
+type changed struct {
+	record   record.Record
+	inserted bool
+}
+
+func decode(t *testing.T, stream *mongo.ChangeStream) changed {
+	t.Helper()
+	var c struct {
+		OperationType string `bson:"operationType"`
+		FullDocument  struct{ Exact string }
+	}
+	err := stream.Decode(&c)
+	var r record.Record
+	if err == nil {
+		err = json.Unmarshal([]byte(c.FullDocument.Exact), &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed{r, c.OperationType == "insert"}
+}
+
+// read takes a stream's events up to the insertion of a record.
+func read(t *testing.T, stream *mongo.ChangeStream, last string) (out []changed) {
+	t.Helper()
+	for stream.Next(t.Context()) {
+		out = append(out, decode(t, stream))
+		if out[len(out)-1].record.ID == last {
+			return out
+		}
+	}
+	t.Fatal(stream.Err())
+	return nil
+}
+
+// drain takes the n events that are wanted, and one more if it is there.
+func drain(t *testing.T, stream *mongo.ChangeStream, n int) (out []changed) {
+	t.Helper()
+	for len(out) < n && stream.Next(t.Context()) {
+		out = append(out, decode(t, stream))
+	}
+	if stream.TryNext(t.Context()) {
+		out = append(out, decode(t, stream))
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// own is a server of the test's own, which may be killed.
+func own(t *testing.T, flags ...string) *mongotest.Server {
+	t.Helper()
+	mongotest.Need(t)
+	server, err := mongotest.Start(t.Context(), mongotest.Options{Flags: flags})
+	if errors.Is(err, mongotest.ErrNone) {
+		t.Skip(err) // a server by URI is not ours to kill
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// TestHistoryLost: the server has thrown away what the stored token stands
+// behind; the consumer reads again and misses nothing.
+func TestHistoryLost(t *testing.T) {
+	server := own(t, "--oplog-max-entries", "100")
+	registry := prometheus.NewRegistry()
+	s := storetest.Open(t, server.DSN("records"), storeopen.Options{Registerer: registry})
+	sel := record.ProcessableHealthEventInserts()
+	first := storetest.Record("n")
+	storetest.MustAppend(t, s, first)
+	f, err := s.Feed(t.Context(), "c", sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Receive(t, f, 1)
+	second := storetest.Record("n")
+	storetest.MustAppend(t, s, second)
+	storetest.Receive(t, f, 1) // now the position is a token of the stream
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	missed := storetest.Record("n")
+	storetest.MustAppend(t, s, missed)
+	// The server prunes every thousand changes.
+	client := raw(t, server.DSN("noise")).Collection("noise")
+	var noise []any
+	for i := range 1100 {
+		noise = append(noise, bson.D{{Key: "n", Value: i}})
+	}
+	if _, err := client.InsertMany(t.Context(), noise); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = s.Feed(t.Context(), "c", sel); err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// The margin of the mark brings the committed ones again.
+	seen := map[string]bool{}
+	for _, r := range storetest.Receive(t, f, 3) {
+		seen[r.ID] = true
+	}
+	if !seen[missed.ID] {
+		t.Errorf("the record stored while the consumer was away is missed: %v", seen)
+	}
+	if n := promtest.CollectAndCount(registry, "nvsentinel_store_feed_rescans_total"); n != 1 {
+		t.Errorf("%d kinds of rescans counted, want one", n)
+	}
+}
+
+// records is how many TestServerKilled appends. The stand-in syncs each one by
+// itself, so 10,000 take minutes: go test -run TestServerKilled -args -records 10000.
+var records = flag.Int("records", 600, "records appended by TestServerKilled")
+
+// TestServerKilled kills the server in the middle of many appended records:
+// every acknowledged one is there once, and every consumer has seen it.
+func TestServerKilled(t *testing.T) {
+	const each = 50
+	batches := *records / each
+	server := own(t)
+	s := storetest.Open(t, server.DSN("records"), storeopen.Options{})
+	var consumers sync.WaitGroup
+	seen := make([]map[string]bool, 2)
+	want := []chan int{make(chan int, 1), make(chan int, 1)} // how many to see, once it is known
+	for i, sel := range []record.Selector{record.ProcessableHealthEventInserts(), {Name: "changes", Strategy: record.Process}} {
+		seen[i] = map[string]bool{}
+		consumers.Go(func() { consume(t, s, sel, seen[i], want[i]) })
+	}
+	acknowledged := map[string]bool{}
+	for n := range batches {
+		var batch []record.Record
+		for range each {
+			batch = append(batch, storetest.Record("n"))
+		}
+		if n == batches/2 {
+			go func() { _ = server.Kill() }() // in the middle of what follows
+		}
+		for _, r := range batch {
+			acknowledged[r.ID] = true
+		}
+		insist(t, server, s, batch)
+	}
+	for _, w := range want {
+		w <- len(acknowledged)
+	}
+	consumers.Wait()
+	got, err := s.List(t.Context(), store.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(acknowledged) {
+		t.Errorf("%d records stored, %d acknowledged", len(got), len(acknowledged))
+	}
+	for _, r := range got {
+		if !acknowledged[r.ID] {
+			t.Errorf("record %s was never acknowledged", r.ID)
+		}
+	}
+}
+
+// insist appends until it is acknowledged; a dead server is started again.
+func insist(t *testing.T, server *mongotest.Server, s store.Store, batch []record.Record) {
+	t.Helper()
+	for {
+		_, err := s.Append(t.Context(), batch)
+		if err == nil {
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		if server.Dead() {
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// consume takes records from a feed until it has seen as many as wanted.
+func consume(t *testing.T, s store.Store, sel record.Selector, seen map[string]bool, want <-chan int) {
+	ctx := t.Context()
+	var f store.Feed
+	enough := -1
+	for enough < 0 || len(seen) < enough {
+		select {
+		case enough = <-want:
+			continue
+		case <-ctx.Done():
+			t.Errorf("%s has seen %d records", sel.Name, len(seen))
+			return
+		default:
+		}
+		var err error
+		if f == nil {
+			if f, err = s.Feed(ctx, "killed "+sel.Name, sel); err != nil {
+				f = nil
+				continue // the server is away
+			}
+		}
+		id, position, err := take(t, f, enough < 0)
+		if err != nil {
+			continue
+		}
+		seen[id] = true
+		// The last ones of a hundred come again after a failure.
+		if len(seen)%100 == 0 {
+			_ = f.Commit(ctx, position)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// take is one record; while the writers are at work it gives up
+// after a while, so that its caller hears of their end.
+func take(t *testing.T, f store.Feed, busy bool) (id, position string, err error) {
+	ctx := t.Context()
+	if busy {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+	}
+	r, position, err := f.Next(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return r.ID, position, nil
+}
