@@ -20,6 +20,8 @@ type deliberate struct {
 	limit    time.Duration
 	// disturb is the outage that only a service with this fault does not survive.
 	disturb Kind
+	// at is the point after which it begins; empty is before the story.
+	at string
 	// by and of are those of a clock that jumps.
 	by time.Duration
 	of string
@@ -73,7 +75,7 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
 	const short, long = 12 * time.Second, time.Minute
 	catch(t, Variant{"postgresql", 2}, []deliberate{
-		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, scenario: OneFault, want: []string{NothingLost}, limit: short},
+		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, at: "platform-connectors/appended", scenario: OneFault, want: []string{NothingLost}, limit: short},
 		{sabotage: "fault-quarantine/blind-patch", freeze: "fault-quarantine/stamped", scenario: ByHand, want: []string{NothingAgain}, limit: long},
 	})
 }
@@ -110,7 +112,7 @@ func (d deliberate) catch(t *testing.T, j *Journey) {
 	}
 	var outages []Disturbance
 	if d.disturb != "" {
-		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest, By: d.by, Of: d.of}}
+		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest, At: d.at, By: d.by, Of: d.of}}
 		trip.limit += testTimes.Shortest
 	}
 	err := j.take(t.Context(), trip, a, outages)

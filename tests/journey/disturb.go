@@ -22,6 +22,8 @@ type begun struct {
 	start starter
 	// started is told when it has begun.
 	started func()
+	// passed is how often At was passed before.
+	passed int
 }
 
 // prepare makes ready what has to be there before a trip begins.
@@ -33,7 +35,11 @@ func (j *Journey) prepare(t *trip, list []Disturbance) ([]begun, error) {
 			return nil, fmt.Errorf("preparing %s: %w", d.Kind, err)
 		}
 		if start != nil {
-			out = append(out, begun{Disturbance: d, start: start, started: func() {}})
+			hits, err := j.hits()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, begun{Disturbance: d, start: start, started: func() {}, passed: hits[d.At]})
 		}
 	}
 	return out, nil
@@ -90,6 +96,11 @@ func (j *Journey) disturb(ctx context.Context, list []begun) error {
 func (j *Journey) happen(ctx context.Context, d begun) error {
 	if d.After > 0 && !pause(ctx, d.After) {
 		return nil
+	}
+	for d.At != "" && pause(ctx, 20*time.Millisecond) {
+		if hits, err := j.hits(); err != nil || hits[d.At] > d.passed {
+			break
+		}
 	}
 	undo, err := d.start(ctx)
 	d.started()

@@ -275,7 +275,7 @@ func (j *Journey) take(ctx context.Context, t *trip, a arms, list []Disturbance)
 	go func() { ended <- t.load.run(loading) }()
 	var first sync.WaitGroup // what begins before the story does
 	for i := range ready {
-		if ready[i].After == 0 {
+		if ready[i].After == 0 && ready[i].At == "" {
 			first.Add(1)
 			ready[i].started = first.Done
 		}

@@ -79,6 +79,8 @@ type Disturbance struct {
 	Kind Kind
 	// After the trip has begun, or before it does when it is 0, For so long.
 	After, For time.Duration
+	// At is a point that has to be passed first; empty is none.
+	At string
 	// By is how far clocks jump or how late watches are.
 	By time.Duration
 	// Of is the service whose clock jumps (empty: every one's).
