@@ -19,6 +19,7 @@ import (
 
 // look is how often the files are compared. A ConfigMap takes longer to reach
 // the node.
+// look is how often the files are compared.
 const look = 2 * time.Second
 
 // Nodes knows nodes for the metadata; nil is not known.
