@@ -17,8 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// look is how often the files are compared. A ConfigMap takes longer to reach
-// the node.
 // look is how often the files are compared.
 const look = 2 * time.Second
 
