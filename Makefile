@@ -21,18 +21,19 @@ QUICK ?=
 .PHONY: help
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  demo takes STORE=sqlite|postgresql STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
+	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
 	@echo "  journey takes SEEDS=15 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
-	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql)
+	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql) $(if $(filter mongodb,$(STORE)),python3-venv)
+	@$(if $(filter mongodb,$(STORE)),hack/mongodb.sh)
 	@echo "Building the demo (some minutes the first time)."
 	@CGO_ENABLED=0 go run ./tests/cmd/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
 test: ## Run every test, with the race detector, and print the ten slowest.
-	@hack/packages.sh gcc postgresql systemd-journal-remote
+	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote
 	@hack/test.sh
 
 .PHONY: lint

@@ -10,10 +10,14 @@ echo "== building the test tools"
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 GOWORK=off go -C hack/tools build -o "$bin/gotestsum" gotest.tools/gotestsum
+echo "== finding a MongoDB server"
+note=""
+hack/mongodb.sh || note="no MongoDB server could be installed: the tests on one were left out"
 echo "== running the tests"
 status=0
 "$bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$bin/tests.json" -- -race -timeout 40m work || status=$?
 echo "== the ten slowest tests"
 "$bin/gotestsum" tool slowest --num 10 --jsonfile "$bin/tests.json" || true
+[ -z "$note" ] || echo "== $note"
 echo "== make test took $((SECONDS - started)) s"
 exit $status

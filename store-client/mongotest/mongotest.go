@@ -88,7 +88,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opts: opts, program: program, dir: opts.Dir}
-	if s.dir == "" {
+	if s.dir != "" {
+		if err := os.MkdirAll(s.dir, 0o755); err != nil {
+			return nil, fmt.Errorf("making the server's folder: %w", err)
+		}
+	} else {
 		s.temporary = true
 		if s.dir, err = os.MkdirTemp("", "mongotest"); err != nil {
 			return nil, fmt.Errorf("making the server's folder: %w", err)
@@ -115,6 +119,16 @@ func freePort(ctx context.Context) (int, error) {
 
 // Addr is where the server listens, host:port.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Dial connects to the server.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", s.Addr())
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return conn, nil
+}
 
 // DSN is the address of a database.
 func (s *Server) DSN(database string) string { return dsn(s.Addr(), database) }

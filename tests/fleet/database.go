@@ -10,12 +10,20 @@ import (
 	"path/filepath"
 
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
+	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-// database prepares an empty database. With Lines the services reach
-// PostgreSQL through a line that can be cut.
+// databaseServer is a process of ours that keeps the records.
+type databaseServer interface {
+	Kill() error
+	Restart(ctx context.Context) error
+	Stop() error
+}
+
+// database prepares an empty database. With Lines the services reach its
+// server through a line that can be cut.
 func (f *Fleet) database(ctx context.Context) error {
 	switch f.options.Store {
 	case "", "sqlite":
@@ -27,15 +35,22 @@ func (f *Fleet) database(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.postgres, f.DSN = server, server.DSN("postgres")
+		f.server, f.DSN, f.dial = server, server.DSN("postgres"), server.Dial
+		f.own = f.DSN
+	case "mongodb":
+		server, err := mongotest.Start(ctx, mongotest.Options{Dir: filepath.Join(f.Dir, "mongodb")})
+		if err != nil {
+			return err
+		}
+		f.server, f.DSN, f.dial = server, server.DSN("nvsentinel"), server.Dial
 		f.own = f.DSN
 	default:
-		return fmt.Errorf("store %q is not sqlite or postgresql", f.options.Store)
+		return fmt.Errorf("store %q is not sqlite, postgresql or mongodb", f.options.Store)
 	}
 	if !f.options.Lines {
 		return nil
 	}
-	line, err := cutproxy.Start(f.postgres.Dial)
+	line, err := cutproxy.Start(f.dial)
 	if err != nil {
 		return err
 	}
@@ -44,10 +59,13 @@ func (f *Fleet) database(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("leading the services to the database: %w", err)
 	}
-	q := u.Query()
-	q.Del("host")
-	q.Set("sslmode", "disable")
-	u.Host, u.RawQuery = line.Addr(), q.Encode()
+	u.Host = line.Addr()
+	if f.options.Store == "postgresql" {
+		q := u.Query()
+		q.Del("host")
+		q.Set("sslmode", "disable")
+		u.RawQuery = q.Encode()
+	}
 	f.DSN = u.String()
 	return nil
 }
@@ -59,11 +77,11 @@ func (f *Fleet) openStore(ctx context.Context) error {
 }
 
 // StopDatabase takes the database away and returns what brings it back:
-// PostgreSQL is killed, SQLite's file is locked by another process's writer
+// a server is killed, SQLite's file is locked by another process's writer
 // (readers go on, as they do in its log).
 func (f *Fleet) StopDatabase(ctx context.Context) (back func(context.Context) error, err error) {
-	if f.postgres != nil {
-		return f.postgres.Restart, f.postgres.Kill()
+	if f.server != nil {
+		return f.server.Restart, f.server.Kill()
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(f.Dir, "records.db")+"?_pragma=busy_timeout(60000)")
 	if err != nil {
@@ -82,14 +100,18 @@ func (f *Fleet) StopDatabase(ctx context.Context) (back func(context.Context) er
 	}, nil
 }
 
-// CutDatabase breaks every connection of the services to PostgreSQL, and the
-// next commit's after the server has it and before the client knows. It says
-// whether there is a line to cut.
+// CutDatabase breaks every connection of the services to the database's server,
+// and the next commit's after the server has it and before the client knows. It
+// says whether there is a line to cut.
 func (f *Fleet) CutDatabase() bool {
 	if f.line == nil {
 		return false
 	}
 	f.line.Cut()
-	f.line.Set("commit", cutproxy.CutAfter)
+	write := "commit"
+	if f.options.Store == "mongodb" {
+		write = "HealthEvents"
+	}
+	f.line.Set(write, cutproxy.CutAfter)
 	return true
 }

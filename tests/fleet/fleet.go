@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -41,7 +41,7 @@ const (
 type Options struct {
 	// Nodes is the number of simulated GPU nodes.
 	Nodes int
-	// Store is sqlite or postgresql.
+	// Store is sqlite, postgresql or mongodb.
 	Store string
 	// StrategyOf is the processingStrategy of a node's monitor; nil is PROCESS.
 	StrategyOf func(node string) string
@@ -94,7 +94,8 @@ type Fleet struct {
 	options  Options
 	launcher *launcher
 	kube     map[string]string // service account -> kubeconfig
-	postgres *pgtest.Server
+	server   databaseServer
+	dial     func(ctx context.Context) (net.Conn, error)
 
 	mu       sync.Mutex
 	services map[string]*Service
@@ -276,8 +277,8 @@ func (f *Fleet) Stop() error {
 	if f.line != nil {
 		problems = append(problems, f.line.Close())
 	}
-	if f.postgres != nil {
-		problems = append(problems, f.postgres.Stop())
+	if f.server != nil {
+		problems = append(problems, f.server.Stop())
 	}
 	if f.Gate != nil {
 		problems = append(problems, f.Gate.stop())

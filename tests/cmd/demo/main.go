@@ -24,7 +24,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	store := flag.String("store", "sqlite", "sqlite or postgresql")
+	store := flag.String("store", "sqlite", "sqlite, postgresql or mongodb")
 	strategy := flag.String("strategy", "PROCESS", "PROCESS, or PERSIST_ONLY to show that such a fault changes nothing")
 	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 3)")
 	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
