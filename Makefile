@@ -22,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=15 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 EVIDENCE=soak-evidence"
+	@echo "  journey takes SEEDS=15 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 SEED=<one> EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
@@ -60,7 +60,7 @@ journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: F
 .PHONY: soak
 soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on both stores.
 	@hack/packages.sh postgresql
-	@DURATION=$(DURATION) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/soak.sh
+	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: bench
 bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain].

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the kill journey for long, with outages of minutes, on both stores:
 # DURATION=60m FIRST=1 EVIDENCE=soak-evidence hack/soak.sh
+# SEED=7 runs one seed of a soak again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go run ./tests/cmd/local-cluster build
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/soak" ./tests/cmd/soak
-"$bin/soak" --duration "${DURATION:-60m}" --first "${FIRST:-1}" --evidence "${EVIDENCE:-soak-evidence}"
+"$bin/soak" --duration "${DURATION:-60m}" --first "${FIRST:-1}" --seed "${SEED:-0}" --evidence "${EVIDENCE:-soak-evidence}"

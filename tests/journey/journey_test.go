@@ -72,7 +72,7 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestKillJourney takes faults the whole way while services are killed, frozen
 // and cut off at points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
-	run := NewRun(RunOptions{Root: build(t), Bin: bin, Times: testTimes, Evidence: *evidence, Say: t.Logf})
+	run := NewRun(RunOptions{Root: build(t), Bin: bin, Times: testTimes, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf})
 	for first, left := *firstSeed, *seeds; left > 0; {
 		n := min(left, BatchSize-int(first-1)%BatchSize)
 		if err := run.Seeds(t.Context(), first, n); err != nil {

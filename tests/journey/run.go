@@ -19,6 +19,8 @@ type RunOptions struct {
 	Evidence string
 	// Say tells the progress, one line or more at a time.
 	Say func(format string, args ...any)
+	// Again is how to run one seed again, with %d for the seed.
+	Again string
 	// Until is when no further trip begins; zero is never.
 	Until time.Time
 }
@@ -94,17 +96,18 @@ func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err erro
 			return done, nil
 		}
 	}
-	return done, r.again(ctx, j, results)
+	r.again(ctx, j, results)
+	return done, nil
 }
 
 // again checks the trips of a fleet once more, when all has come to rest.
-func (r *Run) again(ctx context.Context, j *Journey, results []Result) error {
+func (r *Run) again(ctx context.Context, j *Journey, results []Result) {
 	for _, result := range results {
 		late := result
 		late.Checked, late.Err = map[string]int{}, nil
 		late.Violations, late.Err = result.trip.settle(ctx, j, late.Checked)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if late.Failed() {
 			r.Say("at the end: %s", late)
@@ -114,7 +117,6 @@ func (r *Run) again(ctx context.Context, j *Journey, results []Result) error {
 		late.count(r.tally)
 		r.mu.Unlock()
 	}
-	return nil
 }
 
 // count counts the invariants and violations, but not the run again.
@@ -129,6 +131,7 @@ func (r *Run) note(ctx context.Context, j *Journey, result Result) {
 	r.tally.Add(result)
 	r.mu.Unlock()
 	if result.Failed() {
+		r.Say("  again: "+r.Again, result.Plan.Seed)
 		r.keep(ctx, j, result, "")
 	}
 }

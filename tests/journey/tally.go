@@ -33,7 +33,7 @@ func (r Result) String() string {
 		s += fmt.Sprintf(", %d malformed ones answered", n)
 	}
 	if r.Failed() {
-		s += fmt.Sprintf("\n  FAILED: %v %v\n  again: make journey FIRST=%d SEEDS=1", r.Violations, r.Err, r.Plan.Seed)
+		s += fmt.Sprintf("\n  FAILED: %v %v", r.Violations, r.Err)
 	}
 	return s
 }

@@ -23,6 +23,7 @@ var times = journey.Times{Shortest: 3 * time.Second, Longest: 3 * time.Minute, L
 
 func main() {
 	duration := flag.Duration("duration", time.Hour, "for how long trips begin")
+	seed := flag.Uint64("seed", 0, "run this seed alone, as the soak did")
 	first := flag.Uint64("first", 1, "first seed; a whole batch of five begins with it")
 	evidence := flag.String("evidence", "soak-evidence", "folder for what failed trips leave behind")
 	flag.DurationVar(&times.Longest, "longest", times.Longest, "longest outage")
@@ -30,13 +31,13 @@ func main() {
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if err := run(ctx, *duration, *first, *evidence); err != nil {
+	if err := run(ctx, *duration, *first, *seed, *evidence); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, duration time.Duration, first uint64, evidence string) error {
+func run(ctx context.Context, duration time.Duration, first, seed uint64, evidence string) error {
 	if times.Long < times.Shortest || times.Longest < times.Long {
 		return fmt.Errorf("outages: --long %s must lie between %s and --longest %s", times.Long, times.Shortest, times.Longest)
 	}
@@ -57,9 +58,13 @@ func run(ctx context.Context, duration time.Duration, first uint64, evidence str
 		return err
 	}
 	soak := journey.NewRun(journey.RunOptions{
-		Root: root, Bin: bin, Times: times, Evidence: evidence, Say: say, Until: time.Now().Add(duration),
+		Root: root, Bin: bin, Times: times, Evidence: evidence, Say: say, Again: "make soak SEED=%d", Until: time.Now().Add(duration),
 	})
-	err = soak.Soak(ctx, journey.Batch(max(1, first)))
+	if seed > 0 {
+		err = soak.Seeds(ctx, seed, 1)
+	} else {
+		err = soak.Soak(ctx, journey.Batch(max(1, first)))
+	}
 	tally := soak.Tally()
 	fmt.Printf("\n%s", tally)
 	for _, point := range tally.Cold() {
