@@ -88,8 +88,9 @@ func (s *Store) insertNew(ctx context.Context, docs []document) (map[string]bool
 	inserted := map[string]bool{}
 	for len(docs) > 0 {
 		_, err := s.events().InsertMany(ctx, docs)
-		done, taken := len(docs), false
+		done := len(docs)
 		if err != nil {
+			var taken bool
 			if done, taken = duplicate(err); !taken {
 				return nil, err
 			}

@@ -136,8 +136,8 @@ func (s *Store) lineOf(ctx context.Context, consumer string) (l line, found bool
 
 // standing is the stored position, or why it cannot be resumed.
 func (s *Store) standing(ctx context.Context, l line, k kind) (position, loss, error) {
-	p, err := parsePosition(l.Position)
-	if err != nil {
+	p, broken := parsePosition(l.Position)
+	if broken != nil {
 		return p, unreadable, nil
 	}
 	head, err := s.head(ctx)
