@@ -76,6 +76,12 @@ func parsePosition(s string) (position, error) {
 	return p, nil
 }
 
+// readable is a stored position, if it is one.
+func readable(text string) (position, bool) {
+	p, err := parsePosition(text)
+	return p, err == nil
+}
+
 func (p position) String() string {
 	b, _ := json.Marshal(p) // numbers and strings always encode
 	return string(b)
@@ -136,8 +142,8 @@ func (s *Store) lineOf(ctx context.Context, consumer string) (l line, found bool
 
 // standing is the stored position, or why it cannot be resumed.
 func (s *Store) standing(ctx context.Context, l line, k kind) (position, loss, error) {
-	p, broken := parsePosition(l.Position)
-	if broken != nil {
+	p, ok := readable(l.Position)
+	if !ok {
 		return p, unreadable, nil
 	}
 	head, err := s.head(ctx)
