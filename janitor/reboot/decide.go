@@ -92,6 +92,10 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 		return Verdict{Step: Claim, Reason: NotClaimed}
 	case p.Manual:
 		return awaiting(v, p, now, Manual)
+	case now.Before(o.NotBefore):
+		verdict := awaiting(v, p, now, Throttled)
+		verdict.Again = min(verdict.Again, o.NotBefore.Sub(now))
+		return verdict
 	case sent:
 		return Verdict{Step: Resend, Reason: Unanswered}
 	}

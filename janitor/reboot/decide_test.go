@@ -37,6 +37,10 @@ func claimedBy(uid string) func(*reboot.View) { return func(v *reboot.View) { v.
 
 func sent(v *reboot.View) { v.Object.SignalAt, v.Object.Signals, v.Node.Claim = start, 1, "me" }
 
+func throttled(d time.Duration) func(*reboot.View) {
+	return func(v *reboot.View) { v.Object.NotBefore = start.Add(d) }
+}
+
 func answered(v *reboot.View) { v.Object.Acknowledged = true }
 
 func rebooted(v *reboot.View) { v.Node.Identity.BootID = "boot-2" }
@@ -128,6 +132,12 @@ func TestDecide(t *testing.T) {
 		{"a machine without any identity", begun(func(v *reboot.View) { v.Object.Machine = record.NodeIdentity{} }), 0, false, wait(reboot.MachineUnknown, poll)},
 
 		{"manual mode claims too", begun(manual), 0, true, verdict(reboot.Claim, reboot.NotClaimed)},
+		{"asked to be left alone", begun(claimedBy("me"), throttled(7*time.Second)), 0, false, wait(reboot.Throttled, 7*time.Second)},
+		{"asked to be left alone for long", begun(claimedBy("me"), throttled(time.Hour)), 0, false, wait(reboot.Throttled, poll)},
+		{"left alone long enough", begun(claimedBy("me"), throttled(time.Minute)), time.Minute, false, verdict(reboot.Send, reboot.Claimed)},
+		{"left alone until the time is up", begun(claimedBy("me"), throttled(time.Hour)), 25 * time.Minute, false, verdict(reboot.Fail, reboot.TimeUp)},
+		{"left alone before a second one", begun(sent, throttled(11*time.Minute)), 10 * time.Minute, false, wait(reboot.Throttled, poll)},
+		{"session over while left alone", begun(claimedBy("me"), throttled(time.Minute), func(v *reboot.View) { v.Node.Session = "" }), 0, false, verdict(reboot.SessionOver, reboot.NoSession)},
 		{"manual mode waits", begun(manual, claimedBy("me")), 0, true, wait(reboot.Manual, poll)},
 		{"manual mode has time", begun(manual, claimedBy("me")), 48 * time.Hour, true, wait(reboot.Manual, poll)},
 		{"manual mode, somebody sent it", begun(sent, answered), time.Minute, true, wait(reboot.BootUnchanged, poll)},

@@ -47,6 +47,9 @@ type Object struct {
 	// may have been.
 	SignalAt time.Time
 	Signals  int
+	// NotBefore is until when the plugin asked to be left alone; zero if it did
+	// not.
+	NotBefore time.Time
 	// Acknowledged: the plugin (in manual mode: somebody) said that it was sent.
 	Acknowledged bool
 }
@@ -137,7 +140,9 @@ const (
 	// BootUnchanged: the answered signal has not shown itself.
 	BootUnchanged Reason = "BootUnchanged"
 	// Unanswered: a signal may have been sent.
-	Unanswered     Reason = "Unanswered"
+	Unanswered Reason = "Unanswered"
+	// Throttled: the plugin asked to be left alone for a while.
+	Throttled      Reason = "Throttled"
 	BootChanged    Reason = "BootChanged"
 	NotReady       Reason = "NotReady"
 	PluginNotReady Reason = "PluginNotReady"

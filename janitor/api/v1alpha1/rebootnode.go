@@ -103,6 +103,9 @@ type RebootNodeStatus struct {
 	// Signals counts the signals that may have been sent.
 	// +optional
 	Signals int32 `json:"signals,omitempty"`
+	// NotBefore is until when the plugin asked to be left alone.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
 	// RequestID is the plugin's name for the request it took.
 	// +optional
 	RequestID string `json:"requestID,omitempty"`

@@ -118,6 +118,10 @@ func (in *RebootNodeStatus) DeepCopyInto(out *RebootNodeStatus) {
 		in, out := &in.SignalSentAt, &out.SignalSentAt
 		*out = (*in).DeepCopy()
 	}
+	if in.NotBefore != nil {
+		in, out := &in.NotBefore, &out.NotBefore
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -5,8 +5,10 @@ package provider
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -34,6 +36,9 @@ type Error struct {
 	Delivery Delivery
 	Code     codes.Code
 	Message  string
+	// RetryAfter is how long the plugin asked to be left alone (RetryInfo in the
+	// answer's details); 0 if it did not say.
+	RetryAfter time.Duration
 }
 
 // Error names the code and the plugin's words.
@@ -48,7 +53,6 @@ type Signal struct {
 // Plugin is the connection to one plugin.
 type Plugin struct {
 	conn    *grpc.ClientConn
-	client  v1.CSPPluginServiceClient
 	timeout time.Duration
 }
 
@@ -70,7 +74,7 @@ func Dial(host string, timeout time.Duration) (*Plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the plugin at %q: %w", host, err)
 	}
-	return &Plugin{conn: conn, client: v1.NewCSPPluginServiceClient(conn), timeout: timeout}, nil
+	return &Plugin{conn: conn, timeout: timeout}, nil
 }
 
 // Close ends the connection.
@@ -81,12 +85,12 @@ func (p *Plugin) Close() error { return p.conn.Close() }
 func (p *Plugin) Reboot(ctx context.Context, s Signal) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	ctx, left := watched(ctx)
-	resp, err := p.client.SendRebootSignal(ctx, &v1.SendRebootSignalRequest{
+	resp := &v1.SendRebootSignalResponse{}
+	left, err := p.call(ctx, v1.CSPPluginService_SendRebootSignal_FullMethodName, &v1.SendRebootSignalRequest{
 		NodeName: s.Node, IdempotencyKey: s.Key, Force: s.Force,
-	})
+	}, resp)
 	if err != nil {
-		return "", failure(err, left())
+		return "", failure(err, left)
 	}
 	return resp.GetRequestId(), nil
 }
@@ -96,7 +100,8 @@ func (p *Plugin) Reboot(ctx context.Context, s Signal) (string, error) {
 func (p *Plugin) Ready(ctx context.Context, node, requestID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	resp, err := p.client.IsNodeReady(ctx, &v1.IsNodeReadyRequest{NodeName: node, RequestId: requestID})
+	resp := &v1.IsNodeReadyResponse{}
+	_, err := p.call(ctx, v1.CSPPluginService_IsNodeReady_FullMethodName, &v1.IsNodeReadyRequest{NodeName: node, RequestId: requestID}, resp)
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 		return true, nil
@@ -106,20 +111,66 @@ func (p *Plugin) Ready(ctx context.Context, node, requestID string) (bool, error
 	return resp.GetIsReady(), nil
 }
 
+// packageName is what a plugin made from a proto file without a package line
+// lacks in its service's name.
+const packageName = "nvidia.nvsentinel.janitor.v1."
+
+// call calls a verb and says whether the request left this process. A plugin
+// that does not implement it under its full name is asked once under the bare
+// one; nothing was done by then.
+func (p *Plugin) call(ctx context.Context, method string, req, resp any) (bool, error) {
+	left, err := p.invoke(ctx, method, req, resp)
+	if status.Code(err) != codes.Unimplemented {
+		return left, err
+	}
+	bareLeft, bare := p.invoke(ctx, strings.Replace(method, packageName, "", 1), req, resp)
+	if status.Code(bare) == codes.Unimplemented {
+		return left, status.Errorf(codes.Unimplemented, "%s; under the bare name: %s",
+			status.Convert(err).Message(), status.Convert(bare).Message())
+	}
+	return bareLeft, bare
+}
+
+// invoke is one call under one name.
+func (p *Plugin) invoke(ctx context.Context, method string, req, resp any) (bool, error) {
+	ctx, left := watched(ctx)
+	err := p.conn.Invoke(ctx, method, req, resp)
+	return left(), err
+}
+
 // failure classifies an answer; left says whether the request left this process.
+// Only the plugin itself can attach RetryInfo, so with it Unavailable is an
+// answer and not a lost connection.
 func failure(err error, left bool) *Error {
 	s := status.Convert(err)
-	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message()}
-	if !left {
+	e := &Error{Delivery: Unknown, Code: s.Code(), Message: s.Message(), RetryAfter: retryAfter(s)}
+	switch {
+	case !left:
 		e.Delivery = NotSent
-		return e
-	}
-	switch s.Code() {
-	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.Unimplemented:
+	case refused[s.Code()]:
 		e.Delivery = Refused
-	case codes.ResourceExhausted, codes.Aborted, codes.Unauthenticated:
+	case notDone[s.Code()], s.Code() == codes.Unavailable && e.RetryAfter > 0:
 		e.Delivery = NotSent
-	default: // a deadline, a lost connection, a plugin that failed: unknown
 	}
-	return e
+	return e // else a deadline, a lost connection, a plugin that failed: unknown
+}
+
+// refused and notDone are the codes by which a plugin says that nothing was
+// done, for good or for now.
+var (
+	refused = map[codes.Code]bool{
+		codes.InvalidArgument: true, codes.NotFound: true, codes.FailedPrecondition: true,
+		codes.PermissionDenied: true, codes.Unimplemented: true,
+	}
+	notDone = map[codes.Code]bool{codes.ResourceExhausted: true, codes.Aborted: true, codes.Unauthenticated: true}
+)
+
+// retryAfter is the delay of the answer's RetryInfo.
+func retryAfter(s *status.Status) time.Duration {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok && info.GetRetryDelay().IsValid() {
+			return max(0, info.GetRetryDelay().AsDuration())
+		}
+	}
+	return 0
 }

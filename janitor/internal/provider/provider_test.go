@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
@@ -187,5 +191,81 @@ func TestReady(t *testing.T) {
 		if ready != tt.ready || (err != nil) != tt.fails {
 			t.Errorf("%s: %v, %v; want %v, error %v", tt.code, ready, err, tt.ready, tt.fails)
 		}
+	}
+}
+
+// throttling answers with RetryInfo under a code of its own.
+type throttling struct {
+	v1.UnimplementedCSPPluginServiceServer
+	code codes.Code
+}
+
+func (h throttling) SendRebootSignal(context.Context, *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	s, err := status.New(h.code, "later").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Err()
+}
+
+// Only the plugin itself can say when to come back, so with that even
+// Unavailable proves that nothing was done; a deadline never does.
+func TestRetryInfo(t *testing.T) {
+	for code, want := range map[codes.Code]provider.Delivery{
+		codes.ResourceExhausted: provider.NotSent, codes.Unavailable: provider.NotSent,
+		codes.DeadlineExceeded: provider.Unknown, codes.NotFound: provider.Refused,
+	} {
+		p, _ := serve(t, throttling{code: code})
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+		e, _ := errors.AsType[*provider.Error](err)
+		if e == nil || e.Delivery != want || e.RetryAfter != 7*time.Second || e.Message != "later" {
+			t.Errorf("%s with RetryInfo: %+v, want %s after 7s", code, e, want)
+		}
+	}
+	p, _ := serve(t, later{})
+	_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	e, _ := errors.AsType[*provider.Error](err)
+	if e == nil || e.Code != codes.ResourceExhausted || e.RetryAfter != time.Minute {
+		t.Errorf("plugin.RetryLater gave %+v", e)
+	}
+}
+
+// later answers with the skeleton's own words.
+type later struct {
+	v1.UnimplementedCSPPluginServiceServer
+}
+
+func (later) SendRebootSignal(context.Context, *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	return nil, plugin.RetryLater(time.Minute, "too many")
+}
+
+// A plugin made from a proto file without a package line knows the service by
+// its bare name alone.
+func TestBareName(t *testing.T) {
+	lis := listen(t)
+	server := grpc.NewServer()
+	desc := v1.CSPPluginService_ServiceDesc
+	desc.ServiceName = "CSPPluginService"
+	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 2)}
+	server.RegisterService(&desc, impl)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	p := dial(t, lis.Addr().String(), 10*time.Second)
+	id, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if err != nil || id != "r1" || len(impl.asked) != 1 {
+		t.Errorf("reboot under the bare name: %q, %v, %d calls; want r1 by one call", id, err, len(impl.asked))
+	}
+	if ready, err := p.Ready(t.Context(), "n", id); err != nil || !ready {
+		t.Errorf("ready under the bare name: %v, %v", ready, err)
+	}
+}
+
+// Neither name: refused, with the plugin's words.
+func TestNoNameIsKnown(t *testing.T) {
+	p, _ := serve(t, &v1.UnimplementedCSPPluginServiceServer{})
+	_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if delivery(t, err) != provider.Refused || !strings.Contains(err.Error(), "SendRebootSignal not implemented") {
+		t.Errorf("no implementation: %v, want a refusal that names the verb", err)
 	}
 }

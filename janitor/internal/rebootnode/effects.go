@@ -103,6 +103,10 @@ func (c *Controller) answered(p *pass, id string, err error) error {
 	case provider.NotSent:
 		disarm(p.object, now, failure)
 		c.Metrics.signal(resultNotSent)
+		if failure.RetryAfter > 0 {
+			p.log.Info("plugin asked to be left alone", "for", failure.RetryAfter, "error", failure)
+			return nil
+		}
 		return fmt.Errorf("sending the signal: %w", err)
 	case provider.Refused:
 		refuse(p.object, now, failure)

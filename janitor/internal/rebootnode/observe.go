@@ -38,6 +38,9 @@ func objectFacts(object *v1alpha1.RebootNode) reboot.Object {
 	if s.SignalSentAt != nil {
 		o.SignalAt = s.SignalSentAt.Time
 	}
+	if s.NotBefore != nil {
+		o.NotBefore = s.NotBefore.Time
+	}
 	if sent := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSignalSent); sent != nil && sent.Status == "True" {
 		o.Acknowledged = true
 		if o.SignalAt.IsZero() { // manual mode: somebody else sent it

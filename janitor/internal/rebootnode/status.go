@@ -63,10 +63,15 @@ func arm(object *v1alpha1.RebootNode, now time.Time) {
 	condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonUnacknowledged, "the signal may have been sent"))
 }
 
-// disarm takes arm back: it is proven that nothing was sent.
+// disarm takes arm back: it is proven that nothing was sent. The moment until
+// which the plugin asked to be left alone is stored in whole seconds, rounded up.
 func disarm(object *v1alpha1.RebootNode, now time.Time, why *provider.Error) {
 	s := &object.Status
 	s.Signals--
+	if why.RetryAfter > 0 {
+		until := metav1.NewTime(now.Add(why.RetryAfter + time.Second - 1).Truncate(time.Second))
+		s.NotBefore = &until
+	}
 	if s.Signals > 0 {
 		return
 	}

@@ -283,6 +283,8 @@ func failure(delivery string) error {
 	switch d := provider.Delivery(delivery); d {
 	case provider.NotSent, provider.Unknown, provider.Refused:
 		return &provider.Error{Delivery: d, Message: "so it is"}
+	case "Throttled":
+		return &provider.Error{Delivery: provider.NotSent, Message: "so it is", RetryAfter: 10 * time.Second}
 	}
 	panic(fmt.Sprintf("no delivery %q", delivery))
 }

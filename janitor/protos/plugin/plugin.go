@@ -10,16 +10,21 @@
 //
 //   - InvalidArgument, NotFound, FailedPrecondition, PermissionDenied and
 //     Unimplemented: nothing was done and asking again is of no use; the repair
-//     ends as failed. (Unimplemented from IsNodeReady means that the provider
-//     has no opinion: the Node decides.)
-//   - ResourceExhausted, Aborted and Unauthenticated: nothing was done; it asks
-//     again soon with the same key.
-//   - everything else, a missed deadline included: it may have been done. The
-//     node's boot id decides; while it is unchanged the janitor asks again with
-//     the same key, but not before resendAfter.
+//     ends as failed, with the answer's message. (Unimplemented from IsNodeReady
+//     means that the provider has no opinion: the Node decides.)
+//   - ResourceExhausted, Aborted and Unauthenticated, and Unavailable with
+//     RetryInfo (see RetryLater): nothing was done; it asks again with the same
+//     key, after the delay of RetryInfo, else soon and less and less often.
+//   - everything else, DeadlineExceeded and plain Unavailable included: it may
+//     have been done. The node's boot id decides; while it is unchanged the
+//     janitor asks again with the same key, but not before resendAfter.
 //
-// So a signal that was taken must be answered with OK for every repetition of
-// its key, with the same request id.
+// Only the first group ends a repair before its timeout. A signal that was taken
+// must be answered with OK for every repetition of its key, with the same
+// request id.
+//
+// The service is served under its full name and under the bare one that a proto
+// file without a package line gives it.
 package plugin
 
 import (
@@ -27,13 +32,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
@@ -69,9 +77,11 @@ func ListenAndServe(ctx context.Context, address string, impl v1.CSPPluginServic
 func Serve(ctx context.Context, lis net.Listener, impl v1.CSPPluginServiceServer, o Options) error {
 	options := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(recovered(o.Panicked))}, o.Server...)
 	server := grpc.NewServer(options...)
-	v1.RegisterCSPPluginServiceServer(server, impl)
 	state := health.NewServer()
-	state.SetServingStatus(v1.CSPPluginService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	for _, service := range names() {
+		server.RegisterService(service, impl)
+		state.SetServingStatus(service.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	}
 	healthv1.RegisterHealthServer(server, state)
 
 	served := make(chan error, 1)
@@ -87,6 +97,25 @@ func Serve(ctx context.Context, lis net.Listener, impl v1.CSPPluginServiceServer
 		return fmt.Errorf("serving the janitor: %w", err)
 	}
 	return nil
+}
+
+// names are the service under its full and under its bare name.
+func names() []*grpc.ServiceDesc {
+	full := v1.CSPPluginService_ServiceDesc
+	bare := full
+	bare.ServiceName = full.ServiceName[strings.LastIndexByte(full.ServiceName, '.')+1:]
+	return []*grpc.ServiceDesc{&full, &bare}
+}
+
+// RetryLater is the answer to a call that did nothing and may be repeated after
+// a while: ResourceExhausted with RetryInfo.
+func RetryLater(after time.Duration, why string) error {
+	s := status.New(codes.ResourceExhausted, why)
+	detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	if err != nil {
+		return s.Err()
+	}
+	return detailed.Err()
 }
 
 // stop waits for the calls in flight, but not longer than grace.

@@ -62,7 +62,7 @@ func serve(t *testing.T, impl v1.CSPPluginServiceServer, o plugin.Options) serve
 
 func TestServesTheImplementationAndItsHealth(t *testing.T) {
 	s := serve(t, &cloud{}, plugin.Options{})
-	for _, service := range []string{"", "nvidia.nvsentinel.janitor.v1.CSPPluginService"} {
+	for _, service := range []string{"", "nvidia.nvsentinel.janitor.v1.CSPPluginService", "CSPPluginService"} {
 		got, err := healthv1.NewHealthClient(s.conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
 		if err != nil || got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v; want SERVING", service, got.GetStatus(), err)
@@ -72,6 +72,11 @@ func TestServesTheImplementationAndItsHealth(t *testing.T) {
 	resp, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: "a"})
 	if err != nil || resp.GetRequestId() != "r-a" {
 		t.Errorf("reboot: %v, %v; want r-a", resp, err)
+	}
+	bare := &v1.SendRebootSignalResponse{}
+	err = s.conn.Invoke(t.Context(), "/CSPPluginService/SendRebootSignal", &v1.SendRebootSignalRequest{NodeName: "b"}, bare)
+	if err != nil || bare.GetRequestId() != "r-b" {
+		t.Errorf("reboot under the bare name: %v, %v; want r-b", bare, err)
 	}
 	if _, err := client.IsNodeReady(t.Context(), &v1.IsNodeReadyRequest{NodeName: "a"}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a verb the plugin lacks: %v, want Unimplemented", err)

@@ -31,11 +31,23 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // CSPPluginService carries out what only the provider of a machine can do.
+//
+// An error is a gRPC status. INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
+// PERMISSION_DENIED and UNIMPLEMENTED say that nothing was done and never will
+// be: the repair ends with the message. RESOURCE_EXHAUSTED, ABORTED and
+// UNAUTHENTICATED, and UNAVAILABLE with google.rpc.RetryInfo, say that nothing
+// was done yet: the janitor asks again after the delay of RetryInfo, else soon.
+// Every other code, UNAVAILABLE and DEADLINE_EXCEEDED included, leaves open
+// whether it was done: the janitor looks at the machine first. None but the
+// first group ends a repair before its timeout.
 type CSPPluginServiceClient interface {
 	// SendRebootSignal asks the provider to reboot the node; it returns when the
 	// request was taken, not when the node is back.
 	SendRebootSignal(ctx context.Context, in *SendRebootSignalRequest, opts ...grpc.CallOption) (*SendRebootSignalResponse, error)
 	// IsNodeReady says whether the provider considers the machine up again.
+	// NOT_FOUND says for certain that the provider has no such machine (any more);
+	// after SendTerminateSignal that is the proof that it is gone. UNIMPLEMENTED
+	// says that the provider has no opinion.
 	IsNodeReady(ctx context.Context, in *IsNodeReadyRequest, opts ...grpc.CallOption) (*IsNodeReadyResponse, error)
 	// SendTerminateSignal asks the provider to give the machine back.
 	SendTerminateSignal(ctx context.Context, in *SendTerminateSignalRequest, opts ...grpc.CallOption) (*SendTerminateSignalResponse, error)
@@ -84,11 +96,23 @@ func (c *cSPPluginServiceClient) SendTerminateSignal(ctx context.Context, in *Se
 // for forward compatibility.
 //
 // CSPPluginService carries out what only the provider of a machine can do.
+//
+// An error is a gRPC status. INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
+// PERMISSION_DENIED and UNIMPLEMENTED say that nothing was done and never will
+// be: the repair ends with the message. RESOURCE_EXHAUSTED, ABORTED and
+// UNAUTHENTICATED, and UNAVAILABLE with google.rpc.RetryInfo, say that nothing
+// was done yet: the janitor asks again after the delay of RetryInfo, else soon.
+// Every other code, UNAVAILABLE and DEADLINE_EXCEEDED included, leaves open
+// whether it was done: the janitor looks at the machine first. None but the
+// first group ends a repair before its timeout.
 type CSPPluginServiceServer interface {
 	// SendRebootSignal asks the provider to reboot the node; it returns when the
 	// request was taken, not when the node is back.
 	SendRebootSignal(context.Context, *SendRebootSignalRequest) (*SendRebootSignalResponse, error)
 	// IsNodeReady says whether the provider considers the machine up again.
+	// NOT_FOUND says for certain that the provider has no such machine (any more);
+	// after SendTerminateSignal that is the proof that it is gone. UNIMPLEMENTED
+	// says that the provider has no opinion.
 	IsNodeReady(context.Context, *IsNodeReadyRequest) (*IsNodeReadyResponse, error)
 	// SendTerminateSignal asks the provider to give the machine back.
 	SendTerminateSignal(context.Context, *SendTerminateSignalRequest) (*SendTerminateSignalResponse, error)
