@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/eviction"
@@ -67,8 +68,20 @@ func (c Config) Validate() error {
 	if err := c.Eviction.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("eviction: %w", err))
 	}
-	_, err := c.Compile()
-	return errors.Join(append(problems, err)...)
+	repairs, err := c.Compile()
+	return errors.Join(append(problems, err, c.checkExtent(repairs))...)
+}
+
+// checkExtent refuses a drain of one GPU's pods before a repair of the whole
+// node, which would end the pods that were left running.
+func (c Config) checkExtent(repairs action.Policy) error {
+	why, certainly := repairs.ActsOnNode(record.ActionComponentReset)
+	if !c.Eviction.PartialDrainEnabled || !certainly {
+		return nil
+	}
+	return fmt.Errorf("eviction.partialDrainEnabled is true, but remediationActions.%q acts on the whole node (%s) and would end the pods "+
+		"that were not drained: map it to an object that resets the GPU alone, or leave partialDrainEnabled false here and in node-drainer",
+		record.ActionComponentReset, why)
 }
 
 // Compile reads the templates and compiles the repairs.

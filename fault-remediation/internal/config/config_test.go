@@ -117,3 +117,45 @@ func TestMistakesAreStartUpErrors(t *testing.T) {
 		})
 	}
 }
+
+// resetBy is a configuration with partialDrainEnabled in which this object
+// carries out COMPONENT_RESET.
+func resetBy(group, kind, equivalence string) string {
+	return strings.Replace(whole, "[eviction]", `[remediationActions."COMPONENT_RESET"]
+apiGroup = "`+group+`"
+version = "v1"
+kind = "`+kind+`"
+equivalenceGroup = "`+equivalence+`"
+completeConditionType = "Complete"
+
+[eviction]
+partialDrainEnabled = true`, 1)
+}
+
+func TestAPartialDrainNeedsARepairOfTheGPUAlone(t *testing.T) {
+	const janitor, partial = "janitor.dgxc.nvidia.com", "[eviction]\npartialDrainEnabled = true\n"
+	tests := map[string]struct{ text, want string }{
+		"by default a reset reboots":     {partial, "kind RebootNode"},
+		"reboots":                        {resetBy(janitor, "RebootNode", "reset"), "kind RebootNode"},
+		"replaces":                       {resetBy(janitor, "TerminateNode", "reset"), "kind TerminateNode"},
+		"cures by the same as a restart": {resetBy("example.com", "Restart", "restart"), `equivalenceGroup "restart", which is that of RESTART_VM`},
+		"resets the GPU":                 {resetBy("example.com", "GPUReset", "reset"), ""},
+		"whole drains":                   {strings.Replace(resetBy(janitor, "RebootNode", "reset"), "partialDrainEnabled = true", "", 1), ""},
+		"no reset is configured":         {whole + "partialDrainEnabled = true\n", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, tt.text, "--store=postgres://db/nvsentinel")
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.Contains(err.Error(), "eviction.partialDrainEnabled") || !strings.Contains(err.Error(), `remediationActions."COMPONENT_RESET"`) {
+				t.Errorf("error %v, want one that names both keys and %q", err, tt.want)
+			}
+		})
+	}
+}
