@@ -53,7 +53,8 @@ func Run(t *testing.T, open func(t *testing.T) *Bench) {
 		{"a missing machine is refused", missing},
 		{"an empty name is refused", emptyName},
 		{"a restart forgets nothing", restart},
-		{"termination has a plain answer", terminate},
+		{"a termination is executed once and ends in NotFound", terminate},
+		{"a missing machine is not terminated", terminateMissing},
 	} {
 		t.Run(promise.name, func(t *testing.T) {
 			b := &bench{Bench: open(t)}
@@ -296,16 +297,4 @@ func restart(t *testing.T, b *bench) {
 		t.Errorf("after the reboot and a restart the same key got request id %s, before it %s", third, first)
 	}
 	b.wantReboots(t, b.Node, 1)
-}
-
-// terminate: a provider that cannot do it says Unimplemented.
-func terminate(t *testing.T, b *bench) {
-	resp, err := b.client.SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: b.Other, IdempotencyKey: "t1"}, grpc.WaitForReady(true))
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-	case err != nil:
-		t.Errorf("termination: %v, want OK or Unimplemented", err)
-	case resp.GetRequestId() == "":
-		t.Error("termination: the request id is empty")
-	}
 }
