@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAWrongFileIsRefusedByName(t *testing.T) {
+	good := one("true")
+	for name, c := range map[string]struct{ text, want string }{
+		"syntax":            {"[[policies]]\nname = \n", "policies.toml:2:8"},
+		"nothing":           {"", "there is no [[policies]]"},
+		"unknown key":       {strings.Replace(good, "message", "massage", 1), "policies.toml:12: unknown key policies.healthEvent.massage"},
+		"duplicate":         {good + good, `policies[1] ("P"): name is given twice`},
+		"name":              {strings.Replace(good, `"P"`, `"a b"`, 1), `name "a b" is not`},
+		"enabled missing":   {strings.Replace(good, "enabled = true\n", "", 1), `policies[0] ("P"): enabled is missing`},
+		"version missing":   {strings.Replace(good, "version = \"v1\"\n", "", 1), "resource.version is missing"},
+		"kind missing":      {strings.Replace(good, "kind = \"Node\"\n", "", 1), "resource.kind is missing"},
+		"no association":    {strings.Replace(good, `"Node"`, `"Pod"`, 1), "nodeAssociation.expression is missing"},
+		"needless":          {good + "[policies.nodeAssociation]\nexpression = \"'a'\"\n", "a Node is associated with itself"},
+		"empty expression":  {one(" "), "predicate.expression is missing"},
+		"syntax of CEL":     {one("true &&"), `policies[0] ("P"): predicate.expression: ERROR: <input>:1:`},
+		"unknown variable":  {one("\n  foo"), "<input>:1:3: undeclared reference to 'foo'"},
+		"not a bool":        {one("'x'"), "returns string, not bool"},
+		"computed kind":     {one("lookup('v1', resource.kind, '', '') == null"), "must be literal strings"},
+		"broken version":    {one("lookup('a/b/c', 'Pod', '', '') == null"), "this is no version and kind"},
+		"action":            {strings.Replace(good, "NONE", "REBOOT", 1), `recommended action "REBOOT" is not one of`},
+		"custom":            {strings.Replace(good, "NONE", "CUSTOM", 1), "customRecommendedAction goes with"},
+		"strategy":          {good + "processingStrategy = \"STORE_ONLY\"\n", `processing strategy "STORE_ONLY"`},
+		"both":              {good + "[policies.healthEvent.drainOverrides]\nforce = true\nskip = true\n", "drainOverrides: force and skip exclude"},
+		"class":             {strings.Replace(good, "componentClass = \"Node\"\n", "", 1), "componentClass is missing"},
+		"message":           {strings.Replace(good, `"m"`, `""`, 1), "message is missing"},
+		"twice the code":    {good + "errorCode = [\"1\", \"1\"]\n", `errorCode[1] "1"`},
+		"disabled is wrong": {strings.Replace(one("nonsense"), "enabled = true", "enabled = false", 1), "undeclared reference"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("policies.toml", c.text, objects{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "policies.toml") {
+				t.Errorf("%v does not name the file", err)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(one("true"))
+	f.Add(one("has(resource.metadata.labels['a']) && now - timestamp(resource.t) > duration('1h')"))
+	f.Add(one("lookup('v1', 'Pod', 'a', 'b').spec.nodeName == 'x'"))
+	f.Add(one("[1, 2].map(x, x * 2).sum() > 3 && quantity('1Gi').isGreaterThan(quantity(resource.q))"))
+	object := map[string]any{"metadata": map[string]any{"name": "n", "labels": map[string]any{"a": "b"}}, "t": "2026-01-01T00:00:00Z", "q": "2Gi"}
+	f.Fuzz(func(t *testing.T, text string) {
+		set, err := Parse("fuzz", text, objects{})
+		if err != nil {
+			return
+		}
+		for _, p := range set.Policies {
+			m, err := p.Match(object, now, nil)
+			if err == nil && !m.Flip.IsZero() && m.Flip.Before(now) {
+				t.Errorf("flip %s is past", m.Flip)
+			}
+			pruned, perr := p.Match(set.Prune(p.Kind, object), now, nil)
+			if (err == nil) != (perr == nil) || m.Matched != pruned.Matched {
+				t.Errorf("pruning changed the answer: %v %v, %v %v", m, err, pruned, perr)
+			}
+			_, _ = p.Node(object, now, nil)
+		}
+	})
+}
