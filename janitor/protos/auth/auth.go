@@ -1,0 +1,207 @@
+// Package auth lets a plugin know its caller: it verifies the service-account
+// token of every call with the API server (TokenReview) and admits exactly the
+// identities that were named. It needs no Kubernetes library.
+//
+//	api, err := auth.InCluster()
+//	...
+//	check, err := auth.New(api, auth.Policy{Audience: "csp-plugin", Allowed: []string{"system:serviceaccount:nvsentinel:janitor"}})
+//	err = plugin.ListenAndServe(ctx, ":9090", impl, plugin.Options{Server: check.ServerOptions()})
+//
+// It fails closed: what can not be verified is not admitted. Only the standard
+// health service answers everybody.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// DefaultCacheFor is how long a token that was admitted is not reviewed again:
+// so long a withdrawn token may still be admitted.
+const DefaultCacheFor = 30 * time.Second
+
+// reviewRetry is how long a caller waits whose token could not be reviewed.
+const reviewRetry = 5 * time.Second
+
+// cached bounds the admitted tokens that are remembered.
+const cached = 1024
+
+// Review is what the API server says about a token.
+type Review struct {
+	// Authenticated is true for a valid token; Username is its identity.
+	Authenticated bool
+	Username      string
+	// Audiences are those asked for that the token is meant for.
+	Audiences []string
+	// Problem is why it is not valid.
+	Problem string
+}
+
+// Reviewer asks the API server about a token. An error means that it could not
+// be asked.
+type Reviewer interface {
+	Review(ctx context.Context, token, audience string) (Review, error)
+}
+
+// Policy says who is admitted.
+type Policy struct {
+	// Audience the tokens must be meant for; required.
+	Audience string
+	// Allowed are the admitted identities, compared as a whole, for example
+	// system:serviceaccount:nvsentinel:janitor; required.
+	Allowed []string
+	// CacheFor overrides DefaultCacheFor; negative remembers nothing.
+	CacheFor time.Duration
+	// Now is the clock; nil is the system's.
+	Now func() time.Time
+}
+
+// Check admits or refuses callers.
+type Check struct {
+	reviewer Reviewer
+	policy   Policy
+
+	mu sync.Mutex
+	// admitted holds until when a token is admitted, by its hash.
+	admitted map[[sha256.Size]byte]time.Time
+}
+
+// New makes a check. A policy that names no audience or nobody is an error: it
+// would admit a token meant for somebody else, or no one.
+func New(r Reviewer, p Policy) (*Check, error) {
+	var problems []error
+	if p.Audience == "" {
+		problems = append(problems, errors.New("the audience is empty"))
+	}
+	if len(p.Allowed) == 0 || slices.Contains(p.Allowed, "") {
+		problems = append(problems, errors.New("the allowed identities are empty"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("making the check of callers: %w", err)
+	}
+	if p.CacheFor == 0 {
+		p.CacheFor = DefaultCacheFor
+	}
+	if p.Now == nil {
+		p.Now = time.Now
+	}
+	return &Check{reviewer: r, policy: p, admitted: map[[sha256.Size]byte]time.Time{}}, nil
+}
+
+// ServerOptions make a gRPC server admit only those whom the check admits, and
+// everybody to the health service.
+func (c *Check) ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if err := c.call(ctx, info.FullMethod); err != nil {
+				return nil, err
+			}
+			return handler(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			if err := c.call(stream.Context(), info.FullMethod); err != nil {
+				return err
+			}
+			return handler(srv, stream)
+		}),
+	}
+}
+
+func (c *Check) call(ctx context.Context, method string) error {
+	if strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+		return nil
+	}
+	return c.Admit(ctx)
+}
+
+// Admit checks the token in the metadata of a call. Its error is the answer to
+// the caller: Unauthenticated without a valid token, PermissionDenied for
+// another identity, Unavailable with RetryInfo when the API server can not be
+// asked.
+func (c *Check) Admit(ctx context.Context) error {
+	token, err := bearer(ctx)
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256([]byte(token))
+	if c.known(hash) {
+		return nil
+	}
+	review, err := c.reviewer.Review(ctx, token, c.policy.Audience)
+	switch {
+	case err != nil:
+		return notReviewed(err)
+	case !review.Authenticated:
+		return status.Error(codes.Unauthenticated, "the token is not valid: "+review.Problem)
+	case !slices.Contains(review.Audiences, c.policy.Audience):
+		return status.Errorf(codes.Unauthenticated, "the token is not meant for audience %q", c.policy.Audience)
+	case !slices.Contains(c.policy.Allowed, review.Username):
+		return status.Errorf(codes.PermissionDenied, "%q is not admitted", review.Username)
+	}
+	c.remember(hash)
+	return nil
+}
+
+// bearer is the one token of a call.
+func bearer(ctx context.Context) (string, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	values := md.Get("authorization")
+	if len(values) != 1 {
+		return "", status.Errorf(codes.Unauthenticated, "the call has %d authorization entries, want one", len(values))
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "bearer") || token == "" {
+		return "", status.Error(codes.Unauthenticated, "the authorization is no bearer token")
+	}
+	return token, nil
+}
+
+// notReviewed asks the caller to come again.
+func notReviewed(err error) error {
+	s := status.New(codes.Unavailable, "the token can not be verified: "+err.Error())
+	if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(reviewRetry)}); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+func (c *Check) known(hash [sha256.Size]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	until, ok := c.admitted[hash]
+	return ok && c.policy.Now().Before(until)
+}
+
+// remember keeps an admitted token; the old ones go when there are too many.
+func (c *Check) remember(hash [sha256.Size]byte) {
+	if c.policy.CacheFor < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.policy.Now()
+	if len(c.admitted) >= cached {
+		for hash, until := range c.admitted {
+			if !now.Before(until) {
+				delete(c.admitted, hash)
+			}
+		}
+	}
+	if len(c.admitted) < cached {
+		c.admitted[hash] = now.Add(c.policy.CacheFor)
+	}
+}
