@@ -41,22 +41,25 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	book := places.New(nodes.Lister, nodes.Synced, d.Clock, cfg.Quota())
+	metrics := desk.NewMetrics(d.Registry)
+	notes := desk.NewNotes(cluster.Clientset, d.Log, metrics.EventsLost)
 	handler := &desk.Desk{
-		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}, Rules: rules,
+		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log, Later: notes}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
-		Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry), Marked: desk.MarkedIn(nodes), Places: book,
+		Clock: d.Clock, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
 	d.Registry.MustRegister(book, handler)
 	daemon.Reload(d, config.Default, func(c config.Config) { book.Set(c.Quota()) })
 	loop := &consume.Loop[record.Record]{
 		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
 		Handle: handler.Handle, Backlog: handler.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(desk.Relevant), book.Bell, func(ctx context.Context, _ func(string)) error {
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, func(ctx context.Context, _ func(string)) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
 		}},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)
+	d.Go("node events", notes.Run)
 	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, d.Clock) })
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("events", loop.Ready)

@@ -20,6 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -54,7 +55,8 @@ type Desk struct {
 	// good by the Node's own bell.
 	Marked func(name string) bool
 
-	waits waits
+	waits  waits
+	echoes echo.Book
 }
 
 // waitForNode is how long a node whose object is missing, or whose machine is

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -29,12 +30,26 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 		return nil
 	}
 	now := d.Clock.Now()
-	after, err := d.Nodes.Patch(ctx, node, func(n *corev1.Node) { d.Painter.Apply(n, desired, now) })
+	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.Painter.Apply(n, desired, now) })
 	if err != nil {
 		return fmt.Errorf("marking node %s: %w", node.Name, err)
 	}
 	d.note(ctx, node, after, desired)
-	return d.finish(ctx, j.Open, now)
+	if err := d.finish(ctx, j, now); err != nil || !news {
+		return err
+	}
+	return outcome.Wait(0, "the node changed while it was marked")
+}
+
+// patch patches the Node; news says that somebody else changed it meanwhile.
+func (d *Desk) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
+	d.echoes.Begin(node.Name)
+	after, err = d.Nodes.Patch(ctx, node, mutate)
+	if err != nil {
+		d.echoes.End(node.Name, "")
+		return nil, false, err
+	}
+	return after, d.echoes.End(node.Name, after.ResourceVersion), nil
 }
 
 func (d *Desk) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
@@ -70,21 +85,22 @@ func (d *Desk) note(ctx context.Context, was, is *corev1.Node, desired marks.Des
 	}
 }
 
-// finish stamps when the Node was seen to bear the marks of a record. The
-// records were just written, so their revisions are read again.
-func (d *Desk) finish(ctx context.Context, open []record.Record, now time.Time) error {
+// finish stamps when the Node was seen to bear the marks of a record. What this
+// judgement changed has been written once since it was read; anything else that
+// changed it meanwhile is a conflict.
+func (d *Desk) finish(ctx context.Context, j ledger.Judgement, now time.Time) error {
+	if crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
+		return nil
+	}
+	written := map[string]int64{}
+	for _, r := range j.Changed {
+		written[r.ID] = 1
+	}
 	var changes []store.Change
-	for _, o := range open {
-		if o.Status.QuarantineFinishTimestamp != nil {
-			continue
-		}
-		r, err := d.Store.Get(ctx, o.ID)
-		if err != nil {
-			return fmt.Errorf("reading record %s: %w", o.ID, err)
-		}
-		if r.Status.QuarantineFinishTimestamp == nil && record.Open(r) {
+	for _, r := range j.Open {
+		if r.Status.QuarantineFinishTimestamp == nil {
 			r.Status.QuarantineFinishTimestamp = &now
-			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt})
+			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision + written[r.ID], Status: r.Status, ExpireAt: r.ExpireAt})
 		}
 	}
 	if len(changes) == 0 {

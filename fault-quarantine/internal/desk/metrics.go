@@ -10,6 +10,8 @@ type Metrics struct {
 	Released    prometheus.Counter
 	Uncordoned  prometheus.Counter
 	Untainted   prometheus.Counter
+	// EventsLost are Kubernetes Events for which there was no room.
+	EventsLost prometheus.Counter
 }
 
 // NewMetrics registers the desk's metrics.
@@ -26,7 +28,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
 		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
 		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person ended by removing a taint of ours."),
+		EventsLost:  counter("events_lost_total", "Kubernetes Events that were not written because too many waited."),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.EventsLost)
 	return m
 }

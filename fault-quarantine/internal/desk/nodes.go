@@ -23,6 +23,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 	Clock  clock.PassiveClock
 	Log    *slog.Logger
+	// Later writes the Events; nil writes them at once.
+	Later *Notes
 }
 
 // Read reads a Node; nil is certain absence.
@@ -51,9 +53,12 @@ func (c Cluster) Note(ctx context.Context, node *corev1.Node, e Event) {
 	if e.Warning {
 		event.Type = corev1.EventTypeWarning
 	}
-	if err := kube.RecordNodeEvent(ctx, c.Client, node, event, c.Clock.Now()); err != nil {
-		c.Log.Warn("event not recorded", "node", node.Name, "reason", e.Reason, "error", err)
+	n := note{node: node, event: event, at: c.Clock.Now()}
+	if c.Later == nil {
+		n.write(ctx, c.Client, c.Log)
+		return
 	}
+	c.Later.add(n)
 }
 
 // MarkedIn says from a cache of Nodes which ones bear our marks.
@@ -64,9 +69,16 @@ func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 	}
 }
 
+// Rings says whether a Node's change rings the node: it is relevant and more
+// than what this desk has just written there.
+func (d *Desk) Rings(before, after *corev1.Node) bool {
+	return Relevant(before, after) && (before == nil || after == nil || !d.echoes.Heard(after.Name, after.ResourceVersion))
+}
+
 // Relevant says whether a Node's change concerns fault-quarantine: it came,
-// went, was opted out or in, or bears our marks and its schedule, taints,
-// session or repair claim changed.
+// went, was opted out or in, or bears our marks and its schedule, taints or
+// session changed, or the repair claim is gone that kept marks after the end
+// of their session.
 func Relevant(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return true
@@ -79,8 +91,13 @@ func Relevant(before, after *corev1.Node) bool {
 	}
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!equality.Semantic.DeepEqual(foreignToCordon(before), foreignToCordon(after)) ||
-		marks.Session(before) != marks.Session(after) ||
-		before.Annotations[nodemark.RepairAnnotation] != after.Annotations[nodemark.RepairAnnotation]
+		marks.Session(before) != marks.Session(after) || released(before, after)
+}
+
+// released says that a Node out of session is claimed by no repair any more. A
+// claim during a session changes no marks.
+func released(before, after *corev1.Node) bool {
+	return before.Annotations[nodemark.RepairAnnotation] != "" && after.Annotations[nodemark.RepairAnnotation] == "" && marks.Session(after) == ""
 }
 
 // foreignToCordon are a Node's taints but for the one by which Kubernetes

@@ -25,6 +25,11 @@ func TestRelevant(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		}
 	}
+	claim := func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "uid" }
+	over := func(n *corev1.Node) {
+		n.Annotations = map[string]string{nodemark.QuarantineHealthEventIsCordoned: nodemark.True}
+	}
+	kept := func(n *corev1.Node) { over(n); claim(n) }
 	tests := []struct {
 		name          string
 		before, after *corev1.Node
@@ -39,7 +44,10 @@ func TestRelevant(t *testing.T) {
 		{"both taints", marked(none), marked(func(n *corev1.Node) { taint(corev1.TaintNodeUnschedulable)(n); taint("gpu-fault")(n) }), true},
 		{"uncordoned by hand", marked(taint(corev1.TaintNodeUnschedulable)), marked(func(n *corev1.Node) { n.Spec.Unschedulable = false }), true},
 		{"session", marked(none), marked(func(n *corev1.Node) { n.Annotations[nodemark.SessionAnnotation] = "s2" }), true},
-		{"claim", marked(none), marked(func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "uid" }), true},
+		{"claimed in session", marked(none), marked(claim), false},
+		{"claim gone in session", marked(claim), marked(none), false},
+		{"claim gone after the session", marked(kept), marked(over), true},
+		{"claimed after the session", marked(over), marked(kept), false},
 		{"opted out", marked(none), marked(func(n *corev1.Node) { n.Labels[nodemark.ManagedLabel] = nodemark.ManagedOptOut }), true},
 		{"state label", marked(none), marked(func(n *corev1.Node) { n.Labels[nodemark.StateLabel] = string(nodemark.Draining) }), false},
 	}
