@@ -1,0 +1,99 @@
+package machine
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// maxPlain bounds what Decode unpacks.
+const maxPlain = 64 << 20
+
+// page is the written form of a book.
+type page struct {
+	Version int               `json:"version"`
+	Epoch   string            `json:"epoch"`
+	Last    uint64            `json:"last"`
+	Open    []line            `json:"open,omitempty"`
+	Waiting []json.RawMessage `json:"waiting,omitempty"`
+}
+
+type line struct {
+	Key
+	Fault
+}
+
+// Encode writes the book as compressed JSON: open faults of one policy differ
+// in little, so that thousands fit into one object of the cluster.
+func (b *Book) Encode() ([]byte, error) {
+	p := page{Version: 1, Epoch: b.epoch, Last: b.last}
+	for _, k := range b.Open() {
+		p.Open = append(p.Open, line{k, b.open[k]})
+	}
+	for _, w := range b.waiting {
+		text, err := protojson.Marshal(w.Event)
+		if err != nil {
+			return nil, fmt.Errorf("encoding event %d: %w", w.Seq, err)
+		}
+		p.Waiting = append(p.Waiting, text)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the book: %w", err)
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(text); err != nil {
+		return nil, fmt.Errorf("compressing the book: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("compressing the book: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// Decode reads a written book.
+func Decode(data []byte) (*Book, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking the book: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxPlain))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking the book: %w", err)
+	}
+	var p page
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("decoding the book: %w", err)
+	}
+	if p.Version != 1 || p.Epoch == "" {
+		return nil, fmt.Errorf("decoding the book: version %d, epoch %q are not known", p.Version, p.Epoch)
+	}
+	b := New(p.Epoch)
+	b.last = p.Last
+	for _, l := range p.Open {
+		b.open[l.Key] = l.Fault
+	}
+	for i, raw := range p.Waiting {
+		e := &protos.HealthEvent{}
+		if err := protojson.Unmarshal(raw, e); err != nil {
+			return nil, fmt.Errorf("decoding waiting event %d: %w", i, err)
+		}
+		seq, err := strconv.ParseUint(e.Metadata[record.MetadataSeq], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("decoding waiting event %d: %w", i, err)
+		}
+		b.waiting = append(b.waiting, Waiting{seq, e})
+	}
+	slices.SortFunc(b.waiting, func(x, y Waiting) int { return int(int64(x.Seq) - int64(y.Seq)) })
+	return b, nil
+}

@@ -1,0 +1,109 @@
+// Package machine is the two-state machine of every (policy, object): a match
+// opens a fault, its end recovers it. It decides what is to be reported, keeps
+// what is open and what waits to be acknowledged, and reads no clock and does no
+// I/O.
+package machine
+
+import (
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Key names one two-state machine.
+type Key struct {
+	Policy string `json:"policy"`
+	// Type is the object's kind, "v1/Node" or "events.k8s.io/v1/Event".
+	Type string `json:"type"`
+	// Object is "name" or "namespace/name".
+	Object string `json:"object"`
+}
+
+// Fault is what was reported of a match: its identity, which the recovery
+// repeats, whatever has become of the policy.
+type Fault struct {
+	Node           string          `json:"node"`
+	ComponentClass string          `json:"class"`
+	Codes          []string        `json:"codes,omitempty"`
+	Strategy       record.Strategy `json:"strategy"`
+}
+
+func (f Fault) equal(o Fault) bool {
+	return f.Node == o.Node && f.ComponentClass == o.ComponentClass && f.Strategy == o.Strategy && slices.Equal(f.Codes, o.Codes)
+}
+
+// Sight is what an evaluation told about an object.
+type Sight string
+
+// Sights.
+const (
+	// Matched: the predicate holds.
+	Matched Sight = "matched"
+	// Unmatched: the predicate does not hold.
+	Unmatched Sight = "unmatched"
+	// Gone: the object certainly does not exist.
+	Gone Sight = "gone"
+	// Dropped: the policy does not exist or is disabled.
+	Dropped Sight = "dropped"
+	// Unknown: the evaluation failed; nothing follows.
+	Unknown Sight = "unknown"
+)
+
+// Reason says why a decision was made.
+type Reason string
+
+// Reasons of a decision.
+const (
+	NoFault       Reason = "no-fault"
+	Began         Reason = "began"
+	Stays         Reason = "stays"
+	Moved         Reason = "moved"
+	Redefined     Reason = "redefined"
+	Ended         Reason = "ended"
+	ObjectGone    Reason = "object-gone"
+	PolicyDropped Reason = "policy-dropped"
+	NotKnown      Reason = "not-known"
+	NodeNotKnown  Reason = "node-not-known"
+)
+
+// Decision is what is to be reported: the end of a fault, the beginning of one,
+// both, or nothing.
+type Decision struct {
+	Reason Reason
+	// Recover says that the open fault has ended.
+	Recover bool
+	// Report says that the given fault begins, behind the recovery.
+	Report bool
+}
+
+// Decide compares the open fault (nil: none) with what is seen now. fault is
+// what a match would report; its Node is empty when the node is not known, which
+// holds back a new fault but neither keeps an old one from ending nor moves it.
+func Decide(open *Fault, seen Sight, fault Fault) Decision {
+	switch seen {
+	case Unknown:
+		return Decision{Reason: NotKnown}
+	case Matched:
+		return decideMatched(open, fault)
+	case Unmatched, Gone, Dropped:
+	}
+	if open == nil {
+		return Decision{Reason: NoFault}
+	}
+	reasons := map[Sight]Reason{Unmatched: Ended, Gone: ObjectGone, Dropped: PolicyDropped}
+	return Decision{Reason: reasons[seen], Recover: true}
+}
+
+func decideMatched(open *Fault, fault Fault) Decision {
+	switch {
+	case fault.Node == "" && open == nil:
+		return Decision{Reason: NodeNotKnown}
+	case open == nil:
+		return Decision{Reason: Began, Report: true}
+	case fault.Node == "", open.equal(fault):
+		return Decision{Reason: Stays}
+	case open.Node != fault.Node:
+		return Decision{Reason: Moved, Recover: true, Report: true}
+	}
+	return Decision{Reason: Redefined, Recover: true, Report: true}
+}

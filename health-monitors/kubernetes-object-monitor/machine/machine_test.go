@@ -1,0 +1,151 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// life is one book with predictable ids; every command is followed by a restart,
+// which must change nothing.
+type life struct {
+	book *Book
+	ids  int
+}
+
+func (l *life) id() (string, error) { l.ids++; return fmt.Sprintf("id-%d", l.ids), nil }
+
+func (l *life) restart(t *testing.T) {
+	data, err := l.book.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range l.book.Waiting() {
+		if !proto.Equal(w.Event, again.Waiting()[i].Event) {
+			t.Fatalf("event %d changed over a restart", w.Seq)
+		}
+	}
+	l.book = again
+}
+
+func TestLives(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		l := &life{book: New("epoch")}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			defer l.restart(t)
+			switch d.Cmd {
+			case "see":
+				return l.see(t, d)
+			case "open":
+				return l.open()
+			case "acknowledge":
+				n := len(l.book.Waiting())
+				for _, w := range l.book.Waiting() {
+					l.book.Remove(w.Seq)
+				}
+				return fmt.Sprintf("%d events\n", n)
+			}
+			t.Fatalf("unknown command %s", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func (l *life) see(t *testing.T, d *datadriven.TestData) string {
+	s := Seen{Key: Key{"P", "v1/Pod", "ns/a"}, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process},
+		Wording: Wording{IsFatal: true, Message: "broken", Action: record.ActionRestartVM}, At: time.Unix(1000, 0)}
+	s.Sight = Sight(d.CmdArgs[0].Key)
+	for _, a := range d.CmdArgs[1:] {
+		switch a.Key {
+		case "node":
+			s.Fault.Node = a.Vals[0]
+		case "object":
+			s.Key.Object = a.Vals[0]
+		case "codes":
+			s.Fault.Codes = a.Vals
+		case "class":
+			s.Fault.ComponentClass = a.Vals[0]
+		case "strategy":
+			s.Fault.Strategy = record.Strategy(a.Vals[0])
+		default:
+			t.Fatalf("unknown argument %s", a.Key)
+		}
+	}
+	before := len(l.book.Waiting())
+	decision, err := l.book.Observe(s, l.id)
+	out := string(decision.Reason) + "\n"
+	if err != nil {
+		out += err.Error() + "\n"
+	}
+	for _, w := range l.book.Waiting()[before:] {
+		e := record.FromProto(w.Event)
+		what := "unhealthy"
+		if e.IsHealthy {
+			what = "healthy"
+		}
+		out += fmt.Sprintf("%d %s node=%s class=%s entity=%s codes=[%s] fatal=%v action=%s %s %s\n", w.Seq, what, e.NodeName, e.ComponentClass,
+			e.EntitiesImpacted[0].EntityValue, strings.Join(e.ErrorCode, " "), e.IsFatal, e.RecommendedAction, e.ProcessingStrategy, e.ID)
+	}
+	return out
+}
+
+func (l *life) open() string {
+	out := ""
+	for _, k := range l.book.Open() {
+		f, _ := l.book.Fault(k)
+		out += fmt.Sprintf("%s %s on %s\n", k.Policy, k.Object, f.Node)
+	}
+	return out + fmt.Sprintf("%d wait\n", len(l.book.Waiting()))
+}
+
+func TestTheBookIsBoundedAndRecoveriesAreNot(t *testing.T) {
+	l := &life{book: New("epoch")}
+	seen := func(i int, s Sight) Seen {
+		return Seen{Key: Key{"GPUNodeNotReady", "v1/Node", fmt.Sprintf("node-%05d-%x", i, i*7919%65521)}, Sight: s,
+			Fault: Fault{Node: fmt.Sprintf("node-%05d-%x", i, i*7919%65521), ComponentClass: "Node", Strategy: record.Process}, At: time.Unix(int64(i), 0)}
+	}
+	var err error
+	n := 0
+	newID := func() (string, error) { id, err := uuid.NewV7(); return id.String(), err }
+	for ; err == nil; n++ {
+		_, err = l.book.Observe(seen(n, Matched), newID)
+	}
+	if n != MaxEntries/2+1 {
+		t.Errorf("%d faults were begun", n-1)
+	}
+	for i := range n - 1 {
+		if _, err := l.book.Observe(seen(i, Gone), newID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := l.book.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("%d events take %d bytes", len(l.book.Waiting()), len(data)); len(data) > 900<<10 {
+		t.Errorf("%d bytes do not fit into a ConfigMap", len(data))
+	}
+}
+
+func TestADamagedBookIsAnError(t *testing.T) {
+	data, err := New("e").Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range [][]byte{nil, []byte("x"), data[:len(data)-4]} {
+		if _, err := Decode(bad); err == nil {
+			t.Errorf("%q was decoded", bad)
+		}
+	}
+}
