@@ -24,6 +24,19 @@ const (
 	Deadline = 10 * time.Second
 )
 
+// Queue is what a Publisher empties: an Outbox, or another durable queue of events
+// that have their id, seq and epoch.
+type Queue interface {
+	// Peek returns the oldest durable entries, as Outbox.Peek does.
+	Peek(count, bytes int) ([]Entry, error)
+	// Remove takes acknowledged entries out.
+	Remove(seqs ...uint64) error
+	// Bury takes out an entry that was refused for good.
+	Bury(seq uint64, reason string) error
+	// Changed is closed at the next change of what Peek returns.
+	Changed() <-chan struct{}
+}
+
 // Publisher empties an outbox into the platform connector, oldest first, one
 // request at a time. An entry leaves the outbox only after its OK.
 //
@@ -34,7 +47,7 @@ const (
 type Publisher struct {
 	// Name is the agent, used for crash points.
 	Name      string
-	Outbox    *Outbox
+	Outbox    Queue
 	Connector protos.PlatformConnectorClient
 	Clock     clock.Clock
 	Log       *slog.Logger
