@@ -17,7 +17,12 @@ import (
 
 const (
 	foldBatch = 256
-	retry     = 5 * time.Second
+	// foldMost bounds the entries between two writes of the file.
+	foldMost = 4096
+	// pace is the least time between two writes of the file: they share the disk
+	// with the spool's, for which publishers wait.
+	pace  = 100 * time.Millisecond
+	retry = 5 * time.Second
 	// rebuildEvery is how often an incomplete set looks for the store.
 	rebuildEvery = 2 * time.Second
 	// historyDeadline bounds the reading of the node's history.
@@ -89,9 +94,14 @@ func (f *Fold) OnChange(ring func()) { f.bells = append(f.bells, ring) }
 func (f *Fold) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
+		calm := f.Clock.After(pace)
 		err := f.step(ctx)
 		if err == nil {
 			err = f.wait(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-calm:
 		}
 		if err == nil || ctx.Err() != nil {
 			failing = false
@@ -109,41 +119,50 @@ func (f *Fold) Run(ctx context.Context) error {
 	return nil
 }
 
-// step folds everything the spool holds. An entry is confirmed after the set
-// that contains it is durable; an incomplete set confirms nothing, so that the
-// spool and the store's history together miss nothing.
+// step folds what the spool holds. An entry is confirmed after the set that
+// contains it is durable; an incomplete set confirms nothing, so that the spool
+// and the store's history together miss nothing.
 func (f *Fold) step(ctx context.Context) error {
-	for ctx.Err() == nil {
-		more, err := f.batch(ctx)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	folded, err := f.fold(ctx)
+	if err != nil {
+		return err
+	}
+	if folded {
 		crashpoint.Here("platform-connectors/folded")
 	}
-	state := f.current()
-	if !state.Complete {
+	f.mu.Lock()
+	index, complete := f.state.Index, f.state.Complete
+	f.mu.Unlock()
+	if !complete {
 		return nil
 	}
-	return f.Reader.Confirm(state.Index)
+	return f.Reader.Confirm(index)
 }
 
-// batch folds the next entries, if there are any.
-func (f *Fold) batch(ctx context.Context) (more bool, err error) {
+// fold takes the next entries, if there are any, into the set and makes it
+// durable once.
+func (f *Fold) fold(ctx context.Context) (folded bool, err error) {
 	f.work.Lock()
 	defer f.work.Unlock()
 	state := f.current()
-	entries, upTo, err := f.Spool.Read(state.Index, foldBatch)
-	if err != nil || upTo == state.Index {
-		return false, err
-	}
 	var changes []conditions.Change
-	for _, e := range entries {
-		changes = append(changes, state.Set.Fold(f.changed(ctx, e.Record)))
+	from := state.Index
+	for state.Index-from < foldMost {
+		entries, upTo, err := f.Spool.Read(state.Index, foldBatch)
+		if err != nil {
+			return false, err
+		}
+		if upTo == state.Index {
+			break
+		}
+		for _, e := range entries {
+			changes = append(changes, state.Set.Fold(f.changed(ctx, e.Record)))
+		}
+		state.Index = upTo
 	}
-	state.Index = upTo
+	if state.Index == from {
+		return false, nil
+	}
 	if err := f.publish(state); err != nil {
 		return false, err
 	}
