@@ -31,6 +31,10 @@ const (
 	// oldestServer is the first version with 64-bit transaction numbers.
 	oldestServer   = 130000
 	connectTimeout = 10 * time.Second
+	// idleLimit is when the server ends a transaction whose client has fallen
+	// silent in it, in milliseconds: a frozen process must not keep its locks
+	// from the one that takes over, nor hold the feeds back.
+	idleLimit = "10000"
 )
 
 // Open connects to the database at dsn and brings its schema up to date. Every
@@ -91,6 +95,9 @@ func parse(dsn string) (*pgx.ConnConfig, bool, error) {
 	conf.RuntimeParams["client_encoding"] = "UTF8"
 	if conf.RuntimeParams["synchronous_commit"] != "remote_apply" {
 		conf.RuntimeParams["synchronous_commit"] = "on"
+	}
+	if conf.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
+		conf.RuntimeParams["idle_in_transaction_session_timeout"] = idleLimit
 	}
 	if conf.RuntimeParams["application_name"] == "" {
 		conf.RuntimeParams["application_name"] = "nvsentinel"
