@@ -26,11 +26,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	plugin, err := provider.Dial(cfg.Host(), cfg.RebootNode.PluginTimeout)
+	plugin, err := provider.Dial(cfg.Endpoint())
 	if err != nil {
 		return err
 	}
 	d.OnStop("plugin", func(context.Context) error { return plugin.Close() })
+	health := provider.NewWatch(plugin, d.Clock, d.Log, d.Registry)
+	d.Ready("plugin", health.Ready)
+	d.Go("plugin health", health.Run)
 	objects, err := rebootnode.Objects(cluster.Config)
 	if err != nil {
 		return err

@@ -2,12 +2,16 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
 
@@ -26,10 +30,52 @@ type Config struct {
 type Global struct {
 	// CSPPluginHost is the host:port of the provider plugin.
 	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"host:port of the provider plugin of every controller that names none of its own"`
+	// CSPPlugin says how the plugin is spoken to.
+	CSPPlugin Plugin `toml:"cspPlugin"`
+	// Nodes are those that are left alone.
+	Nodes Nodes `toml:"nodes"`
 	// Timeout from the signal to success.
 	Timeout time.Duration `toml:"timeout"`
 	// ManualMode leaves the signals to people.
 	ManualMode bool `toml:"manualMode"`
+}
+
+// Plugin says how a plugin is spoken to.
+type Plugin struct {
+	// CAFile holds the authorities of the plugin's certificate.
+	CAFile string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"PEM file of the authorities of the plugin's certificate; read again for every connection; empty means those of the system"`
+	// CertFile and KeyFile are the janitor's certificate.
+	CertFile string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"PEM file of the janitor's certificate; read again for every connection"`
+	KeyFile  string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"PEM file of the key of the janitor's certificate"`
+	// ServerName is the name in the plugin's certificate.
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"name in the plugin's certificate; empty means the host's"`
+	// TokenFile holds the projected service-account token.
+	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"file of the service-account token that goes with every call; read again for every call; empty sends none"`
+	// Plaintext gives up TLS over a network.
+	Plaintext bool `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"speak to the plugin without TLS over a network; a Unix socket and a loopback address need no TLS"`
+}
+
+// PluginOverride is Plugin for one controller that names a plugin of its own.
+// What is empty is taken from Global, but plaintext is not.
+type PluginOverride struct {
+	CAFile     string `toml:"caFile"`
+	CertFile   string `toml:"certFile"`
+	KeyFile    string `toml:"keyFile"`
+	ServerName string `toml:"serverName"`
+	TokenFile  string `toml:"tokenFile"`
+	Plaintext  bool   `toml:"plaintext"`
+}
+
+// Nodes are left alone.
+type Nodes struct {
+	// Exclusions are label selectors; a node that one of them matches is never
+	// repaired.
+	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"label selectors of nodes that are never repaired"`
+}
+
+// NodesOverride is Nodes for one controller.
+type NodesOverride struct {
+	Exclusions []string `toml:"exclusions"`
 }
 
 // RebootNode configures the reboot controller.
@@ -38,6 +84,10 @@ type RebootNode struct {
 	Enabled bool `toml:"enabled"`
 	// CSPPluginHost overrides Global.CSPPluginHost.
 	CSPPluginHost string `toml:"cspPluginHost"`
+	// CSPPlugin says how that plugin is spoken to.
+	CSPPlugin PluginOverride `toml:"cspPlugin"`
+	// Nodes are those that this controller leaves alone, besides the global ones.
+	Nodes NodesOverride `toml:"nodes"`
 	// Timeout overrides Global.Timeout; 0 keeps it.
 	Timeout time.Duration `toml:"timeout" flag:"reboot-timeout" usage:"time from the signal until the node must be back; 0 means global.timeout"`
 	// ManualMode leaves the signal to a person, for this controller.
@@ -71,12 +121,45 @@ func leases() lease.Config {
 	return c
 }
 
-// Host is the plugin of the reboot controller.
-func (c Config) Host() string {
-	if c.RebootNode.CSPPluginHost != "" {
-		return c.RebootNode.CSPPluginHost
+// Endpoint is the plugin of the reboot controller.
+func (c Config) Endpoint() provider.Endpoint {
+	g, own := c.Global.CSPPlugin, c.RebootNode.CSPPlugin
+	e := provider.Endpoint{
+		Host: c.Global.CSPPluginHost, CallTimeout: c.RebootNode.PluginTimeout, Plaintext: g.Plaintext,
+		CAFile: cmp.Or(own.CAFile, g.CAFile), CertFile: cmp.Or(own.CertFile, g.CertFile), KeyFile: cmp.Or(own.KeyFile, g.KeyFile),
+		ServerName: cmp.Or(own.ServerName, g.ServerName), TokenFile: cmp.Or(own.TokenFile, g.TokenFile),
 	}
-	return c.Global.CSPPluginHost
+	if c.RebootNode.CSPPluginHost != "" {
+		e.Host, e.Plaintext = c.RebootNode.CSPPluginHost, own.Plaintext
+	}
+	return e
+}
+
+// Exclusions are the nodes that the reboot controller leaves alone; none
+// matches after an error.
+func (c Config) Exclusions() ([]labels.Selector, error) {
+	var out []labels.Selector
+	var problems []error
+	for _, list := range []struct {
+		key       string
+		selectors []string
+	}{
+		{"global.nodes.exclusions", c.Global.Nodes.Exclusions},
+		{"rebootNodeController.nodes.exclusions", c.RebootNode.Nodes.Exclusions},
+	} {
+		for _, text := range list.selectors {
+			selector, err := labels.Parse(text)
+			switch {
+			case err != nil:
+				problems = append(problems, fmt.Errorf("%s: %w", list.key, err))
+			case selector.Empty():
+				problems = append(problems, fmt.Errorf("%s: an empty selector would exclude every node", list.key))
+			default:
+				out = append(out, selector)
+			}
+		}
+	}
+	return out, errors.Join(problems...)
 }
 
 // Policy is the reboot controller's.
@@ -97,8 +180,13 @@ func (c Config) Validate() error {
 	if !c.RebootNode.Enabled {
 		return errors.Join(problems...)
 	}
-	if c.Host() == "" {
+	if e := c.Endpoint(); e.Host == "" {
 		problems = append(problems, errors.New("global.cspPluginHost (--csp-plugin-host) and rebootNodeController.cspPluginHost are both empty"))
+	} else if err := e.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("global.cspPlugin and rebootNodeController.cspPlugin: %w", err))
+	}
+	if _, err := c.Exclusions(); err != nil {
+		problems = append(problems, err)
 	}
 	p := c.Policy()
 	for _, d := range []struct {

@@ -27,8 +27,8 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, c.Policy()); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
 	}
-	if c.Host() != "plugin:9090" {
-		t.Errorf("host is %q", c.Host())
+	if c.Endpoint().Host != "plugin:9090" {
+		t.Errorf("host is %q", c.Endpoint().Host)
 	}
 }
 
@@ -36,8 +36,8 @@ func TestControllerOverridesGlobal(t *testing.T) {
 	c := with(func(c *config.Config) {
 		c.RebootNode.CSPPluginHost, c.RebootNode.Timeout, c.RebootNode.ManualMode = "own:1", time.Hour, true
 	})
-	if p := c.Policy(); c.Host() != "own:1" || p.Timeout != time.Hour || !p.Manual {
-		t.Errorf("host %q, policy %+v", c.Host(), p)
+	if p := c.Policy(); c.Endpoint().Host != "own:1" || p.Timeout != time.Hour || !p.Manual {
+		t.Errorf("host %q, policy %+v", c.Endpoint().Host, p)
 	}
 }
 

@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
@@ -53,7 +53,10 @@ type Signal struct {
 // Plugin is the connection to one plugin.
 type Plugin struct {
 	conn    *grpc.ClientConn
+	host    string
 	timeout time.Duration
+	// declined: the plugin's last word was that it does not serve.
+	declined atomic.Bool
 }
 
 // reconnect keeps trying a plugin that restarts; the library's own ceiling of
@@ -63,18 +66,18 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// Dial makes the connection to the plugin at host (host:port); it is opened by
-// the first call. timeout bounds every call.
-func Dial(host string, timeout time.Duration) (*Plugin, error) {
-	conn, err := grpc.NewClient(host,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(reconnect),
-		grpc.WithStatsHandler(witness{}),
-	)
+// Dial makes the connection to a plugin; it is opened by the first call. Files
+// that can not be read are an error.
+func Dial(e Endpoint) (*Plugin, error) {
+	options, err := e.options()
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the plugin at %q: %w", host, err)
+		return nil, fmt.Errorf("making the client of the plugin at %q: %w", e.Host, err)
 	}
-	return &Plugin{conn: conn, timeout: timeout}, nil
+	conn, err := grpc.NewClient(e.Host, options...)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the plugin at %q: %w", e.Host, err)
+	}
+	return &Plugin{conn: conn, host: e.Host, timeout: e.CallTimeout}, nil
 }
 
 // Close ends the connection.
@@ -85,6 +88,9 @@ func (p *Plugin) Close() error { return p.conn.Close() }
 func (p *Plugin) Reboot(ctx context.Context, s Signal) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	if p.declined.Load() {
+		return "", &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin says that it does not serve"}
+	}
 	resp := &v1.SendRebootSignalResponse{}
 	left, err := p.call(ctx, v1.CSPPluginService_SendRebootSignal_FullMethodName, &v1.SendRebootSignalRequest{
 		NodeName: s.Node, IdempotencyKey: s.Key, Force: s.Force,

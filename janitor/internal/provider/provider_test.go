@@ -75,7 +75,7 @@ func serve(t *testing.T, impl v1.CSPPluginServiceServer) (*provider.Plugin, cont
 
 func dial(t *testing.T, address string, timeout time.Duration) *provider.Plugin {
 	t.Helper()
-	p, err := provider.Dial(address, timeout)
+	p, err := provider.Dial(provider.Endpoint{Host: address, CallTimeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

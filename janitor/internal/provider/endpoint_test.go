@@ -1,0 +1,323 @@
+package provider_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+)
+
+// authority issues certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{cert: cert, key: key}
+}
+
+// issue makes a certificate and its key as PEM.
+func (a authority) issue(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+}
+
+func (a authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+func write(t *testing.T, dir, name string, text []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// tokens notes the authorization of every call.
+type tokens struct {
+	v1.UnimplementedCSPPluginServiceServer
+	seen chan string
+}
+
+func (s *tokens) SendRebootSignal(ctx context.Context, _ *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	s.seen <- strings.Join(md.Get("authorization"), ",")
+	return &v1.SendRebootSignalResponse{RequestId: "r1"}, nil
+}
+
+// run serves impl on lis until the test ends.
+func run(t *testing.T, lis net.Listener, impl v1.CSPPluginServiceServer, options ...grpc.ServerOption) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond, Server: options})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func connect(t *testing.T, e provider.Endpoint) *provider.Plugin {
+	t.Helper()
+	e.CallTimeout = 10 * time.Second
+	p, err := provider.Dial(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// The certificates of both sides and the token, each replaced while the janitor
+// runs: the next connection and the next call use the new ones.
+func TestTLSAndTokenAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	first, second := newAuthority(t), newAuthority(t)
+	serverCert, serverKey := second.issue(t, "plugin.test")
+	pair, err := tls.X509KeyPair(serverCert, serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(second.cert)
+	impl := &tokens{seen: make(chan string, 4)}
+	lis := listen(t)
+	run(t, lis, impl, grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	})))
+	cert, key := first.issue(t, "janitor")
+	e := provider.Endpoint{
+		Host: lis.Addr().String(), ServerName: "plugin.test",
+		CAFile: write(t, dir, "ca.crt", first.pem()), CertFile: write(t, dir, "tls.crt", cert), KeyFile: write(t, dir, "tls.key", key),
+		TokenFile: write(t, dir, "token", []byte("t1\n")),
+	}
+	p := connect(t, e)
+	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("with the wrong authority: %v, want NotSent by an unknown authority", err)
+	}
+	cert, key = second.issue(t, "janitor")
+	write(t, dir, "ca.crt", second.pem())
+	write(t, dir, "tls.crt", cert)
+	write(t, dir, "tls.key", key)
+	await(t, "a connection under the new certificates", func() bool {
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n"})
+		return err == nil
+	})
+	if got := <-impl.seen; got != "Bearer t1" {
+		t.Errorf("the plugin saw %q, want the token", got)
+	}
+	write(t, dir, "token", []byte("t2"))
+	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-impl.seen; got != "Bearer t2" {
+		t.Errorf("the plugin saw %q, want the new token", got)
+	}
+	if err := os.Remove(e.TokenFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); delivery(t, err) != provider.NotSent || len(impl.seen) != 0 {
+		t.Errorf("without a token: %v, want NotSent", err)
+	}
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s did not happen in time", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "plugin") // the path of a socket is bounded
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	impl := &tokens{seen: make(chan string, 1)}
+	run(t, lis, impl)
+	p := connect(t, provider.Endpoint{Host: "unix://" + filepath.Join(dir, "s"), TokenFile: write(t, t.TempDir(), "token", []byte("t"))})
+	if id, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil || id != "r1" || <-impl.seen != "Bearer t" {
+		t.Errorf("reboot over a Unix socket: %q, %v", id, err)
+	}
+}
+
+// Over a network TLS is spoken unless it was given up, and a token never goes
+// in clear text.
+func TestEndpointValidate(t *testing.T) {
+	for _, tt := range []struct {
+		e    provider.Endpoint
+		want string
+	}{
+		{provider.Endpoint{Host: "plugin:1", TokenFile: "t"}, ""},
+		{provider.Endpoint{Host: "plugin:1", Plaintext: true}, ""},
+		{provider.Endpoint{Host: "127.0.0.1:1", Plaintext: true, TokenFile: "t"}, ""},
+		{provider.Endpoint{Host: "unix:///s", TokenFile: "t"}, ""},
+		{provider.Endpoint{Host: "plugin:1", CertFile: "c", KeyFile: "k", CAFile: "a"}, ""},
+		{provider.Endpoint{}, "host is empty"},
+		{provider.Endpoint{Host: "plugin:1", CertFile: "c"}, "belong together"},
+		{provider.Endpoint{Host: "plugin:1", Plaintext: true, CAFile: "a"}, "excludes caFile"},
+		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "excludes tokenFile"},
+	} {
+		err := tt.e.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.e, err, tt.want)
+		}
+	}
+	for _, e := range []provider.Endpoint{{Host: "plugin:1", CAFile: "/none"}, {Host: "plugin:1", CertFile: "/none", KeyFile: "/none"}} {
+		if _, err := provider.Dial(e); err == nil {
+			t.Errorf("%+v: files that are not there were taken", e)
+		}
+	}
+}
+
+// A server without TLS gets nothing from a janitor that wants it.
+func TestNetworkHopIsTLSByDefault(t *testing.T) {
+	lis := listen(t)
+	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	run(t, lis, impl)
+	_, port, err := net.SplitHostPort(lis.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The name of the host is no loopback address, though it leads to one.
+	p := connect(t, provider.Endpoint{Host: "passthrough:///127.0.0.1:" + port})
+	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
+	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "tls") || len(impl.asked) != 0 {
+		t.Errorf("a server without TLS: %v, want NotSent by TLS", err)
+	}
+}
+
+// What the watch knows of a plugin that is away, comes, declines and goes.
+func TestHealth(t *testing.T) {
+	lis := listen(t)
+	address := lis.Addr().String()
+	if err := lis.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := dial(t, address, 10*time.Second)
+	if h := p.Health(t.Context()); h.Available || !strings.Contains(h.Detail, "refused") {
+		t.Errorf("nobody listens: %+v", h)
+	}
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, state := grpc.NewServer(), health.NewServer()
+	healthv1.RegisterHealthServer(server, state)
+	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
+	v1.RegisterCSPPluginServiceServer(server, impl)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	await(t, "the connection", func() bool { return p.Health(t.Context()).Available })
+
+	state.SetServingStatus(v1.CSPPluginService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_NOT_SERVING)
+	watch := provider.NewWatch(p, clock.RealClock{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- watch.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	await(t, "the plugin's no", func() bool {
+		ok, detail := watch.Ready()
+		return ok && strings.Contains(detail, "is not available: it says NOT_SERVING")
+	})
+	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
+	if delivery(t, err) != provider.NotSent || len(impl.asked) != 0 {
+		t.Errorf("a plugin that does not serve: %v, want NotSent without a call", err)
+	}
+	state.SetServingStatus(v1.CSPPluginService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
+	await(t, "the plugin's yes", func() bool {
+		_, err := p.Reboot(t.Context(), provider.Signal{Node: "n"})
+		return err == nil
+	})
+}
+
+// A plugin without the health service is available while it can be reached.
+func TestHealthOfABarePlugin(t *testing.T) {
+	lis := listen(t)
+	server := grpc.NewServer()
+	v1.RegisterCSPPluginServiceServer(server, &scripted{code: codes.Internal})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	if h := dial(t, lis.Addr().String(), 10*time.Second).Health(t.Context()); !h.Available {
+		t.Errorf("a plugin without a health service: %+v", h)
+	}
+}
