@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -53,7 +54,16 @@ type Server struct {
 	dir       string
 	temporary bool
 	port      int
-	child     *child
+
+	mu    sync.Mutex
+	child *child // nil before the first start
+}
+
+// running is the newest run of the process, or nil.
+func (s *Server) running() *child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child
 }
 
 // child is one run of the server's process; done is closed at its end.
@@ -156,19 +166,22 @@ func (s *Server) Restart(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.program, err)
 	}
-	s.child = &child{cmd: cmd, done: make(chan struct{})}
-	go func(c *child) {
+	c := &child{cmd: cmd, done: make(chan struct{})}
+	go func() {
 		_ = c.cmd.Wait() // how it ended stands in its log
 		close(c.done)
-	}(s.child)
-	if err := s.await(ctx); err != nil {
+	}()
+	s.mu.Lock()
+	s.child = c
+	s.mu.Unlock()
+	if err := s.await(ctx, c); err != nil {
 		return errors.Join(err, s.Kill())
 	}
 	return nil
 }
 
 // await asks until the server answers a ping.
-func (s *Server) await(ctx context.Context) error {
+func (s *Server) await(ctx context.Context, c *child) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(time.Second))
 	if err != nil {
 		return fmt.Errorf("connecting to the server: %w", err)
@@ -180,7 +193,7 @@ func (s *Server) await(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-s.child.done:
+		case <-c.done:
 			return fmt.Errorf("the server ended at its start: %s", s.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("the server does not answer: %w: %s", err, s.tail())
@@ -201,7 +214,7 @@ func (s *Server) tail() string {
 // Dead says whether the process has ended.
 func (s *Server) Dead() bool {
 	select {
-	case <-s.child.done:
+	case <-s.running().done:
 		return true
 	default:
 		return false
@@ -210,14 +223,15 @@ func (s *Server) Dead() bool {
 
 // Kill ends the process with SIGKILL.
 func (s *Server) Kill() error {
-	if s.child == nil {
+	c := s.running()
+	if c == nil {
 		return nil
 	}
-	err := s.child.cmd.Process.Kill()
+	err := c.cmd.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	<-s.child.done
+	<-c.done
 	return err
 }
 

@@ -71,9 +71,9 @@ func appendConcurrently(t *testing.T, b Backend) {
 	for range 4 {
 		stores = append(stores, Open(t, dsn, storeopen.Options{}))
 	}
-	rounds, each := 5, 200
+	rounds, each := 3, 100
 	if b.Slow {
-		rounds, each = 3, 40
+		each = 40
 	}
 	counts := map[store.AppendResult]int{}
 	for round := range rounds {
