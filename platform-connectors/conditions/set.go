@@ -123,7 +123,7 @@ func (s *Set) Faults() int {
 // does not stand, nor does a record of another machine than the given one.
 // History makes no notices.
 func (s *Set) FoldStored(r record.Record, machine record.NodeIdentity) {
-	if fault.Compare(r.Node, machine) == fault.AnotherMachine || (r.IsFault() && !r.Event.IsFatal) {
+	if fault.Compare(fault.Of(r), machine) == fault.AnotherMachine || (r.IsFault() && !r.Event.IsFatal) {
 		return
 	}
 	s.Fold(r)
