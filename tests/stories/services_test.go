@@ -35,7 +35,7 @@ func (w *world) quarantine() {
 		}
 	}
 	match := func(e record.Event) ruling.Ruling { return w.rules.Decide(e, map[string]any{}) }
-	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Retention: 24 * hour}, w.now)
+	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: 24 * hour}, w.now)
 	if len(j.Changed) > 0 {
 		w.write()
 	}

@@ -26,7 +26,7 @@ import (
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node
 //	uncordon                    by a person
-//	clock D, dry-run on|off, provider silent|answers
+//	clock D, dry-run on|off, budget full|free, provider silent|answers
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var script []string
@@ -107,6 +107,8 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.now = w.now.Add(step)
 	case "dry-run":
 		w.dryRun = name == "on"
+	case "budget":
+		w.hold = map[string]string{"full": "no room", "free": ""}[name]
 	case "provider":
 		w.silent = name == "silent"
 	default:
