@@ -52,7 +52,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 			Clock: d.Clock, Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
 	loop := &consume.Loop[record.Record]{
-		Name: name, Key: func(r record.Record) string { return r.Event.NodeName }, Workers: cfg.Workers,
+		Name: name, Key: drains.Key, Workers: cfg.Workers,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "node_drainer"),
 	}

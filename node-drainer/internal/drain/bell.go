@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
@@ -83,11 +85,18 @@ func onNode(knock func(string)) cache.ResourceEventHandler {
 }
 
 // sameFacts compares what a plan sees, but for the state label, which this
-// room and fault-remediation write themselves.
-func sameFacts(a, b *corev1.Node) bool {
-	x, y := plan.NodeOf(a), plan.NodeOf(b)
-	x.State, y.State = "", ""
-	return reflect.DeepEqual(x, y)
+// room and fault-remediation write themselves, and for the taint by which
+// Kubernetes follows a cordon, which says nothing that the cordon does not.
+func sameFacts(a, b *corev1.Node) bool { return reflect.DeepEqual(telling(a), telling(b)) }
+
+func telling(node *corev1.Node) plan.Node {
+	facts := plan.NodeOf(node)
+	facts.State = ""
+	facts.Taints = slices.DeleteFunc(facts.Taints, func(t record.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	if len(facts.Taints) == 0 {
+		facts.Taints = nil
+	}
+	return facts
 }
 
 func onPod(knock func(string)) cache.ResourceEventHandler {

@@ -158,7 +158,7 @@ func (x *bench) room(c config.Config) func() time.Duration {
 		drain.Config{Policy: plan.DefaultPolicy(policy), PerNode: c.EvictionsPerNode, InFlight: c.EvictionsInFlight},
 		drain.Deps{Records: db, Client: x.client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: drain.NewMetrics(registry)})
 	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Key: func(r record.Record) string { return r.Event.NodeName }, Workers: c.Workers,
+		Name: "node-drainer", Key: drains.Key, Workers: c.Workers,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: consume.NewMetrics(registry, "node_drainer"),
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -49,6 +51,7 @@ type Drain struct {
 	metrics *Metrics
 	memory  *memory
 	hand    *hand
+	echoes  echo.Book // of records, by id
 }
 
 // Deps are the parts a Drain works with.
@@ -96,9 +99,16 @@ func (d *Drain) Handle(ctx context.Context, node string) error {
 		return d.rehearse(ctx, node, n)
 	}
 	for range maxSteps {
-		step, err := d.step(ctx, node, n)
+		step, after, err := d.step(ctx, node, n)
 		if err != nil {
 			return err
+		}
+		if n.news { // a record changed right after it was stamped
+			n.news = false
+			continue
+		}
+		if step.Kind == plan.Finish {
+			step = d.followed(after, step)
 		}
 		if step.Rests() {
 			return d.rest(node, step)
@@ -107,33 +117,45 @@ func (d *Drain) Handle(ctx context.Context, node string) error {
 	return outcome.Wait(0, "more steps to take")
 }
 
-// step observes, decides, does and stamps once.
-func (d *Drain) step(ctx context.Context, node string, n *notes) (plan.Step, error) {
+// followed is the rest that follows a Finish on the facts it was taken on, which
+// were read a moment ago: whatever changes them rings the node. If it is no
+// rest, the Finish is returned, so that everything is read again.
+func (d *Drain) followed(sc scene, finish plan.Step) plan.Step {
+	if next := plan.Next(d.imagine(sc.view, finish), d.config.Policy, d.clock.Now()); next.Rests() && next.Label == "" && len(next.Stamps) == 0 {
+		d.metrics.stepped(next)
+		return next
+	}
+	return finish
+}
+
+// step observes, decides, does and stamps once, and returns what it was
+// decided on.
+func (d *Drain) step(ctx context.Context, node string, n *notes) (plan.Step, scene, error) {
 	sc, err := d.observe(ctx, node, n)
 	if err != nil {
-		return plan.Step{}, err
+		return plan.Step{}, sc, err
 	}
 	crashpoint.Here("node-drainer/observed")
 	step, sc, err := d.decide(ctx, node, n, sc)
 	if err != nil {
-		return step, err
+		return step, sc, err
 	}
 	crashpoint.Here("node-drainer/decided")
 	if crashpoint.Sabotaged("node-drainer/stamp-before-effect") && len(step.Pods) > 0 {
 		if err := d.stamp(ctx, node, n, sc, tooSoon(sc.view)); err != nil {
-			return step, err
+			return step, sc, err
 		}
 	}
 	if err := d.do(ctx, node, n, sc, step); err != nil {
-		return step, err
+		return step, sc, err
 	}
 	crashpoint.Here("node-drainer/done")
 	if err := d.stamp(ctx, node, n, sc, step); err != nil {
-		return step, err
+		return step, sc, err
 	}
 	crashpoint.Here("node-drainer/stamped")
 	d.tell(ctx, node, n, sc, step)
-	return step, nil
+	return step, sc, nil
 }
 
 // rest says how the consumer goes on after the last step of a visit.
@@ -178,7 +200,8 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 		return nil
 	}
 	now := d.clock.Now()
-	err := d.records.Update(ctx, record.NodeDrainer, changes(sc.records, step.Stamps, now))
+	var err error
+	n.news, err = d.write(ctx, changes(sc.records, step.Stamps, now))
 	switch {
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return outcome.Wait(lostRace, "the node's records changed meanwhile")
@@ -189,6 +212,35 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 		n.reported = now
 	}
 	return nil
+}
+
+// write updates records; news says that others changed them right after it.
+func (d *Drain) write(ctx context.Context, changes []store.Change) (news bool, err error) {
+	for _, c := range changes {
+		d.echoes.Begin(c.ID)
+	}
+	err = d.records.Update(ctx, record.NodeDrainer, changes)
+	for _, c := range changes {
+		made := "" // after a failure nobody knows
+		if err == nil {
+			made = revision(c.Revision + 1) // every update adds one
+		}
+		if d.echoes.End(c.ID, made) {
+			news = true
+		}
+	}
+	return news, err
+}
+
+func revision(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Key is the node that a delivery of the feed rings: none if it is this room's
+// own stamp, on which the visit that wrote it has gone on already.
+func (d *Drain) Key(r record.Record) string {
+	if d.echoes.Heard(r.ID, revision(r.Revision)) {
+		return ""
+	}
+	return r.Event.NodeName
 }
 
 func changes(records []record.Record, stamps []plan.Stamp, now time.Time) []store.Change {

@@ -28,6 +28,8 @@ type notes struct {
 	// announced are the events already written, or said in a dry run.
 	announced map[event]bool
 	patched   patched
+	// news: a record changed right after this room's stamp.
+	news bool
 }
 
 // patched is our own last write of the Node, which the cache may not show yet.

@@ -160,7 +160,7 @@ func (s *stage) work(ctx context.Context, config drain.Config) {
 		return
 	}
 	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Name: "node-drainer", Feed: feed, Key: drains.Key,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: clock.RealClock{}, Log: log, Metrics: consume.NewMetrics(registry, "node_drainer"),
 	}

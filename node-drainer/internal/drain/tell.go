@@ -65,12 +65,13 @@ func (d *Drain) tell(ctx context.Context, node string, n *notes, sc scene, step 
 // that the same news raises a count.
 type event struct{ reason, message string }
 
-// announcement is the Event of a step; empty if it is not worth one.
+// announcement is the Event of a step; empty if it is not worth one, as the end
+// of a drain that had nothing to move.
 func announcement(v plan.View, step plan.Step) event {
 	switch {
 	case step.Kind == plan.Start:
 		return event{drainStarted, "pods have to leave the node, session " + step.Session}
-	case step.Kind == plan.Finish && step.Why == plan.PodsGone:
+	case step.Kind == plan.Finish && step.Why == plan.PodsGone && wasRunning(v, step):
 		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
 	case step.Kind == plan.Cancel && wasRunning(v, step):
 		return event{drainCancelled, step.Stamps[0].Status.Message + ", record " + step.Stamps[0].ID}
