@@ -150,6 +150,9 @@ func (s *Set) Kinds() []schema.GroupVersionKind {
 	return out
 }
 
+// LookedUp says whether an expression looks up objects of the kind.
+func (s *Set) LookedUp(kind schema.GroupVersionKind) bool { return s.looked[kind] }
+
 // Of are the policies about objects of a kind.
 func (s *Set) Of(kind schema.GroupVersionKind) []*Policy {
 	var out []*Policy

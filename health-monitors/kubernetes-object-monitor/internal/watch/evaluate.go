@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+)
+
+// evaluationTime bounds one evaluation of one expression; its cost limit ends
+// nearly all sooner.
+const evaluationTime = time.Second
+
+// work evaluates objects until the queue ends.
+func (g *generation) work(ctx context.Context) {
+	for {
+		i, done := g.queue.Get()
+		if done {
+			return
+		}
+		if ctx.Err() == nil {
+			g.look(ctx, i)
+		}
+		g.queue.Done(i)
+	}
+}
+
+// look evaluates every policy about an object and plans the next look.
+func (g *generation) look(ctx context.Context, i item) {
+	if !g.objects.isSynced(i.kind) {
+		return // it is looked at when its cache is filled
+	}
+	object, err := g.objects.Find(i.kind, i.namespace, i.name)
+	if err != nil {
+		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonCache).Inc()
+		g.queue.AddRateLimited(i)
+		return
+	}
+	now := g.Clock.Now()
+	var flip time.Time
+	well := true
+	for _, p := range g.objects.set.Of(i.kind) {
+		next, ok := g.judge(ctx, p, i, object, now)
+		well = well && ok
+		if !next.IsZero() && (flip.IsZero() || next.Before(flip)) {
+			flip = next
+		}
+	}
+	if !flip.IsZero() {
+		g.queue.AddAfter(i, flip.Sub(now))
+	}
+	if !well {
+		g.queue.AddRateLimited(i)
+		return
+	}
+	g.queue.Forget(i)
+}
+
+// judge evaluates one policy on one object (nil: gone) and books the result. It
+// returns when time alone may change it; ok is false when a new look may help.
+func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object map[string]any, now time.Time) (flip time.Time, ok bool) {
+	r := p.Report
+	seen := machine.Seen{
+		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Sight: machine.Gone, At: now,
+		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.Strategy},
+		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
+	}
+	if r.Strategy == "" {
+		seen.Fault.Strategy = g.Strategy
+	}
+	ok = true
+	if object != nil {
+		flip = g.see(ctx, p, object, &seen)
+	}
+	decision, err := g.Journal.Observe(seen)
+	if err != nil {
+		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonBook).Inc()
+		g.warn(p.Name, "state", err)
+		return flip, false
+	}
+	if decision.Report {
+		g.Metrics.Matches.WithLabelValues(p.Name, seen.Fault.Node, i.kind.Kind).Inc()
+	}
+	if decision.Report || decision.Recover {
+		g.Log.Info("policy changed its answer", "policy", p.Name, "object", seen.Key.Object, "node", seen.Fault.Node, "reason", decision.Reason)
+	}
+	return flip, decision.Reason != machine.NodeNotKnown
+}
+
+// see evaluates the policy on an object that exists.
+func (g *generation) see(ctx context.Context, p *policy.Policy, object map[string]any, seen *machine.Seen) (flip time.Time) {
+	namespace, _ := split(seen.Key.Object)
+	if p.Namespace != "" && p.Namespace != namespace {
+		seen.Sight = machine.Unmatched
+		return time.Time{}
+	}
+	g.Metrics.Evaluations.Inc()
+	match, err := p.Match(object, seen.At, bounded(ctx))
+	switch {
+	case err != nil:
+		seen.Sight = machine.Unknown
+		g.failed(p.Name, err)
+		return time.Time{}
+	case !match.Matched:
+		seen.Sight = machine.Unmatched
+		return match.Flip
+	}
+	seen.Sight = machine.Matched
+	if seen.Fault.Node, err = p.Node(object, seen.At, bounded(ctx)); err != nil {
+		g.failed(p.Name, err)
+	}
+	return match.Flip
+}
+
+// bounded evaluates a program for a limited time.
+func bounded(ctx context.Context) policy.Runner {
+	return func(p cel.Program, variables map[string]any) (ref.Val, error) {
+		ctx, cancel := context.WithTimeout(ctx, evaluationTime)
+		defer cancel()
+		value, _, err := p.ContextEval(ctx, variables)
+		return value, err
+	}
+}
+
+// failed counts an evaluation without an answer and logs the first of a policy.
+func (g *generation) failed(name string, err error) {
+	var e *policy.Error
+	failure := policy.CELError
+	if errors.As(err, &e) {
+		failure = e.Failure
+	}
+	g.Metrics.EvaluationErrors.WithLabelValues(name, string(failure)).Inc()
+	g.warn(name, string(failure), err)
+}
+
+func (g *generation) warn(name, what string, err error) {
+	if _, said := g.warned.LoadOrStore([2]string{name, what}, true); !said {
+		g.Log.Warn("policy could not be evaluated on an object; further ones of this kind are only counted", "policy", name, "error_type", what, "error", err)
+	}
+}
+
+// typeOf is the entity type of a kind: "v1/Node", "events.k8s.io/v1/Event".
+func typeOf(kind schema.GroupVersionKind) string {
+	return kind.GroupVersion().String() + "/" + kind.Kind
+}
+
+func join(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func split(object string) (namespace, name string) {
+	namespace, name, found := strings.Cut(object, "/")
+	if !found {
+		return "", object
+	}
+	return namespace, name
+}

@@ -1,0 +1,93 @@
+package watch
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Prefix begins the name of every metric of this monitor.
+const Prefix = "k8s_object_monitor"
+
+// Metrics of the monitor; names and labels are those of ADR-011.
+type Metrics struct {
+	// Matches counts the beginnings of matches.
+	Matches *prometheus.CounterVec
+	// EvaluationErrors counts evaluations that gave no answer.
+	EvaluationErrors *prometheus.CounterVec
+	// ReconciliationErrors counts objects that could not be dealt with.
+	ReconciliationErrors *prometheus.CounterVec
+	// Evaluations counts evaluated predicates.
+	Evaluations prometheus.Counter
+	// Missing is 1 for a kind that a policy names and the API server does not serve.
+	Missing *prometheus.GaugeVec
+	// ReloadFailed is 1 while the policy file cannot be used and older policies are
+	// in force.
+	ReloadFailed prometheus.Gauge
+	// PublishErrors counts events that a request did not get acknowledged, by gRPC
+	// code.
+	PublishErrors *prometheus.CounterVec
+	// Publisher are the counters of the publisher.
+	Publisher *report.Metrics
+}
+
+// Reasons of Metrics.ReconciliationErrors.
+const (
+	reasonBook  = "state"
+	reasonCache = "cache"
+)
+
+// NewMetrics registers the metrics; size is asked at every scrape.
+func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metrics {
+	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: Prefix + "_" + name, Help: help} }
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
+	}
+	m := &Metrics{
+		Matches: vector("policy_matches_total", "Times that a policy began to match an object.", "policy_name", "node", "resource_kind"),
+		EvaluationErrors: vector("policy_evaluation_errors_total",
+			"Evaluations that gave no answer: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
+		ReconciliationErrors: vector("reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
+		PublishErrors:        vector("health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code.", "policy_name", "error_type"),
+		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("evaluations_total", "Predicates evaluated."))),
+		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
+		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
+		Publisher: &report.Metrics{
+			Published:   prometheus.NewCounter(prometheus.CounterOpts(opts("published_total", "Events the platform connector acknowledged."))),
+			Failures:    vector("publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("dead_letters_total", "Events the platform connector refused for good."))),
+		},
+	}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("open_faults", "Matches that have begun and not ended.")), func() float64 { n, _ := size(); return float64(n) })
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("waiting_events", "Events that wait for the platform connector.")), func() float64 { _, n := size(); return float64(n) })
+	r.MustRegister(m.Matches, m.EvaluationErrors, m.ReconciliationErrors, m.Evaluations, m.Missing, m.ReloadFailed, m.PublishErrors, open, waiting,
+		m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
+	return m
+}
+
+// Count makes a connector's client that counts failures by policy.
+func (m *Metrics) Count(c protos.PlatformConnectorClient) protos.PlatformConnectorClient {
+	return &counted{c, m.PublishErrors}
+}
+
+type counted struct {
+	protos.PlatformConnectorClient
+	errors *prometheus.CounterVec
+}
+
+// HealthEventOccurredV1 sends a batch.
+func (c *counted) HealthEventOccurredV1(ctx context.Context, in *protos.HealthEvents, opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	out, err := c.PlatformConnectorClient.HealthEventOccurredV1(ctx, in, opts...)
+	if err != nil {
+		for _, e := range in.GetEvents() {
+			c.errors.WithLabelValues(e.GetCheckName(), status.Code(err).String()).Inc()
+		}
+	}
+	return out, err
+}

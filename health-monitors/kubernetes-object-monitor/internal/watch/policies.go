@@ -1,0 +1,119 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+)
+
+// readEvery is how often the policy file is looked at; a mounted ConfigMap is a
+// link that is exchanged, which no watch of the file sees.
+const readEvery = 2 * time.Second
+
+// Policies is the policy file: the set in force, and the next one when the file
+// changes.
+type Policies struct {
+	Path  string
+	Clock clock.WithTicker
+	Log   *slog.Logger
+	// Refused is told what is wrong with a changed file that is not used; may be
+	// nil.
+	Refused func(ctx context.Context, problem error)
+	// Failed is 1 while the file cannot be used; may be nil.
+	Failed interface{ Set(float64) }
+
+	finder atomic.Pointer[cluster]
+
+	text string // as last read
+
+	mu      sync.Mutex
+	set     *policy.Set
+	changed chan struct{}
+}
+
+// Find asks the caches of the set in force.
+func (p *Policies) Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
+	c := p.finder.Load()
+	if c == nil {
+		return nil, fmt.Errorf("finding %s %s/%s: %w", kind.Kind, namespace, name, errNotFilled)
+	}
+	return c.Find(kind, namespace, name)
+}
+
+// Load reads the file for the first time.
+func (p *Policies) Load() error {
+	text, err := os.ReadFile(p.Path)
+	if err != nil {
+		return fmt.Errorf("reading the policies: %w", err)
+	}
+	set, err := policy.Parse(p.Path, string(text), p)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set, p.text, p.changed = set, string(text), make(chan struct{})
+	return nil
+}
+
+// Current is the set in force; the channel is closed when another one is.
+func (p *Policies) Current() (*policy.Set, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.set, p.changed
+}
+
+// Run follows the file until ctx ends.
+func (p *Policies) Run(ctx context.Context) error {
+	tick := p.Clock.NewTicker(readEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+			p.look(ctx)
+		}
+	}
+}
+
+// look takes a changed file over; a bad one leaves the policies as they are. A
+// file that is gone for a moment is being exchanged.
+func (p *Policies) look(ctx context.Context) {
+	text, err := os.ReadFile(p.Path)
+	if err != nil || string(text) == p.text {
+		return
+	}
+	set, err := policy.Parse(p.Path, string(text), p)
+	p.text = string(text)
+	if err != nil {
+		p.Log.Error("the changed policies are not used; those before stay in force", "error", err)
+		p.fail(1)
+		if p.Refused != nil {
+			p.Refused(ctx, err)
+		}
+		return
+	}
+	p.fail(0)
+	p.Log.Info("changed policies are in force", "policies", len(set.Policies))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set = set
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *Policies) fail(x float64) {
+	if p.Failed != nil {
+		p.Failed.Set(x)
+	}
+}

@@ -1,0 +1,52 @@
+// Command kubernetes-object-monitor reports what users' CEL policies find in
+// Kubernetes objects.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/journal"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+func main() { daemon.Main(machine.Agent, config.Default, build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+	policies := &watch.Policies{Path: cfg.Policies, Clock: d.Clock, Log: d.Log}
+	if err := policies.Load(); err != nil {
+		return err
+	}
+	client, err := kube.Connect(cfg.Kube, machine.Agent)
+	if err != nil {
+		return err
+	}
+	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
+	if err != nil {
+		return err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Election.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
+	metrics := watch.NewMetrics(d.Registry, state.Size)
+	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(client.Clientset, cfg.Election.Namespace, cfg.State, d)
+	publisher := &report.Publisher{
+		Name: machine.Agent, Outbox: state, Connector: metrics.Count(protos.NewPlatformConnectorClient(conn)), Clock: d.Clock,
+		Log: d.Log, Metrics: metrics.Publisher,
+	}
+	monitor := &watch.Monitor{
+		Config: client.Config, Policies: policies, Journal: state, Publisher: publisher, Strategy: record.Strategy(cfg.Strategy),
+		Resync: cfg.Resync, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	}
+	d.Ready("connector", publisher.Ready)
+	d.Ready("state", state.Ready)
+	d.Ready("objects", monitor.Ready)
+	d.Go("policies", policies.Run)
+	d.Elect("policies", monitor.Run)
+	return nil
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/report/reporttest"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+// world is an API server, a connector's socket, and the monitor's namespace.
+type world struct {
+	t         *testing.T
+	cluster   *localcluster.Cluster
+	connector *reporttest.Connector
+	namespace string
+	policies  string
+	clock     clock.WithTicker
+}
+
+func newWorld(t *testing.T, policies string) *world {
+	w := &world{t: t, cluster: localcluster.ForTest(t, localcluster.Options{}), connector: reporttest.Start(t), clock: clock.RealClock{}}
+	w.namespace = w.cluster.Namespace(t)
+	w.policies = filepath.Join(t.TempDir(), "policies.toml")
+	w.write(policies)
+	return w
+}
+
+func (w *world) write(policies string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.policies+".new", []byte(policies), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(w.policies+".new", w.policies); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) run() *daemon.Running {
+	build := func(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+		d.Clock = w.clock
+		return build(ctx, d, cfg)
+	}
+	return daemon.RunForTest(w.t, "kubernetes-object-monitor", config.Default, build,
+		"--kubeconfig", w.cluster.AdminKubeconfig(), "--platform-connector-socket", w.connector.Target(),
+		"--policy-config-path", w.policies, "--leader-elect-namespace", w.namespace)
+}
+
+// stories lists what the connector has, one line an event.
+func stories(events []*protos.HealthEvent) []string {
+	var out []string
+	for _, e := range events {
+		what := "fault"
+		if e.IsHealthy {
+			what = "recovery"
+		}
+		out = append(out, fmt.Sprintf("%s %s %s %s %s %s", what, e.CheckName, e.NodeName, e.EntitiesImpacted[0].EntityType,
+			e.EntitiesImpacted[0].EntityValue[strings.LastIndex(e.EntitiesImpacted[0].EntityValue, "/")+1:], strings.Join(e.ErrorCode, ",")))
+	}
+	return out
+}
+
+// expect waits for as many events and compares all of them, in order.
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	for i := range want {
+		want[i] = strings.TrimRight(want[i], " ") + " "
+	}
+	got := stories(w.connector.Await(w.t, fmt.Sprintf("%d events", len(want)), func(all []*protos.HealthEvent) bool { return len(all) >= len(want) }))
+	if !slices.Equal(got, want) {
+		w.t.Fatalf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (w *world) node(name string, labels map[string]string) *corev1.Node {
+	w.t.Helper()
+	node, err := w.cluster.Client().CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = w.cluster.DeleteNode(context.Background(), name) })
+	return node
+}
+
+func (w *world) ready(name string, status corev1.ConditionStatus, since time.Time) {
+	w.t.Helper()
+	nodes := w.cluster.Client().CoreV1().Nodes()
+	node, err := nodes.Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
+	if _, err := nodes.UpdateStatus(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) label(name, value string) {
+	w.t.Helper()
+	nodes := w.cluster.Client().CoreV1().Nodes()
+	node, err := nodes.Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels["test/broken"] = value
+	if _, err := nodes.Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func example(t *testing.T) string {
+	text, err := os.ReadFile("policy/testdata/policies.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// until steps the monitor's clock until the connector has that many events: the
+// monitor's timers stand on that clock.
+func (w *world) until(fake *testclock.FakeClock, step time.Duration, events int) {
+	w.t.Helper()
+	for range 600 {
+		if len(w.connector.Distinct(w.t)) >= events {
+			return
+		}
+		if fake.HasWaiters() {
+			fake.Step(step)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	w.t.Fatalf("not %d events: %v", events, stories(w.connector.Distinct(w.t)))
+}
+
+func TestANodeNotReadyForTwoHours(t *testing.T) {
+	w := newWorld(t, example(t))
+	start := time.Now().Truncate(time.Second)
+	fake := testclock.NewFakeClock(start)
+	w.clock = fake
+	w.node("kom-ready-1", map[string]string{"nvidia.com/gpu.present": "true"})
+	w.ready("kom-ready-1", corev1.ConditionFalse, start)
+	w.run()
+	w.until(fake, time.Minute, 1)
+	if passed := fake.Since(start); passed <= 2*time.Hour {
+		t.Errorf("reported after %s", passed)
+	}
+	w.expect("fault GPUNodeNotReady kom-ready-1 v1/Node kom-ready-1")
+	w.ready("kom-ready-1", corev1.ConditionTrue, fake.Now())
+	w.until(fake, time.Second, 2)
+	w.expect("fault GPUNodeNotReady kom-ready-1 v1/Node kom-ready-1", "recovery GPUNodeNotReady kom-ready-1 v1/Node kom-ready-1")
+}
+
+func TestAnNVMLEventRecoversByAge(t *testing.T) {
+	w := newWorld(t, example(t))
+	start := time.Now()
+	fake := testclock.NewFakeClock(start)
+	w.clock = fake
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-0", Namespace: w.namespace}, Spec: corev1.PodSpec{
+		NodeName: "kom-nvml-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	w.serviceAccount()
+	if _, err := w.cluster.Client().CoreV1().Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	event := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "nvml", Namespace: w.namespace}, EventTime: metav1.NewMicroTime(start.Add(-time.Minute)),
+		ReportingController: "kubelet", ReportingInstance: "kom-nvml-1", Action: "Pulling", Reason: "Failed", Type: "Warning",
+		Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: "train-0"}, Note: "nvidia-container-cli: nvml error: driver not loaded",
+	}
+	if _, err := w.cluster.Client().EventsV1().Events(w.namespace).Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	w.until(fake, time.Second, 1)
+	w.expect("fault NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml")
+	// The pod goes first: the recovery still finds the node.
+	if err := w.cluster.Client().CoreV1().Pods(w.namespace).Delete(t.Context(), "train-0", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(fake, time.Minute, 2)
+	w.expect("fault NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml", "recovery NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml")
+}
+
+// serviceAccount makes the account without which no pod is admitted.
+func (w *world) serviceAccount() {
+	w.t.Helper()
+	_, err := w.cluster.Client().CoreV1().ServiceAccounts(w.namespace).Create(w.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// broken matches Nodes of a prefix whose label says so.
+func broken(name, prefix string) string {
+	return fmt.Sprintf(`[[policies]]
+name = %q
+enabled = true
+[policies.resource]
+group = ""
+version = "v1"
+kind = "Node"
+[policies.predicate]
+expression = "resource.metadata.name.startsWith('%s') && has(resource.metadata.labels['test/broken']) && resource.metadata.labels['test/broken'] == 'true'"
+[policies.healthEvent]
+componentClass = "Node"
+isFatal = true
+message = "broken by label"
+recommendedAction = "CONTACT_SUPPORT"
+`, name, prefix)
+}
+
+func TestARestartNeitherFloodsNorForgets(t *testing.T) {
+	w := newWorld(t, broken("Label", "kom-restart"))
+	for _, name := range []string{"stays", "heals", "goes"} {
+		w.node("kom-restart-"+name, map[string]string{"test/broken": "true"})
+	}
+	first := w.run()
+	w.connector.Await(t, "three faults", func(all []*protos.HealthEvent) bool { return len(all) == 3 })
+	first.Stop()
+	w.label("kom-restart-heals", "false")
+	if err := w.cluster.DeleteNode(t.Context(), "kom-restart-goes"); err != nil {
+		t.Fatal(err)
+	}
+	second := w.run()
+	got := stories(w.connector.Await(t, "two recoveries", func(all []*protos.HealthEvent) bool { return len(all) >= 5 }))[3:]
+	slices.Sort(got)
+	want := []string{"recovery Label kom-restart-goes v1/Node kom-restart-goes ", "recovery Label kom-restart-heals v1/Node kom-restart-heals "}
+	if !slices.Equal(got, want) {
+		t.Fatalf("after the restart: %q", got)
+	}
+	// A further transition comes alone, so that nothing was repeated before it.
+	w.label("kom-restart-heals", "true")
+	all := w.connector.Await(t, "one more fault", func(all []*protos.HealthEvent) bool { return len(all) >= 6 })
+	if last := stories(all)[5]; len(all) != 6 || last != "fault Label kom-restart-heals v1/Node kom-restart-heals " {
+		t.Fatalf("got %q", stories(all))
+	}
+	for i, e := range all {
+		if e.Metadata["seq"] != fmt.Sprint(i+1) || e.Metadata["seqEpoch"] != all[0].Metadata["seqEpoch"] {
+			t.Errorf("event %d has seq %s of epoch %s", i, e.Metadata["seq"], e.Metadata["seqEpoch"])
+		}
+	}
+	second.Stop()
+	// The policy goes while nobody runs: its faults recover.
+	w.write(broken("Other", "no-such-node"))
+	w.run()
+	got = stories(w.connector.Await(t, "two recoveries", func(all []*protos.HealthEvent) bool { return len(all) >= 8 }))[6:]
+	slices.Sort(got)
+	want = []string{"recovery Label kom-restart-heals v1/Node kom-restart-heals ", "recovery Label kom-restart-stays v1/Node kom-restart-stays "}
+	if !slices.Equal(got, want) {
+		t.Fatalf("after the policy went: %q", got)
+	}
+}
+
+func TestChangedPoliciesAreTakenOver(t *testing.T) {
+	w := newWorld(t, broken("Before", "kom-reload"))
+	w.node("kom-reload-1", map[string]string{"test/broken": "true"})
+	w.run()
+	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1")
+	w.write("[[policies]]\nname = 3\n")
+	told := func() bool {
+		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "PoliciesRefused"
+	}
+	for i := 0; !told(); i++ {
+		if i == 600 {
+			t.Fatal("no Event about the refused policies")
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	w.write(broken("After", "kom-reload"))
+	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1", "recovery Before kom-reload-1 v1/Node kom-reload-1", "fault After kom-reload-1 v1/Node kom-reload-1")
+}
