@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
+	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/internal/rebootnode"
 )
@@ -38,9 +39,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	excluded, err := cfg.Exclusions()
+	if err != nil {
+		return err
+	}
 	reboots := rebootnode.New(cfg.Policy(), rebootnode.Deps{
-		Objects: objects, Nodes: cluster.Clientset, Plugin: plugin,
-		Clock: d.Clock, Log: d.Log, Metrics: rebootnode.NewMetrics(d.Registry),
+		Objects: objects, Nodes: cluster.Clientset, Plugin: plugin, Excluded: excluded,
+		Notices: &notice.Board{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log},
+		Clock:   d.Clock, Log: d.Log, Metrics: rebootnode.NewMetrics(d.Registry),
 	})
 	watch := rebootnode.NewWatch(reboots, cluster.Config, cfg.RebootNode.Workers)
 	d.Ready("caches", watch.Synced)

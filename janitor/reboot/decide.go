@@ -87,6 +87,12 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 		}
 		return Verdict{Step: SessionOver, Reason: reason}
 	}
+	if n.Excluded {
+		if sent {
+			return awaiting(v, p, now, NodeExcluded)
+		}
+		return Verdict{Step: Fail, Reason: NodeExcluded}
+	}
 	switch {
 	case n.Claim == "":
 		return Verdict{Step: Claim, Reason: NotClaimed}

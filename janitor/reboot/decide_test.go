@@ -37,6 +37,8 @@ func claimedBy(uid string) func(*reboot.View) { return func(v *reboot.View) { v.
 
 func sent(v *reboot.View) { v.Object.SignalAt, v.Object.Signals, v.Node.Claim = start, 1, "me" }
 
+func excluded(v *reboot.View) { v.Node.Excluded = true }
+
 func throttled(d time.Duration) func(*reboot.View) {
 	return func(v *reboot.View) { v.Object.NotBefore = start.Add(d) }
 }
@@ -132,6 +134,11 @@ func TestDecide(t *testing.T) {
 		{"a machine without any identity", begun(func(v *reboot.View) { v.Object.Machine = record.NodeIdentity{} }), 0, false, wait(reboot.MachineUnknown, poll)},
 
 		{"manual mode claims too", begun(manual), 0, true, verdict(reboot.Claim, reboot.NotClaimed)},
+		{"excluded", begun(excluded), 0, false, verdict(reboot.Fail, reboot.NodeExcluded)},
+		{"excluded after the claim", begun(excluded, claimedBy("me")), 0, false, verdict(reboot.Fail, reboot.NodeExcluded)},
+		{"excluded in manual mode", begun(excluded, claimedBy("me")), 0, true, verdict(reboot.Fail, reboot.NodeExcluded)},
+		{"excluded after the signal", begun(sent, excluded), 10 * time.Minute, false, wait(reboot.NodeExcluded, poll)},
+		{"excluded, but back", begun(sent, answered, excluded, rebooted, says(reboot.SaysReady)), time.Minute, false, verdict(reboot.Succeed, reboot.BootChanged)},
 		{"asked to be left alone", begun(claimedBy("me"), throttled(7*time.Second)), 0, false, wait(reboot.Throttled, 7*time.Second)},
 		{"asked to be left alone for long", begun(claimedBy("me"), throttled(time.Hour)), 0, false, wait(reboot.Throttled, poll)},
 		{"left alone long enough", begun(claimedBy("me"), throttled(time.Minute)), time.Minute, false, verdict(reboot.Send, reboot.Claimed)},

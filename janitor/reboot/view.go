@@ -64,6 +64,9 @@ type Node struct {
 	// Session on the Node; Schedulable as nodemark.Schedulable says.
 	Session     string
 	Schedulable bool
+	// Excluded: the operator keeps us off the node, by its label or by the
+	// configuration.
+	Excluded bool
 	// Claim is the uid of the repair object that claims the Node.
 	Claim string
 }
@@ -135,8 +138,10 @@ const (
 	NoSession       Reason = "NoSession"
 	OtherSession    Reason = "OtherSession"
 	NodeSchedulable Reason = "NodeSchedulable"
-	Claimed         Reason = "Claimed"
-	Manual          Reason = "Manual"
+	// NodeExcluded: the node is none of ours.
+	NodeExcluded Reason = "NodeExcluded"
+	Claimed      Reason = "Claimed"
+	Manual       Reason = "Manual"
 	// BootUnchanged: the answered signal has not shown itself.
 	BootUnchanged Reason = "BootUnchanged"
 	// Unanswered: a signal may have been sent.

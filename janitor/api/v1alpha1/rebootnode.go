@@ -5,6 +5,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ClaimFinalizer keeps an object until its claim on the Node was dropped.
 const ClaimFinalizer = "janitor.dgxc.nvidia.com/claim"
 
+// Annotations by which the remediation says why it wants an object.
+const (
+	// RecordAnnotation is the id of the record that asked for the repair.
+	RecordAnnotation = "dgxc.nvidia.com/nvsentinel-record"
+	// GroupAnnotation is the equivalence group of the repair.
+	GroupAnnotation = "dgxc.nvidia.com/nvsentinel-group"
+)
+
 // Types of conditions.
 const (
 	// ConditionSignalSent is True once the plugin took the signal, False if
@@ -46,6 +54,9 @@ const (
 	ReasonNodeGone = "NodeGone"
 	// ReasonAnotherMachine: another machine has the node's name.
 	ReasonAnotherMachine = "AnotherMachine"
+	// ReasonNodeExcluded: the operator keeps the janitor off the node, by the
+	// opt-out label or by the configuration.
+	ReasonNodeExcluded = "NodeExcluded"
 	// ReasonSessionOver: the quarantine session the object belongs to is over.
 	ReasonSessionOver = "SessionOver"
 	// ReasonOutsideActorRequired: manual mode.

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
 
@@ -56,6 +58,11 @@ func TestValidate(t *testing.T) {
 		{"a call as long as a leader's term", func(c *config.Config) { c.Lease.Enabled, c.RebootNode.PluginTimeout = true, time.Minute }, []string{"pluginTimeout 1m0s is longer"}},
 		{"a call as long as nobody's term", func(c *config.Config) { c.RebootNode.PluginTimeout = time.Minute }, nil},
 		{"a lease for ever", func(c *config.Config) { c.Lease.Enabled, c.Lease.RenewDeadline = true, time.Hour }, []string{"leaderElection.leaseDuration"}},
+		{"a broken exclusion", func(c *config.Config) { c.Global.Nodes.Exclusions = []string{"a in"} }, []string{"global.nodes.exclusions"}},
+		{"an exclusion of everything", func(c *config.Config) { c.RebootNode.Nodes.Exclusions = []string{""} }, []string{"rebootNodeController.nodes.exclusions", "every node"}},
+		{"a token in clear text", func(c *config.Config) {
+			c.Global.CSPPlugin.Plaintext, c.Global.CSPPlugin.TokenFile = true, "t"
+		}, []string{"global.cspPlugin", "clear text"}},
 		{"a negative limit of requests", func(c *config.Config) { c.Kube.QPS = -1 }, []string{"kube-api-qps"}},
 	}
 	for _, tt := range tests {
@@ -70,5 +77,32 @@ func TestValidate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	c := with(func(c *config.Config) {
+		c.Global.CSPPlugin = config.Plugin{CAFile: "g-ca", TokenFile: "g-token", Plaintext: true}
+		c.RebootNode.CSPPlugin.CAFile = "own-ca"
+	})
+	want := provider.Endpoint{Host: "plugin:9090", CallTimeout: 30 * time.Second, CAFile: "own-ca", TokenFile: "g-token", Plaintext: true}
+	if diff := cmp.Diff(want, c.Endpoint()); diff != "" {
+		t.Errorf("global host (-want +got):\n%s", diff)
+	}
+	c.RebootNode.CSPPluginHost = "own:1"
+	want.Host, want.Plaintext = "own:1", false
+	if diff := cmp.Diff(want, c.Endpoint()); diff != "" {
+		t.Errorf("own host (-want +got):\n%s", diff)
+	}
+}
+
+func TestExclusions(t *testing.T) {
+	c := with(func(c *config.Config) {
+		c.Global.Nodes.Exclusions = []string{"pool in (control, edge)"}
+		c.RebootNode.Nodes.Exclusions = []string{"keep"}
+	})
+	got, err := c.Exclusions()
+	if err != nil || len(got) != 2 || !got[0].Matches(labels.Set{"pool": "edge"}) || got[0].Matches(labels.Set{"pool": "gpu"}) || !got[1].Matches(labels.Set{"keep": ""}) {
+		t.Errorf("exclusions: %v, %v", got, err)
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +28,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
@@ -52,6 +55,11 @@ type Deps struct {
 	Objects client.Client
 	Nodes   kubernetes.Interface
 	Plugin  Plugin
+	// Excluded are the nodes that are left alone besides those that are opted
+	// out by their label.
+	Excluded []labels.Selector
+	// Notices records what people should see as Events.
+	Notices *notice.Board
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -129,6 +137,11 @@ func (c *Controller) observe(ctx context.Context, name string) (*pass, error) {
 // view is what Decide sees.
 func (c *Controller) view(p *pass) reboot.View {
 	v := reboot.View{Object: objectFacts(p.object), Node: nodeFacts(p.node), Plugin: p.plugin}
+	if p.node != nil {
+		v.Node.Excluded = v.Node.Excluded || slices.ContainsFunc(c.Excluded, func(s labels.Selector) bool {
+			return s.Matches(labels.Set(p.node.Labels))
+		})
+	}
 	c.distort(&v)
 	return v
 }

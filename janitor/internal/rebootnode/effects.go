@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
@@ -69,6 +70,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 		return err
 	}
 	c.here("janitor/armed")
+	c.Notices.Post(ctx, notice.OfNode(p.node), notice.RebootSignal, c.announcement(p.object))
 	// Nothing may be sent once another replica could lead.
 	fenced, cancel := lease.Fence(ctx)
 	defer cancel()
@@ -78,7 +80,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 	id, err := c.Plugin.Reboot(fenced, provider.Signal{Node: p.object.Spec.NodeName, Key: c.key(p.object), Force: p.object.Spec.Force})
 	c.here("janitor/signal-sent")
 	c.here("janitor/done")
-	retry := c.answered(p, id, err)
+	retry := c.answered(ctx, p, id, err)
 	if err := c.write(ctx, p.object); err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 }
 
 // answered notes the plugin's answer; its error asks for another try.
-func (c *Controller) answered(p *pass, id string, err error) error {
+func (c *Controller) answered(ctx context.Context, p *pass, id string, err error) error {
 	now := c.Clock.Now()
 	if err == nil {
 		acknowledge(p.object, now, id)
@@ -99,6 +101,7 @@ func (c *Controller) answered(p *pass, id string, err error) error {
 	if !known {
 		failure = &provider.Error{Delivery: provider.Unknown, Message: err.Error()}
 	}
+	c.complain(ctx, p, failure)
 	switch failure.Delivery {
 	case provider.NotSent:
 		disarm(p.object, now, failure)
@@ -119,6 +122,31 @@ func (c *Controller) answered(p *pass, id string, err error) error {
 		p.log.Warn("reboot signal got no answer; the boot id decides", "error", failure)
 	}
 	return nil
+}
+
+// announcement says why a node is rebooted.
+func (c *Controller) announcement(object *v1alpha1.RebootNode) string {
+	text := "RebootNode " + object.Name + " asks the provider for a reboot"
+	for _, mark := range []struct{ name, key string }{
+		{"record", v1alpha1.RecordAnnotation}, {"session", nodemark.SessionAnnotation}, {"group", v1alpha1.GroupAnnotation},
+	} {
+		if value := object.Annotations[mark.key]; value != "" {
+			text += "; " + mark.name + " " + value
+		}
+	}
+	return text
+}
+
+// complain shows on the object what is wrong with the plugin.
+func (c *Controller) complain(ctx context.Context, p *pass, failure *provider.Error) {
+	reason := notice.PluginUnavailable
+	if failure.Delivery == provider.Refused {
+		reason = notice.PluginRefused
+	}
+	about := notice.Object{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "RebootNode", Name: p.object.Name, UID: p.object.UID,
+	}
+	c.Notices.Post(ctx, about, reason, failure.Error())
 }
 
 // ask asks the plugin about the machine. No answer is a no.

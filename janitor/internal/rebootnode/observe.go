@@ -61,6 +61,7 @@ func nodeFacts(node *corev1.Node) reboot.Node {
 		Ready:       kube.NodeReady(node),
 		Session:     node.Annotations[nodemark.SessionAnnotation],
 		Schedulable: schedulable(node),
+		Excluded:    nodemark.OptedOut(node.Labels),
 		Claim:       node.Annotations[nodemark.RepairAnnotation],
 	}
 }

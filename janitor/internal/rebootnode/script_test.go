@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -88,6 +89,8 @@ func (s *script) do(cmd string, words []string) string {
 		return s.pass(name)
 	case "claim":
 		return s.claims(name)
+	case "events":
+		return s.events(name)
 	case "answer":
 		for _, word := range words {
 			s.plugin.answers = append(s.plugin.answers, failure(word))
@@ -144,6 +147,10 @@ func (s *script) touchNode(cmd, name string, words []string, option map[string]s
 			v = value
 		}
 		s.annotate(name, map[string]any{full: v})
+	case "label":
+		key, value, _ := strings.Cut(words[1], "=")
+		full := map[string]string{"managed": nodemark.ManagedLabel, "pool": "pool"}[key]
+		s.patchNode(name, map[string]any{"metadata": map[string]any{"labels": map[string]any{full: value}}})
 	case "remove", "replace":
 		if err := s.cluster.DeleteNode(s.t.Context(), s.prefix+name); err != nil {
 			s.t.Fatal(err)
@@ -183,6 +190,23 @@ func (s *script) pass(name string) string {
 		fmt.Fprintf(&out, "again in %s\n", result.RequeueAfter)
 	}
 	return out.String() + s.show(name)
+}
+
+// events prints the Events about a Node and about the objects of its name.
+func (s *script) events(node string) string {
+	list, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range list.Items {
+		name := strings.TrimPrefix(e.InvolvedObject.Name, s.prefix)
+		if e.Source.Component == "janitor" && name != e.InvolvedObject.Name && (name == node || name == "r"+node) {
+			lines = append(lines, fmt.Sprintf("%s %s %s: %s\n", e.InvolvedObject.Kind, e.Type, e.Reason, strings.ReplaceAll(e.Message, s.prefix, "")))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 // show prints an object and the claim on its Node.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
@@ -148,6 +149,8 @@ func outcomeOf(v reboot.Verdict, object *v1alpha1.RebootNode) (reason, message s
 		return v1alpha1.ReasonSessionOver, "the quarantine session of node " + node + " is over"
 	case reboot.OtherSession:
 		return v1alpha1.ReasonSessionOver, "node " + node + " is in another quarantine session"
+	case reboot.NodeExcluded:
+		return v1alpha1.ReasonNodeExcluded, "node " + node + " is opted out by its label " + nodemark.ManagedLabel + " or excluded by the janitor's configuration"
 	case reboot.NodeSchedulable:
 		return v1alpha1.ReasonSessionOver, "node " + node + " is schedulable again"
 	}

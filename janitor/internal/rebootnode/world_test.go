@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
@@ -132,7 +134,9 @@ func (w *world) restart() {
 	w.metrics = prometheus.NewRegistry()
 	w.janitor = New(w.policy, Deps{
 		Objects: w.objects, Nodes: w.cluster.Client(), Plugin: w.plugin, Clock: w.clock,
-		Log: slog.New(slog.NewTextHandler(&w.logs, nil)), Metrics: NewMetrics(w.metrics),
+		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
+		Notices:  &notice.Board{Client: w.cluster.Client(), Clock: w.clock, Log: slog.New(slog.NewTextHandler(&w.logs, nil))},
+		Log:      slog.New(slog.NewTextHandler(&w.logs, nil)), Metrics: NewMetrics(w.metrics),
 	})
 	w.janitor.here = func(point string) {
 		if point == w.crash {
