@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unsafe"
 
 	"k8s.io/utils/clock"
 )
@@ -22,16 +23,30 @@ func clockFor(c clock.WithTicker, env func(string) string) clock.WithTicker {
 	return c
 }
 
-// jumping shows the time plus what stands in a file. Its timers run on, as the
-// kernel's do. It is harsher than a clock that is set: the difference of two
-// of its times shows the jump also within one process.
+// jumping shows the time plus what stands in a file, as a clock does that was
+// set: the wall time jumps, the monotonic time runs on. So times that were
+// stored or sent show the jump, differences within one process do not.
 type jumping struct {
 	clock.WithTicker
 	file string
 }
 
 // Now is the time that a wrong clock shows.
-func (j jumping) Now() time.Time { return j.WithTicker.Now().Add(j.off()) }
+func (j jumping) Now() time.Time { return set(j.WithTicker.Now(), j.off()) }
+
+// set moves the wall time of t by whole seconds and leaves its monotonic time.
+// Package time offers no way to, because only the kernel does this; a time with
+// a monotonic reading keeps its wall seconds in the 33 bits above the
+// nanoseconds (source: the comment on time.Time).
+func set(t time.Time, by time.Duration) time.Time {
+	const nanosecondBits, monotonicBit = 30, 63
+	wall := (*uint64)(unsafe.Pointer(&t))
+	if *wall>>monotonicBit == 0 {
+		return t.Add(by)
+	}
+	*wall += uint64(by/time.Second) << nanosecondBits
+	return t
+}
 
 // Since is the time since t by a wrong clock.
 func (j jumping) Since(t time.Time) time.Duration { return j.Now().Sub(t) }

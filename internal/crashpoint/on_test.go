@@ -157,6 +157,13 @@ func TestClockJumpsWhileItsFileExists(t *testing.T) {
 			t.Errorf("off by %q: now is noon%+v, noon is since %v", tc.off, now, since)
 		}
 	}
+	now := time.Now()
+	for _, by := range []time.Duration{time.Hour, -8 * time.Hour, time.Second} {
+		wrong := set(now, by)
+		if wall, mono := wrong.Round(0).Sub(now.Round(0)), wrong.Sub(now); wall != by || mono != 0 {
+			t.Errorf("set by %s: the wall time moved by %s, the monotonic one by %s", by, wall, mono)
+		}
+	}
 	plain := clocktesting.NewFakeClock(noon)
 	if clockFor(plain, func(string) string { return "" }) != plain {
 		t.Error("without the variable the clock is not the one given")
