@@ -2,7 +2,6 @@ package spool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -99,9 +98,9 @@ func newFrame(rec record.Record) (frame, error) {
 	if err != nil || id == uuid.Nil {
 		return frame{}, fmt.Errorf("spooling record %q: its id is not a UUID", rec.ID)
 	}
-	body, err := json.Marshal(rec)
+	body, err := encodeRecord(rec, id)
 	if err != nil {
-		return frame{}, fmt.Errorf("encoding record %s: %w", rec.ID, err)
+		return frame{}, err
 	}
 	return frame{id: id, digest: digestOf(rec.Event), accepted: rec.CreatedAt, body: body}, nil
 }

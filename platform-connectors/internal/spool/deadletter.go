@@ -48,6 +48,13 @@ func (s *Spool) bury(reason string, d Damage) {
 	}
 }
 
+// buryRead is bury for a reader, which has not locked the log.
+func (s *Spool) buryRead(reason string, d Damage) {
+	s.io.Lock()
+	defer s.io.Unlock()
+	s.bury(reason, d)
+}
+
 func (s *Spool) writeLetter(l letter) error {
 	path := filepath.Join(s.dir, deadLettersFile)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxDeadLetters {

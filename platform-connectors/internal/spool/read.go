@@ -1,7 +1,7 @@
 package spool
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,6 +53,30 @@ func (r *Reader) Confirm(index uint64) error {
 // index up to which the spool was read: at least that of the last record,
 // further if damaged entries were passed.
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+	for upTo = after; len(entries) == 0; {
+		found, from, err := s.copyOut(upTo, limit)
+		if err != nil {
+			return nil, after, err
+		}
+		upTo = from + uint64(len(found))
+		if len(found) == 0 {
+			break
+		}
+		// Appends go on while the entries are decoded.
+		entries = make([]Entry, 0, len(found))
+		for i, data := range found {
+			if e, ok := s.decode(from+uint64(i)+1, data); ok {
+				entries = append(entries, e)
+			}
+		}
+	}
+	return entries, upTo, nil
+}
+
+// copyOut returns the entries of the log behind from, which is after, or where
+// the unreleased ones begin. They stay as they are: durable entries are never
+// written again, and a log that is cut or opened again has other memory.
+func (s *Spool) copyOut(after uint64, limit int) (found [][]byte, from uint64, err error) {
 	s.io.Lock()
 	defer s.io.Unlock()
 	if s.broken {
@@ -61,21 +85,17 @@ func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err
 		}
 	}
 	released, committed := s.Bounds()
-	upTo = max(after, released)
+	from = max(after, released)
 	bytes := 0
-	for upTo < committed && len(entries) < limit && bytes < maxGroupBytes {
-		data, err := s.raw(upTo + 1)
+	for at := from + 1; at <= committed && len(found) < limit && bytes < maxGroupBytes; at++ {
+		data, err := s.raw(at)
 		if err != nil {
 			s.broken = true // the next attempt heals it
 			return nil, after, err
 		}
-		upTo++
-		bytes += len(data)
-		if e, ok := s.decode(upTo, data); ok {
-			entries = append(entries, e)
-		}
+		found, bytes = append(found, data), bytes+len(data)
 	}
-	return entries, upTo, nil
+	return found, from, nil
 }
 
 // raw reads one entry of the log. A segment that became shorter behind the
@@ -96,17 +116,18 @@ func (s *Spool) raw(index uint64) (data []byte, err error) {
 func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
 	f, _, ok := decode(data)
 	if !ok {
-		s.bury(DeadDamaged, Damage{index, 1, data})
+		s.buryRead(DeadDamaged, Damage{index, 1, data})
 		return Entry{}, false
 	}
 	if f.tombstone() {
 		return Entry{}, false
 	}
-	e := Entry{Index: index}
-	if err := json.Unmarshal(f.body, &e.Record); err != nil {
-		s.bury(DeadUndecodable, Damage{index, 1, f.body})
+	r, err := decodeRecord(f)
+	if err != nil {
+		s.buryRead(DeadUndecodable, Damage{index, 1, f.body})
 		return Entry{}, false
 	}
+	e := Entry{index, r}
 	if e.Record.SeqEpoch == "" {
 		// The publisher counts nothing: the spool's order stands in.
 		e.Record.Seq, e.Record.SeqEpoch = index, s.epoch
@@ -118,12 +139,29 @@ func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
 // segment's worth of it has gathered. The cursor is not synced: an old one
 // after a power cut only makes the readers see records again.
 func (s *Spool) release(upTo uint64) error {
-	s.io.Lock()
-	defer s.io.Unlock()
+	garbage, empty, err := s.moveCursor(upTo)
+	if err != nil {
+		return err
+	}
+	enough := int64(s.o.SegmentBytes)
+	if empty {
+		enough /= 4
+	}
+	if garbage < enough {
+		return nil
+	}
+	return s.truncate()
+}
+
+// moveCursor does not wait for the log, which may be syncing, nor does the log
+// wait for it.
+func (s *Spool) moveCursor(upTo uint64) (garbage int64, empty bool, err error) {
+	s.cursor.Lock()
+	defer s.cursor.Unlock()
 	s.mu.Lock()
 	if upTo <= s.released {
 		s.mu.Unlock()
-		return nil
+		return 0, false, nil
 	}
 	for upTo > s.released {
 		e := s.live[0]
@@ -136,29 +174,25 @@ func (s *Spool) release(upTo uint64) error {
 	released, garbage, empty := s.released, s.garbage, len(s.live) == 0
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 	s.mu.Unlock()
-	if err := s.writeReleased(released); err != nil {
-		return err
-	}
-	enough := int64(s.o.SegmentBytes)
-	if empty {
-		enough /= 4
-	}
-	if garbage < enough {
-		return nil
-	}
-	return s.truncate(released)
+	return garbage, empty, s.writeReleased(released)
 }
 
-func (s *Spool) truncate(released uint64) error {
+// truncate takes what is released from the disk.
+func (s *Spool) truncate() error {
+	s.io.Lock()
+	defer s.io.Unlock()
 	if s.broken {
 		return nil // the next append or read heals the log, the next release truncates it
 	}
+	s.mu.Lock()
+	released, garbage := s.released, s.garbage
+	s.mu.Unlock()
 	if err := s.log.TruncateFront(released + 1); err != nil {
 		s.broken = true
 		return fmt.Errorf("truncating the spool: %w", err)
 	}
 	s.mu.Lock()
-	s.garbage = 0
+	s.garbage -= garbage // not what was released meanwhile
 	s.mu.Unlock()
 	if err := s.measureTail(); err != nil {
 		return err
@@ -166,12 +200,16 @@ func (s *Spool) truncate(released uint64) error {
 	return durable.SyncDir(filepath.Join(s.dir, logDir))
 }
 
+// writeReleased writes the cursor over the one before, in place: all have the
+// same length, so nothing of the folder changes that the next fsync of the log
+// would have to wait for.
 func (s *Spool) writeReleased(index uint64) error {
-	path := filepath.Join(s.dir, releasedFile)
-	if err := os.WriteFile(path+".TEMP", []byte(strconv.FormatUint(index, 10)+"\n"), 0o640); err != nil {
-		return fmt.Errorf("writing the spool's cursor: %w", err)
+	f, err := os.OpenFile(filepath.Join(s.dir, releasedFile), os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the spool's cursor: %w", err)
 	}
-	if err := os.Rename(path+".TEMP", path); err != nil {
+	_, err = fmt.Fprintf(f, "%020d\n", index)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing the spool's cursor: %w", err)
 	}
 	return nil

@@ -58,13 +58,15 @@ type Spool struct {
 	stopped  chan struct{}
 	stopOnce sync.Once
 
+	cursor sync.Mutex // guards the file of the cursor
+
 	io     sync.Mutex // guards the log and the fields below
 	log    *wal.Log
 	broken bool // the log must be repaired before the next write
 	tail   int  // bytes of the log's last segment
 	sync   func() error
 
-	mu        sync.Mutex // guards the fields below; taken after io
+	mu        sync.Mutex // guards the fields below; taken after io and cursor
 	live      []entry    // of released+1 .. committed
 	ids       map[uuid.UUID]digest
 	bytes     int64

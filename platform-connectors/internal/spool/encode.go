@@ -1,0 +1,138 @@
+package spool
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Fields of the body of a frame: a protobuf message that is written by hand. A
+// record's id and time of acceptance are in the frame's header. A body that
+// begins with a brace is the record's JSON document: what the message cannot
+// carry exactly, and what earlier versions wrote.
+const (
+	fieldEvent      protowire.Number = 1 // a HealthEvent
+	fieldUID        protowire.Number = 2
+	fieldProviderID protowire.Number = 3
+	fieldSystemUUID protowire.Number = 4
+	fieldBootID     protowire.Number = 5
+	fieldSeq        protowire.Number = 6
+	fieldSeqEpoch   protowire.Number = 7
+)
+
+// encodeRecord is the body of a record's frame. Decoding protobuf takes a tenth
+// of the time of JSON, and every reader decodes every record.
+func encodeRecord(r record.Record, id uuid.UUID) ([]byte, error) {
+	if r.ID == id.String() && exact(r) {
+		if event, err := proto.Marshal(record.ToProto(r.Event)); err == nil {
+			b := make([]byte, 0, len(event)+256)
+			b = protowire.AppendBytes(protowire.AppendTag(b, fieldEvent, protowire.BytesType), event)
+			b = appendText(b, fieldUID, r.Node.UID)
+			b = appendText(b, fieldProviderID, r.Node.ProviderID)
+			b = appendText(b, fieldSystemUUID, r.Node.SystemUUID)
+			b = appendText(b, fieldBootID, r.Node.BootID)
+			b = protowire.AppendVarint(protowire.AppendTag(b, fieldSeq, protowire.VarintType), r.Seq)
+			return appendText(b, fieldSeqEpoch, r.SeqEpoch), nil
+		}
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding record %s: %w", r.ID, err)
+	}
+	return b, nil
+}
+
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+// exact says whether the message carries the record without any change: it has
+// only what the door sets, names that the wire knows, no empty list that is not
+// nil, and times as the wire and the header have them.
+func exact(r record.Record) bool {
+	e := r.Event
+	_, action := protos.RecommendedAction_value[string(e.RecommendedAction)]
+	_, strategy := protos.ProcessingStrategy_value[string(e.ProcessingStrategy)]
+	door := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && emptyStatus(r.Status)
+	lists := (e.ErrorCode == nil || len(e.ErrorCode) > 0) && (e.Metadata == nil || len(e.Metadata) > 0) &&
+		(e.EntitiesImpacted == nil || len(e.EntitiesImpacted) > 0)
+	created := r.CreatedAt.Location() == time.UTC && time.Unix(0, r.CreatedAt.UnixNano()).Equal(r.CreatedAt)
+	t := e.GeneratedTimestamp
+	return action && strategy && door && lists && created &&
+		t.Location() == time.UTC && t.Equal(t.Truncate(time.Microsecond))
+}
+
+// emptyStatus says that no room has stamped the record yet.
+func emptyStatus(s record.Status) bool {
+	return s.NodeQuarantined == record.NotQuarantined && s.QuarantineFinishTimestamp == nil &&
+		s.UserPodsEvictionStatus == (record.EvictionStatus{}) && s.DrainFinishTimestamp == nil &&
+		s.FaultRemediated == nil && s.LastRemediationTimestamp == nil && s.Remediation == nil &&
+		s.QuarantineVerdict == nil && s.Session == "" && s.Faults == nil
+}
+
+// decodeRecord is the record of an undamaged frame.
+func decodeRecord(f frame) (record.Record, error) {
+	var r record.Record
+	if f.body[0] == '{' {
+		err := json.Unmarshal(f.body, &r)
+		return r, err
+	}
+	r.ID, r.CreatedAt = f.id.String(), f.accepted
+	for b := f.body; len(b) > 0; {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return r, protowire.ParseError(n)
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return r, protowire.ParseError(n)
+		}
+		if err := decodeField(&r, number, b[:n]); err != nil {
+			return r, err
+		}
+		b = b[n:]
+	}
+	return r, nil
+}
+
+// decodeField takes over one field; one that is not known is passed over.
+func decodeField(r *record.Record, number protowire.Number, value []byte) error {
+	if number == fieldSeq {
+		var n int
+		r.Seq, n = protowire.ConsumeVarint(value)
+		return protowire.ParseError(min(n, 0))
+	}
+	content, n := protowire.ConsumeBytes(value)
+	if n < 0 && number <= fieldSeqEpoch {
+		return protowire.ParseError(n)
+	}
+	switch number {
+	case fieldEvent:
+		var event protos.HealthEvent
+		if err := proto.Unmarshal(content, &event); err != nil {
+			return err
+		}
+		r.Event = record.FromProto(&event)
+	case fieldUID:
+		r.Node.UID = string(content)
+	case fieldProviderID:
+		r.Node.ProviderID = string(content)
+	case fieldSystemUUID:
+		r.Node.SystemUUID = string(content)
+	case fieldBootID:
+		r.Node.BootID = string(content)
+	case fieldSeqEpoch:
+		r.SeqEpoch = string(content)
+	}
+	return nil
+}
