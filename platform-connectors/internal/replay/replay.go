@@ -21,6 +21,10 @@ const (
 	// Batch is how many records go to the store at once.
 	Batch   = 256
 	slowest = 15 * time.Second
+	// pace is the least time between the beginnings of two batches that are not
+	// full: on a node with its store on the same disk each one's commit delays
+	// the fsyncs of the spool, for which publishers wait.
+	pace = 10 * time.Millisecond
 )
 
 // Spool is where the records come from.
@@ -44,8 +48,18 @@ type Replay struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 
+	ahead *batch // of Run
+
 	mu      sync.Mutex
 	failing error
+}
+
+// batch is what the spool holds after a place.
+type batch struct {
+	after, upTo uint64
+	entries     []spool.Entry
+	err         error
+	read        chan struct{} // closed when the fields above are set
 }
 
 // Ready says whether the store took the last batch.
@@ -65,28 +79,73 @@ func (r *Replay) Run(ctx context.Context) error {
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
-	pace := backoff.NewExponentialBackOff()
-	pace.InitialInterval, pace.MaxInterval = 200*time.Millisecond, slowest
-	pace.Reset()
+	patience := backoff.NewExponentialBackOff()
+	patience.InitialInterval, patience.MaxInterval = 200*time.Millisecond, slowest
+	patience.Reset()
 	at, _ := r.Spool.Bounds()
+	defer r.stopReading()
 	for ctx.Err() == nil {
 		if err := r.Spool.Wait(ctx, at); err != nil {
 			return unlessEnded(ctx, err)
 		}
+		calm := r.Clock.After(pace)
 		upTo, err := r.step(ctx, s, at)
 		r.note(err)
-		if err == nil {
+		if err != nil {
+			calm = r.Clock.After(patience.NextBackOff())
+		} else {
 			at = upTo
-			pace.Reset()
-			continue
+			patience.Reset()
+			if r.full(at) {
+				continue
+			}
 		}
-		r.Carrier.Metrics.appended.WithLabelValues("error").Inc()
 		select {
 		case <-ctx.Done():
-		case <-r.Clock.After(pace.NextBackOff()):
+		case <-calm:
 		}
 	}
 	return nil
+}
+
+// full says whether a whole batch waits after a place.
+func (r *Replay) full(after uint64) bool {
+	_, committed := r.Spool.Bounds()
+	return committed >= after+Batch
+}
+
+// take reads the batch after a place, unless it was read ahead.
+func (r *Replay) take(after uint64) ([]spool.Entry, uint64, error) {
+	b := r.ahead
+	r.ahead = nil
+	if b != nil {
+		<-b.read
+		if b.after == after && b.err == nil {
+			return b.entries, b.upTo, nil
+		}
+	}
+	return r.Spool.Read(after, Batch)
+}
+
+// stopReading ends the reading ahead; the spool is closed after this.
+func (r *Replay) stopReading() {
+	if r.ahead != nil {
+		<-r.ahead.read
+	}
+}
+
+// readAhead reads the batch after a place while the one before is on its way to
+// the store. One that is not full can wait: it grows meanwhile.
+func (r *Replay) readAhead(after uint64) {
+	if !r.full(after) {
+		return
+	}
+	b := &batch{after: after, read: make(chan struct{})}
+	r.ahead = b
+	go func() {
+		defer close(b.read)
+		b.entries, b.upTo, b.err = r.Spool.Read(after, Batch)
+	}()
 }
 
 // unlessEnded forgets the error of a wait that the end of ctx cut short.
@@ -99,8 +158,11 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
-// note logs the first failure of a row and its end.
+// note counts failures, and logs the first one of a row and its end.
 func (r *Replay) note(err error) {
+	if err != nil {
+		r.Carrier.Metrics.appended.WithLabelValues("error").Inc()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil && r.failing == nil {
@@ -114,10 +176,11 @@ func (r *Replay) note(err error) {
 
 // step carries one batch and returns where the next begins.
 func (r *Replay) step(ctx context.Context, s Sink, after uint64) (uint64, error) {
-	entries, upTo, err := r.Spool.Read(after, Batch)
+	entries, upTo, err := r.take(after)
 	if err != nil {
 		return after, err
 	}
+	r.readAhead(upTo)
 	if crashpoint.Sabotaged("platform-connectors/release-before-append") {
 		if err := r.Reader.Confirm(upTo); err != nil {
 			return after, err

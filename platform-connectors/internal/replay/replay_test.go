@@ -54,6 +54,7 @@ type books struct {
 	refuse                 map[string]bool
 	stored                 []record.Record
 	dead                   []string
+	appends                int
 }
 
 // open is the books as a source.
@@ -64,6 +65,7 @@ func (o open) Sink(context.Context) (Sink, error) { return o.books, nil }
 func (o open) Opened() (Sink, bool) { return o.books, o.books != nil }
 
 func (b *books) Append(_ context.Context, records []record.Record) ([]store.AppendResult, error) {
+	b.appends++
 	if b.failures > 0 {
 		b.failures--
 		return nil, errors.New("connection refused")
@@ -97,13 +99,44 @@ func (unchanged) Transform(_ context.Context, records []record.Record) ([]record
 	return records, func([]store.AppendResult) {}
 }
 
+// drip is a queue in which one entry appears every millisecond.
+type drip struct {
+	*queue
+	start time.Time
+}
+
+func (d drip) Bounds() (uint64, uint64) {
+	return 0, min(uint64(time.Since(d.start)/time.Millisecond)+1, uint64(len(d.entries)))
+}
+
+func (d drip) Read(after uint64, limit int) ([]spool.Entry, uint64, error) {
+	_, committed := d.Bounds()
+	upTo := min(after+uint64(limit), committed)
+	return d.entries[after:upTo], upTo, nil
+}
+
+func (d drip) Wait(ctx context.Context, after uint64) error {
+	for _, committed := d.Bounds(); committed <= after; _, committed = d.Bounds() {
+		if after == uint64(len(d.entries)) {
+			return d.queue.Wait(ctx, after)
+		}
+		<-time.After(time.Millisecond)
+	}
+	return nil
+}
+
 // replay runs until the queue is empty, in the bubble's time.
 func replay(t *testing.T, q *queue, b *books) *Replay {
+	t.Helper()
+	return replayFrom(t, q, q, b)
+}
+
+func replayFrom(t *testing.T, from Spool, q *queue, b *books) *Replay {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
 	r := &Replay{
-		Spool: q, Reader: q, Clock: clock.RealClock{}, Log: log,
+		Spool: from, Reader: q, Clock: clock.RealClock{}, Log: log,
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
 		Carrier: &Carrier{
 			Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
@@ -149,6 +182,25 @@ func TestOrderIsKeptThroughFailures(t *testing.T) {
 		}
 		if ok, detail := r.Ready(); !ok {
 			t.Errorf("not ready: %s", detail)
+		}
+	})
+}
+
+func TestSmallBatchesWaitForEachOtherButNotTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, b := &queue{entries: entries(1000)}, &books{}
+		start := time.Now()
+		replayFrom(t, drip{q, start}, q, b)
+		if took := time.Since(start); took > 1100*time.Millisecond || q.confirmed != 1000 {
+			t.Errorf("confirmed %d of 1000 after %v", q.confirmed, took)
+		}
+		if b.appends > 101 {
+			t.Errorf("%d appends in a second, want at most one every 10 ms", b.appends)
+		}
+		for i, rec := range b.stored {
+			if rec.ID != fmt.Sprint(i) {
+				t.Fatalf("record %d is %s", i, rec.ID)
+			}
 		}
 	})
 }
