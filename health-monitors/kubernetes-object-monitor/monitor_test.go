@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,4 +290,113 @@ func TestChangedPoliciesAreTakenOver(t *testing.T) {
 	}
 	w.write(broken("After", "kom-reload"))
 	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1", "recovery Before kom-reload-1 v1/Node kom-reload-1", "fault After kom-reload-1 v1/Node kom-reload-1")
+}
+
+func TestAStandbyTakesOverWithTheChartsRights(t *testing.T) {
+	w := newWorld(t, broken("Handover", "kom-handover")+strings.Replace(strings.Replace(broken("Pods", "x"), `"Node"`, `"Pod"`, 1),
+		"[policies.healthEvent]", "[policies.nodeAssociation]\nexpression = \"lookup('v1', 'Node', '', resource.spec.nodeName).metadata.name\"\n[policies.healthEvent]", 1))
+	manifest, err := os.Open("../../distros/helm/nvsentinel/manifests/rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manifest.Close()
+	if err := w.cluster.Apply(t.Context(), manifest); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", "kubernetes-object-monitor", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := func() *daemon.Running {
+		return daemon.RunForTest(t, "kubernetes-object-monitor", config.Default, build,
+			"--kubeconfig", kubeconfig, "--platform-connector-socket", w.connector.Target(), "--policy-config-path", w.policies,
+			"--leader-elect", "--leader-elect-namespace", "nvsentinel")
+	}
+	w.node("kom-handover-1", map[string]string{"test/broken": "true"})
+	first := replica()
+	w.expect("fault Handover kom-handover-1 v1/Node kom-handover-1")
+	replica()
+	first.Stop()
+	w.label("kom-handover-1", "false")
+	all := w.connector.Await(t, "a recovery", func(all []*protos.HealthEvent) bool { return len(all) >= 2 })
+	w.expect("fault Handover kom-handover-1 v1/Node kom-handover-1", "recovery Handover kom-handover-1 v1/Node kom-handover-1")
+	if all[1].Metadata["seq"] != "2" || all[1].Metadata["seqEpoch"] != all[0].Metadata["seqEpoch"] {
+		t.Errorf("the counter did not go on: %v, %v", all[0].Metadata, all[1].Metadata)
+	}
+}
+
+func TestAnUnacknowledgedEventIsSentAgainUnderItsID(t *testing.T) {
+	w := newWorld(t, broken("Again", "kom-again"))
+	w.node("kom-again-1", map[string]string{"test/broken": "true"})
+	asked := make(chan string, 100)
+	w.connector.Refuse(func(in *protos.HealthEvents) error {
+		select {
+		case asked <- in.Events[0].Id:
+		default:
+		}
+		return status.Error(codes.Unavailable, "not now")
+	})
+	first := w.run()
+	id := <-asked
+	first.Stop()
+	w.connector.Refuse(nil)
+	// The object is gone before the next leader acts: the fault that was decided is
+	// sent, and then its recovery.
+	if err := w.cluster.DeleteNode(t.Context(), "kom-again-1"); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	w.expect("fault Again kom-again-1 v1/Node kom-again-1", "recovery Again kom-again-1 v1/Node kom-again-1")
+	if got := w.connector.Distinct(t)[0].Id; got != id {
+		t.Errorf("the event came as %s and then as %s", id, got)
+	}
+}
+
+func TestAKindThatAppearsLater(t *testing.T) {
+	text := strings.NewReplacer(`group = ""`, `group = "kom.example.com"`, `"v1"`, `"v1alpha1"`, `"Node"`+"\n[policies.predicate]", `"Disk"`+"\n[policies.predicate]").Replace(broken("Disk", "kom-disk"))
+	text = strings.Replace(text, "[policies.healthEvent]", "[policies.nodeAssociation]\nexpression = \"resource.spec.nodeName\"\n[policies.healthEvent]", 1)
+	w := newWorld(t, text+broken("Beside", "kom-later"))
+	fake := testclock.NewFakeClock(time.Now())
+	w.clock = fake
+	w.node("kom-later-1", map[string]string{"test/broken": "true"})
+	w.run()
+	w.expect("fault Beside kom-later-1 v1/Node kom-later-1")
+	if err := w.cluster.Apply(t.Context(), strings.NewReader(diskCRD)); err != nil {
+		t.Fatal(err)
+	}
+	w.disk("n1")
+	w.until(fake, time.Second, 2)
+	w.disk("n2")
+	w.until(fake, 0, 4)
+	w.expect("fault Beside kom-later-1 v1/Node kom-later-1", "fault Disk n1 kom.example.com/v1alpha1/Disk kom-disk-1",
+		"recovery Disk n1 kom.example.com/v1alpha1/Disk kom-disk-1", "fault Disk n2 kom.example.com/v1alpha1/Disk kom-disk-1")
+}
+
+const diskCRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: disks.kom.example.com}
+spec:
+  group: kom.example.com
+  scope: Cluster
+  names: {plural: disks, singular: disk, kind: Disk, listKind: DiskList}
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// disk writes a broken disk on a node, as soon as its kind is served.
+func (w *world) disk(node string) {
+	w.t.Helper()
+	text := "apiVersion: kom.example.com/v1alpha1\nkind: Disk\nmetadata: {name: kom-disk-1, labels: {test/broken: 'true'}}\nspec: {nodeName: " + node + "}\n"
+	var err error
+	for range 600 {
+		if err = w.cluster.Apply(w.t.Context(), strings.NewReader(text)); err == nil {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	w.t.Fatal(err)
 }
