@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -21,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -107,12 +105,12 @@ func (s *tokens) SendRebootSignal(ctx context.Context, _ *v1.SendRebootSignalReq
 }
 
 // run serves impl on lis until the test ends.
-func run(t *testing.T, lis net.Listener, impl v1.CSPPluginServiceServer, options ...grpc.ServerOption) {
+func run(t *testing.T, lis net.Listener, impl v1.CSPPluginServiceServer, files *plugin.TLS) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond, Server: options})
+		done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond, TLS: files})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -139,17 +137,13 @@ func TestTLSAndTokenAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	first, second := newAuthority(t), newAuthority(t)
 	serverCert, serverKey := second.issue(t, "plugin.test")
-	pair, err := tls.X509KeyPair(serverCert, serverKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(second.cert)
 	impl := &tokens{seen: make(chan string, 4)}
 	lis := listen(t)
-	run(t, lis, impl, grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-	})))
+	files := &plugin.TLS{
+		CertFile: write(t, dir, "plugin.crt", serverCert), KeyFile: write(t, dir, "plugin.key", serverKey),
+		ClientCAFile: write(t, dir, "clients.crt", first.pem()),
+	}
+	run(t, lis, impl, files)
 	cert, key := first.issue(t, "janitor")
 	e := provider.Endpoint{
 		Host: lis.Addr().String(), ServerName: "plugin.test",
@@ -160,8 +154,14 @@ func TestTLSAndTokenAreReadAgain(t *testing.T) {
 	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("with the wrong authority: %v, want NotSent by an unknown authority", err)
 	}
-	cert, key = second.issue(t, "janitor")
+	// The janitor trusts the plugin now, but shows a certificate of an authority
+	// that the plugin's new file does not hold.
 	write(t, dir, "ca.crt", second.pem())
+	write(t, dir, "clients.crt", second.pem())
+	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err == nil {
+		t.Error("the plugin took a caller of an authority that it trusts no more")
+	}
+	cert, key = second.issue(t, "janitor")
 	write(t, dir, "tls.crt", cert)
 	write(t, dir, "tls.key", key)
 	await(t, "a connection under the new certificates", func() bool {
@@ -211,7 +211,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	impl := &tokens{seen: make(chan string, 1)}
-	run(t, lis, impl)
+	run(t, lis, impl, nil)
 	p := connect(t, provider.Endpoint{Host: "unix://" + filepath.Join(dir, "s"), TokenFile: write(t, t.TempDir(), "token", []byte("t"))})
 	if id, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil || id != "r1" || <-impl.seen != "Bearer t" {
 		t.Errorf("reboot over a Unix socket: %q, %v", id, err)
@@ -251,7 +251,7 @@ func TestEndpointValidate(t *testing.T) {
 func TestNetworkHopIsTLSByDefault(t *testing.T) {
 	lis := listen(t)
 	impl := &scripted{asked: make(chan *v1.SendRebootSignalRequest, 1)}
-	run(t, lis, impl)
+	run(t, lis, impl, nil)
 	_, port, err := net.SplitHostPort(lis.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -54,19 +54,22 @@ type Options struct {
 	// Grace is how long calls in flight may take at the stop; 0 means
 	// DefaultGrace.
 	Grace time.Duration
-	// Server are further options of the gRPC server, for example credentials
-	// or interceptors.
+	// TLS is spoken with these files; nil speaks plain text, which is for Unix
+	// sockets and loopback addresses.
+	TLS *TLS
+	// Server are further options of the gRPC server, for example those of
+	// auth.Check.
 	Server []grpc.ServerOption
 	// Panicked is told about a panic of the implementation; the caller gets
 	// codes.Internal either way.
 	Panicked func(method string, value any)
 }
 
-// ListenAndServe serves impl on a TCP address until ctx ends.
+// ListenAndServe serves impl on host:port or unix:///path until ctx ends.
 func ListenAndServe(ctx context.Context, address string, impl v1.CSPPluginServiceServer, o Options) error {
-	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	lis, err := listen(ctx, address)
 	if err != nil {
-		return fmt.Errorf("listening for the janitor: %w", err)
+		return err
 	}
 	return Serve(ctx, lis, impl, o)
 }
@@ -76,6 +79,13 @@ func ListenAndServe(ctx context.Context, address string, impl v1.CSPPluginServic
 // nil after an ordered stop.
 func Serve(ctx context.Context, lis net.Listener, impl v1.CSPPluginServiceServer, o Options) error {
 	options := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(recovered(o.Panicked))}, o.Server...)
+	if o.TLS != nil {
+		secure, err := o.TLS.option()
+		if err != nil {
+			return errors.Join(err, lis.Close())
+		}
+		options = append(options, secure)
+	}
 	server := grpc.NewServer(options...)
 	state := health.NewServer()
 	for _, service := range names() {

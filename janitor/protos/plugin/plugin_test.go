@@ -3,6 +3,9 @@ package plugin_test
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,5 +156,57 @@ func TestAddressInUseIsAnError(t *testing.T) {
 	defer lis.Close()
 	if err := plugin.ListenAndServe(t.Context(), lis.Addr().String(), &cloud{}, plugin.Options{}); err == nil {
 		t.Error("listening on an address in use succeeded")
+	}
+}
+
+// A plugin that was killed leaves its socket; the next one replaces it, but not
+// that of a living one, and no other file.
+func TestUnixSocketIsReplaced(t *testing.T) {
+	dir, err := os.MkdirTemp("", "plugin") // the path of a socket is bounded
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- plugin.ListenAndServe(ctx, "unix://"+path, &cloud{}, plugin.Options{}) }()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	resp, err := v1.NewCSPPluginServiceClient(conn).SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: "a"}, grpc.WaitForReady(true))
+	if err != nil || resp.GetRequestId() != "r-a" {
+		t.Errorf("reboot over the socket: %v, %v", resp, err)
+	}
+	if err := plugin.ListenAndServe(ctx, "unix://"+path, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "somebody listens") {
+		t.Errorf("a second plugin on the socket: %v", err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("the stop: %v", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := plugin.ListenAndServe(t.Context(), "unix://"+file, &cloud{}, plugin.Options{}); err == nil || !strings.Contains(err.Error(), "is no socket") {
+		t.Errorf("a file in the place of the socket: %v", err)
+	}
+}
+
+func TestMissingCertificateIsAnError(t *testing.T) {
+	err := plugin.ListenAndServe(t.Context(), "127.0.0.1:0", &cloud{}, plugin.Options{TLS: &plugin.TLS{CertFile: "/none", KeyFile: "/none"}})
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("no certificate: %v", err)
 	}
 }
