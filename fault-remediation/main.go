@@ -47,9 +47,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Eviction: pods, DryRun: cfg.DryRun, Clock: d.Clock, Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
-	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log)
+	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)
 	loop := &consume.Loop[record.Record]{
-		Name: name, Key: func(r record.Record) string { return r.Event.NodeName }, Workers: cfg.Workers,
+		Name: name, Key: desk.Key, Workers: cfg.Workers,
 		Handle: desk.Handle, Backlog: desk.Backlog,
 		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -15,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -40,6 +43,9 @@ type Desk struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
+
+	stamps  echo.Book // of records, by id
+	objects echo.Book // of repair objects, by namespace and name
 }
 
 // maxSteps bounds the steps of one handling; a whole life takes about ten.
@@ -66,6 +72,9 @@ func (d *Desk) Handle(ctx context.Context, node string) error {
 		if done, err := d.do(ctx, f, step); done || err != nil {
 			return err
 		}
+		if next, ok := d.followed(f, step); ok {
+			return d.rest(next)
+		}
 		last = f
 	}
 	return outcome.Wait(raceWait, "node "+node+" changes faster than it is repaired")
@@ -85,11 +94,35 @@ func (d *Desk) do(ctx context.Context, f *facts, step plan.Step) (done bool, err
 		return false, err
 	}
 	crashpoint.Here("fault-remediation/done")
+	return true, d.rest(step)
+}
+
+// rest lets the node go until the world changes.
+func (d *Desk) rest(step plan.Step) error {
 	d.Metrics.waiting(step.Reason)
 	if step.After > 0 {
-		return true, outcome.Park(step.After, fmt.Sprintf("%s: %s", step.Reason, step.Message))
+		return outcome.Park(step.After, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 	}
-	return true, nil
+	return nil
+}
+
+// followed is the wait for an object that was created, and its uid stamped, a
+// moment ago: nothing needs to be read for it, and what changes rings the node.
+func (d *Desk) followed(f *facts, step plan.Step) (plan.Step, bool) {
+	if !f.mine || step.Reason != plan.RecordUID || !f.stamped || f.news {
+		return plan.Step{}, false
+	}
+	view := f.view
+	view.Records = slices.Clone(view.Records)
+	for i := range view.Records {
+		for _, w := range step.Writes {
+			if r := &view.Records[i]; r.ID == w.ID {
+				r.Status, r.Revision = w.Status, w.Revision+1
+			}
+		}
+	}
+	next := plan.Next(view, d.Repairs, d.Policy, d.Clock.Now())
+	return next, next.Reason == plan.WaitObject && next.After > 0
 }
 
 // stamp writes a step's record changes. A conflict is no error: the facts are
@@ -99,7 +132,8 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
 	}
-	err := d.Records.Update(ctx, record.FaultRemediation, changes)
+	news, err := d.write(ctx, changes)
+	f.stamped, f.news = err == nil, f.news || news
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
@@ -117,6 +151,35 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 		return d.tell(ctx, f, EventEscalated, step.Message)
 	}
 	return nil
+}
+
+// write updates records; news says that others changed them right after it.
+func (d *Desk) write(ctx context.Context, changes []store.Change) (news bool, err error) {
+	for _, c := range changes {
+		d.stamps.Begin(c.ID)
+	}
+	err = d.Records.Update(ctx, record.FaultRemediation, changes)
+	for _, c := range changes {
+		made := "" // after a failure nobody knows
+		if err == nil {
+			made = revision(c.Revision + 1) // every update adds one
+		}
+		if d.stamps.End(c.ID, made) {
+			news = true
+		}
+	}
+	return news, err
+}
+
+func revision(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Key is the node that a delivery of the feed rings: none if it is a stamp of
+// this desk, on which the handling that wrote it has gone on already.
+func (d *Desk) Key(r record.Record) string {
+	if d.stamps.Heard(r.ID, revision(r.Revision)) {
+		return ""
+	}
+	return r.Event.NodeName
 }
 
 func stampPoint(r plan.Reason) string {

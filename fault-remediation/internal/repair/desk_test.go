@@ -271,7 +271,10 @@ func TestDryRunWritesNothing(t *testing.T) {
 func TestTwoDesksOneObject(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
-	other := *b.Desk
+	other := repair.Desk{
+		Records: b.Records, Cluster: b.Cluster, Repairs: b.Repairs, Policy: b.Policy, Eviction: b.Eviction,
+		Clock: b.Clock, Log: b.Log, Metrics: b.Metrics,
+	}
 	var both sync.WaitGroup
 	for _, d := range []*repair.Desk{b.Desk, &other} {
 		both.Go(func() {

@@ -63,11 +63,25 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 	if err := fenced.Err(); err != nil {
 		return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	}
+	key := echoKey(obj)
+	d.objects.Begin(key)
 	obj, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(fenced, obj, metav1.CreateOptions{})
-	if err == nil {
+	if err != nil {
+		d.objects.End(key, "")
+	} else {
 		f.created = new(objectFacts(obj, repair))
+		f.news = d.objects.End(key, obj.GetResourceVersion())
 	}
 	return d.created(ctx, f, step, err, d.Clock.Since(began))
+}
+
+func echoKey(obj *unstructured.Unstructured) string {
+	return obj.GetKind() + "/" + obj.GetNamespace() + "/" + obj.GetName()
+}
+
+// Own says whether news of an object is only that this desk created it.
+func (d *Desk) Own(obj *unstructured.Unstructured) bool {
+	return d.objects.Heard(echoKey(obj), obj.GetResourceVersion())
 }
 
 // created judges the answer to a creation that took that long.

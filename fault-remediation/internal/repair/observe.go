@@ -33,6 +33,9 @@ type facts struct {
 	// new name was stamped, the object was created.
 	reserved bool
 	created  *plan.Object
+	// mine: these facts are those of an object that was just created. stamped: the
+	// step's writes are done. news: something changed while this desk wrote it.
+	mine, stamped, news bool
 }
 
 // observe reads records, Node, object and pods from where they live, no cache.
@@ -41,7 +44,7 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 	if last != nil && last.created != nil {
 		view := last.view
 		view.Object = *last.created
-		return &facts{view: view, node: last.node}, nil
+		return &facts{view: view, node: last.node, mine: true, news: last.news}, nil
 	}
 	records, err := d.Records.List(ctx, store.Query{Selector: record.Selector{
 		Name: "Repairs of a node", Node: name, Strategy: record.Process,

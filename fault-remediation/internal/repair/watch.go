@@ -34,14 +34,16 @@ type Watch struct {
 	client dynamic.Interface
 	log    *slog.Logger
 	kinds  []kind
+	own    func(*unstructured.Unstructured) bool
 
 	mu      sync.Mutex
 	missing map[kind]string
 }
 
-// NewWatch watches the kinds of all repairs.
-func NewWatch(client dynamic.Interface, repairs action.Policy, log *slog.Logger) *Watch {
-	w := &Watch{client: client, log: log, missing: map[kind]string{}}
+// NewWatch watches the kinds of all repairs. News of an object that own tells
+// to be the caller's own rings nobody.
+func NewWatch(client dynamic.Interface, repairs action.Policy, log *slog.Logger, own func(*unstructured.Unstructured) bool) *Watch {
+	w := &Watch{client: client, log: log, own: own, missing: map[kind]string{}}
 	for _, a := range repairs.All() {
 		if k := (kind{a.GVR(), a.Namespace}); !slices.Contains(w.kinds, k) {
 			w.kinds = append(w.kinds, k)
@@ -82,7 +84,12 @@ func (w *Watch) prepare(informer cache.SharedIndexInformer, k kind, ring func(no
 		}
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: notify, UpdateFunc: func(_, x any) { notify(x) }, DeleteFunc: notify,
+		AddFunc: func(x any) {
+			if obj, ok := x.(*unstructured.Unstructured); !ok || !w.own(obj) {
+				notify(x)
+			}
+		},
+		UpdateFunc: func(_, x any) { notify(x) }, DeleteFunc: notify,
 	})
 	if err != nil {
 		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
@@ -142,7 +149,8 @@ func (w *Watch) Ready() (bool, string) {
 }
 
 // Relevant says whether a Node's change matters to a repair: its session, its
-// claim, its marks, its machine or boot.
+// claim that is gone, its marks, its machine or boot. A claim that is made lets
+// nothing more be done.
 func Relevant(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return sessionOf(before) != "" || sessionOf(after) != ""
@@ -150,7 +158,11 @@ func Relevant(before, after *corev1.Node) bool {
 	if sessionOf(before) == "" && sessionOf(after) == "" {
 		return false
 	}
-	return nodeFacts(before) != nodeFacts(after)
+	was, is := nodeFacts(before), nodeFacts(after)
+	if is.Claim != "" {
+		was.Claim = is.Claim
+	}
+	return was != is
 }
 
 func sessionOf(n *corev1.Node) string {

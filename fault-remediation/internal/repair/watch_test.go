@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -56,7 +57,11 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 		Template: "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {target: {{.NodeName}}}\n",
 	}})
 	repairs, _ := b.Repairs.Of(record.ActionRestartVM)
-	watch := repair.NewWatch(b.Cluster.Dynamic, b.Repairs, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	echoes := make(chan bool, 100)
+	watch := repair.NewWatch(b.Cluster.Dynamic, b.Repairs, slog.New(slog.NewTextHandler(t.Output(), nil)), func(obj *unstructured.Unstructured) bool {
+		echoes <- b.Own(obj)
+		return false
+	})
 	rung := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -96,6 +101,9 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 		}
 	case <-time.After(45 * time.Second):
 		t.Fatal("the object did not ring its node")
+	}
+	if !<-echoes {
+		t.Error("the object that the desk has just created counts as news")
 	}
 	eventually(t, "readiness is whole again", func() (bool, error) {
 		_, detail := watch.Ready()
@@ -143,9 +151,14 @@ func TestRelevant(t *testing.T) {
 		"session begins":        {&corev1.Node{}, node(same), true},
 		"session ends":          {node(same), &corev1.Node{}, true},
 		"cordoned":              {node(same), node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), true},
-		"claimed":               {node(same), node(func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "u" }), true},
-		"rebooted":              {node(same), node(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }), true},
-		"another machine":       {node(same), node(func(n *corev1.Node) { n.Spec.ProviderID = "p2" }), true},
+		"claimed":               {node(same), node(func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "u" }), false},
+		"claim gone":            {node(func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "u" }), node(same), true},
+		"claimed and cordoned": {node(same), node(func(n *corev1.Node) {
+			n.Annotations[nodemark.RepairAnnotation] = "u"
+			n.Spec.Unschedulable = true
+		}), true},
+		"rebooted":        {node(same), node(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }), true},
+		"another machine": {node(same), node(func(n *corev1.Node) { n.Spec.ProviderID = "p2" }), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,44 @@
+package repair_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+)
+
+// TestARepairAsksTheAPIServerFourTimes: the Node and its pods are read once,
+// the Node is marked, the object is created; what all that shows is not asked
+// for again. The desk's own stamps ring nobody, those of others do.
+func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
+	b := newBench(t)
+	b.fault("r1", record.ActionRestartVM)
+	var mu sync.Mutex
+	var calls []string
+	b.Cluster = b.client(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		part := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		kind := slices.IndexFunc(part, func(p string) bool { return p == "nodes" || p == "pods" || p == "rebootnodes" })
+		calls = append(calls, r.Method+" "+part[max(kind, 0)])
+		return nil, nil
+	})
+	b.parks(plan.WaitObject)
+	if want := []string{"GET nodes", "GET pods", "PATCH nodes", "POST rebootnodes"}; !slices.Equal(calls, want) {
+		t.Errorf("calls %v, want %v", calls, want)
+	}
+	if a := b.record("r1").Status.Remediation.Attempts[0]; a.UID != string(b.onlyObject().GetUID()) {
+		t.Errorf("the record names the uid %q", a.UID)
+	}
+	if key := b.Key(b.record("r1")); key != "" {
+		t.Errorf("the desk's own stamp rings %q", key)
+	}
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Message = "told by the drainer" })
+	if key := b.Key(b.record("r1")); key != b.node {
+		t.Errorf("another room's stamp rings %q, want the node", key)
+	}
+}
