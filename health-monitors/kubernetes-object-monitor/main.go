@@ -4,9 +4,12 @@ package main
 
 import (
 	"context"
+	"os"
+	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/check"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/journal"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
@@ -16,7 +19,12 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
-func main() { daemon.Main(machine.Agent, config.Default, build) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		os.Exit(check.Run(os.Args[2:], check.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
+	}
+	daemon.Main(machine.Agent, config.Default, build)
+}
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	policies := &watch.Policies{Path: cfg.Policies, Clock: d.Clock, Log: d.Log}

@@ -1,0 +1,130 @@
+// Package check tries policies on objects from files, so that a user sees what
+// they would report before they are deployed. It asks no cluster.
+package check
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+)
+
+// Exit codes.
+const (
+	exitFine   = 0
+	exitErrors = 1 // an expression could not be evaluated
+	exitUsage  = 2 // flags, the policy file or an object are wrong
+)
+
+// Streams are what a command line speaks to.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// objects are what lookup() finds: the objects that were given.
+type objects []unstructured.Unstructured
+
+// Find is the given object of that name, or nil.
+func (o objects) Find(kind schema.GroupVersionKind, namespace, name string) (map[string]any, error) {
+	for i := range o {
+		if o[i].GroupVersionKind() == kind && o[i].GetNamespace() == namespace && o[i].GetName() == name {
+			return o[i].Object, nil
+		}
+	}
+	return nil, nil
+}
+
+// Run is the subcommand check: it prints what every policy says about every
+// object of its kind, and returns the exit code.
+func Run(args []string, s Streams, now time.Time) int {
+	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
+	flags.SetOutput(s.Err)
+	path := flags.String("policy-config-path", config.Default.Policies, "file with the policies")
+	clock := flags.String("now", now.UTC().Format(time.RFC3339), "time of the evaluation, as RFC 3339")
+	flags.Usage = func() {
+		fmt.Fprintln(s.Err, "kubernetes-object-monitor check [flags] [object.yaml ...]\nPrints what every policy says about the objects of its kind; without files they are read from the input.")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return exitFine
+	} else if err != nil {
+		return exitUsage
+	}
+	fail := func(err error) int {
+		fmt.Fprintln(s.Err, "kubernetes-object-monitor check:", err)
+		return exitUsage
+	}
+	at, err := time.Parse(time.RFC3339, *clock)
+	if err != nil {
+		return fail(fmt.Errorf("flag --now: %w", err))
+	}
+	text, err := os.ReadFile(*path)
+	if err != nil {
+		return fail(fmt.Errorf("reading the policies: %w", err))
+	}
+	given, err := read(flags.Args(), s.In)
+	if err != nil {
+		return fail(err)
+	}
+	set, err := policy.Parse(*path, string(text), given)
+	if err != nil {
+		return fail(err)
+	}
+	return report(set, given, at, s.Out)
+}
+
+// read decodes the files, or the input if there are none.
+func read(files []string, in io.Reader) (objects, error) {
+	if len(files) == 0 {
+		return decode("input", in)
+	}
+	var out objects
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading objects: %w", err)
+		}
+		some, err := decode(name, file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// decode reads YAML documents or JSON; lists are unfolded.
+func decode(name string, in io.Reader) (objects, error) {
+	var out objects
+	decoder := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(in), 4096)
+	for {
+		var object unstructured.Unstructured
+		err := decoder.Decode(&object.Object)
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading objects from %s: %w", name, err)
+		case object.Object == nil:
+		case object.IsList():
+			if err := object.EachListItem(out.take); err != nil {
+				return nil, fmt.Errorf("reading objects from %s: %w", name, err)
+			}
+		case object.GetKind() == "" || object.GetName() == "":
+			return nil, fmt.Errorf("reading objects from %s: an object has no kind or no name", name)
+		default:
+			out = append(out, object)
+		}
+	}
+}
