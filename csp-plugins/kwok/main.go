@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/callers"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -30,9 +31,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg kwok.Config) error {
 		Clock: d.Clock, Log: d.Log, Metrics: kwok.NewMetrics(d.Registry),
 	})
 	panicked := func(method string, value any) { d.Log.Error("call panicked", "method", method, "panic", value) }
+	options := plugin.Options{Panicked: panicked}
+	if cfg.CertFile != "" {
+		options.TLS = &plugin.TLS{CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFile: cfg.ClientCAFile}
+	}
+	if err := callers.Admit(&options, callers.Reviews{Client: cluster.Clientset}, cfg.Audience, cfg.Callers); err != nil {
+		return err
+	}
 	d.Go("reboots", impl.Run)
-	d.Go("server", func(ctx context.Context) error {
-		return plugin.ListenAndServe(ctx, cfg.Listen, impl, plugin.Options{Panicked: panicked})
-	})
+	d.Go("server", func(ctx context.Context) error { return plugin.ListenAndServe(ctx, cfg.Listen, impl, options) })
 	return nil
 }

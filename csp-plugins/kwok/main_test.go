@@ -13,13 +13,20 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // asPlugin in the environment makes the test binary the plugin, so that it can
@@ -162,13 +169,58 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// Callers that were named are admitted by the API server's word, others not.
+func TestCallersAreVerified(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	namespace := cluster.Namespace(t)
+	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: namespace}); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(t, cluster, "--audience", "csp-plugin", "--callers", "system:serviceaccount:"+namespace+":janitor")
+	client := v1.NewCSPPluginServiceClient(p.start())
+	for _, tt := range []struct {
+		account, audience string
+		want              codes.Code
+	}{
+		{"", "", codes.Unauthenticated},
+		{"janitor", "another", codes.Unauthenticated},
+		{"stranger", "csp-plugin", codes.PermissionDenied},
+		{"janitor", "csp-plugin", codes.OK},
+	} {
+		ctx := t.Context()
+		if tt.account != "" {
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token(t, cluster, namespace, tt.account, tt.audience))
+		}
+		_, err := client.IsNodeReady(ctx, &v1.IsNodeReadyRequest{NodeName: namespace}, grpc.WaitForReady(true))
+		if status.Code(err) != tt.want {
+			t.Errorf("%q for %q: %v, want %s", tt.account, tt.audience, err, tt.want)
+		}
+	}
+}
+
+func token(t *testing.T, cluster *localcluster.Cluster, namespace, account, audience string) string {
+	t.Helper()
+	accounts := cluster.Client().CoreV1().ServiceAccounts(namespace)
+	_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	answer, err := accounts.CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Token
+}
+
 func TestBadConfigurationIsNamed(t *testing.T) {
 	running := daemon.RunForTest(t, name, kwok.Default(), build, "--kubeconfig", "/nowhere", "--books", filepath.Join(t.TempDir(), "b"))
 	if code := running.Wait(); code != 1 {
 		t.Errorf("a kubeconfig that does not exist: exit code %d, want 1", code)
 	}
-	err := kwok.Config{RebootTime: -1}.Validate()
-	for _, want := range []string{"--listen", "--books", "--reboot-time"} {
+	err := kwok.Config{RebootTime: -1, KeyFile: "k", Audience: "a"}.Validate()
+	for _, want := range []string{"--listen", "--books", "--reboot-time", "--tls-cert-file", "--callers"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not mention %s", err, want)
 		}
