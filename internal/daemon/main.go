@@ -38,12 +38,42 @@ type options struct {
 	CheckConfig    bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
 	Version        bool   `flag:"version" usage:"print the version and exit"`
 	MetricsAddress string `flag:"metrics-address" usage:"host:port of /metrics, /healthz and /readyz; port 0 takes a free one; empty or off serves none"`
-	LogLevel       string `flag:"log-level" usage:"debug, info, warn or error"`
+	LogLevel       string `flag:"log-level" usage:"debug, info, warn or error; LOG_LEVEL in the environment is its default"`
 	LogFormat      string `flag:"log-format" usage:"json or text"`
 }
 
-func defaultOptions() options {
-	return options{MetricsAddress: ":2112", LogLevel: "info", LogFormat: "json"}
+// defaultOptions takes the log level from the environment, where LOG_LEVEL is set.
+func defaultOptions(lookup func(name string) (string, bool)) options {
+	o := options{MetricsAddress: defaultAddress, LogLevel: "info", LogFormat: "json"}
+	if lookup == nil {
+		return o
+	}
+	if level, ok := lookup("LOG_LEVEL"); ok && level != "" {
+		o.LogLevel = level
+	}
+	return o
+}
+
+// defaultAddress is where metrics and probes are served.
+const defaultAddress = ":2112"
+
+// Listening is a configuration with addresses of its own for metrics and probes,
+// which hold unless --metrics-address is given.
+type Listening interface {
+	Addresses() (metrics, probes string)
+}
+
+// addressesOf are where metrics and probes are served, together on each.
+func addressesOf(o options, cfg any) (first, second string) {
+	l, ok := cfg.(Listening)
+	if !ok || o.MetricsAddress != defaultAddress {
+		return o.MetricsAddress, ""
+	}
+	first, second = l.Addresses()
+	if first == second {
+		second = ""
+	}
+	return first, second
 }
 
 // invocation is one command line with the streams it speaks to.
@@ -73,7 +103,7 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 
 // start runs one invocation and returns its exit code.
 func start[C any](ctx context.Context, in invocation, def C, build func(ctx context.Context, d *Daemon, cfg C) error) int {
-	opts, cfg := defaultOptions(), def
+	opts, cfg := defaultOptions(in.lookup), def
 	code, done := configure(in, &opts, &cfg)
 	if done {
 		return code
@@ -90,15 +120,21 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	d := newDaemon(in.name, log)
 	d.in = in
 	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
-	server, err := d.serve(ctx, opts.MetricsAddress)
+	first, second := addressesOf(opts, cfg)
+	server, err := d.serve(ctx, first)
 	if err != nil {
 		log.Error("service failed", "error", err)
+		return exitFailed
+	}
+	probes, err := d.serve(ctx, second)
+	if err != nil {
+		log.Error("service failed", "error", errors.Join(err, server.close()))
 		return exitFailed
 	}
 	if in.bound != nil {
 		in.bound(server.address)
 	}
-	err = errors.Join(d.run(ctx, func(ctx context.Context) error { return build(ctx, d, cfg) }), server.close())
+	err = errors.Join(d.run(ctx, func(ctx context.Context) error { return build(ctx, d, cfg) }), server.close(), probes.close())
 	if err != nil {
 		log.Error("service failed", "error", err)
 		return exitFailed

@@ -91,7 +91,7 @@ func (r *reloader[C]) look() {
 
 // reread does what configure did at the start and returns the file's name.
 func reread[C any](in invocation, cfg C) (string, C, error) {
-	opts := defaultOptions()
+	opts := defaultOptions(in.lookup)
 	flags := flag.NewFlagSet(in.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	own, err := config.Bind(flags, &opts)
