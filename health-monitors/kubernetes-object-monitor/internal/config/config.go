@@ -29,6 +29,10 @@ type Config struct {
 	// State is the ConfigMap of the open faults, in the lease's namespace.
 	State string `toml:"stateConfigMap" flag:"state-config-map" usage:"name of the ConfigMap that keeps the open faults; it is in the namespace of the lease"`
 
+	// MetricsAddress and ProbeAddress both serve metrics and probes.
+	MetricsAddress string `toml:"metricsBindAddress" flag:"metrics-bind-address" usage:"host:port of the metrics; --metrics-address, where given, replaces both this and the next"`
+	ProbeAddress   string `toml:"healthProbeBindAddress" flag:"health-probe-bind-address" usage:"host:port of the probes"`
+
 	Kube     kube.Config  `toml:"kube"`
 	Election lease.Config `toml:"leaderElection"`
 }
@@ -36,14 +40,19 @@ type Config struct {
 // Default is the configuration without special wishes; numbers and path are
 // those of ADR-011.
 var Default = Config{
-	Policies: "/etc/nvsentinel/config/policies.toml",
-	Resync:   5 * time.Minute,
-	Workers:  10,
-	Strategy: string(record.Process),
-	Socket:   "unix:///var/run/nvsentinel.sock",
-	State:    "kubernetes-object-monitor-state",
-	Election: lease.Default(),
+	Policies:       "/etc/nvsentinel/config/policies.toml",
+	Resync:         5 * time.Minute,
+	Workers:        10,
+	Strategy:       string(record.Process),
+	Socket:         "unix:///var/run/nvsentinel.sock",
+	State:          "kubernetes-object-monitor-state",
+	MetricsAddress: ":8080",
+	ProbeAddress:   ":8081",
+	Election:       lease.Default(),
 }
+
+// Addresses are where metrics and probes are served.
+func (c Config) Addresses() (metrics, probes string) { return c.MetricsAddress, c.ProbeAddress }
 
 // Validate lists everything that is wrong.
 func (c Config) Validate() error {
