@@ -98,11 +98,11 @@ func newFrame(rec record.Record) (frame, error) {
 	if err != nil || id == uuid.Nil {
 		return frame{}, fmt.Errorf("spooling record %q: its id is not a UUID", rec.ID)
 	}
-	body, err := encodeRecord(rec, id)
+	body, sum, err := encodeRecord(rec, id)
 	if err != nil {
 		return frame{}, err
 	}
-	return frame{id: id, digest: digestOf(rec.Event), accepted: rec.CreatedAt, body: body}, nil
+	return frame{id: id, digest: sum, accepted: rec.CreatedAt, body: body}, nil
 }
 
 func (s *Spool) commitLoop() {

@@ -140,3 +140,24 @@ func TestAFieldOfALaterVersionIsPassedAndNonsenseIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestResentEventHasTheSameDigestAndAnotherOneHasNot(t *testing.T) {
+	s := open(t, options(t.TempDir()))
+	r, other := full(t), full(t)
+	for i := range 20 { // maps have no order
+		key := string(rune('a' + i))
+		r.Event.Metadata[key], other.Event.Metadata[key] = key, key
+	}
+	for range 5 {
+		r.CreatedAt = r.CreatedAt.Add(time.Second) // a re-sent event comes later
+		add(t, s, r)
+	}
+	if _, last := s.Bounds(); last != 1 {
+		t.Errorf("one event sent five times has %d entries", last)
+	}
+	other.Event.Metadata["a"] = "changed"
+	add(t, s, other)
+	if _, last := s.Bounds(); last != 2 {
+		t.Errorf("other content under the same id: %d entries, want 2", last)
+	}
+}

@@ -150,8 +150,7 @@ type done struct {
 // demoted only when the sink has the first copy.
 func (r *Runner) Transform(ctx context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
 	p := r.pipeline()
-	var out []record.Record
-	var decided []done
+	out, decided := make([]record.Record, 0, len(records)), make([]done, 0, len(records))
 	pending := map[string]bool{}
 	for _, rec := range records {
 		d := done{record: rec}
