@@ -11,7 +11,7 @@ func Decide(v View, p Policy, now time.Time) Verdict {
 	o, n := v.Object, v.Node
 	switch {
 	case o.Completed || o.Deleting:
-		return ending(o)
+		return ending(o, p, now)
 	case o.Started.IsZero() || !o.Finalizer:
 		return Verdict{Step: Begin, Reason: NotStarted}
 	case !n.Exists:
@@ -34,17 +34,28 @@ func Decide(v View, p Policy, now time.Time) Verdict {
 	return signaling(v, p, now)
 }
 
-// ending is an object whose outcome is known or no longer wanted.
-func ending(o Object) Verdict {
+// ending is an object whose outcome is known or no longer wanted. Its time to
+// live is counted from its end; an end that lies ahead was stamped by a clock
+// that has been set right since, and is waited for again and again.
+func ending(o Object, p Policy, now time.Time) Verdict {
 	reason := Ended
 	if !o.Completed {
 		reason = Deleted
 	}
-	if o.Finalizer {
+	rest := o.CompletedAt.Add(p.TTL).Sub(now)
+	switch {
+	case o.Finalizer:
 		return Verdict{Step: Unclaim, Reason: reason}
+	case o.Deleting || o.Kept || p.TTL <= 0:
+		return Verdict{Step: Done, Reason: reason}
+	case rest > 0:
+		return Verdict{Step: Wait, Reason: reason, Again: min(rest, longestWait)}
 	}
-	return Verdict{Step: Done, Reason: reason}
+	return Verdict{Step: Expire, Reason: reason}
 }
+
+// longestWait bounds the wait for the end of an object's life.
+const longestWait = time.Hour
 
 // rebooted is a node whose boot id has changed: the Node and the plugin must
 // both say that it is up.

@@ -57,6 +57,38 @@ func person(v *reboot.View) { v.Object.Session, v.Node.Session, v.Node.Schedulab
 
 func says(p reboot.Plugin) func(*reboot.View) { return func(v *reboot.View) { v.Plugin = p } }
 
+func TestTimeToLive(t *testing.T) {
+	over := func(change func(*reboot.Object)) reboot.View {
+		return begun(func(v *reboot.View) {
+			v.Object.Completed, v.Object.CompletedAt, v.Object.Finalizer = true, start, false
+			change(&v.Object)
+		})
+	}
+	live := policy
+	live.TTL = 90 * time.Minute
+	for _, tt := range []struct {
+		name   string
+		change func(*reboot.Object)
+		policy reboot.Policy
+		after  time.Duration
+		want   reboot.Verdict
+	}{
+		{"fresh", func(*reboot.Object) {}, live, 0, reboot.Verdict{Step: reboot.Wait, Reason: reboot.Ended, Again: time.Hour}},
+		{"soon", func(*reboot.Object) {}, live, 80 * time.Minute, reboot.Verdict{Step: reboot.Wait, Reason: reboot.Ended, Again: 10 * time.Minute}},
+		{"over", func(*reboot.Object) {}, live, 90 * time.Minute, reboot.Verdict{Step: reboot.Expire, Reason: reboot.Ended}},
+		{"claimed", func(o *reboot.Object) { o.Finalizer = true }, live, 90 * time.Minute, reboot.Verdict{Step: reboot.Unclaim, Reason: reboot.Ended}},
+		{"of a NodeHealthCheck", func(o *reboot.Object) { o.Kept = true }, live, 90 * time.Minute, reboot.Verdict{Step: reboot.Done, Reason: reboot.Ended}},
+		{"being deleted", func(o *reboot.Object) { o.Deleting = true }, live, 90 * time.Minute, reboot.Verdict{Step: reboot.Done, Reason: reboot.Ended}},
+		{"kept for ever", func(*reboot.Object) {}, policy, 9000 * time.Hour, reboot.Verdict{Step: reboot.Done, Reason: reboot.Ended}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, reboot.Decide(over(tt.change), tt.policy, start.Add(tt.after))); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDecide(t *testing.T) {
 	verdict := func(s reboot.Step, r reboot.Reason) reboot.Verdict { return reboot.Verdict{Step: s, Reason: r} }
 	wait := func(r reboot.Reason, again time.Duration) reboot.Verdict {

@@ -35,8 +35,11 @@ type Object struct {
 	Session string
 	// Deleting, Finalizer: the object waits for the claim to be dropped.
 	Deleting, Finalizer bool
-	// Completed: the outcome is final.
-	Completed bool
+	// Completed: the outcome is final, since CompletedAt.
+	Completed   bool
+	CompletedAt time.Time
+	// Kept: somebody else removes the object.
+	Kept bool
 	// Started is when the object was first seen; zero before.
 	Started time.Time
 	// Key, PreBoot, Machine are the intent; Key is empty before it is written.
@@ -91,6 +94,8 @@ type Policy struct {
 	Poll time.Duration
 	// Manual leaves the signal to somebody else.
 	Manual bool
+	// TTL is how long an object is kept after its end; 0 keeps it.
+	TTL time.Duration
 }
 
 // Step is what to do now.
@@ -117,6 +122,8 @@ const (
 	SessionOver Step = "SessionOver"
 	// Unclaim drops the claim and the finalizer.
 	Unclaim Step = "Unclaim"
+	// Expire removes an object whose end is long past.
+	Expire Step = "Expire"
 	// Done has nothing left to do.
 	Done Step = "Done"
 )

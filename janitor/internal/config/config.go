@@ -38,6 +38,8 @@ type Global struct {
 	Timeout time.Duration `toml:"timeout"`
 	// ManualMode leaves the signals to people.
 	ManualMode bool `toml:"manualMode"`
+	// TTL is how long an object is kept after its end.
+	TTL time.Duration `toml:"ttl" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
 }
 
 // Plugin says how a plugin is spoken to.
@@ -105,7 +107,7 @@ type RebootNode struct {
 // Default is the configuration without a file; it lacks the plugin's address.
 func Default() Config {
 	return Config{
-		Global: Global{Timeout: 25 * time.Minute},
+		Global: Global{Timeout: 25 * time.Minute, TTL: 336 * time.Hour},
 		RebootNode: RebootNode{
 			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
 		},
@@ -166,7 +168,7 @@ func (c Config) Exclusions() ([]labels.Selector, error) {
 func (c Config) Policy() reboot.Policy {
 	p := reboot.Policy{
 		Timeout: c.Global.Timeout, ResendAfter: c.RebootNode.ResendAfter, Poll: c.RebootNode.PollInterval,
-		Manual: c.Global.ManualMode || c.RebootNode.ManualMode,
+		Manual: c.Global.ManualMode || c.RebootNode.ManualMode, TTL: c.Global.TTL,
 	}
 	if c.RebootNode.Timeout != 0 {
 		p.Timeout = c.RebootNode.Timeout
@@ -189,6 +191,9 @@ func (c Config) Validate() error {
 		problems = append(problems, err)
 	}
 	p := c.Policy()
+	if p.TTL < 0 {
+		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", p.TTL))
+	}
 	for _, d := range []struct {
 		key   string
 		value time.Duration

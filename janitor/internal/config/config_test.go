@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	want := reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second}
+	want := reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second, TTL: 336 * time.Hour}
 	if diff := cmp.Diff(want, c.Policy()); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
 	}
@@ -60,6 +60,7 @@ func TestValidate(t *testing.T) {
 		{"a lease for ever", func(c *config.Config) { c.Lease.Enabled, c.Lease.RenewDeadline = true, time.Hour }, []string{"leaderElection.leaseDuration"}},
 		{"a broken exclusion", func(c *config.Config) { c.Global.Nodes.Exclusions = []string{"a in"} }, []string{"global.nodes.exclusions"}},
 		{"an exclusion of everything", func(c *config.Config) { c.RebootNode.Nodes.Exclusions = []string{""} }, []string{"rebootNodeController.nodes.exclusions", "every node"}},
+		{"a negative time to live", func(c *config.Config) { c.Global.TTL = -1 }, []string{"global.ttl"}},
 		{"a token in clear text", func(c *config.Config) {
 			c.Global.CSPPlugin.Plaintext, c.Global.CSPPlugin.TokenFile = true, "t"
 		}, []string{"global.cspPlugin", "clear text"}},

@@ -164,6 +164,8 @@ func (c *Controller) act(ctx context.Context, p *pass, v reboot.Verdict) (again 
 		return 0, true, c.end(ctx, p, v)
 	case reboot.Unclaim:
 		return 0, false, c.unclaim(ctx, p, v)
+	case reboot.Expire:
+		return 0, false, c.expire(ctx, p)
 	case reboot.Done:
 	}
 	return 0, false, nil

@@ -223,6 +223,17 @@ func (c *Controller) unclaim(ctx context.Context, p *pass, v reboot.Verdict) err
 	return nil
 }
 
+// expire removes the object that was read, and no other.
+func (c *Controller) expire(ctx context.Context, p *pass) error {
+	err := c.Objects.Delete(ctx, p.object, client.Preconditions{UID: &p.object.UID, ResourceVersion: &p.object.ResourceVersion})
+	if err := lostRace(err, "removing the object"); err != nil {
+		return err
+	}
+	c.Metrics.count(statusExpired)
+	p.log.Info("object was removed at the end of its time to live")
+	return nil
+}
+
 // patch writes the difference of the metadata under before's resourceVersion.
 func (c *Controller) patch(ctx context.Context, object, before *v1alpha1.RebootNode) error {
 	guarded := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -12,6 +12,7 @@ const (
 	statusFailed      = "failed"
 	statusSessionOver = "session_over"
 	statusDeleted     = "deleted"
+	statusExpired     = "expired"
 )
 
 // Values of the label result of nvs_janitor_signals_total.

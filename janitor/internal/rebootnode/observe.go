@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -15,6 +16,9 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
+
+// nodeHealthCheck is the kind of an owner that removes its objects itself.
+const nodeHealthCheck = "NodeHealthCheck"
 
 // objectFacts are what a decision needs of the object.
 func objectFacts(object *v1alpha1.RebootNode) reboot.Object {
@@ -29,6 +33,10 @@ func objectFacts(object *v1alpha1.RebootNode) reboot.Object {
 		PreBoot:   s.PreRebootBootID,
 		Signals:   int(s.Signals),
 	}
+	if s.CompletionTime != nil {
+		o.CompletedAt = s.CompletionTime.Time
+	}
+	o.Kept = slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == nodeHealthCheck })
 	if s.StartTime != nil {
 		o.Started = s.StartTime.Time
 	}

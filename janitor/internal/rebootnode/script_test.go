@@ -107,6 +107,13 @@ func (s *script) do(cmd string, words []string) string {
 		s.delete(name)
 	case "sabotage":
 		s.sabotage = map[string]bool{name: true}
+	case "ttl":
+		ttl, err := time.ParseDuration(name)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.policy.TTL = ttl
+		s.restart()
 	case "manual":
 		s.policy.Manual = true
 		s.restart()
