@@ -18,12 +18,14 @@ import (
 )
 
 // TestADrainSurvivesACrashAnywhere kills the real process at each place of its
-// handler, in each of the first passes, and lets another finish the drain.
+// handler, in each of the first passes, and lets another finish the drain. Each
+// on its own node with its own store, so that they wait side by side.
 func TestADrainSurvivesACrashAnywhere(t *testing.T) {
 	binary := drainer(t)
 	for _, place := range []string{"observed", "decided", "done", "stamped"} {
 		for hit := 1; hit <= 4; hit++ {
 			t.Run(fmt.Sprintf("%s:%d", place, hit), func(t *testing.T) {
+				t.Parallel()
 				s := newStage(t)
 				s.stop()
 				s.pod(localcluster.PodSpec{Name: "a"})
@@ -46,7 +48,8 @@ func TestADrainSurvivesACrashAnywhere(t *testing.T) {
 	}
 }
 
-// crash runs the process until it kills itself.
+// crash runs the process until it kills itself. If it finishes the drain before,
+// a pod that comes back makes it look again.
 func (s *stage) crash(binary, point string) {
 	s.t.Helper()
 	process := exec.CommandContext(s.t.Context(), binary, s.arguments()...)
@@ -58,7 +61,22 @@ func (s *stage) crash(binary, point string) {
 	}
 	late := time.AfterFunc(30*time.Second, func() { _ = process.Process.Signal(os.Interrupt) })
 	defer late.Stop()
-	err := process.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	err, over := error(nil), false
+	for back := false; !over; {
+		select {
+		case err = <-ended:
+			over = true
+		case <-time.After(50 * time.Millisecond):
+			if !back && s.eviction("r1").Status == record.EvictionSucceeded {
+				back = true
+				if _, err := s.cluster.AddPod(s.t.Context(), localcluster.PodSpec{Namespace: s.ns, Name: "back", Node: s.node}); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Exited() {
 		s.t.Fatalf("the process was to be killed at %s, it ended with %v:\n%s", point, err, log.String())
 	}
@@ -67,7 +85,7 @@ func (s *stage) crash(binary, point string) {
 // built is the binary with crash points, made once.
 var built = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(scratch, "node-drainer")
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-o", binary, "../..").CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, "../..").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("building: %w\n%s", err, out)
 	}
