@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,16 +10,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 const (
-	// frameBytes is what the connector's spool adds to a record.
-	frameBytes = 60
+	// frameBytes is what the connector's spool adds to an event: the frame, and
+	// the machine and the counter with their tags.
+	frameBytes = 60 + 7*2
 	// insertBatch is how many records the connector hands to the store at once.
 	insertBatch = 256
 	// faultKinds is how many different faults of 8 GPUs the publishers repeat.
@@ -92,11 +94,13 @@ func (r *ingestRun) floors(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(records[0])
+	first := records[0]
+	event, err := proto.Marshal(record.ToProto(first.Event))
 	if err != nil {
 		return err
 	}
-	payload := make([]byte, frameBytes+len(body))
+	machine := first.Node.UID + first.Node.ProviderID + first.Node.SystemUUID + first.Node.BootID
+	payload := make([]byte, frameBytes+len(event)+len(machine)+len(first.SeqEpoch))
 	var errs [4]error
 	if r.floor1, _, errs[0] = appendFloor(filepath.Join(r.fleet.Dir, "floor-1"), payload, 1, r.sizes.Acks); errs[0] == nil {
 		_, r.floorAcked, errs[1] = appendFloor(filepath.Join(r.fleet.Dir, "floor-n"), payload, r.sizes.Publishers, r.sizes.Events)
