@@ -61,8 +61,7 @@ type healthEvent struct {
 func read(file, text string) (document, error) {
 	var d document
 	meta, err := toml.Decode(text, &d)
-	var where toml.ParseError
-	if errors.As(err, &where) {
+	if where, ok := errors.AsType[toml.ParseError](err); ok {
 		return d, fmt.Errorf("%s:%d:%d: %w", file, where.Position.Line, where.Position.Col, err)
 	}
 	if err != nil {

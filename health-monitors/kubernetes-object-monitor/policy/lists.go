@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -35,8 +37,8 @@ func listFunctions() []cel.EnvOption {
 			return -1
 		}),
 		search("lastIndexOf", func(all []ref.Val, x ref.Val) int {
-			for i := len(all) - 1; i >= 0; i-- {
-				if all[i].Equal(x) == types.True {
+			for i, e := range slices.Backward(all) {
+				if e.Equal(x) == types.True {
 					return i
 				}
 			}

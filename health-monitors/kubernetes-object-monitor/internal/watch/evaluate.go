@@ -75,7 +75,6 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 	if r.Strategy == "" {
 		seen.Fault.Strategy = g.Strategy
 	}
-	ok = true
 	if object != nil {
 		flip = g.see(ctx, p, object, &seen)
 	}
@@ -131,9 +130,8 @@ func bounded(ctx context.Context) policy.Runner {
 
 // failed counts an evaluation without an answer and logs the first of a policy.
 func (g *generation) failed(name string, err error) {
-	var e *policy.Error
 	failure := policy.CELError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*policy.Error](err); ok {
 		failure = e.Failure
 	}
 	g.Metrics.EvaluationErrors.WithLabelValues(name, string(failure)).Inc()
