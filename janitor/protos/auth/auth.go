@@ -96,7 +96,7 @@ func New(r Reviewer, p Policy) (*Check, error) {
 		p.CacheFor = DefaultCacheFor
 	}
 	if p.Now == nil {
-		p.Now = time.Now
+		p.Now = time.Now //nolint:forbidigo // the default of an injected clock, in a module without a clock library
 	}
 	return &Check{reviewer: r, policy: p, admitted: map[[sha256.Size]byte]time.Time{}}, nil
 }
