@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // Nodes is a cache of all Node objects.
@@ -58,7 +59,7 @@ func AwaitStop(wait func()) {
 	}()
 	select {
 	case <-stopped:
-	case <-time.After(stopGrace):
+	case <-clock.RealClock{}.After(stopGrace):
 	}
 }
 

@@ -226,7 +226,7 @@ func (s *Spool) write(p *plan) error {
 	var batch wal.Batch
 	rolled := false
 	for _, f := range p.frames {
-		data := f.encode(nil)
+		data := f.encode()
 		batch.Write(f.index, data)
 		if s.tail += prefixLen(len(data)) + len(data); s.tail >= s.o.SegmentBytes {
 			s.tail, rolled = 0, true

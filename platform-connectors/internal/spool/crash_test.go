@@ -131,7 +131,7 @@ func FuzzRepair(f *testing.F) {
 			f.Fatal(err)
 		}
 		x.index, x.body = uint64(i)+1, x.body[:20]
-		whole = appendEntry(whole, x.encode(nil))
+		whole = appendEntry(whole, x.encode())
 	}
 	f.Add(whole, whole)
 	f.Add(whole[:100], []byte{})

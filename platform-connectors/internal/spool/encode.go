@@ -140,6 +140,7 @@ func decodeField(r *record.Record, number protowire.Number, value []byte) error 
 		r.Node.BootID = string(content)
 	case fieldSeqEpoch:
 		r.SeqEpoch = string(content)
+	default:
 	}
 	return nil
 }

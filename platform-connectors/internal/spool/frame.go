@@ -42,9 +42,9 @@ type frame struct {
 
 func (f frame) tombstone() bool { return len(f.body) == 0 }
 
-// encode appends the frame to b.
-func (f frame) encode(b []byte) []byte {
-	start := len(b)
+// encode is the frame as it stands in a segment.
+func (f frame) encode() []byte {
+	b := make([]byte, 0, headerLen+len(f.body))
 	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.body)))
 	b = append(b, 0, 0, 0, 0)
@@ -53,7 +53,7 @@ func (f frame) encode(b []byte) []byte {
 	b = append(b, f.digest[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(f.accepted.UnixNano()))
 	b = append(b, f.body...)
-	binary.BigEndian.PutUint32(b[start+8:], checksum(b[start:]))
+	binary.BigEndian.PutUint32(b[8:], checksum(b))
 	return b
 }
 

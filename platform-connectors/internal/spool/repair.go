@@ -85,7 +85,7 @@ func (c *checker) check() {
 
 // keep takes an undamaged entry, or a tombstone, over into the good segment.
 func (c *checker) keep(f frame) {
-	c.good = appendEntry(c.good, f.encode(nil))
+	c.good = appendEntry(c.good, f.encode())
 	c.next++
 	c.see(f, headerLen+len(f.body))
 }
