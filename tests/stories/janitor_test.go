@@ -37,7 +37,7 @@ func (w *world) rebootStep(o *object) (goOn bool) {
 	}
 	d := reboot.Decide(v, rebootPolicy, w.now)
 	switch d.Step {
-	case reboot.Wait, reboot.Done, reboot.AskPlugin:
+	case reboot.Wait, reboot.Done, reboot.AskPlugin, reboot.Expire:
 		return false
 	case reboot.Begin:
 		w.write()
