@@ -20,31 +20,7 @@ import (
 // taken, in order; a failure may leave the first of them stored, which the
 // next try finds as duplicates.
 func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
-	results := make([]store.AppendResult, len(records))
-	first := map[string]int{}
-	var fresh []record.Record
-	for i, r := range records {
-		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
-			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
-		}
-		if provider.Storable(r) != nil {
-			results[i] = store.Refused
-		} else if _, again := first[r.ID]; !again {
-			first[r.ID] = i
-			fresh = append(fresh, r)
-		}
-	}
-	contents, err := s.insert(ctx, fresh)
-	if err != nil {
-		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
-	}
-	for i, r := range records {
-		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
-			results[i] = provider.Judge(contents[r.ID], record.Content(r), f == i)
-		}
-		s.Metrics.Appends.WithLabelValues(results[i].String()).Inc()
-	}
-	return results, nil
+	return provider.Append(ctx, s.Metrics, records, s.insert)
 }
 
 // insert stores records of different ids and says what is stored under them

@@ -52,6 +52,8 @@ type feed struct {
 	stream *mongo.ChangeStream
 	// twice are records that the scan delivered and the stream may bear too.
 	twice map[string]bool
+	// broken was read and is not kept aside yet; nil most of the time.
+	broken *broken
 	// rested is when a token was last stored without a record.
 	rested time.Time
 
@@ -94,6 +96,9 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			return record.Record{}, "", errClosed
 		default:
 		}
+		if err := f.bury(ctx); err != nil {
+			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
+		}
 		doc, ok, err := f.next(ctx)
 		if err != nil {
 			f.hangUp()
@@ -104,9 +109,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		}
 		r, err := doc.decode()
 		if err != nil {
-			if err := f.bury(ctx, doc, err); err != nil {
-				return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
-			}
+			f.broken = &broken{doc, err}
 			continue
 		}
 		return r, f.deliver(doc), nil
@@ -254,14 +257,26 @@ func (f *feed) rest(ctx context.Context) error {
 	return f.store(ctx, f.at)
 }
 
-// bury keeps a broken document as a dead letter, counts and passes it.
-func (f *feed) bury(ctx context.Context, doc stored, why error) error {
+// broken is a document that cannot be decoded.
+type broken struct {
+	doc stored
+	why error
+}
+
+// bury keeps a broken document as a dead letter, counts and passes it; nothing
+// behind it is delivered before.
+func (f *feed) bury(ctx context.Context) error {
+	if f.broken == nil {
+		return nil
+	}
+	doc, why := f.broken.doc, f.broken.why
 	err := f.s.Dead(ctx, store.DeadLetter{
 		ID: doc.ID, Source: "feed of " + f.consumer, Reason: why.Error(), Body: []byte(doc.Exact), At: f.s.Clock.Now(),
 	})
 	if err != nil {
 		return err
 	}
+	f.broken = nil
 	f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
 	f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", doc.ID, "error", why)
 	return nil

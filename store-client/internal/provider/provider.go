@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // OperationTimeout bounds every call to the database, so that a connection
@@ -66,22 +65,4 @@ func Text(s string) string {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
-}
-
-// Content is what is stored under an id, and whether it was stored just now.
-type Content struct {
-	Digest string
-	Fresh  bool
-}
-
-// Judge says what became of an appended record; first says that it was the
-// first of its id in the batch.
-func Judge(stored Content, digest string, first bool) store.AppendResult {
-	switch {
-	case stored.Fresh && first:
-		return store.Appended
-	case stored.Digest == digest:
-		return store.Duplicate
-	}
-	return store.Refused
 }

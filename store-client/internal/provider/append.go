@@ -1,0 +1,60 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Append is store.Store's Append for every provider: insert stores records of
+// different ids, sets their Append and Revision, and says what is stored under
+// each id now. A status is not the appender's to give.
+func Append(ctx context.Context, m *Metrics, records []record.Record,
+	insert func(context.Context, []record.Record) (map[string]Content, error),
+) ([]store.AppendResult, error) {
+	results := make([]store.AppendResult, len(records))
+	first := map[string]int{}
+	var fresh []record.Record
+	for i, r := range records {
+		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
+			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
+		}
+		if Storable(r) != nil {
+			results[i] = store.Refused
+		} else if _, again := first[r.ID]; !again {
+			first[r.ID] = i
+			fresh = append(fresh, r)
+		}
+	}
+	stored, err := insert(ctx, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	for i, r := range records {
+		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
+			results[i] = judge(stored[r.ID], record.Content(r), f == i)
+		}
+		m.Appends.WithLabelValues(results[i].String()).Inc()
+	}
+	return results, nil
+}
+
+// Content is what is stored under an id, and whether it was stored just now.
+type Content struct {
+	Digest string
+	Fresh  bool
+}
+
+// judge says what became of an appended record; first says that it was the
+// first of its id in the batch.
+func judge(stored Content, digest string, first bool) store.AppendResult {
+	switch {
+	case stored.Fresh && first:
+		return store.Appended
+	case stored.Digest == digest:
+		return store.Duplicate
+	}
+	return store.Refused
+}
