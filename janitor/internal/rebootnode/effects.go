@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,15 +127,16 @@ func (c *Controller) answered(ctx context.Context, p *pass, id string, err error
 
 // announcement says why a node is rebooted.
 func (c *Controller) announcement(object *v1alpha1.RebootNode) string {
-	text := "RebootNode " + object.Name + " asks the provider for a reboot"
+	var text strings.Builder
+	text.WriteString("RebootNode " + object.Name + " asks the provider for a reboot")
 	for _, mark := range []struct{ name, key string }{
 		{"record", v1alpha1.RecordAnnotation}, {"session", nodemark.SessionAnnotation}, {"group", v1alpha1.GroupAnnotation},
 	} {
 		if value := object.Annotations[mark.key]; value != "" {
-			text += "; " + mark.name + " " + value
+			text.WriteString("; " + mark.name + " " + value)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // complain shows on the object what is wrong with the plugin.
