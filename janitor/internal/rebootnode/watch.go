@@ -74,8 +74,13 @@ type Watch struct {
 	missing atomic.Value
 }
 
-// kindPoll is how often a missing kind is looked for.
+// kindPoll is how often a missing kind, or an API server that is away, is
+// looked for.
 const kindPoll = 2 * time.Second
+
+// syncLimit is how long the caches may take to be filled: an API server that is
+// away by then is waited for, not given up.
+const syncLimit = 24 * time.Hour
 
 // NewWatch makes the watch; workers is how many objects are worked on at once.
 func NewWatch(c *Controller, config *rest.Config, workers int) *Watch {
@@ -100,32 +105,25 @@ func (w *Watch) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !w.awaitKind(ctx) {
+	ctrl.SetLogger(logr.FromSlogHandler(w.controller.Log.Handler())) // controller-runtime complains on stderr without one
+	mgr := w.await(ctx, s)
+	if mgr == nil {
 		return nil
-	}
-	logger := logr.FromSlogHandler(w.controller.Log.Handler())
-	ctrl.SetLogger(logger) // controller-runtime complains on stderr without one
-	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
-		Scheme: s, Logger: logger,
-		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
-		Cache:   cache.Options{DefaultTransform: kube.StripManagedFields},
-	})
-	if err != nil {
-		return fmt.Errorf("making the manager: %w", err)
-	}
-	if err := w.register(ctx, mgr); err != nil {
-		return err
 	}
 	go func() { w.synced.Store(mgr.GetCache().WaitForCacheSync(ctx)) }()
 	return mgr.Start(ctx)
 }
 
-// awaitKind waits until the API server serves RebootNodes: a janitor that starts
-// before their definition is there, or before the API server, is not ready and
-// says why, and begins when it can. It is false when ctx ended before.
-func (w *Watch) awaitKind(ctx context.Context) bool {
+// await waits until the API server serves RebootNodes and they can be watched:
+// a janitor that starts before their definition is there, or while the API
+// server is away, is not ready and says why, and begins when it can. It is nil
+// when ctx ended before.
+func (w *Watch) await(ctx context.Context, s *runtime.Scheme) (mgr ctrl.Manager) {
 	err := wait.PollUntilContextCancel(ctx, kindPoll, true, func(ctx context.Context) (bool, error) {
 		err := w.controller.Objects.List(ctx, &v1alpha1.RebootNodeList{}, client.Limit(1))
+		if err == nil {
+			mgr, err = w.manager(ctx, s)
+		}
 		why := ""
 		switch {
 		case meta.IsNoMatchError(err):
@@ -138,7 +136,24 @@ func (w *Watch) awaitKind(ctx context.Context) bool {
 		}
 		return why == "", nil
 	})
-	return err == nil
+	if err != nil {
+		return nil
+	}
+	return mgr
+}
+
+// manager prepares the watches, which asks the API server what it serves. One
+// whose preparation failed was never started and is dropped.
+func (w *Watch) manager(ctx context.Context, s *runtime.Scheme) (ctrl.Manager, error) {
+	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
+		Scheme: s, Logger: logr.FromSlogHandler(w.controller.Log.Handler()),
+		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
+		Cache:   cache.Options{DefaultTransform: kube.StripManagedFields},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	return mgr, w.register(ctx, mgr)
 }
 
 // register adds the controller to a manager.
@@ -153,6 +168,7 @@ func (w *Watch) register(ctx context.Context, mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: w.workers,
+			CacheSyncTimeout:        syncLimit,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 			// Names are unique per process only for metrics that we do not serve.
 			SkipNameValidation: &unchecked,
