@@ -29,7 +29,9 @@ demo: ## Show a fault being repaired on a local cluster, from log line to releas
 	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql) $(if $(filter mongodb,$(STORE)),python3-venv)
 	@$(if $(filter mongodb,$(STORE)),hack/mongodb.sh)
 	@echo "Building the demo (some minutes the first time)."
-	@CGO_ENABLED=0 go run ./tests/cmd/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
+	@# Not go run: it ends with status 1 after Ctrl-C, whatever the program says.
+	@CGO_ENABLED=0 go build -o bin/demo ./tests/cmd/demo
+	@exec bin/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
 test: ## Run every test, with the race detector, and print the ten slowest.
