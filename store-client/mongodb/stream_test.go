@@ -1,12 +1,10 @@
 package mongodb_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/mongodb"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
-	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -37,12 +34,23 @@ func TestPipelines(t *testing.T) {
 	dsn := mongotest.Database(t)
 	s := storetest.Open(t, dsn, storeopen.Options{})
 	rng := rand.New(rand.NewPCG(7, 79))
-	selectors := []record.Selector{
-		{}, record.AllHealthEventInserts(), record.ProcessableHealthEventInserts(), record.ProcessableNonFatalUnhealthyInserts(),
-		record.NodeQuarantineStatus(), record.QuarantinedAndDrainedNodes(), record.OpenOfNode(""), record.BacklogOfNode("node-a"),
+	type pair struct {
+		selector record.Selector
+		pipeline mongo.Pipeline
 	}
+	pairs := []pair{
+		{record.AllHealthEventInserts(), mongodb.BuildAllHealthEventInsertsPipeline()},
+		{record.ProcessableHealthEventInserts(), mongodb.BuildProcessableHealthEventInsertsPipeline()},
+		{record.ProcessableNonFatalUnhealthyInserts(), mongodb.BuildProcessableNonFatalUnhealthyInsertsPipeline()},
+		{record.NodeQuarantineStatus(), mongodb.BuildNodeQuarantineStatusPipeline()},
+		{record.QuarantinedAndDrainedNodes(), mongodb.BuildQuarantinedAndDrainedNodesPipeline()},
+	}
+	others := []record.Selector{{}, record.OpenOfNode(""), record.BacklogOfNode("node-a")}
 	for range 40 {
-		selectors = append(selectors, storetest.GenerateSelector(rng))
+		others = append(others, storetest.GenerateSelector(rng))
+	}
+	for _, sel := range others {
+		pairs = append(pairs, pair{sel, mongodb.Pipeline(sel)})
 	}
 	events := raw(t, dsn).Collection(mongodb.Events)
 	watch := func(p mongo.Pipeline) *mongo.ChangeStream {
@@ -55,10 +63,10 @@ func TestPipelines(t *testing.T) {
 	}
 	everything := watch(mongo.Pipeline{})
 	var streams []*mongo.ChangeStream
-	for _, sel := range selectors {
-		streams = append(streams, watch(mongodb.Pipeline(sel)))
+	for _, p := range pairs {
+		streams = append(streams, watch(p.pipeline))
 	}
-	var records []record.Record
+	records := storetest.Inserted()
 	for range 30 {
 		records = append(records, storetest.Generate(rng))
 	}
@@ -69,7 +77,8 @@ func TestPipelines(t *testing.T) {
 	if len(all) < 60 {
 		t.Fatalf("%d changes: too few to mean anything", len(all))
 	}
-	for i, sel := range selectors {
+	for i, p := range pairs {
+		sel := p.selector
 		var want []event
 		for _, c := range all {
 			if sel.Matches(c.record) && (c.inserted || !sel.InsertsOnly) {
@@ -210,116 +219,6 @@ var records = flag.Int("records", 600, "records appended by TestServerKilled")
 // TestServerKilled kills the server in the middle of many appended records:
 // every acknowledged one is there once, and every consumer has seen it.
 func TestServerKilled(t *testing.T) {
-	const each = 50
-	batches := *records / each
 	server := own(t)
-	s := storetest.Open(t, server.DSN("records"), storeopen.Options{})
-	var consumers sync.WaitGroup
-	seen := make([]map[string]bool, 2)
-	want := []chan int{make(chan int, 1), make(chan int, 1)} // how many to see, once it is known
-	for i, sel := range []record.Selector{record.ProcessableHealthEventInserts(), {Name: "changes", Strategy: record.Process}} {
-		seen[i] = map[string]bool{}
-		consumers.Go(func() { consume(t, s, sel, seen[i], want[i]) })
-	}
-	acknowledged := map[string]bool{}
-	for n := range batches {
-		var batch []record.Record
-		for range each {
-			batch = append(batch, storetest.Record("n"))
-		}
-		if n == batches/2 {
-			go func() { _ = server.Kill() }() // in the middle of what follows
-		}
-		for _, r := range batch {
-			acknowledged[r.ID] = true
-		}
-		insist(t, server, s, batch)
-	}
-	for _, w := range want {
-		w <- len(acknowledged)
-	}
-	consumers.Wait()
-	got, err := s.List(t.Context(), store.Query{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != len(acknowledged) {
-		t.Errorf("%d records stored, %d acknowledged", len(got), len(acknowledged))
-	}
-	for _, r := range got {
-		if !acknowledged[r.ID] {
-			t.Errorf("record %s was never acknowledged", r.ID)
-		}
-	}
-}
-
-// insist appends until it is acknowledged; a dead server is started again.
-func insist(t *testing.T, server *mongotest.Server, s store.Store, batch []record.Record) {
-	t.Helper()
-	for {
-		_, err := s.Append(t.Context(), batch)
-		if err == nil {
-			return
-		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-		if server.Dead() {
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// consume takes records from a feed until it has seen as many as wanted.
-func consume(t *testing.T, s store.Store, sel record.Selector, seen map[string]bool, want <-chan int) {
-	ctx := t.Context()
-	var f store.Feed
-	enough := -1
-	for enough < 0 || len(seen) < enough {
-		select {
-		case enough = <-want:
-			continue
-		case <-ctx.Done():
-			t.Errorf("%s has seen %d records", sel.Name, len(seen))
-			return
-		default:
-		}
-		var err error
-		if f == nil {
-			if f, err = s.Feed(ctx, "killed "+sel.Name, sel); err != nil {
-				f = nil
-				continue // the server is away
-			}
-		}
-		id, position, err := take(t, f, enough < 0)
-		if err != nil {
-			continue
-		}
-		seen[id] = true
-		// The last ones of a hundred come again after a failure.
-		if len(seen)%100 == 0 {
-			_ = f.Commit(ctx, position)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// take is one record; while the writers are at work it gives up
-// after a while, so that its caller hears of their end.
-func take(t *testing.T, f store.Feed, busy bool) (id, position string, err error) {
-	ctx := t.Context()
-	if busy {
-		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-	}
-	r, position, err := f.Next(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	return r.ID, position, nil
+	storetest.Killed(t, server, server.DSN("records"), *records)
 }

@@ -182,9 +182,9 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // await asks until the server answers a ping.
 func (s *Server) await(ctx context.Context, c *child) error {
-	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(time.Second))
+	client, err := s.connect()
 	if err != nil {
-		return fmt.Errorf("connecting to the server: %w", err)
+		return err
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
 	for {
@@ -200,6 +200,34 @@ func (s *Server) await(ctx context.Context, c *child) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// StepDown makes the server refuse every write for d, in whole seconds: "not
+// primary", code 10107. It answers reads meanwhile.
+func (s *Server) StepDown(ctx context.Context, d time.Duration) error {
+	return s.Admin(ctx, bson.D{{Key: "replSetStepDown", Value: max(1, int(d.Seconds()))}, {Key: "force", Value: true}})
+}
+
+// Admin runs a command on the database admin.
+func (s *Server) Admin(ctx context.Context, command bson.D) error {
+	client, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	if err := client.Database("admin").RunCommand(ctx, command).Err(); err != nil {
+		return fmt.Errorf("telling the server: %w", err)
+	}
+	return nil
+}
+
+// connect connects as a test that waits for the server does.
+func (s *Server) connect() (*mongo.Client, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the server: %w", err)
+	}
+	return client, nil
 }
 
 func (s *Server) tail() string {
@@ -234,6 +262,9 @@ func (s *Server) Kill() error {
 	<-c.done
 	return err
 }
+
+// Slay is Kill.
+func (s *Server) Slay() error { return s.Kill() }
 
 // Stop ends the process and removes a temporary folder.
 func (s *Server) Stop() error { return errors.Join(s.Kill(), s.remove()) }

@@ -272,6 +272,32 @@ func (s *Server) Connect(ctx context.Context, database string) (*pgx.Conn, error
 // Kill ends the server as a crash would: nothing is flushed, connections break.
 func (s *Server) Kill() error { return s.end(syscall.SIGQUIT) }
 
+// Slay ends every process of the server with SIGKILL: nothing is flushed, and
+// no process of it can react to the death of another.
+func (s *Server) Slay() error {
+	pid := s.child.cmd.Process.Pid
+	// It must not start another process meanwhile.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("killing PostgreSQL: %w", err)
+	}
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	problems := []error{err, syscall.Kill(pid, syscall.SIGKILL)}
+	for _, word := range strings.Fields(string(list)) {
+		backend, err := strconv.Atoi(word)
+		if err == nil {
+			err = syscall.Kill(backend, syscall.SIGKILL)
+		}
+		if !errors.Is(err, syscall.ESRCH) {
+			problems = append(problems, err)
+		}
+	}
+	<-s.child.done
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("killing PostgreSQL: %w", err)
+	}
+	return nil
+}
+
 // Restart starts a server that was killed, on the same data and address.
 func (s *Server) Restart(ctx context.Context) error { return s.run(ctx) }
 

@@ -3,6 +3,7 @@ package postgresql_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"strings"
@@ -163,6 +164,25 @@ func TestServerKilled(t *testing.T) {
 	if got := storetest.Receive(t, f, 1)[0]; got.ID != b.ID {
 		t.Errorf("the feed goes on with %s, want %s", got.ID, b.ID)
 	}
+}
+
+// records is how many TestKilledWhileAppending appends:
+// go test -run TestKilledWhileAppending -args -records 10000.
+var records = flag.Int("records", 1000, "records appended by TestKilledWhileAppending")
+
+// SIGKILL for every process of the server in the middle of many appended
+// records: every acknowledged one is there once, and every consumer has seen it.
+func TestKilledWhileAppending(t *testing.T) {
+	server, err := pgtest.Start(t.Context(), pgtest.Options{Durable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	storetest.Killed(t, server, server.DSN("postgres"), *records)
 }
 
 // A connection that breaks while a feed waits on it is replaced.

@@ -77,6 +77,23 @@ func Generate(rng *rand.Rand) record.Record {
 	return r
 }
 
+// Inserted are records as a connector stores them, one for each combination of
+// what the named selectors of insertions tell apart.
+func Inserted() []record.Record {
+	var out []record.Record
+	for _, strategy := range []record.Strategy{record.Process, record.PersistOnly} {
+		for _, agent := range someAgents {
+			for i := range 4 {
+				out = append(out, Record("node-a", func(r *record.Record) {
+					r.Event.ProcessingStrategy, r.Event.Agent = strategy, agent
+					r.Event.IsHealthy, r.Event.IsFatal = i&1 != 0, i&2 != 0
+				}))
+			}
+		}
+	}
+	return out
+}
+
 // GenerateSelector is any selector, nested at most twice.
 func GenerateSelector(rng *rand.Rand) record.Selector { return generateSelector(rng, 2) }
 
