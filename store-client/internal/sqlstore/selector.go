@@ -11,6 +11,13 @@ import (
 // is record.Selector.Matches; the conformance suite compares the two.
 type compiler struct{ args []any }
 
+// Condition is a selector as a condition on the columns of health_events, with
+// its parameters.
+func Condition(s record.Selector) (string, []any) {
+	var c compiler
+	return c.selector(s), c.args
+}
+
 // arg adds a parameter and returns its placeholder.
 func (c *compiler) arg(v any) string {
 	c.args = append(c.args, v)
