@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -219,6 +220,16 @@ func (r Record) Reason() Reason {
 
 // Acts says whether the record may change the cluster at all.
 func (r Record) Acts() bool { return r.Event.ProcessingStrategy == Process }
+
+// Acting are the records that may change the cluster, in their order. Every
+// floor that acts passes what it was given through it before it decides, so that
+// no single forgotten filter lets a PERSIST_ONLY record act.
+func Acting(records []Record) []Record {
+	if !slices.ContainsFunc(records, func(r Record) bool { return !r.Acts() }) {
+		return records
+	}
+	return slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return !r.Acts() })
+}
 
 // IsFault says whether the record reports a fault (an unhealthy event).
 func (r Record) IsFault() bool { return !r.Event.IsHealthy }

@@ -75,7 +75,9 @@ const (
 )
 
 // Judge decides. It is safe to repeat: a judged record is not judged again.
+// PERSIST_ONLY records count for nothing, whoever put them into the view.
 func Judge(v View, p Policy, now time.Time) Judgement {
+	v.Pending, v.Open, v.Past = record.Acting(v.Pending), record.Acting(v.Open), record.Acting(v.Past)
 	f := newFold(v, p, now)
 	f.endForeignSession()
 	for _, r := range fault.InOrder(v.Pending) {

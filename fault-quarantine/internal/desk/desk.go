@@ -170,7 +170,7 @@ func (d *Desk) observe(ctx context.Context, name string) (ledger.View, *corev1.N
 	}{
 		{&v.Pending, record.BacklogOfNode(name)},
 		{&v.Open, record.OpenOfNode(name)},
-		{&v.Past, past(name)},
+		{&v.Past, Past(name)},
 	} {
 		records, err := d.Store.List(ctx, store.Query{Selector: q.selector})
 		if err != nil {
@@ -190,9 +190,9 @@ func (d *Desk) observe(ctx context.Context, name string) (ledger.View, *corev1.N
 	return v, node, nil
 }
 
-// past selects the judged recoveries of a node and its repaired records that
+// Past selects the judged recoveries of a node and its repaired records that
 // are no longer open: what proves order and past boots.
-func past(name string) record.Selector {
+func Past(name string) record.Selector {
 	settled := []record.Reason{record.Cleared, record.NoOpenFault, record.Matched}
 	return record.Selector{
 		Name: "Past", Node: name, Strategy: record.Process, Verdicts: settled, Open: record.No(),
