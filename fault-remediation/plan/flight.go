@@ -18,8 +18,10 @@ const (
 	longTime = 10 * time.Minute
 )
 
-// Next decides what to do about a node now.
+// Next decides what to do about a node now. PERSIST_ONLY records count for
+// nothing, whoever put them into the view.
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
+	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
 	s := d.next()
 	s.Label = d.label(s)

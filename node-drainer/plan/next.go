@@ -12,8 +12,10 @@ import (
 )
 
 // Next is the next step. Asking again after a step that does not rest gives
-// the step after it.
+// the step after it. PERSIST_ONLY records count for nothing, whoever put them
+// into the view.
 func Next(v View, p Policy, now time.Time) Step {
+	v.Records = record.Acting(v.Records)
 	if s, ok := cancel(v); ok {
 		return s
 	}

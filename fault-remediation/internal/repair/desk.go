@@ -203,8 +203,7 @@ func (d *Desk) rehearse(node string, step plan.Step) error {
 
 // Backlog rings every node that a record still needs a step for.
 func (d *Desk) Backlog(ctx context.Context, ring func(node string)) error {
-	repaired := record.Selector{Name: "Unsettled repairs", Strategy: record.Process, Repaired: record.Yes(), Any: []record.Selector{{Remediated: "null"}, {Remediated: "false"}}}
-	for _, selector := range []record.Selector{record.OpenOfNode(""), repaired} {
+	for _, selector := range []record.Selector{record.OpenOfNode(""), Unsettled()} {
 		if err := d.ringAll(ctx, selector, ring); err != nil {
 			return err
 		}

@@ -46,10 +46,7 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 		view.Object = *last.created
 		return &facts{view: view, node: last.node, mine: true, news: last.news}, nil
 	}
-	records, err := d.Records.List(ctx, store.Query{Selector: record.Selector{
-		Name: "Repairs of a node", Node: name, Strategy: record.Process,
-		Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
-	}})
+	records, err := d.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
@@ -164,7 +161,7 @@ func (d *Desk) boots(ctx context.Context, v plan.View) (fault.Boots, error) {
 		}
 		seen[p] = true
 		newest, err := d.Records.List(ctx, store.Query{
-			Selector: record.Selector{Name: "Newest of a publisher", Node: v.Node.Name, Agent: p.agent, SeqEpoch: p.epoch},
+			Selector: NewestOf(v.Node.Name, p.agent, p.epoch),
 			Order:    store.BySeqDescending, Limit: 1,
 		})
 		if err != nil {

@@ -26,9 +26,15 @@ func Owed(node string) record.Selector {
 	}
 }
 
-// ofNode selects what a plan looks at: what is owed, all open faults, and the
+// Outstanding selects the backlog: drains that are owed, or to be kept up, of
+// all nodes.
+func Outstanding() record.Selector {
+	return record.Selector{Name: "DrainBacklog", Strategy: record.Process, Any: []record.Selector{Owed(""), kept()}}
+}
+
+// OfNode selects what a plan looks at: what is owed, all open faults, and the
 // faults of the session whose drain succeeded.
-func ofNode(node, session string) record.Selector {
+func OfNode(node, session string) record.Selector {
 	s := record.Selector{
 		Name: "DrainOfNode", Node: node, Strategy: record.Process, Healthy: record.No(),
 		Any: []record.Selector{Owed(""), {Open: record.Yes()}},
@@ -52,7 +58,7 @@ func (d *Drain) observe(ctx context.Context, name string, n *notes) (scene, erro
 	}
 	node = n.current(node)
 	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods, ReportedAt: n.reported}}
-	if sc.records, err = d.records.List(ctx, store.Query{Selector: ofNode(name, sc.view.Node.Session)}); err != nil {
+	if sc.records, err = d.records.List(ctx, store.Query{Selector: OfNode(name, sc.view.Node.Session)}); err != nil {
 		return scene{}, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
 	sc.view.Records = sc.records
@@ -84,9 +90,7 @@ func kept() record.Selector {
 
 // Backlog rings every node with a drain that is owed, or to be kept up.
 func (d *Drain) Backlog(ctx context.Context, ring func(key string)) error {
-	q := store.Query{Limit: 500, Selector: record.Selector{
-		Name: "DrainBacklog", Strategy: record.Process, Any: []record.Selector{Owed(""), kept()},
-	}}
+	q := store.Query{Limit: 500, Selector: Outstanding()}
 	for {
 		page, err := d.records.List(ctx, q)
 		if err != nil {
