@@ -47,12 +47,15 @@ func (f *Fold) rebuild(ctx context.Context, s store.Store) error {
 	return nil
 }
 
+// historyOf selects the records of a node that may show in its conditions.
+func historyOf(node string) record.Selector {
+	return record.Selector{Name: "NodeHistory", Node: node, Strategy: record.Process}
+}
+
 func (f *Fold) foldHistory(ctx context.Context, s store.Store, set *conditions.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, historyDeadline)
 	defer cancel()
-	query := store.Query{
-		Selector: record.Selector{Name: "NodeHistory", Node: f.NodeName, Strategy: record.Process}, Limit: historyPage,
-	}
+	query := store.Query{Selector: historyOf(f.NodeName), Limit: historyPage}
 	for {
 		page, err := s.List(ctx, query)
 		if err != nil {
