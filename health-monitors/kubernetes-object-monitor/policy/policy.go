@@ -35,6 +35,15 @@ type Report struct {
 	Quarantine, Drain *record.Override
 }
 
+// StrategyOr is the strategy of the policy's events: its own, or else the
+// monitor's.
+func (r Report) StrategyOr(monitors record.Strategy) record.Strategy {
+	if r.Strategy != "" {
+		return r.Strategy
+	}
+	return monitors
+}
+
 // Policy is one compiled policy. It is safe for concurrent use.
 type Policy struct {
 	Name   string

@@ -82,13 +82,9 @@ func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out 
 func events(p *policy.Policy, name, node string, at time.Time, out io.Writer) bool {
 	book := machine.New("check")
 	r := p.Report
-	strategy := r.Strategy
-	if strategy == "" {
-		strategy = record.Process
-	}
 	_, err := book.Observe(machine.Seen{
 		Key: machine.Key{Policy: p.Name, Type: p.Kind.GroupVersion().String() + "/" + p.Kind.Kind, Object: name}, Sight: machine.Matched, At: at,
-		Fault:   machine.Fault{Node: node, ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: strategy},
+		Fault:   machine.Fault{Node: node, ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(record.Process)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
 	}, func() (string, error) { return "", nil })
 	if err != nil {

@@ -63,18 +63,20 @@ func (g *generation) look(ctx context.Context, i item) {
 	g.queue.Forget(i)
 }
 
+// gone is what a policy reports about an object that is not there.
+func (g *generation) gone(p *policy.Policy, i item, now time.Time) machine.Seen {
+	r := p.Report
+	return machine.Seen{
+		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Sight: machine.Gone, At: now,
+		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(g.Strategy)},
+		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
+	}
+}
+
 // judge evaluates one policy on one object (nil: gone) and books the result. It
 // returns when time alone may change it; ok is false when a new look may help.
 func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object map[string]any, now time.Time) (flip time.Time, ok bool) {
-	r := p.Report
-	seen := machine.Seen{
-		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Sight: machine.Gone, At: now,
-		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.Strategy},
-		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
-	}
-	if r.Strategy == "" {
-		seen.Fault.Strategy = g.Strategy
-	}
+	seen := g.gone(p, i, now)
 	if object != nil {
 		flip = g.see(ctx, p, object, &seen)
 	}
