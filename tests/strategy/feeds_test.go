@@ -1,0 +1,51 @@
+package strategy
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// source reads a file of the repository, or the copy without a filter that
+// make mutate-strategy has the tests judge.
+func source(t *testing.T, file string) string {
+	t.Helper()
+	root, err := Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, file)
+	if overlay := os.Getenv(overlayEnv); overlay != "" {
+		text, err := os.ReadFile(overlay)
+		var o struct{ Replace map[string]string }
+		if err != nil || json.Unmarshal(text, &o) != nil {
+			t.Fatalf("reading the overlay: %v", err)
+		}
+		if changed, ok := o.Replace[path]; ok {
+			path = changed
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestEveryServiceReadsItsNamedFeed: the seed names the selector of each service
+// that acts. What the selector lets through is tested where it is defined; that
+// it is the one a service asks for is read from the service's source, because a
+// feed is only a doorbell: a wrong one would act on nothing and show nowhere.
+func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
+	for file, selector := range map[string]string{
+		"fault-quarantine/main.go":  "record.ProcessableHealthEventInserts()",
+		"node-drainer/main.go":      "record.NodeQuarantineStatus()",
+		"fault-remediation/main.go": "record.QuarantinedAndDrainedNodes()",
+	} {
+		if want := "records.Feed(ctx, name, " + selector + ")"; strings.Count(source(t, file), ".Feed(ctx, ") != 1 || !strings.Contains(source(t, file), want) {
+			t.Errorf("%s does not read %s and nothing else", file, want)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// Package strategy proves seeds/processing-strategy: a story test for every line
+// of its two lists, the comparison of two clusters that got the same faults once
+// as PROCESS and once as PERSIST_ONLY, and the table of all filters with the
+// test that fails when one is taken away (make mutate-strategy).
+package strategy
+
+// Filter is one place that keeps PERSIST_ONLY records from acting, or that gives
+// an event its strategy, and how it is taken away.
+type Filter struct {
+	// Floor is the room, What the filter in words.
+	Floor, What string
+	// File is relative to the repository; Old occurs in it once, and New in its
+	// place is the file without the filter.
+	File, Old, New string
+	// Package and Run select the tests that must notice.
+	Package, Run string
+}
+
+// Filters are all of them. The tool refuses a filter in the source that has no
+// row here and is not excused.
+func Filters() []Filter {
+	var out []Filter
+	for _, rows := range [][]Filter{monitors(), connector(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair()} {
+		out = append(out, rows...)
+	}
+	return out
+}
+
+// Excused are places that look like filters and need no row, with the reason.
+func Excused() map[string]string {
+	return map[string]string{
+		"data-models/record/record.go: func (r Record) Acts()": "the predicate itself: every row is about a use of it",
+		"store-client/internal/sqlstore/queries.go":            "queries whose plans a test looks at",
+		"cli/":                    "the command line only tells",
+		"internal/testkit/":       "tests only",
+		"store-client/storetest/": "tests only",
+		"tests/":                  "tests only",
+	}
+}
+
+func monitors() []Filter {
+	const syslog, objects = "health-monitors/syslog-health-monitor/", "health-monitors/kubernetes-object-monitor/"
+	return []Filter{
+		{
+			"syslog-health-monitor", "every check's event carries the flag's strategy", syslog + "sighting/sighting.go",
+			"ProcessingStrategy: record.StrategyNumber(s.Strategy),", "",
+			"./" + syslog + "internal/watch", "TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot",
+		},
+		{
+			"syslog-health-monitor", "a recovery of PROCESS faults is PROCESS, whatever the flag says by now", syslog + "recovery/memory.go",
+			"	case m.Process:\n		return record.Process\n", "",
+			"./" + syslog + "recovery", "Test",
+		},
+		{
+			"syslog-health-monitor", "a recovery of observed faults is PERSIST_ONLY", syslog + "recovery/memory.go",
+			"	case m.PersistOnly:\n		return record.PersistOnly\n", "",
+			"./" + syslog + "recovery", "Test",
+		},
+		{
+			"kubernetes-object-monitor", "every event carries its fault's strategy", objects + "machine/book.go",
+			"ProcessingStrategy: record.StrategyNumber(f.Strategy),", "",
+			"./" + objects + "machine", "Test",
+		},
+		{
+			"kubernetes-object-monitor", "a policy's own strategy is read", objects + "policy/policy.go",
+			"Strategy: record.Strategy(h.ProcessingStrategy),", "",
+			"./" + objects + "policy", "Strategy",
+		},
+		{
+			"kubernetes-object-monitor", "a policy's own strategy comes before the flag's", objects + "policy/policy.go",
+			"	if r.Strategy != \"\" {\n		return r.Strategy\n	}\n", "",
+			"./" + objects + "policy", "Strategy",
+		},
+		{
+			"kubernetes-object-monitor", "the flag's strategy holds for policies that say none", objects + "internal/watch/evaluate.go",
+			"r.StrategyOr(g.Strategy)", "r.StrategyOr(\"PROCESS\")",
+			"./" + objects + "internal/watch", "Strategy",
+		},
+	}
+}
+
+func connector() []Filter {
+	const room = "platform-connectors/"
+	return []Filter{
+		{
+			"platform-connectors", "an event makes no condition and no Event", room + "conditions/set.go",
+			"	if !r.Acts() {\n		return Unchanged\n	}\n", "",
+			"./" + room + "conditions", "PersistOnly|Fold",
+		},
+		{
+			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/sink/rebuild.go",
+			", Strategy: record.Process}", "}",
+			"./" + room + "internal/sink", "PROCESS",
+		},
+		{
+			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/overview/overview.go",
+			", Strategy: record.Process}", "}",
+			"./" + room + "internal/overview", "PROCESS",
+		},
+		{
+			"platform-connectors", "an observation is no repeat, and has none", room + "pipeline/window.go",
+			"if !r.Acts() || ", "if ",
+			"./" + room + "pipeline", "Observation",
+		},
+		{
+			"platform-connectors", "a fault and its observation are not one to the window", room + "pipeline/window.go",
+			"		e.ProcessingStrategy, e.IsFatal,", "		e.IsFatal,",
+			"./" + room + "pipeline", "Observation",
+		},
+		{
+			"platform-connectors", "a strategy that is not known becomes PERSIST_ONLY, never PROCESS", "data-models/record/event.go",
+			"	if s == protos.ProcessingStrategy_PROCESS {\n		return Process", "	if s != protos.ProcessingStrategy_PERSIST_ONLY {\n		return Process",
+			"./" + room + "admission", "Test",
+		},
+		{
+			"platform-connectors", "an observed record expires", room + "internal/replay/carry.go",
+			"if r.Event.ProcessingStrategy == record.PersistOnly {", "if r.Event.ProcessingStrategy == \"\" {",
+			"./" + room + "internal/replay", "Test",
+		},
+	}
+}
+
+func recordFilters() []Filter {
+	const file, pkg = "data-models/record/record.go", "./data-models/record"
+	return []Filter{
+		{"data-models", "an open record acts", file, "return r.Acts() && r.IsFault()", "return r.IsFault()", pkg, "TestLifeOfARecord"},
+		{"data-models", "a record that is owed a verdict acts", file, "return r.Acts() && (!r.Judged()", "return (!r.Judged()", pkg, "TestLifeOfARecord"},
+		{"data-models", "an observed record is finished", file, "	case !r.Acts():\n		return true\n", "", pkg, "TestLifeOfARecord"},
+		{
+			"data-models", "the filter that every floor passes its records through", file,
+			"	if !slices.ContainsFunc(records, func(r Record) bool { return !r.Acts() }) {\n", "	if len(records) >= 0 {\n", pkg, "TestActing",
+		},
+		{
+			"data-models", "... and what it leaves out", file,
+			"	return slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return !r.Acts() })\n", "	return records\n", pkg, "TestActing",
+		},
+	}
+}
+
+func selectors() []Filter {
+	const file, pkg, run = "data-models/record/selector.go", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"
+	row := func(what, before string) Filter {
+		return Filter{"store selectors", what, file, before + "Strategy: Process", before + `Strategy: ""`, pkg, run}
+	}
+	return []Filter{
+		row("ProcessableHealthEventInserts (fault-quarantine)", `Name: "ProcessableHealthEventInserts", InsertsOnly: true, `),
+		row("ProcessableNonFatalUnhealthyInserts (analyzer)", `Name: "ProcessableNonFatalUnhealthyInserts", InsertsOnly: true, `),
+		row("NodeQuarantineStatus (node-drainer)", `Name: "NodeQuarantineStatus", `),
+		row("QuarantinedAndDrainedNodes (fault-remediation)", `Name: "QuarantinedAndDrainedNodes", `),
+		row("Backlog (fault-quarantine)", `Name: "Backlog", Node: node, `),
+	}
+}
+
+func stores() []Filter {
+	return []Filter{
+		{
+			"sqlite, postgresql", "the strategy is a condition of the query", "store-client/internal/sqlstore/selector.go",
+			"	add(s.Strategy != \"\", func() string { return \"strategy = \" + c.name(string(s.Strategy)) })\n", "",
+			"./store-client/sqlite", "TestConformance/list_and_feed:_selectors_mean",
+		},
+		{
+			"mongodb", "the strategy is a condition of the change stream", "store-client/mongodb/selector.go",
+			"	add(s.Strategy != \"\", \"healthevent.processingstrategy\", string(s.Strategy))\n", "",
+			"./store-client/mongodb", "TestTheServerFiltersPersistOnly",
+		},
+	}
+}
+
+func quarantine() []Filter {
+	const room, ledger, run = "fault-quarantine/", "fault-quarantine/ledger/ledger.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
+	return []Filter{
+		{"fault-quarantine", "the feed is the named one", room + "main.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
+		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
+		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
+		{"fault-quarantine", "the past of a node", room + "internal/desk/desk.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/desk", "PROCESSRecordsOnly"},
+	}
+}
+
+func drain() []Filter {
+	const room, file, run = "node-drainer/", "node-drainer/internal/drain/observe.go", "TestNoSelectorOfTheDrainSeesPersistOnly"
+	return []Filter{
+		{"node-drainer", "the feed is the named one", room + "main.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"node-drainer", "the plan", room + "plan/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/plan", "TestPersistOnlyRecordsChangeNoStep"},
+		{"node-drainer", "owed drains", file, `Name: "DrainOwed", Node: node, Strategy: record.Process, `, `Name: "DrainOwed", Node: node, `, "./node-drainer/internal/drain", run},
+		{"node-drainer", "the records of a node", file, `Name: "DrainOfNode", Node: node, Strategy: record.Process, `, `Name: "DrainOfNode", Node: node, `, "./node-drainer/internal/drain", run},
+		{"node-drainer", "the backlog", file, `Name: "DrainBacklog", Strategy: record.Process, `, `Name: "DrainBacklog", `, "./node-drainer/internal/drain", run},
+	}
+}
+
+func repair() []Filter {
+	const room, file, run = "fault-remediation/", "fault-remediation/internal/repair/selectors.go", "TestNoSelectorOfTheRepairSeesPersistOnly"
+	return []Filter{
+		{"fault-remediation", "the feed is the named one", room + "main.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the plan", room + "plan/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/plan", "TestPersistOnlyRecordsChangeNoStep"},
+		{"fault-remediation", "the records of a node", file, "Node: node, Strategy: record.Process,\n", "Node: node,\n", "./fault-remediation/internal/repair", run},
+		{"fault-remediation", "the backlog", file, `Name: "Unsettled repairs", Strategy: record.Process, `, `Name: "Unsettled repairs", `, "./fault-remediation/internal/repair", run},
+		{"fault-remediation", "the boots that a publisher names", file, "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", run},
+	}
+}
