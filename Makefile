@@ -68,6 +68,10 @@ soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on both
 bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain].
 	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: mutate-strategy
+mutate-strategy: ## Take every filter on the processing strategy away, one by one, and list the tests that notice.
+	@go run ./tests/cmd/mutate-strategy
+
 .PHONY: clean
 clean: ## Remove what the build left in the tree.
 	@rm -rf bin
