@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/check"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/journal"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/rights"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -20,8 +21,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "check" {
-		os.Exit(check.Run(os.Args[2:], check.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "check":
+			os.Exit(check.Run(os.Args[2:], check.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, time.Now()))
+		case "rbac":
+			os.Exit(rights.Run(os.Args[2:], os.Stdout, os.Stderr))
+		}
 	}
 	daemon.Main(machine.Agent, config.Default, build)
 }

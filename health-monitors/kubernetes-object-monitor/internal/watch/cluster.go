@@ -44,8 +44,10 @@ type cluster struct {
 	ring    func(item) // an object has changed
 	filled  func(ctx context.Context, kind schema.GroupVersionKind)
 
-	mu     sync.Mutex
-	synced map[schema.GroupVersionKind]bool
+	mu      sync.Mutex
+	synced  map[schema.GroupVersionKind]bool
+	missing map[schema.GroupVersionKind]bool
+	trouble map[string]trouble // by the kind's text
 }
 
 // newCluster prepares the informers; run starts them.
@@ -58,8 +60,12 @@ func newCluster(config *rest.Config, set *policy.Set) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the REST mapper: %w", err)
 	}
+	c := &cluster{
+		set: set, synced: map[schema.GroupVersionKind]bool{}, missing: map[schema.GroupVersionKind]bool{}, trouble: map[string]trouble{},
+	}
 	share := true
 	options := cache.Options{
+		DefaultWatchErrorHandler: c.watchFailed,
 		HTTPClient: httpClient, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultUnsafeDisableDeepCopy: &share,
 		DefaultTransform: func(x any) (any, error) {
 			object, ok := x.(*unstructured.Unstructured)
@@ -75,11 +81,10 @@ func newCluster(config *rest.Config, set *policy.Set) (*cluster, error) {
 			options.ByObject[objectOf(kind)] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
 		}
 	}
-	objects, err := cache.New(config, options)
-	if err != nil {
+	if c.objects, err = cache.New(config, options); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	return &cluster{set: set, objects: objects, synced: map[schema.GroupVersionKind]bool{}}, nil
+	return c, nil
 }
 
 func objectOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -110,6 +115,7 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 	missing := c.metrics.Missing.WithLabelValues(kind.Kind)
 	for said := false; ; said = true {
 		informer, err := c.objects.GetInformer(ctx, objectOf(kind), cache.BlockUntilSynced(false))
+		c.isMissing(kind, meta.IsNoMatchError(err))
 		if err == nil {
 			missing.Set(0)
 			c.follow(ctx, kind, informer)
@@ -156,6 +162,7 @@ func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, info
 	}
 	c.mu.Lock()
 	c.synced[kind] = true
+	delete(c.trouble, kind.String())
 	c.mu.Unlock()
 	c.log.Info("kind is watched", "kind", kind.String())
 	c.filled(ctx, kind)
@@ -198,14 +205,4 @@ func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind) ([]ite
 		out[i] = item{kind, all.Items[i].GetNamespace(), all.Items[i].GetName()}
 	}
 	return out, nil
-}
-
-// ready says which kinds are not filled yet.
-func (c *cluster) ready() (bool, string) {
-	for _, kind := range c.set.Kinds() {
-		if !c.isSynced(kind) {
-			return true, "kind " + kind.String() + " is not watched yet"
-		}
-	}
-	return true, "all kinds are watched"
 }

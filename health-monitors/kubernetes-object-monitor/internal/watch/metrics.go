@@ -41,6 +41,7 @@ type Metrics struct {
 const (
 	reasonBook  = "state"
 	reasonCache = "cache"
+	reasonWatch = "watch"
 )
 
 // NewMetrics registers the metrics; size is asked at every scrape.

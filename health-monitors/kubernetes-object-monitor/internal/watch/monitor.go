@@ -143,14 +143,14 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 }
 
 // dropped recovers the open faults of policies that are not there any more, or
-// that are about another kind now.
+// that are about another kind or another namespace now.
 func (g *generation) dropped(set *policy.Set) {
-	kinds := map[string]string{}
+	policies := map[string]*policy.Policy{}
 	for _, p := range set.Policies {
-		kinds[p.Name] = typeOf(p.Kind)
+		policies[p.Name] = p
 	}
 	for _, key := range g.Journal.Open() {
-		if kinds[key.Policy] == key.Type {
+		if p := policies[key.Policy]; p != nil && covers(p, key) {
 			continue
 		}
 		if _, err := g.Journal.Observe(machine.Seen{Key: key, Sight: machine.Dropped, At: g.Clock.Now()}); err != nil {
@@ -159,6 +159,12 @@ func (g *generation) dropped(set *policy.Set) {
 		}
 		g.Log.Info("fault of a removed policy is recovered", "policy", key.Policy, "object", key.Object)
 	}
+}
+
+// covers says whether a policy is about the object of an open fault.
+func covers(p *policy.Policy, key machine.Key) bool {
+	namespace, _ := split(key.Object)
+	return typeOf(p.Kind) == key.Type && (p.Namespace == "" || p.Namespace == namespace)
 }
 
 // filled looks at every object of a kind once its cache is filled, and at those

@@ -1,0 +1,79 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// troubleLife is how long a failed list or watch counts: an informer tries again
+// within 30 seconds, and tells of failures only.
+const troubleLife = time.Minute
+
+// trouble is why a kind could not be listed or watched.
+type trouble struct {
+	at     time.Time
+	err    error
+	denied bool // a right is missing
+}
+
+// watchFailed hears from the informers; the ends of watches that belong to
+// their life are none.
+func (c *cluster) watchFailed(_ context.Context, r *toolscache.Reflector, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	kind, denied := r.TypeDescription(), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	c.mu.Lock()
+	before := c.trouble[kind]
+	c.trouble[kind] = trouble{c.clock.Now(), err, denied}
+	c.mu.Unlock()
+	_, name, _ := strings.Cut(kind, "Kind=")
+	c.metrics.ReconciliationErrors.WithLabelValues(name, reasonWatch).Inc()
+	switch {
+	case before.err != nil && before.denied == denied:
+	case denied:
+		c.log.Error("kind cannot be watched: a right is missing, which the subcommand rbac prints; its policies wait for it", "kind", kind, "error", err)
+	default:
+		c.log.Warn("kind is not watched at the moment; its policies judge what was seen last", "kind", kind, "error", err)
+	}
+}
+
+// isMissing notes whether the API server does not serve a kind.
+func (c *cluster) isMissing(kind schema.GroupVersionKind, missing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing[kind] = missing
+}
+
+// ready says what is not watched, and why. A kind that the API server does not
+// serve holds up its own policies only, and readiness not at all.
+func (c *cluster) ready() (ok bool, detail string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok = true
+	var details []string
+	for _, kind := range c.set.Kinds() {
+		switch t := c.trouble[kind.String()]; {
+		case t.err != nil && c.clock.Since(t.at) < troubleLife && (t.denied || !c.synced[kind]):
+			ok = false
+			details = append(details, "kind "+kind.String()+" cannot be watched: "+t.err.Error())
+		case c.synced[kind]:
+		case c.missing[kind]:
+			details = append(details, "kind "+kind.String()+" is not served by the API server")
+		default:
+			ok = false
+			details = append(details, "kind "+kind.String()+" is being listed")
+		}
+	}
+	if len(details) == 0 {
+		return true, "all kinds are watched"
+	}
+	return ok, strings.Join(details, "; ")
+}
