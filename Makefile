@@ -9,7 +9,7 @@ TOOL = GOWORK=off go -C hack/tools tool
 STORE ?= sqlite
 STRATEGY ?= PROCESS
 NODES ?= 20
-SEEDS ?= 15
+SEEDS ?= 13
 FIRST ?= 1
 DURATION ?= 60m
 KEEP ?=
@@ -22,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=15 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 SEED=<one> EVIDENCE=soak-evidence"
+	@echo "  journey takes SEEDS=13 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 SEED=<one> EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
@@ -56,12 +56,12 @@ build: ## Build every binary into bin/.
 
 .PHONY: journey
 journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.
-	@hack/packages.sh gcc postgresql
+	@hack/packages.sh gcc postgresql python3-venv
 	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/journey.sh
 
 .PHONY: soak
-soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on both stores.
-	@hack/packages.sh postgresql
+soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all stores.
+	@hack/packages.sh postgresql python3-venv
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: bench

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the kill journey for long, with outages of minutes, on both stores:
+# Runs the kill journey for long, with outages of minutes, on all stores:
 # DURATION=60m FIRST=1 EVIDENCE=soak-evidence hack/soak.sh
 # SEED=7 runs one seed of a soak again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go run ./tests/cmd/local-cluster build
+hack/mongodb.sh || true # its seeds go to the other stores then; the run says so
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 go build -o "$bin/soak" ./tests/cmd/soak

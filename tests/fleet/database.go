@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
@@ -110,8 +111,33 @@ func (f *Fleet) CutDatabase() bool {
 	f.line.Cut()
 	write := "commit"
 	if f.options.Store == "mongodb" {
-		write = "HealthEvents"
+		write = "writeConcern" // commands that write have one, readers have none
 	}
 	f.line.Set(write, cutproxy.CutAfter)
 	return true
+}
+
+// StepDownDatabase makes the MongoDB server refuse every write for a while, as
+// the primary does that has lost an election. It waits for a server that is
+// away.
+func (f *Fleet) StepDownDatabase(ctx context.Context, d time.Duration) error {
+	server, ok := f.server.(interface {
+		StepDown(ctx context.Context, d time.Duration) error
+	})
+	if !ok {
+		return fmt.Errorf("store %q has no primary to step down", f.options.Store)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := server.StepDown(ctx, d)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
 }

@@ -58,6 +58,10 @@ func (j *Journey) starter(t *trip, d Disturbance) (starter, error) {
 		}, nil
 	case DatabaseAway:
 		return f.StopDatabase, nil
+	case NotPrimary:
+		return func(ctx context.Context) (func(context.Context) error, error) {
+			return nil, f.StepDownDatabase(ctx, d.For)
+		}, nil
 	case DatabaseCut:
 		return func(ctx context.Context) (func(context.Context) error, error) { return j.cutting(ctx), nil }, nil
 	case ClockJump:

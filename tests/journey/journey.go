@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -57,6 +58,13 @@ type Journey struct {
 	thawed map[string]bool // markers whose process was let go
 	faults map[Kind]int    // injected
 	failed []error         // of background tasks
+}
+
+// Here is the round of the stores that can be had on this machine, and why
+// mongodb is not among them, or nil.
+func Here() (Round, error) {
+	_, err := mongotest.Find()
+	return Variants(err == nil), err
 }
 
 // Start starts every service at once on an empty database; user workloads run

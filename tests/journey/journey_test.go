@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 15, "trips of the kill journey")
+	seeds     = flag.Int("seeds", 13, "trips of the kill journey")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
 	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
@@ -72,7 +72,10 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestKillJourney takes faults the whole way while services are killed, frozen
 // and cut off at points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
-	run := NewRun(RunOptions{Root: build(t), Bin: bin, Times: testTimes, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf})
+	round, missing := Here()
+	run := NewRun(RunOptions{
+		Root: build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf,
+	})
 	for first, left := *firstSeed, *seeds; left > 0; {
 		n := min(left, BatchSize-int(first-1)%BatchSize)
 		if err := run.Seeds(t.Context(), first, n); err != nil {
@@ -87,14 +90,18 @@ func TestKillJourney(t *testing.T) {
 	for _, p := range run.Tally().Cold() {
 		t.Errorf("no seed of the last %d passed %s", maxSeedsWithoutHit, p)
 	}
+	if missing != nil {
+		t.Logf("the seeds of mongodb ran on the other stores: %v", missing)
+	}
 }
 
 // TestASeedIsOnePlan: a seed can be run again by its number alone.
 func TestASeedIsOnePlan(t *testing.T) {
 	met := map[Kind]map[string]int{}
+	round := Variants(true)
 	for seed := range uint64(40) {
-		p := PlanOf(seed+1, testTimes)
-		if diff := cmp.Diff(p, PlanOf(seed+1, testTimes)); diff != "" {
+		p := PlanOf(round, seed+1, testTimes)
+		if diff := cmp.Diff(p, PlanOf(round, seed+1, testTimes)); diff != "" {
 			t.Errorf("seed %d has two plans:\n%s", seed+1, diff)
 		}
 		for _, d := range p.Disturbances {
@@ -107,11 +114,25 @@ func TestASeedIsOnePlan(t *testing.T) {
 			met[d.Kind][p.Variant.String()]++
 		}
 	}
-	for _, v := range Variants() {
+	for _, v := range round {
 		for _, k := range kinds(v) {
 			if met[k][v.String()] == 0 {
 				t.Errorf("40 seeds never meet %q on %s", k, v)
 			}
+		}
+	}
+}
+
+// TestEveryStoreHasSeeds: make test's seeds meet every store, and where there
+// is no MongoDB server none of them is left out.
+func TestEveryStoreHasSeeds(t *testing.T) {
+	for _, mongodb := range []bool{true, false} {
+		met := map[string]int{}
+		for seed := range uint64(13) {
+			met[PlanOf(Variants(mongodb), seed+1, testTimes).Variant.Store]++
+		}
+		if met["sqlite"] == 0 || met["postgresql"] == 0 || (met["mongodb"] > 0) != mongodb {
+			t.Errorf("with a MongoDB server: %v; seeds by store: %v", mongodb, met)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package journey
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,16 +21,29 @@ func (v Variant) String() string {
 // BatchSize is how many consecutive seeds share a fleet.
 const BatchSize = 5
 
-// Variants is the round of set-ups that batches of seeds go through.
-func Variants() []Variant {
-	return []Variant{{"sqlite", 1}, {"postgresql", 2}, {"sqlite", 2}, {"postgresql", 1}}
+// Round is the set-ups that batches of seeds go through, in turns.
+type Round []Variant
+
+// Variants is the round of every store. Where no MongoDB server is to be had,
+// its batches go to the other stores.
+func Variants(mongodb bool) Round {
+	round := Round{{"sqlite", 1}, {"postgresql", 2}, {"mongodb", 1}, {"sqlite", 2}, {"postgresql", 1}, {"mongodb", 2}}
+	if !mongodb {
+		round[2], round[5] = Variant{"postgresql", 1}, Variant{"sqlite", 2}
+	}
+	return round
+}
+
+// Has says whether batches go to a store.
+func (r Round) Has(store string) bool {
+	return slices.ContainsFunc(r, func(v Variant) bool { return v.Store == store })
 }
 
 // Batch is the number of a seed's batch; all its seeds share a Variant.
 func Batch(seed uint64) uint64 { return (seed - 1) / BatchSize }
 
-// VariantOf is the set-up of a batch.
-func VariantOf(batch uint64) Variant { return Variants()[batch%uint64(len(Variants()))] }
+// Of is the set-up of a batch.
+func (r Round) Of(batch uint64) Variant { return r[batch%uint64(len(r))] }
 
 // Kind is a kind of fault that is injected beside the kills.
 type Kind string
@@ -43,12 +57,14 @@ const (
 	Frozen Kind = "frozen at a point"
 	// APIAway: the API server is killed and comes back.
 	APIAway Kind = "API server away"
-	// DatabaseAway: PostgreSQL is killed and comes back under load; SQLite's
+	// DatabaseAway: the server is killed and comes back under load; SQLite's
 	// file is locked by another writer.
 	DatabaseAway Kind = "database away"
-	// DatabaseCut: connections to PostgreSQL break, also between a commit and
+	// DatabaseCut: connections to the server break, also between a commit and
 	// its answer.
 	DatabaseCut Kind = "database connections cut"
+	// NotPrimary: MongoDB's server steps down and refuses every write.
+	NotPrimary Kind = "database not primary"
 	// ClockJump: the clocks of services jump and later jump back.
 	ClockJump Kind = "clock jump"
 	// DiskFull: the connector's spool has no byte left.
@@ -68,8 +84,11 @@ const (
 // kinds are what a seed of a variant can draw.
 func kinds(v Variant) []Kind {
 	all := []Kind{APIAway, Frozen, DatabaseAway, ClockJump, DiskFull, StaleWatch, Malformed}
-	if v.Store == "postgresql" {
+	if v.Store != "sqlite" {
 		all = append(all, DatabaseCut)
+	}
+	if v.Store == "mongodb" {
+		all = append(all, NotPrimary)
 	}
 	return all
 }
@@ -144,13 +163,13 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// PlanOf is the plan of a seed, which counts from 1. Kinds, points and stories
-// go round, so that a run of consecutive seeds meets them all; moments and
-// lengths are the seed's own.
-func PlanOf(seed uint64, times Times) Plan {
+// PlanOf is the plan of a seed, which counts from 1, in a round. Kinds, points
+// and stories go round, so that a run of consecutive seeds meets them all;
+// moments and lengths are the seed's own.
+func PlanOf(round Round, seed uint64, times Times) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	turn := int(seed - 1)
-	p := Plan{Seed: seed, Variant: VariantOf(Batch(seed)), Scenario: Scenarios()[turn%len(Scenarios())]}
+	p := Plan{Seed: seed, Variant: round.Of(Batch(seed)), Scenario: Scenarios()[turn%len(Scenarios())]}
 	kills := killsPerTrip
 	if p.Variant.Replicas > 1 {
 		kills = killsOfElected // each costs a lease's life

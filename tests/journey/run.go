@@ -15,6 +15,8 @@ type RunOptions struct {
 	// Root is the repository, Bin the folder of binaries built with crash points.
 	Root, Bin string
 	Times     Times
+	// Round is the set-ups that batches of seeds go through.
+	Round Round
 	// Evidence is the folder for what failed trips leave behind.
 	Evidence string
 	// Say tells the progress, one line or more at a time.
@@ -31,9 +33,9 @@ func (r *Run) over(ctx context.Context) bool {
 }
 
 // Soak goes through batches of seeds, from the given one, until the time is
-// up: in two lanes beside each other, one for each store.
+// up: in two lanes beside each other, each through every store.
 func (r *Run) Soak(ctx context.Context, batch uint64) error {
-	const lanes = 2 // the stores take turns in Variants
+	const lanes = 2
 	var all sync.WaitGroup
 	var problems [lanes]error
 	for lane := range uint64(lanes) {
@@ -71,7 +73,7 @@ func (r *Run) Seeds(ctx context.Context, first uint64, n int) error {
 
 // some goes through seeds on one fleet and returns how many.
 func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err error) {
-	variant := VariantOf(Batch(first))
+	variant := r.Round.Of(Batch(first))
 	j, err := Start(ctx, Options{
 		Variant: variant, Nodes: n, Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say),
 	})
@@ -85,7 +87,7 @@ func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err erro
 	}()
 	var results []Result
 	for done < n && !r.over(ctx) {
-		result := j.Run(ctx, PlanOf(first+uint64(done), r.Times))
+		result := j.Run(ctx, PlanOf(r.Round, first+uint64(done), r.Times))
 		if ctx.Err() != nil {
 			break // cut short, so it says nothing
 		}
