@@ -115,6 +115,11 @@ type Store interface {
 	// store's time of the last committed record, less a margin) and what is not
 	// finished; with the mark lost too, every record that is not finished.
 	Feed(ctx context.Context, consumer string, selector record.Selector) (Feed, error)
+	// Begin sets where the first feed of a consumer that has no position begins:
+	// of what is stored already it will get what was stored or changed since, give
+	// or take some minutes more, and what is not finished. A consumer that has a
+	// position keeps it, and first is false.
+	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (first bool, err error)
 	// Dead keeps a dead letter.
 	Dead(ctx context.Context, letter DeadLetter) error
 	// Expire deletes records whose expireAt is before now and returns how many.

@@ -81,6 +81,7 @@ func cases() []testCase {
 		{"update: again after a cut connection", updateAfterCut},
 		{"update: each field has one writer, transitions are legal", updateOwnership},
 		{"feed: a first feed starts at the beginning", feedFirst},
+		{"feed: a first feed may begin later; what is not finished comes nevertheless", feedBegun},
 		{"feed: inserts once, changes again with the latest content", feedKinds},
 		{"feed: an older transaction commits after a younger one", feedLateCommit},
 		{"feed: many writers, nothing lost", feedManyWriters},
