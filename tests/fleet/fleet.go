@@ -58,6 +58,8 @@ type Options struct {
 	JanitorFlags []string
 	// QuarantineFlags are added to fault-quarantine's.
 	QuarantineFlags []string
+	// ConnectorFlags are added to every connector's.
+	ConnectorFlags []string
 	// Bin is the folder of the services' binaries.
 	Bin string
 	// Root is the repository.
@@ -222,10 +224,17 @@ func (f *Fleet) launchAs(name, room, node, binary string, args []string) {
 	if f.options.Env != nil {
 		env = f.options.Env(name, node)
 	}
+	f.Launch(name, binary, args, env)
+}
+
+// Launch starts a further process under supervision, from the folder of the
+// services' binaries; it ends with the fleet.
+func (f *Fleet) Launch(name, binary string, args, env []string) *Service {
 	s := f.launcher.supervise(name, filepath.Join(f.options.Bin, binary), filepath.Join(f.Dir, name+".log"), args, env)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.services[name] = s
+	return s
 }
 
 // Service finds a running service: "janitor", "platform-connectors@gpu-3".
