@@ -37,13 +37,16 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 	return s, s.bind(flags, v.Elem())
 }
 
-// Load reads file (none when empty) over the defaults, applies the flags that
-// were given, resolves references with lookup, and validates.
+// Load reads file (none when empty) over the defaults, then the variables of
+// the environment that fields name, applies the flags that were given, resolves references with lookup, and validates.
 func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	if file != "" {
 		if err := decodeFile(file, s.target); err != nil {
 			return err
 		}
+	}
+	if err := environment(reflect.ValueOf(s.target).Elem(), lookup); err != nil {
+		return err
 	}
 	for _, g := range s.given {
 		if err := setText(g.field, g.text); err != nil {
