@@ -7,17 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
@@ -108,57 +103,6 @@ func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
 	return s, nil
-}
-
-// parse reads the address. Errors of the driver may repeat it, so whatever is
-// secret in it is taken out of them.
-func parse(dsn string) (*options.ClientOptions, string, error) {
-	journal := true
-	conf := options.Client().ApplyURI(dsn).
-		SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal}).
-		SetReadConcern(readconcern.Majority()).
-		SetReadPreference(readpref.Primary()).
-		SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true})
-	if conf.AppName == nil {
-		conf.SetAppName("nvsentinel")
-	}
-	if conf.ServerSelectionTimeout == nil {
-		conf.SetServerSelectionTimeout(10 * time.Second)
-	}
-	if err := conf.Validate(); err != nil {
-		return nil, "", fmt.Errorf("%w: the address is not valid: %s", provider.ErrUnusable, redact(err.Error(), dsn))
-	}
-	database := DefaultDatabase
-	if u, err := url.Parse(dsn); err == nil && strings.Trim(u.Path, "/") != "" {
-		database = strings.Trim(u.Path, "/")
-	}
-	return conf, database, nil
-}
-
-// redact takes the credentials of an address out of a text.
-func redact(text, dsn string) string {
-	_, rest, _ := strings.Cut(dsn, "://")
-	credentials, _, found := cutLast(rest, "@")
-	if !found {
-		return text
-	}
-	_, password, _ := strings.Cut(credentials, ":")
-	for _, secret := range []string{credentials, password} {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "...")
-		}
-		if plain, err := url.QueryUnescape(secret); err == nil && plain != "" {
-			text = strings.ReplaceAll(text, plain, "...")
-		}
-	}
-	return text
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // checkServer refuses a standalone server: it has neither change streams nor

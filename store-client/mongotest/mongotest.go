@@ -45,6 +45,9 @@ type Options struct {
 	Dir string
 	// Flags are further flags of the server.
 	Flags []string
+	// Query is added to the addresses, for a server that is reached in another
+	// way than a plain one: "&tls=true".
+	Query string
 }
 
 // Server is a running server.
@@ -141,10 +144,8 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // DSN is the address of a database.
-func (s *Server) DSN(database string) string { return dsn(s.Addr(), database) }
-
-func dsn(addr, database string) string {
-	return "mongodb://" + addr + "/" + database + "?directConnection=true"
+func (s *Server) DSN(database string) string {
+	return "mongodb://" + s.Addr() + "/" + database + "?directConnection=true" + s.opts.Query
 }
 
 // Restart starts the process on the data that is there and waits until it
@@ -189,8 +190,8 @@ func (s *Server) await(ctx context.Context, c *child) error {
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
 	for {
 		err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
-		if err == nil {
-			return nil
+		if _, refused := errors.AsType[mongo.CommandError](err); err == nil || refused {
+			return nil // it answers, if only that it wants to know who asks
 		}
 		select {
 		case <-c.done:
@@ -205,17 +206,17 @@ func (s *Server) await(ctx context.Context, c *child) error {
 // StepDown makes the server refuse every write for d, in whole seconds: "not
 // primary", code 10107. It answers reads meanwhile.
 func (s *Server) StepDown(ctx context.Context, d time.Duration) error {
-	return s.Admin(ctx, bson.D{{Key: "replSetStepDown", Value: max(1, int(d.Seconds()))}, {Key: "force", Value: true}})
+	return s.Command(ctx, "admin", bson.D{{Key: "replSetStepDown", Value: max(1, int(d.Seconds()))}, {Key: "force", Value: true}})
 }
 
-// Admin runs a command on the database admin.
-func (s *Server) Admin(ctx context.Context, command bson.D) error {
+// Command runs a command on a database.
+func (s *Server) Command(ctx context.Context, database string, command bson.D) error {
 	client, err := s.connect()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	if err := client.Database("admin").RunCommand(ctx, command).Err(); err != nil {
+	if err := client.Database(database).RunCommand(ctx, command).Err(); err != nil {
 		return fmt.Errorf("telling the server: %w", err)
 	}
 	return nil

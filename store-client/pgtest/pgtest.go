@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +30,13 @@ type Options struct {
 	// Durable keeps fsync on; without it the server is fast and may lose data
 	// with the machine (not with its own process).
 	Durable bool
+	// TCP makes the server listen on a free port of the loopback address too.
+	TCP bool
 	// Settings are further lines of the configuration, "name=value".
 	Settings []string
+	// Files are written, by name, into the folder, for the server alone; it
+	// runs there, and its data is one folder below.
+	Files map[string]string
 }
 
 // Server is a running server.
@@ -40,26 +44,26 @@ type Server struct {
 	opts      Options
 	dir       string
 	bin       string
+	port      int
 	temporary bool
 	child     *child
-}
-
-// child is one run of the server's process; done is closed at its end.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{}
 }
 
 const startTimeout = 30 * time.Second
 
 // Start makes a cluster if there is none and starts its server, on a Unix
-// socket only.
+// socket.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	bin, err := programs()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, dir: opts.Dir, bin: bin}
+	s := &Server{opts: opts, dir: opts.Dir, bin: bin, port: 5432}
+	if opts.TCP {
+		if s.port, err = freePort(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if s.dir == "" {
 		s.temporary = true
 		if s.dir, err = os.MkdirTemp("", "pgtest"); err != nil {
@@ -130,6 +134,9 @@ func (s *Server) prepare(ctx context.Context) error {
 			return fmt.Errorf("giving the folder to the server's user: %w", err)
 		}
 	}
+	if err := s.writeFiles(cred); err != nil {
+		return err
+	}
 	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); err == nil {
 		return nil
 	}
@@ -143,6 +150,34 @@ func (s *Server) prepare(ctx context.Context) error {
 	return nil
 }
 
+// writeFiles writes what only the server may read.
+func (s *Server) writeFiles(cred *syscall.Credential) error {
+	for name, text := range s.opts.Files {
+		path := filepath.Join(s.dir, name)
+		err := os.WriteFile(path, []byte(text), 0o600)
+		if err == nil && cred != nil {
+			err = os.Chown(path, int(cred.Uid), int(cred.Gid))
+		}
+		if err != nil {
+			return fmt.Errorf("writing a file of the server: %w", err)
+		}
+	}
+	return nil
+}
+
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	addr, _ := l.Addr().(*net.TCPAddr)
+	return addr.Port, l.Close()
+}
+
+// Addr is where a server with TCP listens, host:port.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // run starts the process and waits until it answers.
@@ -151,7 +186,11 @@ func (s *Server) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses="}
+	listen := ""
+	if s.opts.TCP {
+		listen = "127.0.0.1"
+	}
+	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=" + listen, "-c", fmt.Sprintf("port=%d", s.port)}
 	if !s.opts.Durable {
 		args = append(args, "-F")
 	}
@@ -174,24 +213,6 @@ func (s *Server) run(ctx context.Context) error {
 		return fmt.Errorf("starting PostgreSQL: %w", err)
 	}
 	return s.await(ctx)
-}
-
-// start runs the process from a thread that lives as long as it: the death
-// signal is sent when the thread ends.
-func (c *child) start() error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(c.done)
-		err := c.cmd.Start()
-		started <- err
-		if err == nil {
-			// How it ended is in the server's log.
-			_ = c.cmd.Wait()
-		}
-	}()
-	return <-started
 }
 
 func (s *Server) await(ctx context.Context) error {
@@ -225,6 +246,9 @@ func (s *Server) logTail() string {
 // DSN is the address of one of the server's databases.
 func (s *Server) DSN(database string) string {
 	dsn := "postgres:///" + database + "?user=postgres&host=" + strings.ReplaceAll(s.dir, "/", "%2F")
+	if s.opts.TCP {
+		dsn += fmt.Sprintf("&port=%d", s.port)
+	}
 	if !s.opts.Durable {
 		dsn += "&nvsentinel_allow_unsafe=true"
 	}
@@ -234,7 +258,7 @@ func (s *Server) DSN(database string) string {
 // Dial connects to the server's socket, for a proxy in front of it.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
-	return d.DialContext(ctx, "unix", filepath.Join(s.dir, ".s.PGSQL.5432"))
+	return d.DialContext(ctx, "unix", filepath.Join(s.dir, fmt.Sprintf(".s.PGSQL.%d", s.port)))
 }
 
 // CreateDatabase makes an empty database and returns its address.
@@ -267,59 +291,4 @@ func (s *Server) Connect(ctx context.Context, database string) (*pgx.Conn, error
 		return nil, fmt.Errorf("connecting to %s: %w", database, err)
 	}
 	return conn, nil
-}
-
-// Kill ends the server as a crash would: nothing is flushed, connections break.
-func (s *Server) Kill() error { return s.end(syscall.SIGQUIT) }
-
-// Slay ends every process of the server with SIGKILL: nothing is flushed, and
-// no process of it can react to the death of another.
-func (s *Server) Slay() error {
-	pid := s.child.cmd.Process.Pid
-	// It must not start another process meanwhile.
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("killing PostgreSQL: %w", err)
-	}
-	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	problems := []error{err, syscall.Kill(pid, syscall.SIGKILL)}
-	for _, word := range strings.Fields(string(list)) {
-		backend, err := strconv.Atoi(word)
-		if err == nil {
-			err = syscall.Kill(backend, syscall.SIGKILL)
-		}
-		if !errors.Is(err, syscall.ESRCH) {
-			problems = append(problems, err)
-		}
-	}
-	<-s.child.done
-	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("killing PostgreSQL: %w", err)
-	}
-	return nil
-}
-
-// Restart starts a server that was killed, on the same data and address.
-func (s *Server) Restart(ctx context.Context) error { return s.run(ctx) }
-
-// Stop ends the server and removes a temporary folder.
-func (s *Server) Stop() error { return errors.Join(s.end(syscall.SIGINT), s.remove()) }
-
-func (s *Server) end(sig syscall.Signal) error {
-	select {
-	case <-s.child.done:
-		return nil
-	default:
-	}
-	if err := s.child.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stopping PostgreSQL: %w", err)
-	}
-	<-s.child.done
-	return nil
-}
-
-func (s *Server) remove() error {
-	if !s.temporary {
-		return nil
-	}
-	return os.RemoveAll(s.dir)
 }

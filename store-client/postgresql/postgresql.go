@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
@@ -20,9 +19,6 @@ import (
 var schema embed.FS
 
 const (
-	// allowUnsafe is the parameter of the address that admits a server which
-	// may lose what it acknowledged: throw-away servers of tests run so.
-	allowUnsafe = "nvsentinel_allow_unsafe"
 	// channel of the notifications; they carry nothing.
 	channel = "nvsentinel_health_events"
 	// schemaLock is the advisory lock under which the schema is brought up to
@@ -42,18 +38,16 @@ const (
 // fsync=off or full_page_writes=off is refused unless the address says
 // nvsentinel_allow_unsafe=true.
 func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
-	conf, unsafe, err := parse(dsn)
+	p, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*conf)
-	db.SetMaxOpenConns(10)
-	db.SetMaxIdleConns(4)
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	if err := prepare(ctx, db, unsafe); err != nil {
+	db := stdlib.OpenDB(*p.conn)
+	p.pool.apply(db)
+	if err := prepare(ctx, db, p.unsafe); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
 	}
-	cfg.Dialect = dialect(conf, cfg)
+	cfg.Dialect = dialect(p.conn, cfg)
 	return sqlstore.New(db, cfg), nil
 }
 
@@ -62,47 +56,19 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 // nor adopts a restored database, and how durable the server is does not matter
 // to it.
 func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store, error) {
-	conf, _, err := parse(dsn)
+	p, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
-	conf.RuntimeParams["default_transaction_read_only"] = "on"
-	db := stdlib.OpenDB(*conf)
-	db.SetMaxOpenConns(4)
+	p.conn.RuntimeParams["default_transaction_read_only"] = "on"
+	db := stdlib.OpenDB(*p.conn)
+	p.pool.open = min(p.pool.open, 4)
+	p.pool.apply(db)
 	if err := sqlstore.CheckSchema(ctx, db, schema); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
 	}
-	cfg.Dialect = dialect(conf, cfg)
+	cfg.Dialect = dialect(p.conn, cfg)
 	return sqlstore.New(db, cfg), nil
-}
-
-// parse reads the address; pgx leaves passwords out of its errors.
-func parse(dsn string) (*pgx.ConnConfig, bool, error) {
-	conf, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
-	}
-	unsafe := conf.RuntimeParams[allowUnsafe]
-	delete(conf.RuntimeParams, allowUnsafe)
-	if unsafe != "" && unsafe != "true" && unsafe != "false" {
-		return nil, false, fmt.Errorf("%w: %s is neither true nor false", provider.ErrUnusable, allowUnsafe)
-	}
-	if conf.ConnectTimeout == 0 {
-		conf.ConnectTimeout = connectTimeout
-	}
-	// What the store's meaning rests on is not left to the server's defaults.
-	conf.RuntimeParams["default_transaction_isolation"] = "read committed"
-	conf.RuntimeParams["client_encoding"] = "UTF8"
-	if conf.RuntimeParams["synchronous_commit"] != "remote_apply" {
-		conf.RuntimeParams["synchronous_commit"] = "on"
-	}
-	if conf.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
-		conf.RuntimeParams["idle_in_transaction_session_timeout"] = idleLimit
-	}
-	if conf.RuntimeParams["application_name"] == "" {
-		conf.RuntimeParams["application_name"] = "nvsentinel"
-	}
-	return conf, unsafe == "true", nil
 }
 
 // prepare checks the server and brings the schema up to date.

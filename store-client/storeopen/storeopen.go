@@ -24,6 +24,8 @@ import (
 type Options struct {
 	// SingleHost admits sqlite, whose file only processes of one host can share.
 	SingleHost bool
+	// Parts complete the address, or name the store without one.
+	Parts Parts
 	// PollOnly makes feeds notice changes by polling every second only: for a
 	// connection pooler that does not pass notifications, or a file system
 	// without change events.
@@ -41,24 +43,28 @@ const (
 
 // kind is one kind of store.
 type kind struct {
+	name    string
 	schemes []string
 	form    string
-	open    func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
-	look    func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
+	// check says what is wrong with an address, without opening anything.
+	check func(dsn string) error
+	open  func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
+	look  func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
 }
 
 var kinds = []kind{
-	{[]string{"sqlite"}, "sqlite:///absolute/path.db", openSQLite, lookSQLite},
-	{[]string{"postgres", "postgresql"}, "postgres://user@host/database", openPostgreSQL, lookPostgreSQL},
-	{[]string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", openMongoDB, lookMongoDB},
+	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, lookSQLite},
+	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, lookPostgreSQL},
+	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, lookMongoDB},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
-// "postgres://user@host/database" or "mongodb://host,host/database". A store that cannot be reached yet is asked
+// "postgres://user@host/database" or "mongodb://host,host/database", or the one
+// that Options.Parts name. A store that cannot be reached yet is asked
 // again until ctx ends, and the waiting is logged; an address or a server that
 // waiting does not mend is an error at once. The errors hold no password.
 func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
-	p, err := lookup(dsn)
+	p, dsn, err := named(dsn, o.Parts)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +91,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 // it has to be read on the host whose processes write it. The errors hold no
 // password.
 func OpenReader(ctx context.Context, dsn string, o Options) (store.Reader, error) {
-	p, err := lookup(dsn)
+	p, dsn, err := named(dsn, o.Parts)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +114,30 @@ func (o Options) config() (Options, sqlstore.Config) {
 	return o, sqlstore.Config{Log: o.Logger, Clock: o.Clock, Metrics: provider.NewMetrics(o.Registerer), PollOnly: o.PollOnly}
 }
 
-// Check says whether dsn names a provider, without opening anything.
+// Check says what is wrong with the address, or with the parts, without
+// opening anything.
 func Check(dsn string, o Options) error {
-	p, err := lookup(dsn)
+	p, dsn, err := named(dsn, o.Parts)
 	if err != nil {
 		return err
 	}
-	if p.schemes[0] == "sqlite" && !o.SingleHost {
+	if p.name == "sqlite" && !o.SingleHost {
 		return errSingleHost
 	}
+	if err := p.check(dsn); err != nil {
+		return fmt.Errorf("opening the store: %w", err)
+	}
 	return nil
+}
+
+// named is the provider and the address that a configuration names.
+func named(dsn string, parts Parts) (kind, string, error) {
+	dsn, err := parts.Address(dsn)
+	if err != nil {
+		return kind{}, "", fmt.Errorf("opening the store: %w", err)
+	}
+	p, err := lookup(dsn)
+	return p, dsn, err
 }
 
 // lookup never repeats the address: it may hold a password.
@@ -140,6 +160,9 @@ func lookup(dsn string) (kind, error) {
 }
 
 var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", provider.ErrUnusable)
+
+// checkSQLite finds nothing: the path is checked when it is opened.
+func checkSQLite(string) error { return nil }
 
 func openSQLite(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error) {
 	if !o.SingleHost {

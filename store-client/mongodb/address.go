@@ -1,0 +1,118 @@
+package mongodb
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+)
+
+// maxPoolSize bounds the connections of a process to each server, where the
+// address does not: every node of a cluster has a process that connects.
+const maxPoolSize = 20
+
+// parse reads the address. Errors of the driver may repeat it, so whatever is
+// secret in it is taken out of them.
+func parse(dsn string) (*options.ClientOptions, string, error) {
+	journal := true
+	conf := options.Client().ApplyURI(dsn).
+		SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal}).
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary()).
+		SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true})
+	if conf.AppName == nil {
+		conf.SetAppName("nvsentinel")
+	}
+	if conf.ServerSelectionTimeout == nil {
+		conf.SetServerSelectionTimeout(10 * time.Second)
+	}
+	if conf.MaxPoolSize == nil {
+		conf.SetMaxPoolSize(maxPoolSize)
+	}
+	if err := conf.Validate(); err != nil {
+		return nil, "", fmt.Errorf("%w: the address is not valid: %s", provider.ErrUnusable, redact(err.Error(), dsn))
+	}
+	if err := known(dsn); err != nil {
+		return nil, "", fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+	}
+	return conf, databaseOf(dsn), nil
+}
+
+// known finds options that the driver would pass over: a misspelt tlsCAFile
+// must not weaken a connection silently.
+func known(dsn string) error {
+	_, query, _ := strings.Cut(dsn, "?")
+	if query == "" {
+		return nil
+	}
+	// Without its hosts, which may have to be looked up, and its credentials.
+	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool { return strings.HasPrefix(pair, "srv") })
+	options, err := connstring.Parse("mongodb://host/?" + strings.Join(pairs, "&"))
+	if err != nil {
+		return fmt.Errorf("the address's options are not valid: %s", redact(err.Error(), dsn))
+	}
+	for name := range options.UnknownOptions {
+		return fmt.Errorf("the address has an unknown option %q; known are those of MongoDB's connection strings", name)
+	}
+	return nil
+}
+
+// databaseOf is the database that an address names, which may have several
+// hosts and so be no URL.
+func databaseOf(dsn string) string {
+	_, rest, _ := strings.Cut(dsn, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	_, name, _ := strings.Cut(rest, "/")
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	return cmp.Or(name, DefaultDatabase)
+}
+
+// Check says what is wrong with an address, without connecting. Of an address
+// with +srv only the options are read: its hosts have to be looked up.
+func Check(dsn string) error {
+	var err error
+	if strings.HasPrefix(dsn, "mongodb+srv://") {
+		err = known(dsn)
+	} else {
+		_, _, err = parse(dsn)
+	}
+	return err
+}
+
+// redact takes the credentials of an address out of a text.
+func redact(text, dsn string) string {
+	_, rest, _ := strings.Cut(dsn, "://")
+	credentials, _, found := cutLast(rest, "@")
+	if !found {
+		return text
+	}
+	_, password, _ := strings.Cut(credentials, ":")
+	for _, secret := range []string{credentials, password} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "...")
+		}
+		if plain, err := url.QueryUnescape(secret); err == nil && plain != "" {
+			text = strings.ReplaceAll(text, plain, "...")
+		}
+	}
+	return text
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

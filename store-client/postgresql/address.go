@@ -1,0 +1,142 @@
+package postgresql
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+)
+
+// allowUnsafe is the parameter of the address that admits a server which may
+// lose what it acknowledged: throw-away servers of tests run so.
+const allowUnsafe = "nvsentinel_allow_unsafe"
+
+// Options of the address that bound the connections of a process, named as
+// those of pgx's pool.
+const (
+	maxConns    = "pool_max_conns"
+	minConns    = "pool_min_conns"
+	maxLifetime = "pool_max_conn_lifetime"
+	maxIdleTime = "pool_max_conn_idle_time"
+)
+
+// settings are the server's settings that an address may give to its sessions.
+// Any other of PostgreSQL's can be given as options=-c%20name=value; what is not
+// here is a typo, which must not weaken a connection silently.
+var settings = []string{
+	"application_name", "client_encoding", "client_min_messages", "idle_in_transaction_session_timeout", "lock_timeout", "options",
+	"search_path", "statement_timeout", "synchronous_commit", "tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval",
+	"tcp_user_timeout", "timezone",
+}
+
+// limits bound the connections of a process.
+type limits struct {
+	open, idle         int
+	lifetime, idleTime time.Duration
+}
+
+// defaults are few: every node of a cluster has a process that connects.
+func defaults() limits { return limits{open: 10, idle: 4, idleTime: 5 * time.Minute} }
+
+func (l limits) apply(db *sql.DB) {
+	db.SetMaxOpenConns(l.open)
+	db.SetMaxIdleConns(l.idle)
+	db.SetConnMaxLifetime(l.lifetime)
+	db.SetConnMaxIdleTime(l.idleTime)
+}
+
+// parsed is an address that was read.
+type parsed struct {
+	conn   *pgx.ConnConfig
+	pool   limits
+	unsafe bool
+}
+
+// Check says what is wrong with an address, without connecting.
+func Check(dsn string) error {
+	_, err := parse(dsn)
+	return err
+}
+
+// parse reads the address; pgx leaves passwords out of its errors.
+func parse(dsn string) (parsed, error) {
+	conf, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+	}
+	p := parsed{conn: conf, pool: defaults()}
+	if err := p.own(); err != nil {
+		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+	}
+	for name := range conf.RuntimeParams {
+		if !slices.Contains(settings, strings.ToLower(name)) {
+			return parsed{}, fmt.Errorf("%w: the address has an unknown option %q; known are those of libpq, %s, %s, %s, %s, %s and %s",
+				provider.ErrUnusable, name, maxConns, minConns, maxLifetime, maxIdleTime, allowUnsafe, strings.Join(settings, ", "))
+		}
+	}
+	if conf.ConnectTimeout == 0 {
+		conf.ConnectTimeout = connectTimeout
+	}
+	// What the store's meaning rests on is not left to the server's defaults.
+	conf.RuntimeParams["default_transaction_isolation"] = "read committed"
+	conf.RuntimeParams["client_encoding"] = "UTF8"
+	if conf.RuntimeParams["synchronous_commit"] != "remote_apply" {
+		conf.RuntimeParams["synchronous_commit"] = "on"
+	}
+	if conf.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
+		conf.RuntimeParams["idle_in_transaction_session_timeout"] = idleLimit
+	}
+	if conf.RuntimeParams["application_name"] == "" {
+		conf.RuntimeParams["application_name"] = "nvsentinel"
+	}
+	return p, nil
+}
+
+// own takes out the options that are ours and not the server's.
+func (p *parsed) own() error {
+	take := func(name string, read func(text string) bool, what string) error {
+		text, given := p.conn.RuntimeParams[name]
+		delete(p.conn.RuntimeParams, name)
+		if given && !read(text) {
+			return fmt.Errorf("the address's option %s=%q is %s", name, text, what)
+		}
+		return nil
+	}
+	count := func(n *int, least int) func(string) bool {
+		return func(text string) (ok bool) {
+			v, err := strconv.Atoi(text)
+			*n = v
+			return err == nil && v >= least
+		}
+	}
+	span := func(d *time.Duration) func(string) bool {
+		return func(text string) (ok bool) {
+			v, err := time.ParseDuration(text)
+			*d = v
+			return err == nil && v > 0
+		}
+	}
+	truth := func(text string) bool {
+		p.unsafe = text == "true"
+		return p.unsafe || text == "false" || text == ""
+	}
+	for _, err := range []error{
+		take(allowUnsafe, truth, "neither true nor false"),
+		take(maxConns, count(&p.pool.open, 2), "not a number of at least 2"),
+		take(minConns, count(&p.pool.idle, 1), "not a number of at least 1"),
+		take(maxLifetime, span(&p.pool.lifetime), "not a duration such as 30m"),
+		take(maxIdleTime, span(&p.pool.idleTime), "not a duration such as 30m"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	p.pool.idle = min(p.pool.idle, p.pool.open)
+	return nil
+}
