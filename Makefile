@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODULES := data-models internal store-client platform-connectors health-monitors fault-quarantine \
-	node-drainer fault-remediation janitor janitor/protos csp-plugins cli tests
+	node-drainer fault-remediation health-events-analyzer event-exporter janitor janitor/protos csp-plugins cli tests
 TOOL = GOWORK=off go -C hack/tools tool
 
 STORE ?= sqlite

@@ -16,21 +16,23 @@ const root = "github.com/nvidia/nvsentinel/"
 
 // floors lists, per module, the sibling modules it may import.
 var floors = map[string][]string{
-	"data-models":         {},
-	"internal":            {"data-models"},
-	"store-client":        {"data-models", "internal"},
-	"platform-connectors": {"data-models", "internal", "store-client"},
-	"health-monitors":     {"data-models", "internal"},
-	"fault-quarantine":    {"data-models", "internal", "store-client"},
-	"node-drainer":        {"data-models", "internal", "store-client"},
-	"fault-remediation":   {"data-models", "internal", "store-client"},
-	"janitor/protos":      {},
-	"janitor":             {"data-models", "internal", "janitor/protos"},
-	"csp-plugins":         {"data-models", "internal", "janitor/protos"},
-	"cli":                 {"data-models", "internal", "store-client"},
+	"data-models":            {},
+	"internal":               {"data-models"},
+	"store-client":           {"data-models", "internal"},
+	"platform-connectors":    {"data-models", "internal", "store-client"},
+	"health-monitors":        {"data-models", "internal"},
+	"fault-quarantine":       {"data-models", "internal", "store-client"},
+	"node-drainer":           {"data-models", "internal", "store-client"},
+	"fault-remediation":      {"data-models", "internal", "store-client"},
+	"event-exporter":         {"data-models", "internal", "store-client"},
+	"health-events-analyzer": {"data-models", "internal", "store-client"},
+	"janitor/protos":         {},
+	"janitor":                {"data-models", "internal", "janitor/protos"},
+	"csp-plugins":            {"data-models", "internal", "janitor/protos"},
+	"cli":                    {"data-models", "internal", "store-client"},
 	"tests": {
 		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
-		"node-drainer", "fault-remediation", "janitor", "janitor/protos", "csp-plugins",
+		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins",
 	},
 }
 

@@ -1,0 +1,266 @@
+// Package config is what an operator can set of the event exporter. Where the
+// meaning is the same, the keys are those of existing installations.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/event-exporter/answer"
+	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Config of the event exporter.
+type Config struct {
+	Exporter Exporter `toml:"exporter"`
+	// Workers is how many requests are under way at once. A node's events go
+	// through one of them, in order.
+	Workers int `toml:"workers" flag:"workers" usage:"requests under way at once"`
+	// Store is the DSN of the records.
+	Store string `toml:"store" flag:"store" usage:"records: sqlite:///path, postgres://... or mongodb://..."`
+	// SingleHost permits the embedded store.
+	SingleHost bool `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	// Kubeconfig is for the lease only.
+	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig for the lease; empty means the pod's service account"`
+	Lease      lease.Config `toml:"leaderElection"`
+}
+
+// Exporter is the part of the file that existing installations have.
+type Exporter struct {
+	// Metadata goes with every event; its key cluster is required.
+	Metadata map[string]string `toml:"metadata"`
+	Sink     Sink              `toml:"sink"`
+	OIDC     OIDC              `toml:"oidc"`
+	Backfill Backfill          `toml:"backfill"`
+	Failure  Failure           `toml:"failure_handling"`
+	// MaxLag is the age of the oldest undelivered event from which on the
+	// service is not ready; 0 never.
+	MaxLag time.Duration `toml:"max_lag"`
+}
+
+// Sink is the receiver.
+type Sink struct {
+	// Endpoint gets the POST requests.
+	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the receiver"`
+	// Timeout bounds one request.
+	Timeout time.Duration `toml:"timeout"`
+	// Mode is structured or binary.
+	Mode post.Mode `toml:"mode"`
+	// BatchSize is how many events one request carries at most; 1 sends none in
+	// batches.
+	BatchSize int `toml:"batch_size"`
+	// TokenFile holds a bearer token; it is read for every request.
+	TokenFile string `toml:"token_file"`
+	// CAFile, CertFile and KeyFile are read for every connection.
+	CAFile   string `toml:"ca_file"`
+	CertFile string `toml:"cert_file"`
+	KeyFile  string `toml:"key_file"`
+}
+
+// OIDC are the OAuth2 client credentials; none without a token URL.
+type OIDC struct {
+	TokenURL   string `toml:"token_url"`
+	ClientID   string `toml:"client_id"`
+	Scope      string `toml:"scope"`
+	SecretFile string `toml:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
+}
+
+// Backfill bounds what is sent of the past.
+type Backfill struct {
+	// Enabled sends what was stored before the first start on a store.
+	Enabled bool `toml:"enabled"`
+	// MaxAge is how far back that goes.
+	MaxAge time.Duration `toml:"max_age"`
+	// RateLimit bounds the events per second of which each is older than five
+	// minutes; 0 is no bound.
+	RateLimit float64 `toml:"rate_limit"`
+}
+
+// Failure is what becomes of an event that is not delivered.
+type Failure struct {
+	InitialBackoff time.Duration `toml:"initial_backoff"`
+	MaxBackoff     time.Duration `toml:"max_backoff"`
+	Multiplier     float64       `toml:"backoff_multiplier"`
+	// MaxRetryAfter bounds the pause that a receiver can ask for.
+	MaxRetryAfter time.Duration `toml:"max_retry_after"`
+	// PoisonStatus are the answers that blame the event, which becomes a dead
+	// letter.
+	PoisonStatus []int `toml:"poison_status"`
+}
+
+// Default sends one event per request, and of the past a day at most.
+func Default() Config {
+	return Config{
+		Exporter: Exporter{
+			Sink:     Sink{Timeout: 30 * time.Second, Mode: post.Structured, BatchSize: 1},
+			OIDC:     OIDC{SecretFile: "/var/secrets/oidc-client-secret"},
+			Backfill: Backfill{Enabled: true, MaxAge: 24 * time.Hour, RateLimit: 1000},
+			Failure: Failure{
+				InitialBackoff: time.Second, MaxBackoff: time.Minute, Multiplier: 2,
+				MaxRetryAfter: time.Hour, PoisonStatus: []int{400, 413, 422},
+			},
+			MaxLag: 15 * time.Minute,
+		},
+		Workers: 16, Lease: lease.Default(),
+	}
+}
+
+// Policy is how answers are judged.
+func (f Failure) Policy() answer.Policy {
+	return answer.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
+}
+
+// Pauses are those between two tries.
+func (f Failure) Pauses() export.Pauses {
+	return export.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
+}
+
+// LookBack is how far back the first start on a store begins.
+func (b Backfill) LookBack() time.Duration {
+	if !b.Enabled {
+		return 0
+	}
+	return b.MaxAge
+}
+
+// TLS are the files for receiver and token endpoint.
+func (s Sink) TLS() post.TLS {
+	return post.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	e := c.Exporter
+	problems := []error{c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
+	if _, err := cloudevent.NewFrame(e.Metadata); err != nil {
+		problems = append(problems, fmt.Errorf("exporter.metadata: %w", err))
+	}
+	if c.Store == "" {
+		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host), postgres://host/database or mongodb://host/database"))
+	}
+	if c.Workers < 1 || c.Workers > 1024 {
+		problems = append(problems, fmt.Errorf("workers is %d; it must be between 1 and 1024", c.Workers))
+	}
+	if e.MaxLag < 0 {
+		problems = append(problems, fmt.Errorf("exporter.max_lag is %s; it must not be negative", e.MaxLag))
+	}
+	return errors.Join(problems...)
+}
+
+func (s Sink) validate() error {
+	var problems []error
+	if _, err := address(s.Endpoint); err != nil {
+		problems = append(problems, fmt.Errorf("exporter.sink.endpoint: %w", err))
+	}
+	if s.Timeout <= 0 {
+		problems = append(problems, fmt.Errorf("exporter.sink.timeout is %s; it must be more than 0", s.Timeout))
+	}
+	if s.Mode != post.Structured && s.Mode != post.Binary {
+		problems = append(problems, fmt.Errorf("exporter.sink.mode %q is not structured or binary", s.Mode))
+	}
+	if s.BatchSize < 1 || s.BatchSize > 1000 {
+		problems = append(problems, fmt.Errorf("exporter.sink.batch_size is %d; it must be between 1 and 1000", s.BatchSize))
+	}
+	if s.Mode == post.Binary && s.BatchSize > 1 {
+		problems = append(problems, errors.New("exporter.sink.batch_size is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
+	}
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		problems = append(problems, errors.New("exporter.sink.cert_file and key_file belong together"))
+	}
+	return errors.Join(problems...)
+}
+
+// validateCredentials keeps secrets off networks in clear text.
+func (e Exporter) validateCredentials() error {
+	var problems []error
+	o := e.OIDC
+	if o.TokenURL == "" && (o.ClientID != "" || o.Scope != "") {
+		problems = append(problems, errors.New("exporter.oidc.token_url is empty, but client_id or scope is given"))
+	}
+	if o.TokenURL == "" && e.Sink.TokenFile == "" {
+		return errors.Join(problems...)
+	}
+	if o.TokenURL != "" && e.Sink.TokenFile != "" {
+		problems = append(problems, errors.New("exporter.oidc.token_url and exporter.sink.token_file exclude each other"))
+	}
+	if u, err := address(e.Sink.Endpoint); err == nil && !private(u) {
+		problems = append(problems, fmt.Errorf("exporter.sink.endpoint %q: a token is not sent over a network in clear text; use https", e.Sink.Endpoint))
+	}
+	if o.TokenURL == "" {
+		return errors.Join(problems...)
+	}
+	if u, err := address(o.TokenURL); err != nil {
+		problems = append(problems, fmt.Errorf("exporter.oidc.token_url: %w", err))
+	} else if !private(u) {
+		problems = append(problems, fmt.Errorf("exporter.oidc.token_url %q: a secret is not sent over a network in clear text; use https", o.TokenURL))
+	}
+	if o.ClientID == "" || o.SecretFile == "" {
+		problems = append(problems, errors.New("exporter.oidc needs client_id and secret_file (--oidc-secret-path)"))
+	}
+	return errors.Join(problems...)
+}
+
+// address reads a URL of http or https.
+func address(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, errors.New("it is not set; give a URL such as https://receiver.example.com/events")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("it is no URL: %w", err)
+	}
+	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
+		return nil, fmt.Errorf("%q is no URL of https or http with a host", u.Redacted())
+	}
+	if u.User != nil {
+		return nil, errors.New("it holds a user or password; use token_file or exporter.oidc")
+	}
+	return u, nil
+}
+
+// private says that nobody on a network can read what is sent.
+func private(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (b Backfill) validate() error {
+	var problems []error
+	if b.MaxAge < 0 {
+		problems = append(problems, fmt.Errorf("exporter.backfill.max_age is %s; it must not be negative", b.MaxAge))
+	}
+	if !(b.RateLimit >= 0 && b.RateLimit <= 1e9) {
+		problems = append(problems, fmt.Errorf("exporter.backfill.rate_limit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit))
+	}
+	return errors.Join(problems...)
+}
+
+func (f Failure) validate() error {
+	const at = "exporter.failure_handling."
+	var problems []error
+	if f.InitialBackoff < time.Millisecond || f.MaxBackoff < f.InitialBackoff {
+		problems = append(problems, fmt.Errorf("%sinitial_backoff %s must be at least 1ms and at most max_backoff %s", at, f.InitialBackoff, f.MaxBackoff))
+	}
+	if !(f.Multiplier >= 1 && f.Multiplier <= 100) {
+		problems = append(problems, fmt.Errorf("%sbackoff_multiplier is %v; it must be between 1 and 100", at, f.Multiplier))
+	}
+	if f.MaxRetryAfter < 0 {
+		problems = append(problems, fmt.Errorf("%smax_retry_after is %s; it must not be negative", at, f.MaxRetryAfter))
+	}
+	for _, s := range f.PoisonStatus {
+		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {
+			problems = append(problems, fmt.Errorf("%spoison_status %d: it must be from 400 to 599 and none of %v, which do not blame an event", at, s, neverPoison))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// neverPoison are answers about the sender or the moment.
+var neverPoison = []int{401, 403, 407, 408, 425, 429, 502, 503, 504}

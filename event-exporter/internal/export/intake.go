@@ -1,0 +1,110 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Consumer is the exporter's name in the store.
+const Consumer = "event-exporter"
+
+// catchUpAge is how old a record is that is sent at the bounded rate: one of
+// the backfill, or of a time when the receiver or the exporter was away.
+const catchUpAge = 5 * time.Minute
+
+// Source is the store, as the reader sees it.
+type Source interface {
+	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error)
+	Feed(ctx context.Context, consumer string, selector record.Selector) (store.Feed, error)
+}
+
+// intake is the store's feed; what it delivers is put in the lanes first. The
+// feed is opened with the first delivery asked for, because a replica that
+// stands by would open it where the leader of that time stood.
+type intake struct {
+	*Desk
+	feed  store.Feed
+	limit *rate.Limiter
+}
+
+// Next delivers the next record.
+func (in *intake) Next(ctx context.Context) (record.Record, string, error) {
+	if err := in.open(ctx); err != nil {
+		return record.Record{}, "", err
+	}
+	if err := in.lanes.awaitRoom(ctx); err != nil {
+		return record.Record{}, "", err
+	}
+	r, position, err := in.feed.Next(ctx)
+	if err != nil {
+		return record.Record{}, "", fmt.Errorf("reading the feed: %w", err)
+	}
+	// From here on the record is delivered, or the process is at its end.
+	if err := in.pace(ctx, r); err != nil {
+		return record.Record{}, "", err
+	}
+	in.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
+	in.lanes.push(r)
+	return r, position, nil
+}
+
+// open begins with the look-back if the exporter never ran on this store.
+func (in *intake) open(ctx context.Context) error {
+	if in.feed != nil {
+		return nil
+	}
+	since := in.Clock.Now().Add(-in.LookBack)
+	first, err := in.Source.Begin(ctx, Consumer, record.AllHealthEventInserts(), since)
+	if err != nil {
+		return fmt.Errorf("beginning the export: %w", err)
+	}
+	if first {
+		in.Log.Info("first start on this store: sending what was stored since, and what is not finished", "since", since)
+	}
+	if in.feed, err = in.Source.Feed(ctx, Consumer, record.AllHealthEventInserts()); err != nil {
+		return fmt.Errorf("opening the feed: %w", err)
+	}
+	return nil
+}
+
+// pace bounds the rate of old records, so that a receiver that was away, or is
+// new, is not flooded.
+func (in *intake) pace(ctx context.Context, r record.Record) error {
+	now := in.Clock.Now()
+	if in.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
+		return nil
+	}
+	return sleep(ctx, in.Clock, in.limit.ReserveN(now, 1).DelayFrom(now))
+}
+
+func sleep(ctx context.Context, c clock.WithTicker, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-c.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Commit stores how far everything is delivered or buried.
+func (in *intake) Commit(ctx context.Context, position string) error {
+	return in.feed.Commit(ctx, position) //nolint:wrapcheck // the loop says what it was doing
+}
+
+// Close ends the feed.
+func (in *intake) Close() error {
+	if in.feed == nil {
+		return nil
+	}
+	return in.feed.Close()
+}

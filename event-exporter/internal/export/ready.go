@@ -1,0 +1,36 @@
+package export
+
+import (
+	"fmt"
+	"time"
+)
+
+// Receiving says whether the receiver knows us: credentials and address.
+func (d *Desk) Receiving() (ok bool, detail string) {
+	if why := d.gate.ours(); why != "" {
+		return false, why
+	}
+	if until, why, closed := d.gate.closed(d.Clock.Now()); closed {
+		return true, fmt.Sprintf("pausing until %s: %s", until.UTC().Format(time.RFC3339), why)
+	}
+	return true, "no trouble"
+}
+
+// KeepsUp says whether the oldest undelivered record is young enough.
+func (d *Desk) KeepsUp() (ok bool, detail string) {
+	lag := d.lag().Round(time.Second)
+	if d.MaxLag > 0 && lag > d.MaxLag {
+		return false, fmt.Sprintf("the oldest undelivered event is %s old, more than %s", lag, d.MaxLag)
+	}
+	return true, fmt.Sprintf("the oldest undelivered event is %s old", lag)
+}
+
+// lag is the age of the oldest record that is neither delivered nor buried; 0
+// if there is none.
+func (d *Desk) lag() time.Duration {
+	at, ok := d.lanes.oldest()
+	if !ok {
+		return 0
+	}
+	return max(0, d.Clock.Since(at))
+}
