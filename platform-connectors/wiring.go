@@ -79,7 +79,7 @@ func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
 		s, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
-			SingleHost: cfg.SingleHost, Logger: d.Log, Registerer: own, Clock: d.Clock,
+			SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: own, Clock: d.Clock,
 		})
 		if err == nil {
 			d.Registry.MustRegister(own)

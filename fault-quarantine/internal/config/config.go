@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config of fault-quarantine. The keys of rule sets and circuit breaker are
@@ -38,7 +39,9 @@ type Config struct {
 	// Workers is how many nodes are handled at once.
 	Workers int `toml:"workers" flag:"workers" usage:"nodes handled at once"`
 	// Store is the DSN of the records.
-	Store string `toml:"store" flag:"store" usage:"records: sqlite:///path or postgres://..."`
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost permits the embedded store.
 	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
 	Kube       kube.Config  `toml:"kube"`
@@ -111,8 +114,8 @@ func (c Config) Validate() error {
 	if _, err := ruling.Compile(c.Rules()); err != nil {
 		problems = append(problems, err)
 	}
-	if c.Store == "" {
-		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host) or postgres://host/database"))
+	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
+		problems = append(problems, err)
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))

@@ -14,12 +14,15 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config is the configuration of fault remediation.
 type Config struct {
 	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"record store: sqlite:///path or postgres://user@host/database"`
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
 	// DryRun goes through every decision and writes nothing.
@@ -50,8 +53,8 @@ func Default() Config {
 // Validate joins everything that is wrong, each with its key.
 func (c Config) Validate() error {
 	var problems []error
-	if c.Store == "" {
-		problems = append(problems, errors.New("store (--store) is empty"))
+	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
+		problems = append(problems, err)
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers (--workers) %d is less than 1", c.Workers))

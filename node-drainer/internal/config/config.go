@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config is the configuration of the node drainer. The eviction policy stands
@@ -16,7 +17,9 @@ import (
 type Config struct {
 	eviction.Config
 	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"record store: sqlite:///path or postgres://user@host/database"`
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
 	// DryRun goes through every decision and writes nothing.
@@ -42,8 +45,8 @@ func Default() Config {
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	var problems []error
-	if c.Store == "" {
-		problems = append(problems, errors.New("store (--store) is empty"))
+	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
+		problems = append(problems, err)
 	}
 	for _, bound := range []struct {
 		key   string

@@ -40,7 +40,9 @@ type Config struct {
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
 	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most; then publishers have to wait"`
 	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"record store: sqlite:///path or postgres://user@host/database"`
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
 	// Kubernetes switches the Kubernetes sink and the binding of events to the
@@ -78,7 +80,7 @@ func (c Config) Validate() error {
 	default:
 		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, RoleNode, RoleCluster), c.validateNode())
 	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost}); err != nil {
+	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
 		problems = append(problems, fmt.Errorf("store (--store): %w", err))
 	}
 	if err := c.Publishers.validate(c.Kubernetes); err != nil {
