@@ -17,7 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 )
 
-// Metadata keys that carry the publisher's order and boot.
+// Metadata keys that carry the publisher's order and boot, and what the
+// connector found.
 const (
 	// MetadataSeq is the publisher's durable counter, decimal.
 	MetadataSeq = "seq"
@@ -25,6 +26,9 @@ const (
 	MetadataSeqEpoch = "seqEpoch"
 	// MetadataBootID is the boot under which the publisher saw the fact.
 	MetadataBootID = "bootID"
+	// MetadataRepeatOf names the record that an event repeats, which the connector
+	// made PERSIST_ONLY for that; its publisher did not.
+	MetadataRepeatOf = "repeatOf"
 )
 
 // Strategy says whether an event may change the cluster.

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 )
@@ -274,13 +273,13 @@ func Finished(r Record) bool {
 	return true
 }
 
-// canonical is a stable encoding of an event: encoding/json sorts map keys.
+// canonical is a stable encoding of an event: that of package json, which sorts
+// map keys.
 func canonical(e Event) []byte {
 	e.GeneratedTimestamp = e.GeneratedTimestamp.UTC()
-	b, err := json.Marshal(e)
+	b, err := appendEvent(make([]byte, 0, 1024), e)
 	if err != nil {
-		// An Event holds only strings, numbers, booleans and times; the one
-		// failure left is a year outside 0..9999, which the door refuses.
+		// The one failure is a year outside 0..9999, which the door refuses.
 		return []byte("unencodable:" + e.ID)
 	}
 	return b

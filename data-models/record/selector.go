@@ -101,6 +101,17 @@ func ProcessableNonFatalUnhealthyInserts() Selector {
 	return Selector{Name: "ProcessableNonFatalUnhealthyInserts", InsertsOnly: true, Strategy: Process, Healthy: No(), NotAgent: AnalyzerAgent}
 }
 
+// AnalyzerCauses feeds the analyzer with what can end a derived fault, or change
+// what its rules count: recoveries, what was decided on faults, and what it
+// published before, whatever its strategy.
+func AnalyzerCauses() Selector {
+	return Selector{Name: "AnalyzerCauses", Any: []Selector{
+		{Strategy: Process, Healthy: Yes()},
+		{Strategy: Process, Verdicts: []Reason{Matched, CoveredByReboot, Superseded}},
+		{Agent: AnalyzerAgent},
+	}}
+}
+
 // NodeQuarantineStatus feeds node-drainer: records whose quarantine changed.
 func NodeQuarantineStatus() Selector {
 	return Selector{

@@ -1,0 +1,145 @@
+package record
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// AppendJSON adds the record's document to b. It is the encoding of package
+// json, byte by byte, in a fifth of its time: every record is encoded several
+// times on its way into a store. Fails where json does, on a year outside
+// 0..9999.
+func AppendJSON(b []byte, r Record) (_ []byte, err error) {
+	b = appendText(append(b, `{"id":`...), r.ID)
+	if b, err = appendTime(append(b, `,"createdAt":`...), &r.CreatedAt); err != nil {
+		return nil, err
+	}
+	b = strconv.AppendInt(append(b, `,"revision":`...), r.Revision, 10)
+	b = strconv.AppendInt(append(b, `,"append":`...), r.Append, 10)
+	b = appendText(append(b, `,"node":{"uid":`...), r.Node.UID)
+	b = appendText(append(b, `,"providerid":`...), r.Node.ProviderID)
+	b = appendText(append(b, `,"systemuuid":`...), r.Node.SystemUUID)
+	b = appendText(append(b, `,"bootid":`...), r.Node.BootID)
+	b = strconv.AppendUint(append(b, `},"seq":`...), r.Seq, 10)
+	b = appendText(append(b, `,"seqepoch":`...), r.SeqEpoch)
+	if r.Accepted != "" {
+		b = appendText(append(b, `,"accepted":`...), r.Accepted)
+	}
+	if b, err = appendEvent(append(b, `,"healthevent":`...), r.Event); err != nil {
+		return nil, err
+	}
+	status := blankStatus
+	if !r.Status.Blank() {
+		if status, err = json.Marshal(r.Status); err != nil {
+			return nil, err
+		}
+	}
+	b = append(append(b, `,"healtheventstatus":`...), status...)
+	if b, err = appendTime(append(b, `,"expireAt":`...), r.ExpireAt); err != nil {
+		return nil, err
+	}
+	return append(b, '}'), nil
+}
+
+// blankStatus is the document of a status that no room has stamped.
+var blankStatus, _ = json.Marshal(Status{}) //nolint:errchkjson // a constant
+
+// Blank says that no room has stamped the record yet.
+func (s Status) Blank() bool {
+	return s.NodeQuarantined == NotQuarantined && s.QuarantineFinishTimestamp == nil &&
+		s.UserPodsEvictionStatus == (EvictionStatus{}) && s.DrainFinishTimestamp == nil &&
+		s.FaultRemediated == nil && s.LastRemediationTimestamp == nil && s.Remediation == nil &&
+		s.QuarantineVerdict == nil && s.Session == "" && s.Faults == nil
+}
+
+func appendEvent(b []byte, e Event) (_ []byte, err error) {
+	b = strconv.AppendUint(append(b, `{"version":`...), uint64(e.Version), 10)
+	b = appendText(append(b, `,"agent":`...), e.Agent)
+	b = appendText(append(b, `,"componentclass":`...), e.ComponentClass)
+	b = appendText(append(b, `,"checkname":`...), e.CheckName)
+	b = strconv.AppendBool(append(b, `,"isfatal":`...), e.IsFatal)
+	b = strconv.AppendBool(append(b, `,"ishealthy":`...), e.IsHealthy)
+	b = appendText(append(b, `,"message":`...), e.Message)
+	b = appendText(append(b, `,"recommendedaction":`...), string(e.RecommendedAction))
+	b = appendList(append(b, `,"errorcode":`...), e.ErrorCode, appendText)
+	b = appendList(append(b, `,"entitiesimpacted":`...), e.EntitiesImpacted, appendEntity)
+	b = appendMap(append(b, `,"metadata":`...), e.Metadata)
+	if b, err = appendTime(append(b, `,"generatedtimestamp":`...), &e.GeneratedTimestamp); err != nil {
+		return nil, err
+	}
+	b = appendText(append(b, `,"nodename":`...), e.NodeName)
+	b = appendOverride(append(b, `,"quarantineoverrides":`...), e.QuarantineOverrides)
+	b = appendOverride(append(b, `,"drainoverrides":`...), e.DrainOverrides)
+	b = appendText(append(b, `,"processingstrategy":`...), string(e.ProcessingStrategy))
+	b = appendText(append(b, `,"id":`...), e.ID)
+	b = appendText(append(b, `,"customrecommendedaction":`...), e.CustomRecommendedAction)
+	return append(b, '}'), nil
+}
+
+func appendEntity(b []byte, x Entity) []byte {
+	b = appendText(append(b, `{"entitytype":`...), x.EntityType)
+	b = appendText(append(b, `,"entityvalue":`...), x.EntityValue)
+	return append(b, '}')
+}
+
+func appendOverride(b []byte, o *Override) []byte {
+	if o == nil {
+		return append(b, "null"...)
+	}
+	b = strconv.AppendBool(append(b, `{"force":`...), o.Force)
+	b = strconv.AppendBool(append(b, `,"skip":`...), o.Skip)
+	return append(b, '}')
+}
+
+func appendList[T any](b []byte, list []T, add func([]byte, T) []byte) []byte {
+	if list == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, x := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = add(b, x)
+	}
+	return append(b, ']')
+}
+
+func appendMap(b []byte, m map[string]string) []byte {
+	if m == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '{')
+	for i, k := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(append(appendText(b, k), ':'), m[k])
+	}
+	return append(b, '}')
+}
+
+func appendTime(b []byte, t *time.Time) ([]byte, error) {
+	if t == nil {
+		return append(b, "null"...), nil
+	}
+	b, err := t.AppendText(append(b, '"'))
+	return append(b, '"'), err
+}
+
+// appendText leaves whatever is escaped to package json.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				return append(b, `""`...) // strings always encode
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
