@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,12 +27,11 @@ pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmin(shot) 
 FROM pg_current_snapshot() AS shot`
 
 // queryStamp numbers the transaction, reserves places, and wakes the feeds when
-// it commits (equal notifications of one transaction are sent once).
-// synchronous_commit is set again, for this transaction, because a pooler may
-// hand over a session with other settings.
-const queryStamp = `SELECT pg_current_xact_id()::text::bigint, clock_timestamp(), nextval('health_event_places'),
-pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true)
-FROM generate_series(1, $1::int)`
+// it commits. synchronous_commit is set again, for this transaction, because a
+// pooler may hand over a session with other settings.
+const queryStamp = `SELECT pg_current_xact_id()::text::bigint, clock_timestamp(),
+pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true),
+(SELECT string_agg(nextval('health_event_places')::text, ' ') FROM generate_series(1, $1::int))`
 
 func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 	return sqlstore.Dialect{
@@ -38,6 +39,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 		ForUpdate:  " FOR UPDATE",
 		SkipLocked: " FOR UPDATE SKIP LOCKED",
 		InsertRows: 500,
+		Arrays:     true,
 		Time: func(t *time.Time) any {
 			if t == nil {
 				return nil
@@ -61,20 +63,20 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 
 func stamp(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Stamp, error) {
 	var st sqlstore.Stamp
-	rows, err := tx.QueryContext(ctx, queryStamp, n, durability)
+	var notified, commit any
+	var places string
+	err := tx.QueryRowContext(ctx, queryStamp, n, durability).Scan(&st.Tx, &st.At, &notified, &commit, &places)
 	if err != nil {
 		return st, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var place int64
-		var notified, commit any
-		if err := rows.Scan(&st.Tx, &st.At, &place, &notified, &commit); err != nil {
-			return st, err
+	for place := range strings.FieldsSeq(places) {
+		seq, err := strconv.ParseInt(place, 10, 64)
+		if err != nil {
+			return st, fmt.Errorf("reading a place: %w", err)
 		}
-		st.Seqs = append(st.Seqs, place)
+		st.Seqs = append(st.Seqs, seq)
 	}
-	return st, rows.Err()
+	return st, nil
 }
 
 // adopt takes over a database restored from another server: its rows' numbers

@@ -34,7 +34,7 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 	}
 	for i, r := range records {
 		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
-			results[i] = judge(stored[r.ID], record.Content(r), f == i)
+			results[i] = judge(stored[r.ID], r, f == i)
 		}
 		m.Appends.WithLabelValues(results[i].String()).Inc()
 	}
@@ -49,11 +49,11 @@ type Content struct {
 
 // judge says what became of an appended record; first says that it was the
 // first of its id in the batch.
-func judge(stored Content, digest string, first bool) store.AppendResult {
+func judge(stored Content, r record.Record, first bool) store.AppendResult {
 	switch {
 	case stored.Fresh && first:
 		return store.Appended
-	case stored.Digest == digest:
+	case stored.Digest == record.Content(r):
 		return store.Duplicate
 	}
 	return store.Refused

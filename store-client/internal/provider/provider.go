@@ -4,11 +4,11 @@ package provider
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -29,22 +29,28 @@ var ErrUnusable = errors.New("store is unusable")
 // ErrUnstorable is a record that no store can give back as it was handed over.
 var ErrUnstorable = errors.New("record cannot be stored as it is")
 
+// buffers are what Storable encodes into.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // Storable refuses what a store would change or reject: PostgreSQL
 // cannot hold U+0000, and invalid UTF-8 becomes U+FFFD.
 func Storable(r record.Record) error {
 	if r.ID == "" || len(r.ID) > maxID {
 		return fmt.Errorf("%w: id of %d bytes", ErrUnstorable, len(r.ID))
 	}
-	doc, err := json.Marshal(r)
+	buffer, _ := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	doc, err := record.AppendJSON((*buffer)[:0], r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnstorable, err)
 	}
+	*buffer = doc
 	for rest := doc; ; {
 		i := bytes.IndexByte(rest, '\\')
 		if i < 0 {
 			return nil
 		}
-		// encoding/json writes an escaped U+FFFD only for invalid UTF-8.
+		// package json writes an escaped U+FFFD only for invalid UTF-8.
 		if bytes.HasPrefix(rest[i:], []byte(`\u0000`)) || bytes.HasPrefix(rest[i:], []byte(`\ufffd`)) {
 			return fmt.Errorf("%w: it holds U+0000 or invalid UTF-8", ErrUnstorable)
 		}

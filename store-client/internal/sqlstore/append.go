@@ -35,7 +35,7 @@ func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[s
 		rows := make([]row, len(records))
 		for i, r := range records {
 			r.Append, r.Revision = stamp.Seqs[i], 0
-			rows[i] = row{rec: r, tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
+			rows[i] = row{rec: r, digest: record.Content(r), tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
 			if err := rows[i].encode(); err != nil {
 				return err
 			}
@@ -57,8 +57,11 @@ func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[s
 // insert writes one statement's rows and reads the digests of those whose id
 // was taken, in a statement that sees the transactions it has waited for.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[string]provider.Content) error {
-	query, args := s.insertSQL(rows)
-	err := each(ctx, tx, query, args, func(scan func(...any) error) error {
+	query, args, err := s.insertSQL(rows)
+	if err != nil {
+		return err
+	}
+	err = each(ctx, tx, query, args, func(scan func(...any) error) error {
 		var id string
 		err := scan(&id)
 		stored[id] = provider.Content{Fresh: true}
@@ -69,10 +72,11 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 	}
 	var c compiler
 	var taken []string
-	for _, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		id := r.rec.ID
 		if stored[id].Fresh {
-			stored[id] = provider.Content{Digest: record.Content(r.rec), Fresh: true}
+			stored[id] = provider.Content{Digest: r.digest, Fresh: true}
 		} else {
 			taken = append(taken, c.arg(id))
 		}
@@ -98,23 +102,58 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 	return nil
 }
 
-func (s *Store) insertSQL(rows []row) (string, []any) {
+func (s *Store) insertSQL(rows []row) (string, []any, error) {
 	columns := slices.Concat(insertColumns, changeColumns)
+	names := make([]string, len(columns))
+	for i, col := range columns {
+		names[i] = col.name
+	}
+	list := strings.Join(names, ", ")
 	var c compiler
-	var tuples []string
-	for _, r := range rows {
-		var values []string
-		for _, col := range columns {
-			values = append(values, c.arg(col.value(&s.Dialect, r)))
+	source := "VALUES "
+	if s.Dialect.Arrays {
+		values, arrays, err := s.arrays(&c, columns, rows)
+		if err != nil {
+			return "", nil, err
 		}
-		tuples = append(tuples, "("+strings.Join(values, ", ")+")")
+		source = "SELECT " + values + " FROM unnest(" + arrays + ") AS rows (" + list + ")"
+	} else {
+		source += s.tuples(&c, columns, rows)
 	}
-	var names []string
-	for _, col := range columns {
-		names = append(names, col.name)
+	return "INSERT INTO health_events (" + list + ") " + source + " ON CONFLICT (id) DO NOTHING RETURNING id", c.args, nil
+}
+
+// tuples has one argument per row and column.
+func (s *Store) tuples(c *compiler, columns []column, rows []row) string {
+	tuples := make([]string, len(rows))
+	for i := range rows {
+		values := make([]string, len(columns))
+		for j, col := range columns {
+			values[j] = c.arg(col.value(&s.Dialect, &rows[i]))
+		}
+		tuples[i] = "(" + strings.Join(values, ", ") + ")"
 	}
-	return "INSERT INTO health_events (" + strings.Join(names, ", ") + ") VALUES " + strings.Join(tuples, ", ") +
-		" ON CONFLICT (id) DO NOTHING RETURNING id", c.args
+	return strings.Join(tuples, ", ")
+}
+
+// arrays has one argument per column: the statement is short, and the same for
+// every number of rows. Documents travel as text.
+func (s *Store) arrays(c *compiler, columns []column, rows []row) (values, arrays string, err error) {
+	for i, col := range columns {
+		list, err := col.list(&s.Dialect, rows)
+		if err != nil {
+			return "", "", err
+		}
+		value, kind := col.name, col.kind
+		if kind == "jsonb" {
+			value, kind = value+"::jsonb", "text"
+		}
+		if i > 0 {
+			values, arrays = values+", ", arrays+", "
+		}
+		values, arrays = values+value, arrays+c.arg(list)+"::"+kind+"[]"
+	}
+	return values, arrays, nil
 }
 
 // rowQueryer is a transaction or a connection.

@@ -46,6 +46,9 @@ type Dialect struct {
 	SkipLocked string
 	// InsertRows bounds the rows of one INSERT.
 	InsertRows int
+	// Arrays says that the rows of an INSERT are handed over as one array per
+	// column.
+	Arrays bool
 	// Serial keeps the process's write transactions one after the other, for
 	// databases with a single writer.
 	Serial bool

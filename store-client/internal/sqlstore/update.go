@@ -93,7 +93,7 @@ func (s *Store) change(ctx context.Context, tx *sql.Tx, r row) error {
 	var c compiler
 	var sets []string
 	for _, col := range changeColumns {
-		sets = append(sets, col.name+" = "+c.arg(col.value(&s.Dialect, r)))
+		sets = append(sets, col.name+" = "+c.arg(col.value(&s.Dialect, &r)))
 	}
 	_, err := tx.ExecContext(ctx, "UPDATE health_events SET "+strings.Join(sets, ", ")+" WHERE id = "+c.arg(r.rec.ID), c.args...)
 	if err != nil {
