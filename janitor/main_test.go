@@ -26,7 +26,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/rebootnode"
+	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
@@ -154,7 +154,7 @@ func TestJanitorRebootsANode(t *testing.T) {
 		return code == http.StatusOK
 	})
 
-	objects, err := rebootnode.Objects(cluster.RESTConfig())
+	objects, err := workshop.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestJanitorRebootsANode(t *testing.T) {
 // An operator who enables nothing gets a janitor that idles.
 func TestNothingEnabled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "janitor.toml")
-	if err := os.WriteFile(file, []byte("[rebootNodeController]\nenabled = false\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("[rebootNodeController]\nenabled = false\n[terminateNodeController]\nenabled = false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--config", file)
@@ -270,7 +270,7 @@ func (o *outage) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalR
 // reboots creates an object for a node and follows it to its good end.
 func reboots(t *testing.T, cluster *localcluster.Cluster, node string) *v1alpha1.RebootNode {
 	t.Helper()
-	objects, err := rebootnode.Objects(cluster.RESTConfig())
+	objects, err := workshop.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/rebootnode"
+	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -175,7 +175,7 @@ func takeOver(t *testing.T, cluster *localcluster.Cluster, impl *slowCloud, sign
 			"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=250ms",
 		}
 	})
-	objects, err := rebootnode.Objects(cluster.RESTConfig())
+	objects, err := workshop.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -323,3 +323,61 @@ func TestOnASimulatedNode(t *testing.T) {
 	r.wantRebooted(true)
 	r.await(kwok.Completed)
 }
+
+// A machine that was terminated is gone for good, also after a restart; one that
+// comes later under its name is another one.
+func TestTerminatedMachine(t *testing.T) {
+	r := newRig(t, "--reboot-time", "50ms")
+	give := func() (string, error) {
+		resp, err := r.client.SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: r.node, IdempotencyKey: "k"}, grpc.WaitForReady(true))
+		return resp.GetRequestId(), err
+	}
+	ask := func() codes.Code {
+		_, err := r.client.IsNodeReady(t.Context(), &v1.IsNodeReadyRequest{NodeName: r.node}, grpc.WaitForReady(true))
+		return status.Code(err)
+	}
+	first, err := give()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.again() // in the middle of it, or after it
+	deadline := time.After(time.Minute)
+	for ask() != codes.NotFound {
+		select {
+		case <-deadline:
+			t.Fatal("the machine is still there")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	r.again()
+	if got := ask(); got != codes.NotFound {
+		t.Errorf("after a restart: %s, want NotFound", got)
+	}
+	if again, err := give(); err != nil || again != first {
+		t.Errorf("the key again: %q, %v; want %q", again, err, first)
+	}
+	if _, err := r.send(t.Context(), "other"); status.Code(err) != codes.NotFound {
+		t.Errorf("a reboot: %v, want NotFound", err)
+	}
+	if err := r.cluster.DeleteNode(t.Context(), r.node); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := give(); err != nil || again != first {
+		t.Errorf("the key without the Node: %q, %v; want %q", again, err, first)
+	}
+	if _, err := r.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: r.node}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(); got != codes.OK {
+		t.Errorf("another machine under the name: %s, want OK", got)
+	}
+	terminations := 0
+	for _, e := range r.entries(t) {
+		if e.Effect == kwok.Terminated {
+			terminations++
+		}
+	}
+	if terminations != 1 {
+		t.Errorf("%d terminations in the books, want 1", terminations)
+	}
+}

@@ -7,13 +7,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/janitor/reboot"
+	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 )
 
 const hour = time.Hour
 
 // rebootPolicy is the janitor's default.
-var rebootPolicy = reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 30 * time.Second}
+var rebootPolicy = janitor.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 30 * time.Second}
 
 // janitor takes every RebootNode as far as it gets now.
 func (w *world) janitor() {
@@ -28,29 +28,29 @@ func (w *world) janitor() {
 
 // rebootStep carries out one decision; goOn asks for the next.
 func (w *world) rebootStep(o *object) (goOn bool) {
-	v := reboot.View{Object: o.Object, Plugin: reboot.SaysReady}
+	v := janitor.View{Object: o.Object, Plugin: janitor.SaysReady}
 	if n := w.node; n != nil {
-		v.Node = reboot.Node{
+		v.Node = janitor.Node{
 			Exists: true, Identity: kube.NodeIdentity(n), Ready: kube.NodeReady(n), Session: n.Annotations[nodemark.SessionAnnotation],
 			Schedulable: !n.Spec.Unschedulable, Claim: n.Annotations[nodemark.RepairAnnotation],
 		}
 	}
-	d := reboot.Decide(v, rebootPolicy, w.now)
+	d := janitor.Reboot(v, rebootPolicy, w.now)
 	switch d.Step {
-	case reboot.Wait, reboot.Done, reboot.AskPlugin, reboot.Expire:
+	case janitor.Wait, janitor.Done, janitor.AskPlugin, janitor.Expire, janitor.DeleteNode:
 		return false
-	case reboot.Begin:
+	case janitor.Begin:
 		w.write()
 		w.begin(o)
-	case reboot.Claim:
+	case janitor.Claim:
 		w.write()
 		w.node.Annotations[nodemark.RepairAnnotation] = o.UID
-	case reboot.Send, reboot.Resend:
+	case janitor.Send, janitor.Resend:
 		w.send(o)
-	case reboot.Succeed, reboot.Fail, reboot.SessionOver:
+	case janitor.Succeed, janitor.Fail, janitor.SessionOver:
 		w.write()
 		w.complete(o, d)
-	case reboot.Unclaim:
+	case janitor.Unclaim:
 		w.unclaim(o)
 	}
 	return true
@@ -73,6 +73,7 @@ func (w *world) begin(o *object) {
 func (w *world) send(o *object) {
 	w.write()
 	o.Signals++
+	o.LastAt = w.now
 	if o.SignalAt.IsZero() {
 		o.SignalAt = w.now
 	}
@@ -88,16 +89,16 @@ func (w *world) send(o *object) {
 	o.Acknowledged = true
 }
 
-func (w *world) complete(o *object, d reboot.Verdict) {
+func (w *world) complete(o *object, d janitor.Verdict) {
 	o.Completed = true
 	o.health = healthrule.Result{State: healthrule.Unhealthy, Reason: "MatchedCondition", Message: string(d.Reason)}
 	switch {
-	case d.Step == reboot.Succeed:
+	case d.Step == janitor.Succeed:
 		o.observed = w.node.Status.NodeInfo.BootID
 		o.unsent = o.Signals == 0
 		o.health.State = healthrule.Healthy
 	case o.Signals == 0:
-		o.unsent, o.over = true, d.Step == reboot.SessionOver
+		o.unsent, o.over = true, d.Step == janitor.SessionOver
 	}
 	w.say("janitor", "%s: %s", d.Step, d.Reason)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/janitor/reboot"
+	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 	drain "github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -160,7 +160,7 @@ func (w *world) create(a record.Attempt) {
 	}
 	w.objects[a.Name] = &object{
 		name: a.Name, group: a.Group, ordinal: a.Ordinal, createdAt: w.now,
-		Object: reboot.Object{UID: "object-" + strconv.Itoa(len(w.objects)+1), Session: a.Session},
+		Object: janitor.Object{UID: "object-" + strconv.Itoa(len(w.objects)+1), Session: a.Session},
 		health: healthrule.Result{State: healthrule.Unknown, Reason: healthrule.ReasonNoMatches},
 	}
 }

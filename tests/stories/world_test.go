@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-	"github.com/nvidia/nvsentinel/janitor/reboot"
+	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 )
 
 const nodeName = "gpu-1"
@@ -55,7 +55,7 @@ type world struct {
 
 // object is a repair object and what the janitor wrote into it.
 type object struct {
-	reboot.Object
+	janitor.Object
 	name      string
 	group     string
 	ordinal   int

@@ -15,14 +15,17 @@ import (
 type Effect string
 
 // Effects. A reboot goes from Accepted over PoweredOff to Rebooted and ends as
-// Completed; the others are single entries.
+// Completed; a termination from Accepted over PoweredOff to Terminated; the
+// others are single entries.
 const (
-	// Accepted: the reboot will be carried out, whatever happens to the plugin.
+	// Accepted: the reboot or termination will be carried out, whatever happens to the plugin.
 	Accepted Effect = "accepted"
 	// PoweredOff: the machine went down.
 	PoweredOff Effect = "powered-off"
 	// Rebooted: the machine runs under another boot id.
 	Rebooted Effect = "rebooted"
+	// Terminated: the machine is gone for good.
+	Terminated Effect = "terminated"
 	// Completed: the machine has its power back.
 	Completed Effect = "completed"
 	// Superseded: the machine was down for good and another reboot was accepted.
@@ -37,14 +40,19 @@ const (
 	Lied   Effect = "lied"
 )
 
-// verbReboot is the verb of every entry.
-const verbReboot = "SendRebootSignal"
+// Verbs of entries.
+const (
+	verbReboot    = "SendRebootSignal"
+	verbTerminate = "SendTerminateSignal"
+)
 
 // Entry is one line of the books.
 type Entry struct {
 	Time      time.Time `json:"time"`
 	Verb      string    `json:"verb"`
 	Node      string    `json:"node"`
+	// UID of the Node: a machine that comes later under its name is another one.
+	UID       string    `json:"uid,omitempty"`
 	Key       string    `json:"key,omitempty"`
 	RequestID string    `json:"requestID,omitempty"`
 	Effect    Effect    `json:"effect"`

@@ -1,5 +1,7 @@
 // Package kwok is the provider of simulated machines: a reboot takes their
-// power, lets time pass, and brings them back under another boot id. It can be
+// power, lets time pass, and brings them back under another boot id; a
+// termination takes their power, lets time pass, and then there is no such
+// machine any more. It can be
 // told to fail, to hang or to lie, and it keeps books of all it was asked and
 // did. The books are also its memory: a reboot that was accepted is carried out
 // once, whatever happens to the plugin, and a key that was executed is never
@@ -25,7 +27,8 @@ import (
 // Options of a plugin.
 type Options struct {
 	Machines Machines
-	// RebootTime is how long a machine has no power.
+	// RebootTime is how long a machine has no power, and how long one that is
+	// terminated is still there.
 	RebootTime time.Duration
 	// FaultFile names faults by node, as JSON; it may come and go.
 	FaultFile string
@@ -34,7 +37,7 @@ type Options struct {
 	Metrics   *Metrics
 }
 
-// Plugin serves simulated machines. Termination is not simulated.
+// Plugin serves simulated machines.
 type Plugin struct {
 	v1.UnimplementedCSPPluginServiceServer
 	Options
@@ -43,12 +46,14 @@ type Plugin struct {
 	books *Books
 	keys  map[string]*job
 	// lines are the unfinished jobs of a node in order.
-	lines   map[string][]*job
+	lines map[string][]*job
+	// gone are the uids of the Nodes whose machine was terminated.
+	gone    map[string]bool
 	running context.Context // nil before Run
 	workers sync.WaitGroup
 }
 
-// job is one accepted reboot.
+// job is one accepted reboot or termination.
 type job struct {
 	Entry
 	stall bool
@@ -62,16 +67,16 @@ type job struct {
 
 // New makes the plugin from its books' entries.
 func New(books *Books, entries []Entry, o Options) *Plugin {
-	p := &Plugin{Options: o, books: books, keys: map[string]*job{}, lines: map[string][]*job{}}
+	p := &Plugin{Options: o, books: books, keys: map[string]*job{}, lines: map[string][]*job{}, gone: map[string]bool{}}
 	byID, jobs := map[string]*job{}, []*job(nil)
 	for _, e := range entries {
 		switch e.Effect {
 		case Accepted, Lied:
 			j := p.remember(e)
 			byID[e.RequestID], jobs = j, append(jobs, j)
-		case PoweredOff, Rebooted, Completed, Superseded, NodeGone:
+		case PoweredOff, Rebooted, Completed, Superseded, NodeGone, Terminated:
 			if j := byID[e.RequestID]; j != nil {
-				j.advance(e)
+				p.progress(j, e)
 			}
 		case Duplicate, Failed, Hung:
 		}
@@ -103,13 +108,15 @@ func (p *Plugin) line(j *job) {
 	p.lines[j.Node] = append(line, j)
 }
 
-// advance takes an entry about the job into account.
-func (j *job) advance(e Entry) {
+// progress takes an entry about a job into account.
+func (p *Plugin) progress(j *job, e Entry) {
 	switch e.Effect { //nolint:exhaustive // the others are not about a job's course
 	case PoweredOff:
 		j.offAt = e.Time
 	case Rebooted:
 		j.rebooted = true
+	case Terminated:
+		j.over, p.gone[j.UID] = true, true
 	case Completed, Superseded, NodeGone:
 		j.over = true
 	}
@@ -117,39 +124,50 @@ func (j *job) advance(e Entry) {
 
 // SendRebootSignal accepts a reboot and answers at once.
 func (p *Plugin) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
-	name := req.GetNodeName()
-	if name == "" {
-		return nil, status.Error(codes.InvalidArgument, "node_name is empty")
+	id, err := p.signal(ctx, Entry{Verb: verbReboot, Node: req.GetNodeName(), Key: req.GetIdempotencyKey()})
+	return &v1.SendRebootSignalResponse{RequestId: id}, err
+}
+
+// SendTerminateSignal accepts a termination and answers at once.
+func (p *Plugin) SendTerminateSignal(ctx context.Context, req *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
+	id, err := p.signal(ctx, Entry{Verb: verbTerminate, Node: req.GetNodeName(), Key: req.GetIdempotencyKey()})
+	return &v1.SendTerminateSignalResponse{RequestId: id}, err
+}
+
+// signal accepts what e asks for, or does what a fault says.
+func (p *Plugin) signal(ctx context.Context, e Entry) (string, error) {
+	if e.Node == "" {
+		return "", status.Error(codes.InvalidArgument, "node_name is empty")
 	}
-	node, err := p.simulated(ctx, name)
+	node, err := p.simulated(ctx, e.Node)
 	if err != nil {
-		return nil, err
+		if id, known, err := p.repeated(e); known {
+			return id, err
+		}
+		return "", err
 	}
 	fault, err := faultOf(node, p.FaultFile)
 	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+		return "", status.Error(codes.FailedPrecondition, err.Error())
 	}
-	e := Entry{Verb: verbReboot, Node: name, Key: req.GetIdempotencyKey(), Fault: string(fault.Kind)}
+	e.UID, e.Fault = string(node.UID), string(fault.Kind)
 	switch fault.Kind {
 	case Fail:
 		e.Effect = Failed
 		if err := p.enter(e); err != nil {
-			return nil, err
+			return "", err
 		}
-		return nil, status.Error(fault.Code, "a failure was asked for")
+		return "", status.Error(fault.Code, "a failure was asked for")
 	case Hang:
 		e.Effect = Hung
-		return nil, silence(ctx, p.enter(e))
+		return "", silence(ctx, p.enter(e))
 	case NoFault, Mute, Stall, Lie:
 	}
 	id, err := p.accept(e)
-	if err != nil {
-		return nil, err
+	if err == nil && fault.Kind == Mute {
+		return "", silence(ctx, nil)
 	}
-	if fault.Kind == Mute {
-		return nil, silence(ctx, nil)
-	}
-	return &v1.SendRebootSignalResponse{RequestId: id}, nil
+	return id, err
 }
 
 // silence answers nothing until the caller gives up.
@@ -188,24 +206,46 @@ func (p *Plugin) simulated(ctx context.Context, name string) (*corev1.Node, erro
 	case node.Annotations[simulatedAnnotation] != simulatedValue:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %q is not simulated", name)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone[string(node.UID)] {
+		return nil, status.Errorf(codes.NotFound, "the machine of node %q was terminated", name)
+	}
 	return node, nil
 }
 
-// accept files a reboot, or finds the one with the same key.
+// repeated answers a request whose key was executed, whatever became of the
+// machine since.
+func (p *Plugin) repeated(e Entry) (id string, known bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys[e.Key] == nil {
+		return "", false, nil
+	}
+	id, err = p.repeat(p.keys[e.Key], e)
+	return id, true, err
+}
+
+// repeat is the answer to the repetition of a job. The caller holds the lock.
+func (p *Plugin) repeat(j *job, e Entry) (string, error) {
+	if j.Node != e.Node || j.Verb != e.Verb {
+		return "", status.Errorf(codes.InvalidArgument, "the key was used for %s of node %q", j.Verb, j.Node)
+	}
+	e.Effect, e.RequestID = Duplicate, j.RequestID
+	return j.RequestID, p.write(&e)
+}
+
+// accept files a request, or finds the one with the same key.
 func (p *Plugin) accept(e Entry) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known := p.keys[e.Key]; known != nil {
-		if known.Node != e.Node {
-			return "", status.Errorf(codes.InvalidArgument, "the key was used for node %q", known.Node)
-		}
-		e.Effect, e.RequestID = Duplicate, known.RequestID
-		return known.RequestID, p.write(&e)
+		return p.repeat(known, e)
 	}
-	e.Effect, e.RequestID = Accepted, "reboot-"+uuid.NewString()
+	e.Effect, e.RequestID = Accepted, map[string]string{verbReboot: "reboot-", verbTerminate: "termination-"}[e.Verb]+uuid.NewString()
 	if e.Fault == string(Lie) {
 		e.Effect = Lied
-	} else {
+	} else if e.Verb == verbReboot {
 		e.BootID = uuid.NewString()
 	}
 	if err := p.write(&e); err != nil {

@@ -57,7 +57,7 @@ func (p *Plugin) next(ctx context.Context, node string) bool {
 	p.mu.Lock()
 	j := p.lines[node][0]
 	p.mu.Unlock()
-	if !p.reboot(ctx, j) {
+	if !p.carryOut(ctx, j) {
 		return false
 	}
 	p.mu.Lock()
@@ -66,9 +66,9 @@ func (p *Plugin) next(ctx context.Context, node string) bool {
 	return len(p.lines[node]) > 0
 }
 
-// reboot carries out one job from where the books say it stands; false means
+// carryOut carries out one job from where the books say it stands; false means
 // that the plugin stops first.
-func (p *Plugin) reboot(ctx context.Context, j *job) bool {
+func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 	for {
 		err := p.course(ctx, j)
 		switch {
@@ -82,15 +82,41 @@ func (p *Plugin) reboot(ctx context.Context, j *job) bool {
 				return true
 			}
 		}
-		p.Log.Warn("a reboot is held up", "node", j.Node, "request", j.RequestID, "error", err)
+		p.Log.Warn("a request is held up", "node", j.Node, "request", j.RequestID, "error", err)
 		if !p.pause(ctx, retryAfter) {
 			return false
 		}
 	}
 }
 
-// course is a reboot step by step; every step may be repeated.
+// course is a request step by step; every step may be repeated. What stands in
+// line behind a termination finds no machine.
 func (p *Plugin) course(ctx context.Context, j *job) error {
+	p.mu.Lock()
+	gone := p.gone[j.UID]
+	p.mu.Unlock()
+	switch {
+	case gone:
+		return errGone
+	case j.Verb == verbTerminate:
+		return p.terminate(ctx, j)
+	}
+	return p.reboot(ctx, j)
+}
+
+// terminate takes the power for good; a while later there is no such machine.
+func (p *Plugin) terminate(ctx context.Context, j *job) error {
+	if err := p.down(ctx, j); err != nil {
+		return err
+	}
+	if j.stall {
+		return p.stalled(ctx, j)
+	}
+	return p.advance(j, Terminated)
+}
+
+// reboot takes the power, lets time pass and gives it back.
+func (p *Plugin) reboot(ctx context.Context, j *job) error {
 	if !j.rebooted {
 		if err := p.down(ctx, j); err != nil {
 			return err
@@ -150,7 +176,7 @@ func (p *Plugin) advance(j *job, effect Effect) error {
 	if err := p.write(&e); err != nil {
 		return err
 	}
-	j.advance(e)
+	p.progress(j, e)
 	return nil
 }
 

@@ -18,7 +18,9 @@ var GroupVersion = schema.GroupVersion{Group: "janitor.dgxc.nvidia.com", Version
 
 // AddToScheme teaches a scheme the janitor's kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &RebootNode{}, &RebootNodeList{}, &TerminateNode{}, &TerminateNodeList{})
+	s.AddKnownTypes(GroupVersion,
+		&RebootNode{}, &RebootNodeList{}, &RebootNodeTemplate{}, &RebootNodeTemplateList{},
+		&TerminateNode{}, &TerminateNodeList{}, &TerminateNodeTemplate{}, &TerminateNodeTemplateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -2,17 +2,12 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
-	"github.com/nvidia/nvsentinel/janitor/internal/provider"
-	"github.com/nvidia/nvsentinel/janitor/reboot"
 )
 
 // Config is the configuration of the janitor.
@@ -21,6 +16,8 @@ type Config struct {
 	Global Global `toml:"global"`
 	// RebootNode configures the controller of RebootNode objects.
 	RebootNode RebootNode `toml:"rebootNodeController"`
+	// TerminateNode configures the controller of TerminateNode objects.
+	TerminateNode TerminateNode `toml:"terminateNodeController"`
 
 	Kube  kube.Config  `toml:"kube"`
 	Lease lease.Config `toml:"leaderElection"`
@@ -104,6 +101,27 @@ type RebootNode struct {
 	Workers int `toml:"workers" flag:"workers" usage:"repairs that are worked on at once"`
 }
 
+// TerminateNode configures the termination controller. What is 0 is taken from
+// the reboot controller, or, for Timeout, from Global.
+type TerminateNode struct {
+	// Enabled switches the controller on.
+	Enabled bool `toml:"enabled"`
+	// CSPPluginHost overrides Global.CSPPluginHost.
+	CSPPluginHost string `toml:"cspPluginHost"`
+	// CSPPlugin says how that plugin is spoken to.
+	CSPPlugin PluginOverride `toml:"cspPlugin"`
+	// Nodes are those that this controller leaves alone, besides the global ones.
+	Nodes NodesOverride `toml:"nodes"`
+	// Timeout overrides Global.Timeout.
+	Timeout time.Duration `toml:"timeout"`
+	// ManualMode leaves the signal to a person, for this controller.
+	ManualMode bool `toml:"manualMode"`
+	// ResendAfter, PluginTimeout and PollInterval are those of the reboot controller.
+	ResendAfter   time.Duration `toml:"resendAfter"`
+	PluginTimeout time.Duration `toml:"pluginTimeout"`
+	PollInterval  time.Duration `toml:"pollInterval"`
+}
+
 // Default is the configuration without a file; it lacks the plugin's address.
 func Default() Config {
 	return Config{
@@ -111,7 +129,8 @@ func Default() Config {
 		RebootNode: RebootNode{
 			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
 		},
-		Lease: leases(),
+		TerminateNode: TerminateNode{Enabled: true},
+		Lease:         leases(),
 	}
 }
 
@@ -123,95 +142,16 @@ func leases() lease.Config {
 	return c
 }
 
-// Endpoint is the plugin of the reboot controller.
-func (c Config) Endpoint() provider.Endpoint {
-	g, own := c.Global.CSPPlugin, c.RebootNode.CSPPlugin
-	e := provider.Endpoint{
-		Host: c.Global.CSPPluginHost, CallTimeout: c.RebootNode.PluginTimeout, Plaintext: g.Plaintext,
-		CAFile: cmp.Or(own.CAFile, g.CAFile), CertFile: cmp.Or(own.CertFile, g.CertFile), KeyFile: cmp.Or(own.KeyFile, g.KeyFile),
-		ServerName: cmp.Or(own.ServerName, g.ServerName), TokenFile: cmp.Or(own.TokenFile, g.TokenFile),
-	}
-	if c.RebootNode.CSPPluginHost != "" {
-		e.Host, e.Plaintext = c.RebootNode.CSPPluginHost, own.Plaintext
-	}
-	return e
-}
-
-// Exclusions are the nodes that the reboot controller leaves alone; none
-// matches after an error.
-func (c Config) Exclusions() ([]labels.Selector, error) {
-	var out []labels.Selector
-	var problems []error
-	for _, list := range []struct {
-		key       string
-		selectors []string
-	}{
-		{"global.nodes.exclusions", c.Global.Nodes.Exclusions},
-		{"rebootNodeController.nodes.exclusions", c.RebootNode.Nodes.Exclusions},
-	} {
-		for _, text := range list.selectors {
-			selector, err := labels.Parse(text)
-			switch {
-			case err != nil:
-				problems = append(problems, fmt.Errorf("%s: %w", list.key, err))
-			case selector.Empty():
-				problems = append(problems, fmt.Errorf("%s: an empty selector would exclude every node", list.key))
-			default:
-				out = append(out, selector)
-			}
-		}
-	}
-	return out, errors.Join(problems...)
-}
-
-// Policy is the reboot controller's.
-func (c Config) Policy() reboot.Policy {
-	p := reboot.Policy{
-		Timeout: c.Global.Timeout, ResendAfter: c.RebootNode.ResendAfter, Poll: c.RebootNode.PollInterval,
-		Manual: c.Global.ManualMode || c.RebootNode.ManualMode, TTL: c.Global.TTL,
-	}
-	if c.RebootNode.Timeout != 0 {
-		p.Timeout = c.RebootNode.Timeout
-	}
-	return p
-}
-
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
-	if !c.RebootNode.Enabled {
-		return errors.Join(problems...)
+	if c.Global.TTL < 0 {
+		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
 	}
-	if e := c.Endpoint(); e.Host == "" {
-		problems = append(problems, errors.New("global.cspPluginHost (--csp-plugin-host) and rebootNodeController.cspPluginHost are both empty"))
-	} else if err := e.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("global.cspPlugin and rebootNodeController.cspPlugin: %w", err))
-	}
-	if _, err := c.Exclusions(); err != nil {
-		problems = append(problems, err)
-	}
-	p := c.Policy()
-	if p.TTL < 0 {
-		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", p.TTL))
-	}
-	for _, d := range []struct {
-		key   string
-		value time.Duration
-	}{
-		{"rebootNodeController.timeout or global.timeout", p.Timeout},
-		{"rebootNodeController.resendAfter", p.ResendAfter},
-		{"rebootNodeController.pollInterval", p.Poll},
-		{"rebootNodeController.pluginTimeout", c.RebootNode.PluginTimeout},
-	} {
-		if d.value <= 0 {
-			problems = append(problems, fmt.Errorf("%s is %s; it must be more than nothing", d.key, d.value))
+	for _, one := range []Controller{c.Reboot(), c.Terminate()} {
+		if one.Enabled {
+			problems = append(problems, one.validate(c.Lease))
 		}
-	}
-	if c.RebootNode.PluginTimeout >= p.ResendAfter {
-		problems = append(problems, fmt.Errorf("rebootNodeController.pluginTimeout %s is not less than resendAfter %s", c.RebootNode.PluginTimeout, p.ResendAfter))
-	}
-	if term := c.Lease.RenewDeadline - c.Lease.RetryPeriod; c.Lease.Enabled && c.RebootNode.PluginTimeout > term {
-		problems = append(problems, fmt.Errorf("rebootNodeController.pluginTimeout %s is longer than the %s that a leader has for sure", c.RebootNode.PluginTimeout, term))
 	}
 	if c.RebootNode.Workers < 1 {
 		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d; it must be at least 1", c.RebootNode.Workers))

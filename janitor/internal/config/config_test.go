@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
-	"github.com/nvidia/nvsentinel/janitor/reboot"
+	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
 func with(change func(*config.Config)) config.Config {
@@ -25,12 +25,12 @@ func TestDefaults(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	want := reboot.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second, TTL: 336 * time.Hour}
-	if diff := cmp.Diff(want, c.Policy()); diff != "" {
+	want := repair.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 15 * time.Second, TTL: 336 * time.Hour}
+	if diff := cmp.Diff(want, c.Reboot().Policy); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
 	}
-	if c.Endpoint().Host != "plugin:9090" {
-		t.Errorf("host is %q", c.Endpoint().Host)
+	if c.Reboot().Endpoint.Host != "plugin:9090" {
+		t.Errorf("host is %q", c.Reboot().Endpoint.Host)
 	}
 }
 
@@ -38,8 +38,23 @@ func TestControllerOverridesGlobal(t *testing.T) {
 	c := with(func(c *config.Config) {
 		c.RebootNode.CSPPluginHost, c.RebootNode.Timeout, c.RebootNode.ManualMode = "own:1", time.Hour, true
 	})
-	if p := c.Policy(); c.Endpoint().Host != "own:1" || p.Timeout != time.Hour || !p.Manual {
-		t.Errorf("host %q, policy %+v", c.Endpoint().Host, p)
+	if p := c.Reboot().Policy; c.Reboot().Endpoint.Host != "own:1" || p.Timeout != time.Hour || !p.Manual {
+		t.Errorf("host %q, policy %+v", c.Reboot().Endpoint.Host, p)
+	}
+}
+
+// What the termination controller does not set it takes from the others.
+func TestTerminationTakesFromTheOthers(t *testing.T) {
+	c := with(func(c *config.Config) {
+		c.RebootNode.ResendAfter, c.RebootNode.PluginTimeout, c.RebootNode.CSPPluginHost = time.Hour, time.Second, "own:1"
+		c.TerminateNode.PollInterval, c.TerminateNode.ManualMode = time.Minute, true
+	})
+	want := repair.Policy{Timeout: 25 * time.Minute, ResendAfter: time.Hour, Poll: time.Minute, Manual: true, TTL: 336 * time.Hour}
+	if diff := cmp.Diff(want, c.Terminate().Policy); diff != "" {
+		t.Errorf("policy (-want +got):\n%s", diff)
+	}
+	if e := c.Terminate().Endpoint; e.Host != "plugin:9090" || e.CallTimeout != time.Second {
+		t.Errorf("endpoint %+v", e)
 	}
 }
 
@@ -50,7 +65,9 @@ func TestValidate(t *testing.T) {
 		want   []string
 	}{
 		{"no plugin", func(c *config.Config) { c.Global.CSPPluginHost = "" }, []string{"global.cspPluginHost"}},
-		{"no plugin, not enabled", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.Enabled = "", false }, nil},
+		{"no plugin, not enabled", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.Enabled, c.TerminateNode.Enabled = "", false, false }, nil},
+		{"a plugin for reboots alone", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.CSPPluginHost = "", "own:1" }, []string{"terminateNodeController.cspPluginHost"}},
+		{"a termination that is never resent", func(c *config.Config) { c.TerminateNode.ResendAfter = -1 }, []string{"terminateNodeController.resendAfter"}},
 		{"all at once", func(c *config.Config) {
 			c.Global.Timeout, c.RebootNode.ResendAfter, c.RebootNode.PollInterval, c.RebootNode.Workers = 0, -1, 0, 0
 		}, []string{"timeout", "resendAfter", "pollInterval", "workers"}},
@@ -87,12 +104,12 @@ func TestEndpoint(t *testing.T) {
 		c.RebootNode.CSPPlugin.CAFile = "own-ca"
 	})
 	want := provider.Endpoint{Host: "plugin:9090", CallTimeout: 30 * time.Second, CAFile: "own-ca", TokenFile: "g-token", Plaintext: true}
-	if diff := cmp.Diff(want, c.Endpoint()); diff != "" {
+	if diff := cmp.Diff(want, c.Reboot().Endpoint); diff != "" {
 		t.Errorf("global host (-want +got):\n%s", diff)
 	}
 	c.RebootNode.CSPPluginHost = "own:1"
 	want.Host, want.Plaintext = "own:1", false
-	if diff := cmp.Diff(want, c.Endpoint()); diff != "" {
+	if diff := cmp.Diff(want, c.Reboot().Endpoint); diff != "" {
 		t.Errorf("own host (-want +got):\n%s", diff)
 	}
 }
@@ -102,7 +119,7 @@ func TestExclusions(t *testing.T) {
 		c.Global.Nodes.Exclusions = []string{"pool in (control, edge)"}
 		c.RebootNode.Nodes.Exclusions = []string{"keep"}
 	})
-	got, err := c.Exclusions()
+	got, err := c.Reboot().Excluded()
 	if err != nil || len(got) != 2 || !got[0].Matches(labels.Set{"pool": "edge"}) || got[0].Matches(labels.Set{"pool": "gpu"}) || !got[1].Matches(labels.Set{"keep": ""}) {
 		t.Errorf("exclusions: %v, %v", got, err)
 	}

@@ -1,5 +1,5 @@
 // Package notice records as Kubernetes Events what people should see of a
-// repair: on the Node that it is about to be told to reboot, on the repair
+// repair: on the Node that its machine is about to be told, on the repair
 // object that its plugin does not take the signal.
 //
 // An Event is written before the call goes on, but it is never a condition for
@@ -29,6 +29,8 @@ type Reason string
 const (
 	// RebootSignal: the node's machine is about to be told to reboot.
 	RebootSignal Reason = "RebootSignal"
+	// TerminateSignal: the node's machine is about to be given back.
+	TerminateSignal Reason = "TerminateSignal"
 	// PluginUnavailable: the plugin did not take a signal; it is asked again.
 	PluginUnavailable Reason = "PluginUnavailable"
 	// PluginRefused: the plugin refused a signal for good.
@@ -82,7 +84,7 @@ func (b *Board) event(about Object, reason Reason, message string) *corev1.Event
 		message = strings.ToValidUTF8(message[:messageLimit-3], "") + "..."
 	}
 	kind := corev1.EventTypeWarning
-	if reason == RebootSignal {
+	if reason == RebootSignal || reason == TerminateSignal {
 		kind = corev1.EventTypeNormal
 	}
 	now := metav1.NewTime(b.Clock.Now())

@@ -44,7 +44,7 @@ type Error struct {
 // Error names the code and the plugin's words.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// Signal asks for one reboot.
+// Signal asks for one reboot or termination.
 type Signal struct {
 	Node, Key string
 	Force     bool
@@ -86,35 +86,67 @@ func (p *Plugin) Close() error { return p.conn.Close() }
 // Reboot sends the signal and returns the plugin's request id. Its error is
 // always an *Error.
 func (p *Plugin) Reboot(ctx context.Context, s Signal) (string, error) {
+	resp := &v1.SendRebootSignalResponse{}
+	err := p.signal(ctx, v1.CSPPluginService_SendRebootSignal_FullMethodName, &v1.SendRebootSignalRequest{
+		NodeName: s.Node, IdempotencyKey: s.Key, Force: s.Force,
+	}, resp)
+	return resp.GetRequestId(), err
+}
+
+// Terminate is Reboot for giving the machine back.
+func (p *Plugin) Terminate(ctx context.Context, s Signal) (string, error) {
+	resp := &v1.SendTerminateSignalResponse{}
+	err := p.signal(ctx, v1.CSPPluginService_SendTerminateSignal_FullMethodName, &v1.SendTerminateSignalRequest{
+		NodeName: s.Node, IdempotencyKey: s.Key, Force: s.Force,
+	}, resp)
+	return resp.GetRequestId(), err
+}
+
+// signal calls a verb that touches a machine.
+func (p *Plugin) signal(ctx context.Context, method string, req, resp any) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if p.declined.Load() {
-		return "", &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin says that it does not serve"}
+		return &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin says that it does not serve"}
 	}
-	resp := &v1.SendRebootSignalResponse{}
-	left, err := p.call(ctx, v1.CSPPluginService_SendRebootSignal_FullMethodName, &v1.SendRebootSignalRequest{
-		NodeName: s.Node, IdempotencyKey: s.Key, Force: s.Force,
-	}, resp)
-	if err != nil {
-		return "", failure(err, left)
+	if left, err := p.call(ctx, method, req, resp); err != nil {
+		return failure(err, left)
 	}
-	return resp.GetRequestId(), nil
+	return nil
 }
 
-// Ready asks whether the provider considers the machine up. A plugin without
-// that verb has no opinion: it is.
-func (p *Plugin) Ready(ctx context.Context, node, requestID string) (bool, error) {
+// State is what a provider says of a machine.
+type State string
+
+// States.
+const (
+	// Up: the machine is up.
+	Up State = "Up"
+	// NotUp: it is not, or not again yet.
+	NotUp State = "NotUp"
+	// Gone: the provider certainly has no such machine.
+	Gone State = "Gone"
+	// NoOpinion: the plugin does not implement the question.
+	NoOpinion State = "NoOpinion"
+)
+
+// State asks what the provider says of a machine.
+func (p *Plugin) State(ctx context.Context, node, requestID string) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	resp := &v1.IsNodeReadyResponse{}
 	_, err := p.call(ctx, v1.CSPPluginService_IsNodeReady_FullMethodName, &v1.IsNodeReadyRequest{NodeName: node, RequestId: requestID}, resp)
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return true, nil
+		return NoOpinion, nil
+	case status.Code(err) == codes.NotFound:
+		return Gone, nil
 	case err != nil:
-		return false, fmt.Errorf("asking the plugin about node %s: %w", node, err)
+		return "", fmt.Errorf("asking the plugin about node %s: %w", node, err)
+	case resp.GetIsReady():
+		return Up, nil
 	}
-	return resp.GetIsReady(), nil
+	return NotUp, nil
 }
 
 // packageName is what a plugin made from a proto file without a package line

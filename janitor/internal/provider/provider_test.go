@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -39,6 +40,10 @@ func (s *scripted) SendRebootSignal(ctx context.Context, req *v1.SendRebootSigna
 		return nil, status.Error(s.code, "so it is")
 	}
 	return &v1.SendRebootSignalResponse{RequestId: "r1"}, nil
+}
+
+func (s *scripted) SendTerminateSignal(_ context.Context, req *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
+	return &v1.SendTerminateSignalResponse{RequestId: fmt.Sprintf("gone-%s-%s-%v", req.GetNodeName(), req.GetIdempotencyKey(), req.GetForce())}, nil
 }
 
 func (s *scripted) IsNodeReady(context.Context, *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
@@ -175,22 +180,35 @@ func TestConnectionLostAfterTheRequestIsUnknown(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestState(t *testing.T) {
 	for _, tt := range []struct {
 		code  codes.Code
-		ready bool
-		fails bool
+		state provider.State
 	}{
-		{codes.OK, true, false},
-		{codes.Unimplemented, true, false},
-		{codes.Unavailable, false, true},
-		{codes.NotFound, false, true},
+		{codes.OK, provider.Up},
+		{codes.Unimplemented, provider.NoOpinion},
+		{codes.NotFound, provider.Gone},
+		{codes.Unavailable, ""},
+		{codes.PermissionDenied, ""},
 	} {
 		p, _ := serve(t, &scripted{code: tt.code})
-		ready, err := p.Ready(t.Context(), "n", "r1")
-		if ready != tt.ready || (err != nil) != tt.fails {
-			t.Errorf("%s: %v, %v; want %v, error %v", tt.code, ready, err, tt.ready, tt.fails)
+		state, err := p.State(t.Context(), "n", "r1")
+		if state != tt.state || (err != nil) != (tt.state == "") {
+			t.Errorf("%s: %q, %v; want %q", tt.code, state, err, tt.state)
 		}
+	}
+}
+
+// A termination is a signal like a reboot.
+func TestTerminate(t *testing.T) {
+	p, _ := serve(t, later{})
+	_, err := p.Terminate(t.Context(), provider.Signal{Node: "n", Key: "k"})
+	if delivery(t, err) != provider.Refused {
+		t.Errorf("not implemented: %v, want a refusal", err)
+	}
+	p, _ = serve(t, &scripted{})
+	if id, err := p.Terminate(t.Context(), provider.Signal{Node: "n", Key: "k", Force: true}); err != nil || id != "gone-n-k-true" {
+		t.Errorf("termination: %q, %v", id, err)
 	}
 }
 
@@ -256,8 +274,8 @@ func TestBareName(t *testing.T) {
 	if err != nil || id != "r1" || len(impl.asked) != 1 {
 		t.Errorf("reboot under the bare name: %q, %v, %d calls; want r1 by one call", id, err, len(impl.asked))
 	}
-	if ready, err := p.Ready(t.Context(), "n", id); err != nil || !ready {
-		t.Errorf("ready under the bare name: %v, %v", ready, err)
+	if state, err := p.State(t.Context(), "n", id); err != nil || state != provider.Up {
+		t.Errorf("asked under the bare name: %v, %v", state, err)
 	}
 }
 

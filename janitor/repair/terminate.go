@@ -1,0 +1,67 @@
+package repair
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+)
+
+// Termination says what to do next with a TerminateNode. It is over when the
+// provider says that the machine is gone and the Node object is gone too.
+func Termination(v View, p Policy, now time.Time) Verdict {
+	if verdict, decided := opening(v, p, now); decided {
+		return verdict
+	}
+	o, n := v.Object, v.Node
+	switch {
+	case o.Key == "" && n.Exists:
+		return Verdict{Step: Begin, Reason: NoIntent}
+	case !o.SignalAt.IsZero():
+		return terminating(v, p, now)
+	case !n.Exists:
+		return awaiting(v, p, now, NodeAbsent)
+	}
+	switch fault.Compare(o.Machine, n.Identity) {
+	case fault.AnotherMachine:
+		return Verdict{Step: Fail, Reason: AnotherMachine}
+	case fault.Undecidable:
+		return awaiting(v, p, now, MachineUnknown)
+	case fault.SameMachine:
+	}
+	if verdict, decided := pending(v, p, now, MachineThere); decided {
+		return verdict
+	}
+	return signaling(v, p, now)
+}
+
+// terminating is a machine that may have been told to go. Whatever else is true
+// of it, the provider is asked first: its word that the machine is gone is what
+// makes the Node object a leftover.
+func terminating(v View, p Policy, now time.Time) Verdict {
+	o, n := v.Object, v.Node
+	same := fault.Compare(o.Machine, n.Identity)
+	switch {
+	case n.Exists && same == fault.AnotherMachine && o.Acknowledged:
+		return Verdict{Step: Succeed, Reason: Replaced}
+	case n.Exists && same == fault.AnotherMachine:
+		return Verdict{Step: Fail, Reason: AnotherMachine}
+	case n.Exists && same == fault.Undecidable:
+		return awaiting(v, p, now, MachineUnknown)
+	case v.Plugin == NotAsked:
+		return Verdict{Step: AskPlugin, Reason: Signaled}
+	case v.Plugin == SaysGone && n.Exists:
+		return Verdict{Step: DeleteNode, Reason: MachineGone}
+	case v.Plugin == SaysGone, v.Plugin == SaysNothing && !n.Exists:
+		return Verdict{Step: Succeed, Reason: MachineGone}
+	case !n.Exists:
+		return awaiting(v, p, now, MachineThere)
+	}
+	if verdict, decided := pending(v, p, now, MachineThere); decided {
+		return verdict
+	}
+	if n.Identity.BootID != o.PreBoot {
+		// It was rebooted after the signal, or does not say: no second one.
+		return awaiting(v, p, now, BootChanged)
+	}
+	return signaling(v, p, now)
+}
