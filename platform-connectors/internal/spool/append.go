@@ -4,21 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/wal"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Bounds of one group.
 const (
 	maxGroup      = 1024
 	maxGroupBytes = 8 << 20
+	// recent is how many records are also kept in memory, so that readers that
+	// keep up need not decode them.
+	recent = 2048
+	// keepBuffer bounds the memory that is kept from one group to the next.
+	keepBuffer = 1 << 20
 )
 
 // request is one Append that waits for its group.
@@ -42,7 +46,7 @@ func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 			return err
 		}
 		r.frames = append(r.frames, f)
-		r.bytes += headerLen + len(f.body)
+		r.bytes += f.size()
 	}
 	if len(r.frames) == 0 {
 		return nil
@@ -54,32 +58,27 @@ func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	return s.submit(ctx, r)
 }
 
+// submit waits until the group that the request joins is durable. Whoever finds
+// no group under way makes his own durable at once, with those that came
+// meanwhile in the next one.
 func (s *Spool) submit(ctx context.Context, r *request) error {
-	select {
-	case <-s.stop:
+	s.turn.Lock()
+	if s.closed {
+		s.turn.Unlock()
 		return ErrClosed
-	default:
 	}
-	select {
-	case s.requests <- r:
-	case <-s.stop:
-		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
+	s.waiting = append(s.waiting, r)
+	lead := !s.busy
+	s.busy = true
+	s.turn.Unlock()
+	if lead && s.commitGroup() {
+		go s.commitAll()
 	}
 	select {
 	case err := <-r.done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.stopped:
-		// The loop ended; it answered what it had taken before.
-		select {
-		case err := <-r.done:
-			return err
-		default:
-			return ErrClosed
-		}
 	}
 }
 
@@ -102,41 +101,43 @@ func newFrame(rec record.Record) (frame, error) {
 	if err != nil {
 		return frame{}, err
 	}
-	return frame{id: id, digest: sum, accepted: rec.CreatedAt, body: body}, nil
+	f := frame{id: id, digest: sum, accepted: rec.CreatedAt, body: body}
+	if !isJSON(body) {
+		rec.CreatedAt = rec.CreatedAt.Round(0) // as it is read back: without the monotonic time
+		f.record = &rec
+	}
+	return f, nil
 }
 
-func (s *Spool) commitLoop() {
-	defer close(s.stopped)
-	for {
-		select {
-		case r := <-s.requests:
-			s.commit(s.gather(r))
-		case <-s.stop:
-			for {
-				select {
-				case r := <-s.requests:
-					s.commit(s.gather(r))
-				default:
-					return
-				}
-			}
-		}
+// commitAll makes groups durable until nobody waits.
+func (s *Spool) commitAll() {
+	for more := true; more; {
+		runtime.Gosched() // those who were just answered may come again: a larger group
+		more = s.commitGroup()
 	}
 }
 
-// gather takes what is waiting, without waiting for more: while one group is
-// being synced, the next one forms by itself.
-func (s *Spool) gather(first *request) []*request {
-	group, bytes := []*request{first}, first.bytes
-	for len(group) < maxGroup && bytes < maxGroupBytes {
-		select {
-		case r := <-s.requests:
-			group, bytes = append(group, r), bytes+r.bytes
-		default:
-			return group
-		}
+// commitGroup makes what is waiting durable, without waiting for more: meanwhile
+// the next group forms by itself. It says whether there is one.
+func (s *Spool) commitGroup() (more bool) {
+	s.turn.Lock()
+	n, bytes := 0, 0
+	for n < len(s.waiting) && n < maxGroup && bytes < maxGroupBytes {
+		bytes += s.waiting[n].bytes
+		n++
 	}
-	return group
+	group := s.waiting[:n:n]
+	s.waiting = s.waiting[n:]
+	s.turn.Unlock()
+	s.commit(group)
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.busy = len(s.waiting) > 0
+	if !s.busy {
+		s.waiting = nil
+		s.calm.Broadcast()
+	}
+	return s.busy
 }
 
 // commit writes a group, syncs it once and answers every request.
@@ -204,14 +205,14 @@ func (s *Spool) fresh(p *plan, r *request) (fresh []frame, bytes int64) {
 		if !known {
 			mine[f.id] = f.digest
 			fresh = append(fresh, f)
-			bytes += int64(headerLen + len(f.body))
+			bytes += int64(f.size())
 		}
 	}
 	return fresh, bytes
 }
 
 // write appends the frames and syncs them. After a failure nothing is known
-// about the end of the log: it is cut back to what is durable before it is
+// about the end of the journal: it is cut back to what is durable before it is
 // written again.
 func (s *Spool) write(p *plan) error {
 	if len(p.frames) == 0 {
@@ -223,27 +224,53 @@ func (s *Spool) write(p *plan) error {
 		}
 	}
 	s.broken = true
-	var batch wal.Batch
-	rolled := false
+	s.buffer = s.buffer[:0]
+	last := s.journal.last()
+	at, ends := last.size(), make([]uint32, 0, len(p.frames))
 	for _, f := range p.frames {
-		data := f.encode()
-		batch.Write(f.index, data)
-		if s.tail += prefixLen(len(data)) + len(data); s.tail >= s.o.SegmentBytes {
-			s.tail, rolled = 0, true
+		s.buffer = appendEntry(s.buffer, f)
+		end := at + int64(len(s.buffer))
+		ends = append(ends, uint32(end))
+		if end < s.journal.full {
+			continue
 		}
-	}
-	if err := s.log.WriteBatch(&batch); err != nil {
-		return fmt.Errorf("writing the spool: %w", err)
-	}
-	if err := s.sync(); err != nil {
-		return fmt.Errorf("syncing the spool: %w", err)
-	}
-	if rolled {
-		if err := durable.SyncDir(filepath.Join(s.dir, logDir)); err != nil {
+		if err := s.flush(ends); err != nil {
 			return err
 		}
+		s.files.Lock()
+		err := s.journal.seal()
+		s.files.Unlock()
+		if err != nil {
+			return err
+		}
+		s.buffer, at, ends = s.buffer[:0], 0, ends[:0]
+	}
+	if err := s.flush(ends); err != nil {
+		return err
 	}
 	s.broken = false
+	return nil
+}
+
+// flush makes the entries in the buffer durable, which end at the given places
+// of the last segment.
+func (s *Spool) flush(ends []uint32) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	if err := s.journal.put(s.buffer); err != nil {
+		return err
+	}
+	if err := s.sync(s.journal.tail); err != nil {
+		return fmt.Errorf("syncing the spool: %w", err)
+	}
+	s.files.Lock()
+	defer s.files.Unlock()
+	last := s.journal.last()
+	last.ends = append(last.ends, ends...)
+	if cap(s.buffer) > keepBuffer {
+		s.buffer = nil
+	}
 	return nil
 }
 
@@ -255,7 +282,10 @@ func (s *Spool) accept(p *plan) {
 		return
 	}
 	for _, f := range p.frames {
-		s.remember(f, headerLen+len(f.body))
+		s.remember(f)
+		if old := len(s.live) - recent; old > 0 {
+			s.live[old-1].record = nil
+		}
 	}
 	s.committed += uint64(len(p.frames))
 	close(s.changed)
@@ -264,39 +294,30 @@ func (s *Spool) accept(p *plan) {
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 }
 
-// heal reopens the log after a failed write or read, repairs it and cuts it
-// back to the last entry that is known to be durable.
+// heal opens the journal again after a failed write or read, repairs it and cuts
+// it back to the last entry that is known to be durable.
 func (s *Spool) heal() error {
-	if err := s.log.Close(); err != nil && !errors.Is(err, wal.ErrClosed) {
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := s.journal.tail.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		s.o.Log.Warn("closing the spool after a failure failed", "error", err)
 	}
-	damage, err := repair(filepath.Join(s.dir, logDir), func(frame, int) {})
+	damage, err := s.openJournal(func(frame) {})
 	if err != nil {
 		return err
 	}
-	if err := s.openLog(); err != nil {
-		return err
-	}
-	_, last, err := s.bounds()
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	committed := s.committed
-	s.mu.Unlock()
+	_, last := s.journal.bounds()
+	_, committed := s.Bounds()
 	if last < committed {
 		return fmt.Errorf("healing the spool: it ends at entry %d, %d was durable", last, committed)
 	}
-	if err := s.log.TruncateBack(committed); err != nil {
+	if err := s.journal.cutBack(committed); err != nil {
 		return fmt.Errorf("cutting the spool back to entry %d: %w", committed, err)
 	}
 	for _, d := range damage {
 		if d.Index <= committed {
 			s.bury(DeadDamaged, d)
 		}
-	}
-	if err := s.measureTail(); err != nil {
-		return err
 	}
 	s.broken = false
 	return nil

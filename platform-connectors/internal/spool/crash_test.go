@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tidwall/wal"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -131,7 +129,7 @@ func FuzzRepair(f *testing.F) {
 			f.Fatal(err)
 		}
 		x.index, x.body = uint64(i)+1, x.body[:20]
-		whole = appendEntry(whole, x.encode())
+		whole = appendEntry(whole, x)
 	}
 	f.Add(whole, whole)
 	f.Add(whole[:100], []byte{})
@@ -141,7 +139,8 @@ func FuzzRepair(f *testing.F) {
 		write(t, filepath.Join(dir, fmt.Sprintf("%020d", 1)), first)
 		write(t, filepath.Join(dir, fmt.Sprintf("%020d", 3)), second)
 		var seen []uint64
-		if _, err := repair(dir, func(f frame, _ int) { seen = append(seen, f.index) }); err != nil {
+		segments, _, err := repair(dir, func(f frame) { seen = append(seen, f.index) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		for i, index := range seen {
@@ -149,17 +148,17 @@ func FuzzRepair(f *testing.F) {
 				t.Fatalf("entries %v are not contiguous", seen)
 			}
 		}
-		log, err := wal.Open(dir, &wal.Options{NoSync: true, AllowEmpty: true})
+		j, err := openJournal(dir, 1<<20, segments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last, err := log.LastIndex(); err != nil || last != uint64(len(seen)) {
-			t.Fatalf("the log ends at %d (%v), %d entries were seen", last, err, len(seen))
+		if _, last := j.bounds(); last != uint64(len(seen)) {
+			t.Fatalf("the journal ends at %d, %d entries were seen", last, len(seen))
 		}
-		if err := log.Close(); err != nil {
+		if err := j.close(); err != nil {
 			t.Fatal(err)
 		}
-		if damage, err := repair(dir, func(frame, int) {}); err != nil || len(damage) > 0 {
+		if _, damage, err := repair(dir, func(frame) {}); err != nil || len(damage) > 0 {
 			t.Fatalf("the second repair found %v, %v", damage, err)
 		}
 	})

@@ -70,7 +70,7 @@ func exact(r record.Record) bool {
 	e := r.Event
 	_, action := protos.RecommendedAction_value[string(e.RecommendedAction)]
 	_, strategy := protos.ProcessingStrategy_value[string(e.ProcessingStrategy)]
-	door := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && emptyStatus(r.Status)
+	door := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && r.Status.Blank()
 	lists := (e.ErrorCode == nil || len(e.ErrorCode) > 0) && (e.Metadata == nil || len(e.Metadata) > 0) &&
 		(e.EntitiesImpacted == nil || len(e.EntitiesImpacted) > 0)
 	created := r.CreatedAt.Location() == time.UTC && time.Unix(0, r.CreatedAt.UnixNano()).Equal(r.CreatedAt)
@@ -79,18 +79,13 @@ func exact(r record.Record) bool {
 		t.Location() == time.UTC && t.Equal(t.Truncate(time.Microsecond))
 }
 
-// emptyStatus says that no room has stamped the record yet.
-func emptyStatus(s record.Status) bool {
-	return s.NodeQuarantined == record.NotQuarantined && s.QuarantineFinishTimestamp == nil &&
-		s.UserPodsEvictionStatus == (record.EvictionStatus{}) && s.DrainFinishTimestamp == nil &&
-		s.FaultRemediated == nil && s.LastRemediationTimestamp == nil && s.Remediation == nil &&
-		s.QuarantineVerdict == nil && s.Session == "" && s.Faults == nil
-}
+// isJSON says which of the two forms a body has.
+func isJSON(body []byte) bool { return body[0] == '{' }
 
 // decodeRecord is the record of an undamaged frame.
 func decodeRecord(f frame) (record.Record, error) {
 	var r record.Record
-	if f.body[0] == '{' {
+	if isJSON(f.body) {
 		err := json.Unmarshal(f.body, &r)
 		return r, err
 	}

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// A frame is what the log holds per record. The log itself stores only a length
-// before each entry, so the frame carries what finds and proves an entry: a
-// magic number, its length, its index and a checksum over everything after it.
+// A frame is what the journal holds per record, with its length as a varint
+// before it. It carries what finds and proves an entry: a magic number, its
+// length, its index and a checksum over everything after it.
 //
 //	magic 4 | length of body 4 | crc32c 4 | index 8 | id 16 | digest 16 | accepted 8 | body
 //
@@ -38,13 +40,17 @@ type frame struct {
 	digest   digest
 	accepted time.Time
 	body     []byte
+	record   *record.Record // what the body decodes to, if that is known
 }
 
 func (f frame) tombstone() bool { return len(f.body) == 0 }
 
-// encode is the frame as it stands in a segment.
-func (f frame) encode() []byte {
-	b := make([]byte, 0, headerLen+len(f.body))
+// size is the length of the encoded frame.
+func (f frame) size() int { return headerLen + len(f.body) }
+
+// append adds the frame to b as it stands in a segment.
+func (f frame) append(b []byte) []byte {
+	start := len(b)
 	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.body)))
 	b = append(b, 0, 0, 0, 0)
@@ -53,7 +59,7 @@ func (f frame) encode() []byte {
 	b = append(b, f.digest[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(f.accepted.UnixNano()))
 	b = append(b, f.body...)
-	binary.BigEndian.PutUint32(b[8:], checksum(b))
+	binary.BigEndian.PutUint32(b[start+8:], checksum(b[start:]))
 	return b
 }
 

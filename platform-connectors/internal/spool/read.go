@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Entry is one durable record and its place.
@@ -49,12 +49,20 @@ func (r *Reader) Confirm(index uint64) error {
 	return s.release(upTo)
 }
 
+// buffers are what Read reads into.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // Read returns up to limit records after the given index, in order, and the
 // index up to which the spool was read: at least that of the last record,
 // further if damaged entries were passed.
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+	if entries, upTo = s.recall(after, limit); len(entries) > 0 {
+		return entries, upTo, nil
+	}
+	buffer, _ := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
 	for upTo = after; len(entries) == 0; {
-		found, from, err := s.copyOut(upTo, limit)
+		found, from, err := s.copyOut(upTo, limit, buffer)
 		if err != nil {
 			return nil, after, err
 		}
@@ -73,43 +81,51 @@ func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err
 	return entries, upTo, nil
 }
 
-// copyOut returns the entries of the log behind from, which is after, or where
-// the unreleased ones begin. They stay as they are: durable entries are never
-// written again, and a log that is cut or opened again has other memory.
-func (s *Spool) copyOut(after uint64, limit int) (found [][]byte, from uint64, err error) {
-	s.io.Lock()
-	defer s.io.Unlock()
-	if s.broken {
-		if err := s.heal(); err != nil {
-			return nil, after, err
+// recall returns the records after an index that are still in memory.
+func (s *Spool) recall(after uint64, limit int) (entries []Entry, upTo uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	upTo = max(after, s.released)
+	for upTo < s.committed && len(entries) < limit {
+		r := s.live[upTo-s.released].record
+		if r == nil {
+			break
 		}
+		upTo++
+		entries = append(entries, s.entry(upTo, *r))
 	}
-	released, committed := s.Bounds()
-	from = max(after, released)
-	bytes := 0
-	for at := from + 1; at <= committed && len(found) < limit && bytes < maxGroupBytes; at++ {
-		data, err := s.raw(at)
-		if err != nil {
-			s.broken = true // the next attempt heals it
-			return nil, after, err
-		}
-		found, bytes = append(found, data), bytes+len(data)
-	}
-	return found, from, nil
+	return entries, upTo
 }
 
-// raw reads one entry of the log. A segment that became shorter behind the
-// log's back makes the library panic.
-func (s *Spool) raw(index uint64) (data []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading spool entry %d: %v", index, p)
-		}
-	}()
-	if data, err = s.log.Read(index); err != nil {
-		err = fmt.Errorf("reading spool entry %d: %w", index, err)
+// entry is a record at its place. One whose publisher counts nothing has the
+// spool's order instead.
+func (s *Spool) entry(index uint64, r record.Record) Entry {
+	if r.SeqEpoch == "" {
+		r.Seq, r.SeqEpoch = index, s.epoch
 	}
-	return data, err
+	return Entry{index, r}
+}
+
+// copyOut reads entries behind from, which is after, or where the unreleased
+// ones begin. It does not wait for a group that is being made durable. If the
+// disk does not give back what it should, the journal is repaired, and the next
+// attempt finds what is left.
+func (s *Spool) copyOut(after uint64, limit int, buffer *[]byte) (found [][]byte, from uint64, err error) {
+	s.files.RLock()
+	released, committed := s.Bounds()
+	from = max(after, released)
+	if from < committed {
+		limit = int(min(uint64(limit), committed-from))
+		found, *buffer, err = s.journal.read(from+1, limit, maxGroupBytes, *buffer)
+	}
+	s.files.RUnlock()
+	if err == nil {
+		return found, from, nil
+	}
+	s.io.Lock()
+	defer s.io.Unlock()
+	s.broken = true
+	return nil, after, errors.Join(err, s.heal())
 }
 
 // decode reads one entry; what cannot be read is buried and passed.
@@ -127,27 +143,20 @@ func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
 		s.buryRead(DeadUndecodable, Damage{index, 1, f.body})
 		return Entry{}, false
 	}
-	e := Entry{index, r}
-	if e.Record.SeqEpoch == "" {
-		// The publisher counts nothing: the spool's order stands in.
-		e.Record.Seq, e.Record.SeqEpoch = index, s.epoch
-	}
-	return e, true
+	return s.entry(index, r), true
 }
 
-// release forgets everything up to the index and gives the disk back once a
-// segment's worth of it has gathered. The cursor is not synced: an old one
-// after a power cut only makes the readers see records again.
+// release forgets everything up to the index and gives the disk back by whole
+// segments. The cursor is not synced: an old one after a power cut only makes
+// the readers see records again.
 func (s *Spool) release(upTo uint64) error {
-	garbage, empty, err := s.moveCursor(upTo)
-	if err != nil {
+	if err := s.moveCursor(upTo); err != nil {
 		return err
 	}
-	enough := int64(s.o.SegmentBytes)
-	if empty {
-		enough /= 4
-	}
-	if garbage < enough {
+	s.files.RLock()
+	stale := s.journal.stale(upTo)
+	s.files.RUnlock()
+	if stale == 0 {
 		return nil
 	}
 	return s.truncate()
@@ -155,26 +164,26 @@ func (s *Spool) release(upTo uint64) error {
 
 // moveCursor does not wait for the log, which may be syncing, nor does the log
 // wait for it.
-func (s *Spool) moveCursor(upTo uint64) (garbage int64, empty bool, err error) {
+func (s *Spool) moveCursor(upTo uint64) error {
 	s.cursor.Lock()
 	defer s.cursor.Unlock()
 	s.mu.Lock()
 	if upTo <= s.released {
 		s.mu.Unlock()
-		return 0, false, nil
+		return nil
 	}
 	for upTo > s.released {
 		e := s.live[0]
+		s.live[0] = entry{}
 		s.live = s.live[1:]
 		delete(s.ids, e.id)
 		s.bytes -= e.size
-		s.garbage += e.size
 		s.released++
 	}
-	released, garbage, empty := s.released, s.garbage, len(s.live) == 0
+	released := s.released
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 	s.mu.Unlock()
-	return garbage, empty, s.writeReleased(released)
+	return s.writeReleased(released)
 }
 
 // truncate takes what is released from the disk.
@@ -182,22 +191,16 @@ func (s *Spool) truncate() error {
 	s.io.Lock()
 	defer s.io.Unlock()
 	if s.broken {
-		return nil // the next append or read heals the log, the next release truncates it
+		return nil // the next append heals the journal, a later release truncates it
 	}
-	s.mu.Lock()
-	released, garbage := s.released, s.garbage
-	s.mu.Unlock()
-	if err := s.log.TruncateFront(released + 1); err != nil {
+	released, _ := s.Bounds()
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := s.journal.cutFront(released); err != nil {
 		s.broken = true
 		return fmt.Errorf("truncating the spool: %w", err)
 	}
-	s.mu.Lock()
-	s.garbage -= garbage // not what was released meanwhile
-	s.mu.Unlock()
-	if err := s.measureTail(); err != nil {
-		return err
-	}
-	return durable.SyncDir(filepath.Join(s.dir, logDir))
+	return nil
 }
 
 // writeReleased writes the cursor over the one before, in place: all have the

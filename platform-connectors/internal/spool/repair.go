@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,40 +22,41 @@ type Damage struct {
 	Bytes []byte
 }
 
-// repair makes the log in dir readable before it is opened: the library refuses
-// a log whose last write was torn, takes a tail of zeros for empty entries and
-// has no checksums. A torn tail is cut off. A damaged stretch with undamaged
-// entries behind it becomes tombstones, so that nothing behind it is lost and
-// every entry keeps its index. See is called with every entry in order, also the
-// tombstones, and its size; its body is only valid during the call.
-func repair(dir string, see func(f frame, size int)) ([]Damage, error) {
-	if err := settle(dir); err != nil {
-		return nil, err
-	}
+// repair makes the journal in dir readable and lists its segments. A torn tail is
+// cut off; zeros at the end are room that was prepared and stay. A damaged
+// stretch with undamaged entries behind it becomes tombstones, so that nothing
+// behind it is lost and every entry keeps its index. See is called with every
+// entry in order, also the tombstones; its body is only valid during the call.
+//
+// After a power cut the pages of a group that was not synced yet may be there or
+// not, each for itself: then a stretch counts as damaged of which nobody was
+// told that it is durable.
+func repair(dir string, see func(f frame)) ([]*segment, []Damage, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var all []Damage
 	for i, s := range segments {
 		data, err := os.ReadFile(s.path)
 		if err != nil {
-			return nil, fmt.Errorf("reading a spool segment: %w", err)
+			return nil, nil, fmt.Errorf("reading a spool segment: %w", err)
 		}
 		c := &checker{data: data, next: s.first, see: see}
 		if i+1 < len(segments) {
 			c.end = segments[i+1].first
 		}
 		c.check()
+		s.ends = c.ends
 		if !c.mended {
 			continue
 		}
 		if err := durable.Replace(s.path, c.good); err != nil {
-			return nil, fmt.Errorf("repairing a spool segment: %w", err)
+			return nil, nil, fmt.Errorf("repairing a spool segment: %w", err)
 		}
 		all = append(all, c.damage...)
 	}
-	return all, nil
+	return segments, all, nil
 }
 
 // checker walks through one segment.
@@ -64,10 +64,11 @@ type checker struct {
 	data []byte
 	next uint64 // index the next entry must have
 	end  uint64 // index at which the next segment begins; 0 in the last one
-	see  func(f frame, size int)
+	see  func(f frame)
 
-	good   []byte // the segment without its damage
-	mended bool   // good differs from data
+	ends   []uint32 // of the entries
+	good   []byte   // once mended, the segment without its damage
+	mended bool     // the segment is damaged
 	damage []Damage
 }
 
@@ -79,15 +80,28 @@ func (c *checker) check() {
 			at += size
 			continue
 		}
+		if c.next >= c.end && len(bytes.TrimLeft(c.data[at:], "\x00")) == 0 {
+			return
+		}
+		if !c.mended {
+			c.mended, c.good = true, bytes.Clone(c.data[:at])
+		}
 		at += c.skip(at)
 	}
 }
 
 // keep takes an undamaged entry, or a tombstone, over into the good segment.
 func (c *checker) keep(f frame) {
-	c.good = appendEntry(c.good, f.encode())
+	if c.mended {
+		c.good = appendEntry(c.good, f)
+	}
+	end := uint32(prefixLen(f.size()) + f.size())
+	if n := len(c.ends); n > 0 {
+		end += c.ends[n-1]
+	}
+	c.ends = append(c.ends, end)
 	c.next++
-	c.see(f, headerLen+len(f.body))
+	c.see(f)
 }
 
 func (c *checker) belongs(index uint64) bool { return c.end == 0 || index < c.end }
@@ -101,7 +115,9 @@ func (c *checker) skip(at int) int {
 		until = next.frame.index
 	}
 	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:next.start])}
-	c.mended = true
+	if damage.Count == 0 {
+		damage.Bytes = bytes.TrimRight(damage.Bytes, "\x00") // room that was prepared
+	}
 	if damage.Count > 0 || !found {
 		c.damage = append(c.damage, damage)
 	}
@@ -137,7 +153,7 @@ func (c *checker) search(at int) (hit, bool) {
 	return hit{start: len(c.data), end: len(c.data)}, false
 }
 
-// entryAt reads one entry as the log stores it: a varint length and the frame.
+// entryAt reads one entry as the journal stores it: a varint length and the frame.
 func entryAt(b []byte) (f frame, size int, ok bool) {
 	length, n := binary.Uvarint(b)
 	if n <= 0 || uint64(len(b)-n) < length {
@@ -147,76 +163,34 @@ func entryAt(b []byte) (f frame, size int, ok bool) {
 	return f, n + int(length), ok && got == int(length)
 }
 
-func appendEntry(b, frame []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(frame))), frame...)
+func appendEntry(b []byte, f frame) []byte {
+	return f.append(binary.AppendUvarint(b, uint64(f.size())))
 }
 
 // prefixLen is the size of the varint before a frame.
 func prefixLen(frame int) int { return len(binary.AppendUvarint(nil, uint64(frame))) }
 
-// segment is one file of the log, named by its first index.
-type segment struct {
-	first uint64
-	path  string
-}
-
 const segmentDigits = 20
 
-func listSegments(dir string) ([]segment, error) {
+// listSegments lists the files of a journal in the order of their entries.
+func listSegments(dir string) ([]*segment, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("listing the spool: %w", err)
 	}
-	var out []segment
+	var out []*segment
 	for _, f := range files {
+		path := filepath.Join(dir, f.Name())
+		if strings.HasSuffix(path, ".TEMP") { // a repair that was interrupted
+			if err := os.Remove(path); err != nil {
+				return nil, fmt.Errorf("removing an unfinished spool segment: %w", err)
+			}
+			continue
+		}
 		first, err := strconv.ParseUint(f.Name(), 10, 64)
 		if err == nil && first > 0 && len(f.Name()) == segmentDigits {
-			out = append(out, segment{first, filepath.Join(dir, f.Name())})
+			out = append(out, &segment{first: first, path: path})
 		}
 	}
 	return out, nil
-}
-
-// settle finishes a truncation that a crash interrupted, as the log itself
-// would: it wrote the segment to keep beside the others, then removed those,
-// then renamed it.
-func settle(dir string) error {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("listing the spool: %w", err)
-	}
-	names := make([]string, 0, len(files))
-	for _, f := range files {
-		names = append(names, f.Name())
-	}
-	for _, name := range names {
-		base, kind, _ := strings.Cut(name, ".")
-		if strings.HasSuffix(kind, "TEMP") {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				return fmt.Errorf("removing an unfinished spool segment: %w", err)
-			}
-			continue
-		}
-		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return len(n) != segmentDigits })
-		switch kind {
-		case "START": // everything before it goes; its own number may exist twice
-			others = slices.DeleteFunc(others, func(n string) bool { return n > base })
-		case "END":
-			others = slices.DeleteFunc(others, func(n string) bool { return n < base })
-		default:
-			continue
-		}
-		for _, other := range others {
-			if err := os.Remove(filepath.Join(dir, other)); err != nil && !os.IsNotExist(err) {
-				return fmt.Errorf("finishing a truncation of the spool: %w", err)
-			}
-		}
-		if err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, base)); err != nil {
-			return fmt.Errorf("finishing a truncation of the spool: %w", err)
-		}
-		if err := durable.SyncDir(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
 // Package spool is the connector's durable memory between accepting an event
-// and knowing it stored: a write-ahead log with one fsync per group of waiting
+// and knowing it stored: a write-ahead log with one sync per group of waiting
 // appends, bounded in bytes, read in order by several readers and released at
 // the front when all of them are done.
 package spool
@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/wal"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -39,7 +38,7 @@ type Options struct {
 	Dir string
 	// MaxBytes bounds what is accepted and not released.
 	MaxBytes int64
-	// SegmentBytes is the size of one file of the log, 4 MiB if 0.
+	// SegmentBytes is the size of one file of the journal, 4 MiB if 0.
 	SegmentBytes int
 	Clock        clock.Clock
 	Log          *slog.Logger
@@ -53,24 +52,26 @@ type Spool struct {
 	epoch string
 	lock  *os.File
 
-	requests chan *request
-	stop     chan struct{}
-	stopped  chan struct{}
-	stopOnce sync.Once
+	turn    sync.Mutex // guards the fields below; taken alone
+	waiting []*request
+	busy    bool // somebody is making a group durable
+	closed  bool
+	calm    *sync.Cond // busy has become false
 
 	cursor sync.Mutex // guards the file of the cursor
 
-	io     sync.Mutex // guards the log and the fields below
-	log    *wal.Log
-	broken bool // the log must be repaired before the next write
-	tail   int  // bytes of the log's last segment
-	sync   func() error
+	io     sync.Mutex // held by whoever writes the journal; guards the fields below
+	broken bool       // the journal must be repaired before the next write
+	buffer []byte     // of one group
+	sync   func(*os.File) error
 
-	mu        sync.Mutex // guards the fields below; taken after io and cursor
+	files   sync.RWMutex // guards the journal against readers; taken after io
+	journal *journal
+
+	mu        sync.Mutex // guards the fields below; taken after all others
 	live      []entry    // of released+1 .. committed
 	ids       map[uuid.UUID]digest
 	bytes     int64
-	garbage   int64 // released bytes that are still on disk
 	released  uint64
 	committed uint64
 	changed   chan struct{} // closed when committed grows
@@ -83,6 +84,7 @@ type entry struct {
 	id       uuid.UUID
 	size     int64
 	accepted time.Time
+	record   *record.Record // of a recent one; readers share it and change nothing in it
 }
 
 const (
@@ -100,11 +102,10 @@ func Open(o Options) (*Spool, error) {
 		o.SegmentBytes = defaultSegment
 	}
 	s := &Spool{
-		o: o, dir: o.Dir, requests: make(chan *request, maxGroup),
-		stop: make(chan struct{}), stopped: make(chan struct{}), changed: make(chan struct{}),
+		o: o, dir: o.Dir, sync: durable.SyncData, changed: make(chan struct{}),
 		ids: map[uuid.UUID]digest{}, buried: map[uint64]bool{},
 	}
-	s.sync = func() error { return s.log.Sync() }
+	s.calm = sync.NewCond(&s.turn)
 	if err := os.MkdirAll(filepath.Join(s.dir, logDir), 0o750); err != nil {
 		return nil, fmt.Errorf("creating the spool: %w", err)
 	}
@@ -116,7 +117,6 @@ func Open(o Options) (*Spool, error) {
 	}
 	o.Metrics.bytes.Set(float64(s.bytes))
 	o.Metrics.watch(s)
-	go s.commitLoop()
 	return s, nil
 }
 
@@ -132,35 +132,25 @@ func (s *Spool) takeLock() error {
 	return nil
 }
 
-// load repairs and reads the log, and finds out what was released.
+// load repairs and reads the journal, and finds out what was released.
 func (s *Spool) load() error {
 	cursor := s.readReleased()
-	path := filepath.Join(s.dir, logDir)
-	segments, err := listSegments(path)
+	segments, err := listSegments(filepath.Join(s.dir, logDir))
 	if err != nil {
 		return err
 	}
-	fresh := len(segments) == 0
-	damage, err := repair(path, func(f frame, size int) {
+	damage, err := s.openJournal(func(f frame) {
 		if f.index > cursor {
-			s.remember(f, size)
-		} else {
-			s.garbage += int64(size)
+			s.remember(f)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.openLog(); err != nil {
-		return err
-	}
-	first, last, err := s.bounds()
-	if err != nil {
-		return err
-	}
+	first, last := s.journal.bounds()
 	// An index that was released and is gone would be given again, so the
 	// counter could fall: a new epoch begins.
-	if err := s.loadEpoch(fresh || cursor > last); err != nil {
+	if err := s.loadEpoch(len(segments) == 0 || cursor > last); err != nil {
 		return err
 	}
 	s.committed = last
@@ -171,51 +161,28 @@ func (s *Spool) load() error {
 	return nil
 }
 
+// openJournal repairs the journal and opens it.
+func (s *Spool) openJournal(see func(frame)) ([]Damage, error) {
+	path := filepath.Join(s.dir, logDir)
+	segments, damage, err := repair(path, see)
+	if err != nil {
+		return nil, err
+	}
+	j, err := openJournal(path, int64(s.o.SegmentBytes), segments)
+	if err == nil {
+		s.journal = j
+	}
+	return damage, err
+}
+
 // remember counts an unreleased entry.
-func (s *Spool) remember(f frame, size int) {
-	s.live = append(s.live, entry{f.id, int64(size), f.accepted})
-	s.bytes += int64(size)
+func (s *Spool) remember(f frame) {
+	size := int64(f.size())
+	s.live = append(s.live, entry{f.id, size, f.accepted, f.record})
+	s.bytes += size
 	if !f.tombstone() {
 		s.ids[f.id] = f.digest
 	}
-}
-
-func (s *Spool) openLog() error {
-	path := filepath.Join(s.dir, logDir)
-	log, err := wal.Open(path, &wal.Options{
-		NoSync: true, SegmentSize: s.o.SegmentBytes, AllowEmpty: true, NoCopy: true, SegmentCacheSize: 2,
-	})
-	if err != nil {
-		return fmt.Errorf("opening the spool: %w", err)
-	}
-	s.log = log
-	if err := s.measureTail(); err != nil {
-		return err
-	}
-	return durable.SyncDir(path)
-}
-
-func (s *Spool) measureTail() error {
-	segments, err := listSegments(filepath.Join(s.dir, logDir))
-	if err != nil || len(segments) == 0 {
-		return errors.Join(err, errors.New("spool has no segment"))
-	}
-	info, err := os.Stat(segments[len(segments)-1].path)
-	if err != nil {
-		return fmt.Errorf("measuring the spool: %w", err)
-	}
-	s.tail = int(info.Size())
-	return nil
-}
-
-func (s *Spool) bounds() (first, last uint64, err error) {
-	if first, err = s.log.FirstIndex(); err == nil {
-		last, err = s.log.LastIndex()
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("reading the spool's bounds: %w", err)
-	}
-	return first, last, nil
 }
 
 // loadEpoch reads the epoch's id, or begins a new epoch.
@@ -286,14 +253,25 @@ func (s *Spool) Wait(ctx context.Context, after uint64) error {
 	}
 }
 
+// refuse takes no more appends and waits for those under way.
+func (s *Spool) refuse() {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.closed = true
+	for s.busy {
+		s.calm.Wait()
+	}
+}
+
 // Close commits what was already handed in, refuses the rest and releases the
 // folder.
 func (s *Spool) Close() error {
-	s.stopOnce.Do(func() { close(s.stop) })
-	<-s.stopped
+	s.refuse()
 	s.io.Lock()
 	defer s.io.Unlock()
-	if err := errors.Join(s.log.Close(), s.lock.Close()); err != nil {
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := errors.Join(s.journal.close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("closing the spool: %w", err)
 	}
 	return nil

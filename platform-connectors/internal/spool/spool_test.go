@@ -48,9 +48,9 @@ func open(t *testing.T, o Options) *Spool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.stopOnce.Do(func() { close(s.stop) }) // the test may have closed it
-		<-s.stopped
-		s.lock.Close()
+		s.refuse()
+		s.journal.tail.Close()
+		s.lock.Close() // the test may have closed them
 	})
 	return s
 }
@@ -243,11 +243,11 @@ func TestOneFsyncServesManyWaiters(t *testing.T) {
 	s := open(t, o)
 	var mu sync.Mutex
 	syncs := 0
-	s.sync = func() error {
+	s.sync = func(f *os.File) error {
 		mu.Lock()
 		syncs++
 		mu.Unlock()
-		return s.log.Sync()
+		return f.Sync()
 	}
 	const publishers, each = 64, 20
 	var wg sync.WaitGroup
@@ -279,7 +279,7 @@ func TestFailedSyncAcknowledgesNothingAndHeals(t *testing.T) {
 	add(t, s, rec(1, "one"))
 	sync, fail := s.sync, errors.New("input/output error")
 	s.io.Lock()
-	s.sync = func() error { return fail }
+	s.sync = func(*os.File) error { return fail }
 	s.io.Unlock()
 	for range 2 {
 		if err := s.Append(t.Context(), []record.Record{rec(2, "lost")}); !errors.Is(err, ErrNotDurable) || !errors.Is(err, fail) {
@@ -341,7 +341,7 @@ func TestUndecodableRecordIsBuriedOnceAndPassed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad.body = []byte("{")
+	bad.body, bad.record = []byte("{"), nil
 	r := &request{ctx: t.Context(), frames: []frame{bad}, done: make(chan error, 1)}
 	if err := s.submit(t.Context(), r); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,253 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+)
+
+// ahead is how far a segment is filled with zeros before its entries. Entries
+// are written over them, which changes neither the size nor the blocks of the
+// file, so that syncing them does not wait for the file system's journal.
+const ahead = 256 << 10
+
+// segment is one file of the journal, named by the index of its first entry.
+type segment struct {
+	first uint64
+	path  string
+	// ends are the places where its entries end.
+	ends []uint32
+}
+
+// size is how many bytes its entries have.
+func (s *segment) size() int64 {
+	if len(s.ends) == 0 {
+		return 0
+	}
+	return int64(s.ends[len(s.ends)-1])
+}
+
+// next is the index behind its last entry.
+func (s *segment) next() uint64 { return s.first + uint64(len(s.ends)) }
+
+// journal is the files of the spool: segments of entries, one after the other,
+// of which the last is written to. Behind its last entry that one has zeros or
+// nothing. It is not safe for concurrent use, but for put beside read.
+type journal struct {
+	dir      string
+	full     int64 // the size from which on a segment takes no more entries
+	segments []*segment
+	tail     *os.File // the last segment
+	filled   int64    // bytes of the tail's file
+}
+
+// openJournal opens the segments that repair has found.
+func openJournal(dir string, full int64, segments []*segment) (*journal, error) {
+	j := &journal{dir: dir, full: full, segments: segments}
+	if len(segments) == 0 {
+		if err := j.begin(1); err != nil {
+			return nil, err
+		}
+	} else if err := j.open(); err != nil {
+		return nil, err
+	}
+	if err := durable.SyncDir(dir); err != nil {
+		return nil, errors.Join(err, j.tail.Close())
+	}
+	return j, nil
+}
+
+// open opens the last segment.
+func (j *journal) open() error {
+	f, err := os.OpenFile(j.last().path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("opening a spool segment: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("measuring a spool segment: %w", err), f.Close())
+	}
+	j.tail, j.filled = f, info.Size()
+	return nil
+}
+
+// begin makes an empty segment the last one. The folder is not synced.
+func (j *journal) begin(first uint64) error {
+	s := &segment{first: first, path: filepath.Join(j.dir, fmt.Sprintf("%0*d", segmentDigits, first))}
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o640)
+	if err != nil {
+		return fmt.Errorf("beginning a spool segment: %w", err)
+	}
+	if j.tail != nil {
+		err = j.tail.Close()
+	}
+	j.segments, j.tail, j.filled = append(j.segments, s), f, 0
+	return err
+}
+
+func (j *journal) last() *segment { return j.segments[len(j.segments)-1] }
+
+// bounds are the indexes of the first and the last entry; last is first-1 when
+// there is none.
+func (j *journal) bounds() (first, last uint64) {
+	return j.segments[0].first, j.last().next() - 1
+}
+
+// put writes entries that fit together behind those of the last segment,
+// without syncing them.
+func (j *journal) put(data []byte) error {
+	at := j.last().size()
+	if _, err := j.tail.WriteAt(data, at); err != nil {
+		return fmt.Errorf("writing the spool: %w", err)
+	}
+	end := at + int64(len(data))
+	if end <= j.filled {
+		return nil
+	}
+	j.filled = end
+	if more := min(ahead, j.full-end); more > 0 {
+		// Without room for zeros the entries themselves are still written.
+		if n, err := j.tail.WriteAt(make([]byte, more), end); err == nil {
+			j.filled += int64(n)
+		}
+	}
+	return nil
+}
+
+// read returns the entries from an index on, in one piece of a segment and into
+// the buffer given: at most limit, and no more than fit into most bytes but one.
+func (j *journal) read(from uint64, limit int, most int64, buffer []byte) (frames [][]byte, _ []byte, err error) {
+	i := sort.Search(len(j.segments), func(i int) bool { return j.segments[i].next() > from })
+	if i == len(j.segments) || from < j.segments[i].first {
+		return nil, buffer, fmt.Errorf("reading spool entry %d: it is not there", from)
+	}
+	s := j.segments[i]
+	at := int(from - s.first)
+	start := int64(0)
+	if at > 0 {
+		start = int64(s.ends[at-1])
+	}
+	ends := s.ends[at:min(at+limit, len(s.ends))]
+	fit := sort.Search(len(ends), func(i int) bool { return int64(ends[i])-start > most })
+	ends = ends[:max(fit, 1)]
+	size := int64(ends[len(ends)-1]) - start
+	if int64(cap(buffer)) < size {
+		buffer = make([]byte, size)
+	}
+	buffer = buffer[:size]
+	if err := readAt(s.path, buffer, start); err != nil {
+		return nil, buffer, fmt.Errorf("reading spool entry %d: %w", from, err)
+	}
+	whole := buffer
+	for _, end := range ends {
+		entry := buffer[:int64(end)-start]
+		buffer, start = buffer[len(entry):], int64(end)
+		_, n := binary.Uvarint(entry)
+		frames = append(frames, entry[max(n, 0):])
+	}
+	return frames, whole, nil
+}
+
+// readAt fills the buffer from a place of a file.
+func readAt(path string, buffer []byte, at int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.ReadAt(buffer, at)
+	return errors.Join(err, f.Close())
+}
+
+// seal lets the last segment end with its last entry and begins the next one,
+// durably.
+func (j *journal) seal() error {
+	next := j.last().next()
+	if err := j.trim(); err != nil {
+		return err
+	}
+	if err := j.begin(next); err != nil {
+		return err
+	}
+	return durable.SyncDir(j.dir)
+}
+
+// trim takes the zeros from the end of the last segment, and what else is
+// behind its last entry.
+func (j *journal) trim() error {
+	size := j.last().size()
+	if size == j.filled {
+		return nil
+	}
+	err := j.tail.Truncate(size)
+	if err == nil {
+		err = j.tail.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("cutting a spool segment: %w", err)
+	}
+	j.filled = size
+	return nil
+}
+
+// cutBack removes the entries behind an index.
+func (j *journal) cutBack(index uint64) error {
+	for len(j.segments) > 1 && j.last().first > index+1 {
+		if err := errors.Join(os.Remove(j.last().path), j.tail.Close()); err != nil {
+			return fmt.Errorf("removing a spool segment: %w", err)
+		}
+		j.segments = j.segments[:len(j.segments)-1]
+		if err := j.open(); err != nil {
+			return err
+		}
+	}
+	last := j.last()
+	if last.first > index+1 {
+		return fmt.Errorf("the spool begins at entry %d", last.first)
+	}
+	last.ends = last.ends[:index+1-last.first]
+	j.filled = -1 // whatever is behind them goes
+	if err := j.trim(); err != nil {
+		return err
+	}
+	return durable.SyncDir(j.dir)
+}
+
+// cutFront removes the segments of which every entry is up to the index. The
+// folder is not synced: a segment that comes back is below the cursor. When
+// nothing is left in a last segment that has grown, the next one is begun.
+func (j *journal) cutFront(index uint64) error {
+	if j.stale(index) == len(j.segments) {
+		if err := j.seal(); err != nil {
+			return err
+		}
+	}
+	n := min(j.stale(index), len(j.segments)-1)
+	for _, s := range j.segments[:n] {
+		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a spool segment: %w", err)
+		}
+	}
+	j.segments = append([]*segment(nil), j.segments[n:]...)
+	return nil
+}
+
+// stale counts the segments that cutFront can do without.
+func (j *journal) stale(index uint64) int {
+	n := 0
+	for n < len(j.segments) && j.segments[n].next() <= index+1 {
+		n++
+	}
+	if n == len(j.segments) && j.last().size() < j.full/4 {
+		n-- // it can grow on
+	}
+	return n
+}
+
+// close leaves a file without zeros at its end.
+func (j *journal) close() error { return errors.Join(j.trim(), j.tail.Close()) }
