@@ -14,6 +14,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// window is how many bytes of answers the connector may send ahead; gRPC takes
+// no less.
+const window = 64 << 10
+
 // Dial prepares a connection to the connector's socket, for example
 // unix:///var/run/nvsentinel.sock; a bare path is a socket too. It does not
 // wait for the connector. tokenFile, when not empty, holds the bearer token of
@@ -28,6 +32,9 @@ func Dial(target, tokenFile string) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
+		// With windows of its own choice gRPC would measure the line with a ping
+		// per answer. Answers are empty, and the line is a socket of the node.
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 	}
 	if tokenFile != "" {
 		options = append(options, grpc.WithPerRPCCredentials(token(tokenFile)))

@@ -25,6 +25,12 @@ import (
 const (
 	// maxBatch bounds one request, in bytes.
 	maxBatch = 4 << 20
+	// window is how many bytes a publisher may send ahead, on a connection and in
+	// one request.
+	window = 1 << 20
+	// workers are the goroutines that are kept for requests, so that their stacks
+	// need not grow again each time; more requests have one each for themselves.
+	workers = 32
 	// leave is how long requests in flight have when the door closes.
 	leave = 10 * time.Second
 	// knock bounds the question whether somebody answers at a socket.
@@ -65,14 +71,21 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 // Serve answers on the listener until ctx ends, then lets what is in flight
 // finish.
 func Serve(ctx context.Context, l net.Listener, d *Door) error {
-	server := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.Creds(gate.Peers{Log: d.Log}),
 		grpc.MaxRecvMsgSize(maxBatch),
+		// With windows of its own choice gRPC would measure the line with a ping
+		// per request, which the publisher has to answer.
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.SharedWriteBuffer(true), grpc.NumStreamWorkers(workers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
-		grpc.StatsHandler(acknowledged{}),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
-	)
+	}
+	if crashpoint.Enabled {
+		options = append(options, grpc.StatsHandler(acknowledged{}))
+	}
+	server := grpc.NewServer(options...)
 	server.RegisterService(&service, d)
 	probe := health.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, probe)
