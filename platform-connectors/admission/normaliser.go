@@ -63,6 +63,9 @@ func (n *normaliser) cutLists() {
 // that carry order and boot stay; of the others the first in key order do.
 func (n *normaliser) cutMetadata(notes map[string]string) {
 	given := n.event.Metadata
+	if len(notes) == 0 && fits(given) {
+		return
+	}
 	if len(given)+len(notes) == 0 {
 		n.event.Metadata = nil
 		return
@@ -77,6 +80,16 @@ func (n *normaliser) cutMetadata(notes map[string]string) {
 		out[clean] = n.text(given[key], MaxMetadataValue, CutText)
 	}
 	n.event.Metadata = out
+}
+
+// fits says that nothing of the metadata is to be changed.
+func fits(metadata map[string]string) bool {
+	for k, v := range metadata {
+		if !plain(k) || !plain(v) || len(k) > MaxText || len(v) > MaxMetadataValue {
+			return false
+		}
+	}
+	return len(metadata) > 0 && len(metadata) <= MaxMetadata
 }
 
 // keys lists the keys of the metadata, those that carry order and boot first.
@@ -107,7 +120,7 @@ func (n *normaliser) text(s string, limit int, cut Cut) string {
 // printable replaces white space other than the blank by a blank, and other
 // control characters and bytes that are not UTF-8 by the replacement character.
 func (n *normaliser) printable(s string) string {
-	if utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
+	if plain(s) || utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
 		return s
 	}
 	n.cut(CutControl)
@@ -120,4 +133,14 @@ func (n *normaliser) printable(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
+
+// plain says that s is printable ASCII, as nearly every text is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

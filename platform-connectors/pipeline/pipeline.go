@@ -100,6 +100,9 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 // Config is what the pipeline was compiled from.
 func (p *Pipeline) Config() Config { return p.config }
 
+// Idle says that there is no stage.
+func (p *Pipeline) Idle() bool { return len(p.stages) == 0 }
+
 // NeedsNode says whether Apply can use the event's node.
 func (p *Pipeline) NeedsNode() bool { return p.has(StageMetadata) }
 

@@ -150,6 +150,9 @@ type done struct {
 // demoted only when the sink has the first copy.
 func (r *Runner) Transform(ctx context.Context, records []record.Record) ([]record.Record, func([]store.AppendResult)) {
 	p := r.pipeline()
+	if p.Idle() {
+		return slices.Clone(records), func([]store.AppendResult) {}
+	}
 	out, decided := make([]record.Record, 0, len(records)), make([]done, 0, len(records))
 	pending := map[string]bool{}
 	for _, rec := range records {
