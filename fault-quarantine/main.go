@@ -55,7 +55,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Handle: handler.Handle, Backlog: handler.Backlog,
 		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, func(ctx context.Context, _ func(string)) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
-		}},
+		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, d.Clock) }},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)

@@ -46,8 +46,22 @@ type FleetFacts struct {
 	Store, Cluster Source
 	// Open are the open records of all nodes, Backlog the unjudged and held ones.
 	Open, Backlog []record.Record
-	Nodes         []Node
-	Consumers     []Consumer
+	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	Stranded  []Stranded
+	Nodes     []Node
+	Consumers []Consumer
+}
+
+// Stranded is an open fault whose publisher has been switched to PERSIST_ONLY
+// since: a recovery that it reports so lifts nothing.
+type Stranded struct {
+	Node   string `json:"node"`
+	Agent  string `json:"agent"`
+	Check  string `json:"check"`
+	Record string `json:"record"`
+	// Newest is the newest event of the check, and At when it was stored.
+	Newest string    `json:"newest"`
+	At     time.Time `json:"at"`
 }
 
 // Node is what the API server shows of a node.

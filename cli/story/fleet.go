@@ -20,6 +20,8 @@ type Fleet struct {
 	// Rows are the nodes that something is the matter with, the most pressing
 	// phase first, and within it the oldest first.
 	Rows []Row `json:"rows,omitempty"`
+	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	Stranded []Stranded `json:"stranded,omitempty"`
 	// Consumers say how far behind each service is.
 	Consumers []Consumer `json:"consumers,omitempty"`
 }
@@ -35,7 +37,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Consumers: f.Consumers}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

@@ -39,6 +39,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	}
 	p.line("  %s", strings.Join(counts, "   "))
 	p.rows(f)
+	p.stranded(f)
 	p.consumers(f)
 	return p.writeTo(w)
 }
@@ -66,6 +67,22 @@ func (p *page) rows(f Fleet) {
 		moods = append(moods, moodOf(r.Phase))
 	}
 	p.line("")
+	p.table(cells, moods)
+}
+
+// stranded names the faults that may never be lifted, and the way out.
+func (p *page) stranded(f Fleet) {
+	if len(f.Stranded) == 0 {
+		return
+	}
+	p.line("")
+	p.line("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or uncordoning the node, lifts them", len(f.Stranded))
+	cells := [][]string{{"NODE", "AGENT", "SINCE", "FAULT"}}
+	moods := []Mood{Plain}
+	for _, s := range f.Stranded {
+		cells = append(cells, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")})
+		moods = append(moods, Alert)
+	}
 	p.table(cells, moods)
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 // MetadataRepeatOf names the record that a demoted repeat repeats.
-const MetadataRepeatOf = "repeatOf"
+const MetadataRepeatOf = record.MetadataRepeatOf
 
 // Window remembers the faults that the sink has, to recognise their repeats. It
 // is not safe for concurrent use; the zero value remembers nothing.

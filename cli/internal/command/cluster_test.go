@@ -172,3 +172,24 @@ func TestGoneNode(t *testing.T) {
 	a.expect(t, command.ExitWhole, "gone", "")
 	a.expect(t, command.ExitWhole, "the Node is deleted; its session waits", "")
 }
+
+// TestStatusNamesFaultsOfSwitchedPublishers: an open fault whose publisher says
+// PERSIST_ONLY by now is listed with the way out, as text and as JSON.
+func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
+	w := newWorld(t)
+	p := command.Program{Store: w.dsn}
+	if fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json")); len(fleet.Stranded) != 0 {
+		t.Errorf("stranded before the publisher said anything: %+v", fleet.Stranded)
+	}
+	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
+		r.Event.Agent, r.Event.CheckName, r.Event.ProcessingStrategy = w.fault.Event.Agent, w.fault.Event.CheckName, record.PersistOnly
+	}))
+	status := run(t, p, "status", "--kubeconfig", w.viewer)
+	for _, want := range []string{"1 open faults of publishers that say PERSIST_ONLY by now", "uncordoning the node", "[record " + w.fault.ID + "]"} {
+		status.expect(t, command.ExitWhole, want, "")
+	}
+	fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
+	if len(fleet.Stranded) != 1 || fleet.Stranded[0].Record != w.fault.ID || fleet.Stranded[0].Node != w.node.Name {
+		t.Errorf("stranded %+v", fleet.Stranded)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/stranded"
 )
 
 // Sources are where facts come from. A source that could not be opened is nil,
@@ -96,7 +97,10 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			if f.Open, err = s.Records.List(ctx, store.Query{Selector: record.OpenOfNode("")}); err != nil {
 				return err
 			}
-			f.Backlog, err = s.Records.List(ctx, store.Query{Selector: record.BacklogOfNode("")})
+			if f.Backlog, err = s.Records.List(ctx, store.Query{Selector: record.BacklogOfNode("")}); err != nil {
+				return err
+			}
+			f.Stranded, err = s.stranded(ctx, f.Open)
 			return err
 		})
 		if f.Store.Read {
@@ -114,6 +118,19 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 	})
 	both.Wait()
 	return f
+}
+
+// stranded are the open faults whose publisher says PERSIST_ONLY by now.
+func (s Sources) stranded(ctx context.Context, open []record.Record) ([]story.Stranded, error) {
+	found, err := stranded.Find(ctx, s.Records, open)
+	var out []story.Stranded
+	for _, f := range found {
+		e := f.Open.Event
+		out = append(out, story.Stranded{
+			Node: e.NodeName, Agent: e.Agent, Check: e.CheckName, Record: f.Open.ID, Newest: f.Newest.ID, At: f.Newest.CreatedAt,
+		})
+	}
+	return out, err
 }
 
 // records are the newest records of a node, all that are open or not judged,

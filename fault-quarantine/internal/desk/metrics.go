@@ -12,6 +12,8 @@ type Metrics struct {
 	Untainted   prometheus.Counter
 	// EventsLost are Kubernetes Events for which there was no room.
 	EventsLost prometheus.Counter
+	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	Stranded *prometheus.GaugeVec
 }
 
 // NewMetrics registers the desk's metrics.
@@ -29,7 +31,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
 		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person ended by removing a taint of ours."),
 		EventsLost:  counter("events_lost_total", "Kubernetes Events that were not written because too many waited."),
+		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "fault_quarantine", Name: "stranded_faults",
+			Help: "Open PROCESS faults whose publisher says PERSIST_ONLY by now, by agent; told by the leader.",
+		}, []string{"agent"}),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.EventsLost)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.EventsLost, m.Stranded)
 	return m
 }

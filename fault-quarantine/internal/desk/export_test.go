@@ -1,0 +1,4 @@
+package desk
+
+// TellStranded looks once for stranded faults.
+var TellStranded = (*Desk).tellStranded
