@@ -13,6 +13,7 @@ type Metrics struct {
 	accepted *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 	cuts     *prometheus.CounterVec
+	deaf     *deaf
 }
 
 // Reasons of refusals that are not the event's, as label values.
@@ -50,7 +51,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway) {
 		m.refused.WithLabelValues(reason)
 	}
-	r.MustRegister(m.accepted, m.refused, m.cuts)
+	m.deaf = &deaf{}
+	r.MustRegister(m.accepted, m.refused, m.cuts, m.deaf)
 	return m
 }
 
@@ -58,6 +60,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) count(admitted []admission.Admitted) {
 	for _, a := range admitted {
 		m.accepted.WithLabelValues(string(a.Event.ProcessingStrategy)).Inc()
+		m.deaf.hear(a.Event)
 		for _, cut := range a.Cuts {
 			m.cuts.WithLabelValues(string(cut)).Inc()
 		}
