@@ -29,6 +29,7 @@ func (g *generation) work(ctx context.Context) {
 			g.look(ctx, i)
 		}
 		g.queue.Done(i)
+		g.later.feed()
 	}
 }
 

@@ -116,6 +116,7 @@ type generation struct {
 	*Monitor
 	objects *cluster
 	queue   workqueue.TypedRateLimitingInterface[item]
+	later   backlog
 	warned  sync.Map // policy and failure that were logged
 }
 
@@ -127,6 +128,7 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[item](retryMin, min(retryMax, m.Resync))
 	g := &generation{Monitor: m, objects: objects, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limit,
 		workqueue.TypedRateLimitingQueueConfig[item]{Clock: m.Clock})}
+	g.later = backlog{queue: g.queue, short: m.Workers, waiting: map[item]bool{}}
 	objects.clock, objects.log, objects.metrics, objects.ring, objects.filled = m.Clock, m.Log, m.Metrics, g.queue.Add, g.filled
 	m.current.Store(objects)
 	m.Policies.finder.Store(objects)
@@ -190,15 +192,13 @@ func (g *generation) rescan(ctx context.Context, kind schema.GroupVersionKind) {
 		g.Metrics.ReconciliationErrors.WithLabelValues(kind.Kind, reasonCache).Inc()
 		g.Log.Warn("objects were not looked at again", "kind", kind.Kind, "error", err)
 	}
-	for _, i := range all {
-		g.queue.Add(i)
-	}
 	for _, key := range g.Journal.Open() {
 		if key.Type == typeOf(kind) {
 			namespace, name := split(key.Object)
-			g.queue.Add(item{kind, namespace, name})
+			all = append(all, item{kind, namespace, name})
 		}
 	}
+	g.later.add(all)
 }
 
 // resync looks at every object again, once per period.
