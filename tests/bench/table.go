@@ -19,6 +19,8 @@ const (
 	Bytes
 	// Millicores are thousandths of a CPU.
 	Millicores
+	// PerMinute is a rate of requests.
+	PerMinute
 )
 
 // Quantity is a measured number; the zero value is "none".
@@ -47,6 +49,8 @@ func (q Quantity) String() string {
 		return fmt.Sprintf("%.1f MB", q.Value/1e6)
 	case q.Unit == Millicores:
 		return fmt.Sprintf("%.1f m", q.Value)
+	case q.Unit == PerMinute:
+		return fmt.Sprintf("%.1f/min", q.Value)
 	case q.Value < 1e-3:
 		return fmt.Sprintf("%.0f µs", q.Value*1e6)
 	case q.Value < 1:
