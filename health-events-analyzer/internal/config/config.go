@@ -1,0 +1,83 @@
+// Package config is what an operator can set of health-events-analyzer.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// Config of health-events-analyzer.
+type Config struct {
+	// RulesPath is a file of rules that stands in for the built-in ones.
+	RulesPath string `toml:"rulesPath" flag:"rules-path" usage:"file with the rules; empty takes the built-in ones"`
+	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
+	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" flag:"socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; the connector takes events
+	// about other nodes only with one.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	// Workers is how many nodes are judged at once.
+	Workers int `toml:"workers" flag:"workers" usage:"nodes judged at once"`
+	// CachedEvents bounds the events of all nodes that are kept in memory between
+	// judgements; a node that is dropped is read from the store again.
+	CachedEvents int `toml:"cachedEvents" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news"`
+	// Store is the address of the records.
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
+	// SingleHost permits the embedded store.
+	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	Kube       kube.Config  `toml:"kube"`
+	Lease      lease.Config `toml:"leaderElection"`
+}
+
+// Default has the built-in rules.
+func Default() Config {
+	return Config{
+		Strategy: string(record.Process), Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Lease: lease.Default(),
+	}
+}
+
+// Rules reads the rules in force.
+func (c Config) Rules() ([]rule.Rule, error) {
+	if c.RulesPath == "" {
+		return rule.Default(), nil
+	}
+	data, err := os.ReadFile(c.RulesPath)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules (rulesPath): %w", err)
+	}
+	return rule.Parse(c.RulesPath, data)
+}
+
+// Validate checks everything.
+func (c Config) Validate() error {
+	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	if _, err := c.Rules(); err != nil {
+		problems = append(problems, err)
+	}
+	if _, err := record.ParseStrategy(c.Strategy); err != nil {
+		problems = append(problems, fmt.Errorf("processingStrategy (--processingStrategy): %w", err))
+	}
+	if c.Socket == "" {
+		problems = append(problems, errors.New("platformConnectorSocket (--socket) is empty: give the connector's, for example unix:///var/run/nvsentinel.sock"))
+	}
+	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
+		problems = append(problems, err)
+	}
+	if c.Workers < 1 {
+		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
+	}
+	if c.CachedEvents < 0 {
+		problems = append(problems, fmt.Errorf("cachedEvents is %d; it must not be negative", c.CachedEvents))
+	}
+	return errors.Join(problems...)
+}

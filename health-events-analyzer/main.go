@@ -1,0 +1,81 @@
+// Command health-events-analyzer looks for patterns in the faults of each node
+// and reports what they mean as faults of its own.
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/desk"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+func main() { daemon.Main(record.AnalyzerAgent, config.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	rules, err := cfg.Rules()
+	if err != nil {
+		return err
+	}
+	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
+	if err != nil {
+		return err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return records.Close() })
+	judge := desk.New(desk.Options{
+		Records: records, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
+		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry, rules),
+	})
+	// The first feed brings what rules are asked about, the second what may end
+	// what they found. Neither begins before what a rule looks back on.
+	begin := d.Clock.Now().Add(-rule.Longest(rules))
+	faults, err := open(ctx, records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin)
+	if err != nil {
+		return err
+	}
+	causes, err := open(ctx, records, record.AnalyzerAgent+"-causes", record.AnalyzerCauses(), begin)
+	if err != nil {
+		return err
+	}
+	loop := func(name, metrics string, feed consume.Feed[record.Record], key func(record.Record) string) *consume.Loop[record.Record] {
+		return &consume.Loop[record.Record]{
+			Name: name, Feed: feed, Key: key, Handle: judge.Handle, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log,
+			Metrics: consume.NewMetrics(d.Registry, metrics),
+		}
+	}
+	events := loop("faults", "health_events_analyzer", faults, judge.Trigger)
+	ends := loop("causes", "health_events_analyzer_causes", causes, judge.Cause)
+	d.Ready("faults", events.Ready)
+	d.Ready("causes", ends.Ready)
+	d.Elect("events", func(ctx context.Context) error {
+		ended := make(chan error, 1)
+		go func() { ended <- ends.Run(ctx) }()
+		err := events.Run(ctx)
+		if other := <-ended; err == nil {
+			err = other
+		}
+		return err
+	})
+	return nil
+}
+
+// open opens a feed; a consumer that is new to the store begins at a time.
+func open(ctx context.Context, records store.Store, consumer string, selector record.Selector, since time.Time) (store.Feed, error) {
+	if _, err := records.Begin(ctx, consumer, selector, since); err != nil {
+		return nil, err
+	}
+	return records.Feed(ctx, consumer, selector)
+}

@@ -1,0 +1,239 @@
+package rule
+
+import (
+	_ "embed" // the built-in rules are a file
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+//go:embed rules.toml
+var builtIn []byte
+
+// BuiltIn is the text of the built-in rule file.
+func BuiltIn() []byte { return slices.Clone(builtIn) }
+
+// Default are the built-in rules.
+func Default() []Rule {
+	rules, err := Parse("built-in rules", builtIn)
+	if err != nil {
+		panic(err) // a test parses them
+	}
+	return rules
+}
+
+// document is a file of rules.
+type document struct {
+	Rules []Rule `toml:"rules"`
+}
+
+// Parse reads a file of rules and returns the enabled ones. The error joins
+// everything that is wrong, each with file, rule and key.
+func Parse(file string, data []byte) ([]Rule, error) {
+	if err := refusePipelines(file, data); err != nil {
+		return nil, err
+	}
+	var d document
+	meta, err := toml.Decode(string(data), &d)
+	if err != nil {
+		if at, ok := errors.AsType[toml.ParseError](err); ok {
+			return nil, fmt.Errorf("%s: line %d: %s", file, at.Position.Line, at.Error())
+		}
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var problems []error
+	for _, key := range meta.Undecoded() {
+		problems = append(problems, fmt.Errorf("%s: unknown key %s", file, key))
+	}
+	if len(d.Rules) == 0 {
+		problems = append(problems, fmt.Errorf("%s: there is no [[rules]]; leave the file out for the built-in ones", file))
+	}
+	var out []Rule
+	names := map[string]bool{}
+	for i, r := range d.Rules {
+		at := fmt.Sprintf("%s: rules[%d] (%q)", file, i, r.Name)
+		c := &checker{at: at, rule: &d.Rules[i]}
+		problems = append(problems, c.check()...)
+		if names[r.Name] {
+			problems = append(problems, fmt.Errorf("%s: name is given twice", at))
+		}
+		names[r.Name] = true
+		if r.Enabled == nil || *r.Enabled {
+			out = append(out, d.Rules[i])
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return out, nil
+}
+
+// limits of a rule.
+const (
+	maxWindow = 30 * 24 * time.Hour
+	maxName   = 200
+	maxCount  = 10_000
+)
+
+// checker validates one rule and completes its names.
+type checker struct {
+	at       string
+	rule     *Rule
+	problems []error
+}
+
+func (c *checker) wrong(key, format string, args ...any) {
+	c.problems = append(c.problems, fmt.Errorf("%s: %s: %s", c.at, key, fmt.Sprintf(format, args...)))
+}
+
+func (c *checker) check() []error {
+	r := c.rule
+	if r.Name == "" || len(r.Name) > maxName || strings.ContainsFunc(r.Name, func(x rune) bool { return x <= ' ' || x == 0x7f }) {
+		c.wrong("name", "%q is not a check name: give 1 to %d characters without spaces", r.Name, maxName)
+	}
+	c.output()
+	if r.Window <= 0 || r.Window > maxWindow {
+		c.wrong("window", "is %s; give a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
+	}
+	if r.Count < 0 || r.Count > maxCount {
+		c.wrong("count", "is %d; give 1 to %d", r.Count, maxCount)
+	}
+	if forms := c.forms(); len(forms) > 1 {
+		c.wrong(strings.Join(forms, " and "), "are given; a rule counts by one of them")
+	}
+	c.match("when", r.When)
+	if r.Of != nil {
+		c.match("of", *r.Of)
+	}
+	c.keys("by", r.By)
+	c.keys("distinct", r.Distinct)
+	c.bursts()
+	for i, m := range r.Sequence {
+		c.match(fmt.Sprintf("sequence[%d]", i), m)
+	}
+	if r.Sequence != nil && (len(r.Sequence) < 2 || r.Count > 1 || r.Of != nil) {
+		c.wrong("sequence", "needs at least two steps, and neither of nor count")
+	}
+	for i, u := range r.Unless {
+		c.match(fmt.Sprintf("unless[%d]", i), u.Match)
+		c.within(fmt.Sprintf("unless[%d].by", i), u.By)
+	}
+	return c.problems
+}
+
+// forms lists the ways of counting that are given.
+func (c *checker) forms() []string {
+	var out []string
+	for name, given := range map[string]bool{
+		"bursts": c.rule.Bursts != nil, "distinct": c.rule.Distinct != nil, "sequence": c.rule.Sequence != nil,
+	} {
+		if given {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// output checks what the rule publishes.
+func (c *checker) output() {
+	r := c.rule
+	action, err := record.ParseAction(string(r.Action))
+	if err != nil || action == record.ActionCustom || action == record.ActionUnknown {
+		c.wrong("action", "%q is none of NONE, COMPONENT_RESET, CONTACT_SUPPORT, RUN_FIELDDIAG, RESTART_VM, RESTART_BM, REPLACE_VM, RUN_DCGMEUD", r.Action)
+	}
+	r.Action = action
+	if r.Strategy != "" {
+		if _, err := record.ParseStrategy(string(r.Strategy)); err != nil {
+			c.wrong("processingStrategy", "%q is neither PROCESS nor PERSIST_ONLY", r.Strategy)
+		}
+	}
+	if r.Clear != WhenSourcesClose && r.Clear != ByHand {
+		c.wrong("clear", "%q is neither sources (recovered when all its sources are) nor manual (a person clears it)", r.Clear)
+	}
+}
+
+func (c *checker) bursts() {
+	b := c.rule.Bursts
+	if b == nil {
+		return
+	}
+	if b.Gap <= 0 {
+		c.wrong("bursts.gap", "is %s; give a duration, for example \"3m\"", b.Gap)
+	}
+	if (len(b.Sticky) > 0) != (b.StickyWithin > 0) {
+		c.wrong("bursts.stickyWithin", "is %s with %d sticky codes; give both or neither", b.StickyWithin, len(b.Sticky))
+	}
+	if b.Last == "" {
+		b.Last = LastAny
+	}
+	if !slices.Contains([]Last{LastAny, LastOnce, LastAlone}, b.Last) {
+		c.wrong("bursts.last", "%q is none of any, once, alone", b.Last)
+	}
+	if b.Last == LastAlone && c.rule.Count > 1 {
+		c.wrong("bursts.last", "is alone, which is one burst, with count %d", c.rule.Count)
+	}
+	c.within("bursts.by", b.By)
+	if b.Among != nil {
+		c.match("bursts.among", *b.Among)
+	}
+}
+
+func (c *checker) keys(at string, keys []Key) {
+	seen := map[Key]bool{}
+	for _, k := range keys {
+		lower := strings.ToLower(string(k)) == string(k)
+		if lower && !slices.Contains([]Key{Device, Code, Check, Agent, Fatal, Session}, k) {
+			c.wrong(at, "%q is none of gpu, code, check, agent, fatal, session, and no entity type such as NVLINK", k)
+		}
+		if seen[k] {
+			c.wrong(at, "%q is given twice", k)
+		}
+		seen[k] = true
+	}
+}
+
+// within checks keys that have to be among those of the rule.
+func (c *checker) within(at string, keys []Key) {
+	for _, k := range keys {
+		if !slices.Contains(c.rule.By, k) {
+			c.wrong(at, "%q is not in the rule's by", k)
+		}
+	}
+}
+
+// registers are how many an event names, and their width.
+const (
+	registers    = 7
+	registerBits = 32
+)
+
+func (c *checker) match(at string, m Match) {
+	if m.Remediated && m.Open {
+		c.wrong(at, "remediated and open exclude each other")
+	}
+	if len(m.Codes) > 0 && len(m.NotCodes) > 0 {
+		c.wrong(at, "codes and notCodes are both given; one of them is enough")
+	}
+	g := m.Register
+	if g == nil {
+		return
+	}
+	if len(g.Name) != 4 || !strings.HasPrefix(g.Name, "REG") || g.Name[3] < '0' || g.Name[3] >= '0'+registers {
+		c.wrong(at+".register.name", "%q is none of REG0 to REG6", g.Name)
+	}
+	if len(g.Bits) == 0 {
+		c.wrong(at+".register.bits", "is empty")
+	}
+	for _, b := range g.Bits {
+		if b < 0 || b >= registerBits {
+			c.wrong(at+".register.bits", "%d is not a bit of 0 to %d", b, registerBits-1)
+		}
+	}
+}
