@@ -201,7 +201,9 @@ func TestAConnectorThatIsAway(t *testing.T) {
 	r := daemon.RunForTest(t, record.AnalyzerAgent, config.Default(), build, s.args()...)
 	s.fault("n1", "GPU-1")
 	s.fault("n1", "GPU-2")
-	testkit.Until(t, patience, func() bool { return strings.Contains(s.metrics(r), `health_events_analyzer_publish_failures_total{code="Unavailable"}`) })
+	testkit.Until(t, patience, func() bool {
+		return strings.Contains(s.metrics(r), `health_events_analyzer_publish_failures_total{code="Unavailable"}`)
+	})
 	reader, err := storeopen.OpenReader(t.Context(), s.dsn, storeopen.Options{})
 	if err != nil {
 		t.Fatal(err)
