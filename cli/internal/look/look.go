@@ -206,6 +206,7 @@ var feeds = []struct {
 	{"node-drainer", true, record.NodeQuarantineStatus()},
 	{"fault-remediation", true, record.QuarantinedAndDrainedNodes()},
 	{record.AnalyzerAgent, false, record.ProcessableNonFatalUnhealthyInserts()},
+	{record.AnalyzerAgent + "-causes", false, record.AnalyzerCauses()},
 	{"event-exporter", false, record.AllHealthEventInserts()},
 	// Of this suite's cluster-wide publishers; the records of agents that a
 	// configuration adds are not counted here.
