@@ -49,7 +49,7 @@ func (s *Server) Slay() error {
 	}
 	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	problems := []error{err, syscall.Kill(pid, syscall.SIGKILL)}
-	for _, word := range strings.Fields(string(list)) {
+	for word := range strings.FieldsSeq(string(list)) {
 		backend, err := strconv.Atoi(word)
 		if err == nil {
 			err = syscall.Kill(backend, syscall.SIGKILL)

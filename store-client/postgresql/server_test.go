@@ -3,8 +3,6 @@ package postgresql_test
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -166,25 +164,6 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// records is how many TestKilledWhileAppending appends:
-// go test -run TestKilledWhileAppending -args -records 10000.
-var records = flag.Int("records", 1000, "records appended by TestKilledWhileAppending")
-
-// SIGKILL for every process of the server in the middle of many appended
-// records: every acknowledged one is there once, and every consumer has seen it.
-func TestKilledWhileAppending(t *testing.T) {
-	server, err := pgtest.Start(t.Context(), pgtest.Options{Durable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	storetest.Killed(t, server, server.DSN("postgres"), *records)
-}
-
 // A connection that breaks while a feed waits on it is replaced.
 func TestFeedOverCutLine(t *testing.T) {
 	_, dsn := pgtest.Database(t)
@@ -340,42 +319,5 @@ func TestPlainRole(t *testing.T) {
 	storetest.MustAppend(t, s, r)
 	if got := storetest.Receive(t, feedOf(t, s, "c", all()), 1); got[0].ID != r.ID {
 		t.Errorf("fed %s, want %s", got[0].ID, r.ID)
-	}
-}
-
-// The services' queries use the indexes made for them.
-func TestIndexes(t *testing.T) {
-	_, dsn := pgtest.Database(t)
-	storetest.Open(t, dsn, storeopen.Options{})
-	db := raw(t, dsn)
-	ctx := t.Context()
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	// An empty table is always scanned; the question is which index could be used.
-	if _, err := conn.ExecContext(ctx, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"); err != nil {
-		t.Fatal(err)
-	}
-	for index, q := range sqlstore.NamedQueries(time.Now()) {
-		rows, err := conn.QueryContext(ctx, "EXPLAIN "+q.SQL, q.Args...)
-		if err != nil {
-			t.Fatalf("%s: %v", q.SQL, err)
-		}
-		var plan []string
-		for rows.Next() {
-			var step string
-			if err := rows.Scan(&step); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, step)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if text := strings.Join(plan, "\n"); !strings.Contains(text, index+" ") {
-			t.Errorf("%s is not used by\n%s\n%s", index, q.SQL, fmt.Sprint(text))
-		}
 	}
 }
