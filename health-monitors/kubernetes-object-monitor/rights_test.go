@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -29,7 +30,7 @@ func find[T any](t *testing.T, stream []byte, kind, name string) T {
 	t.Helper()
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(stream), 4096); ; {
 		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err == io.EOF {
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ func newCluster(config *rest.Config, set *policy.Set) (*cluster, error) {
 	share := true
 	options := cache.Options{
 		DefaultWatchErrorHandler: c.watchFailed,
-		HTTPClient: httpClient, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultUnsafeDisableDeepCopy: &share,
+		HTTPClient:               httpClient, Mapper: mapper, ReaderFailOnMissingInformer: true, DefaultUnsafeDisableDeepCopy: &share,
 		DefaultTransform: func(x any) (any, error) {
 			object, ok := x.(*unstructured.Unstructured)
 			if ok {
