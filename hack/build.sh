@@ -6,4 +6,4 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 CGO_ENABLED=0 go build "$@" -o "$out/" \
 	./platform-connectors ./health-monitors/syslog-health-monitor ./health-monitors/kubernetes-object-monitor ./fault-quarantine ./node-drainer \
-	./fault-remediation ./health-events-analyzer ./event-exporter ./janitor ./csp-plugins/kwok ./cli/nvsentinel
+	./fault-remediation ./health-events-analyzer ./event-exporter ./janitor ./csp-plugins/aws ./csp-plugins/kwok ./cli/nvsentinel

@@ -35,7 +35,9 @@ func begun(change ...func(*repair.View)) repair.View {
 
 func claimedBy(uid string) func(*repair.View) { return func(v *repair.View) { v.Node.Claim = uid } }
 
-func sent(v *repair.View) { v.Object.SignalAt, v.Object.LastAt, v.Object.Signals, v.Node.Claim = start, start, 1, "me" }
+func sent(v *repair.View) {
+	v.Object.SignalAt, v.Object.LastAt, v.Object.Signals, v.Node.Claim = start, start, 1, "me"
+}
 
 func resent(v *repair.View) { v.Object.LastAt, v.Object.Signals = start.Add(10*time.Minute), 2 }
 
@@ -53,7 +55,9 @@ func notReady(v *repair.View) { v.Node.Ready = false }
 
 func absent(v *repair.View) { v.Node = repair.Node{} }
 
-func manual(v *repair.View) { v.Object.SignalAt, v.Object.LastAt, v.Object.Signals = time.Time{}, time.Time{}, 0 }
+func manual(v *repair.View) {
+	v.Object.SignalAt, v.Object.LastAt, v.Object.Signals = time.Time{}, time.Time{}, 0
+}
 
 func givenUp(v *repair.View) { v.Object.GivenUp = true }
 

@@ -48,14 +48,14 @@ const (
 
 // Entry is one line of the books.
 type Entry struct {
-	Time      time.Time `json:"time"`
-	Verb      string    `json:"verb"`
-	Node      string    `json:"node"`
+	Time time.Time `json:"time"`
+	Verb string    `json:"verb"`
+	Node string    `json:"node"`
 	// UID of the Node: a machine that comes later under its name is another one.
-	UID       string    `json:"uid,omitempty"`
-	Key       string    `json:"key,omitempty"`
-	RequestID string    `json:"requestID,omitempty"`
-	Effect    Effect    `json:"effect"`
+	UID       string `json:"uid,omitempty"`
+	Key       string `json:"key,omitempty"`
+	RequestID string `json:"requestID,omitempty"`
+	Effect    Effect `json:"effect"`
 	// BootID is the boot id that the reboot brings.
 	BootID string `json:"bootID,omitempty"`
 	// Fault is the fault that was asked for.

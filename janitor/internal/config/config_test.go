@@ -65,7 +65,9 @@ func TestValidate(t *testing.T) {
 		want   []string
 	}{
 		{"no plugin", func(c *config.Config) { c.Global.CSPPluginHost = "" }, []string{"global.cspPluginHost"}},
-		{"no plugin, not enabled", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.Enabled, c.TerminateNode.Enabled = "", false, false }, nil},
+		{"no plugin, not enabled", func(c *config.Config) {
+			c.Global.CSPPluginHost, c.RebootNode.Enabled, c.TerminateNode.Enabled = "", false, false
+		}, nil},
 		{"a plugin for reboots alone", func(c *config.Config) { c.Global.CSPPluginHost, c.RebootNode.CSPPluginHost = "", "own:1" }, []string{"terminateNodeController.cspPluginHost"}},
 		{"a termination that is never resent", func(c *config.Config) { c.TerminateNode.ResendAfter = -1 }, []string{"terminateNodeController.resendAfter"}},
 		{"all at once", func(c *config.Config) {

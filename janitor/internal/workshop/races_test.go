@@ -142,4 +142,3 @@ func TestIntentIsStoredBeforeTheSignal(t *testing.T) {
 	w.mustReconcile("r")
 	w.wantSignals(1)
 }
-

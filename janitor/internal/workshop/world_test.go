@@ -102,8 +102,8 @@ type world struct {
 	sabotage map[string]bool
 	janitor  *Controller
 	// kind is what the next objects and passes are about.
-	kind Kind
-	prefix   string
+	kind   Kind
+	prefix string
 }
 
 // crds applies the definitions once per cluster.

@@ -1,0 +1,22 @@
+// Command aws is the provider plugin of machines that are EC2 instances.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/aws"
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+const name = "csp-plugin-aws"
+
+func main() { daemon.Main(name, aws.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg aws.Config) error {
+	provider, err := aws.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return cloud.Serve(d, name, cfg.Config, provider)
+}

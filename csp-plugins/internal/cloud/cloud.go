@@ -1,0 +1,208 @@
+// Package cloud makes a provider plugin of three calls to a cloud: it finds the
+// machine behind a Node, executes each idempotency key once, and says of a
+// machine that is being repaired what the Node and the cloud say together.
+//
+// A new cloud is one folder with a Provider and a page of main.
+package cloud
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+)
+
+// State is what a cloud says of a machine.
+type State string
+
+// States.
+const (
+	// Up: the machine runs and passes the cloud's checks.
+	Up State = "Up"
+	// NotUp: it does not, or not yet.
+	NotUp State = "NotUp"
+	// Gone: it was given back, or the cloud has no such machine.
+	Gone State = "Gone"
+)
+
+// Provider is one cloud. A machine is named as in spec.providerID of its Node.
+// Its errors are answers to the janitor: gRPC statuses with the meaning that
+// csp_plugin.proto gives them.
+type Provider interface {
+	// State says how a machine is.
+	State(ctx context.Context, machine string) (State, error)
+	// Reboot and Terminate return when the cloud took the request. They never
+	// repeat a request by themselves. Force does not wait for the operating
+	// system, if the cloud can do so.
+	Reboot(ctx context.Context, machine string, force bool) error
+	Terminate(ctx context.Context, machine string, force bool) error
+}
+
+// Plugin serves the machines of one cloud.
+type Plugin struct {
+	v1.UnimplementedCSPPluginServiceServer
+	Provider Provider
+	// Client reads Nodes.
+	Client kubernetes.Interface
+	// Memory remembers the keys.
+	Memory Memory
+	Log    *slog.Logger
+
+	mu   sync.Mutex
+	busy map[string]*sync.Mutex // by key
+}
+
+// SendRebootSignal tells the cloud to reboot a machine.
+func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
+	id, err := p.signal(ctx, wish{verb: reboot, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	return &v1.SendRebootSignalResponse{RequestId: id}, err
+}
+
+// SendTerminateSignal tells the cloud to take a machine back.
+func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
+	id, err := p.signal(ctx, wish{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	return &v1.SendTerminateSignalResponse{RequestId: id}, err
+}
+
+// IsNodeReady says whether a machine is up: by the cloud, and after a reboot by
+// another boot id of its Node, because a machine that reboots is up for a cloud.
+func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
+	asked, named := parseRequest(q.GetRequestId())
+	node, err := p.node(ctx, q.GetNodeName())
+	if err != nil && (!named || status.Code(err) != codes.FailedPrecondition) {
+		return nil, err
+	}
+	if !named {
+		asked.machine = node.Spec.ProviderID
+	}
+	state, err := p.Provider.State(ctx, asked.machine)
+	switch {
+	case err != nil:
+		return nil, err
+	case state == Gone:
+		return nil, status.Errorf(codes.NotFound, "there is no machine %q any more", asked.machine)
+	case state != Up || node == nil:
+		return &v1.IsNodeReadyResponse{}, nil
+	case asked.verb == reboot && node.Status.NodeInfo.BootID == asked.boot:
+		return &v1.IsNodeReadyResponse{}, nil
+	}
+	return &v1.IsNodeReadyResponse{IsReady: true}, nil
+}
+
+// signal executes a wish, once per key.
+func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
+	if w.node == "" {
+		return "", status.Error(codes.InvalidArgument, "node_name is empty")
+	}
+	defer p.lock(w.key)()
+	known, err := p.Memory.recall(ctx, w.key)
+	if err != nil {
+		return "", err
+	}
+	if known != nil && known.Executed {
+		return known.RequestID, w.same(*known)
+	}
+	node, err := p.node(ctx, w.node)
+	if err != nil {
+		return "", err
+	}
+	state, err := p.Provider.State(ctx, node.Spec.ProviderID)
+	switch {
+	case err != nil:
+		return "", nothingDone(err)
+	case state == Gone:
+		return "", status.Errorf(codes.NotFound, "there is no machine %q any more", node.Spec.ProviderID)
+	}
+	if known == nil {
+		if known, err = p.Memory.intend(ctx, w, node); err != nil {
+			return "", err
+		}
+	}
+	if err := w.same(*known); err != nil {
+		return "", err
+	}
+	if known.Machine != node.Spec.ProviderID {
+		return "", status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, node.Spec.ProviderID, known.Machine)
+	}
+	return known.RequestID, p.execute(ctx, w, *known, node)
+}
+
+// execute tells the cloud. An earlier try of the same key whose end is not known
+// has taken effect if the boot id shows it.
+func (p *Plugin) execute(ctx context.Context, w wish, m memo, node *corev1.Node) error {
+	if w.verb == reboot && node.Status.NodeInfo.BootID != m.BootID {
+		return p.Memory.executed(ctx, m)
+	}
+	call := p.Provider.Reboot
+	if w.verb == terminate {
+		call = p.Provider.Terminate
+	}
+	err := call(ctx, m.Machine, w.force)
+	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "error", err)
+	if err != nil {
+		return err
+	}
+	if err := p.Memory.executed(ctx, m); err != nil {
+		p.Log.Warn("an executed key was not written down; the boot id will tell", "key", w.key, "error", err)
+	}
+	return nil
+}
+
+// node reads a Node whose machine can be named.
+func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, error) {
+	if name == "" {
+		return nil, status.Error(codes.InvalidArgument, "node_name is empty")
+	}
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		// Not NOT_FOUND: that the Node is absent says nothing of its machine.
+		return nil, status.Errorf(codes.FailedPrecondition, "there is no node %q that names its machine", name)
+	case err != nil:
+		return nil, status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
+	case node.Spec.ProviderID == "":
+		return nil, status.Errorf(codes.FailedPrecondition, "node %q has no spec.providerID", name)
+	}
+	return node, nil
+}
+
+// nothingDone turns a doubtful answer to a question before the signal into one
+// that says so: the signal itself was not sent.
+func nothingDone(err error) error {
+	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
+		return status.Error(codes.Aborted, "asking before the signal: "+status.Convert(err).Message())
+	}
+	return err
+}
+
+// lock makes calls with one key wait for each other and returns the unlock.
+func (p *Plugin) lock(key string) func() {
+	if key == "" {
+		return func() {}
+	}
+	p.mu.Lock()
+	if p.busy == nil {
+		p.busy = map[string]*sync.Mutex{}
+	}
+	if p.busy[key] == nil {
+		p.busy[key] = &sync.Mutex{}
+	}
+	one := p.busy[key]
+	p.mu.Unlock()
+	one.Lock()
+	return one.Unlock
+}
+
+// Malformed is the answer to a providerID that names no machine of the cloud.
+func Malformed(machine, want string) error {
+	return status.Errorf(codes.FailedPrecondition, "spec.providerID %q names no machine of this cloud, want %s", machine, want)
+}

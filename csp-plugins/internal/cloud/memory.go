@@ -1,0 +1,147 @@
+package cloud
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Verbs.
+const (
+	reboot    = "reboot"
+	terminate = "terminate"
+)
+
+// wish is what the janitor asks for.
+type wish struct {
+	verb, node, key string
+	force           bool
+}
+
+// memo is what is known of a key.
+type memo struct {
+	Verb    string `json:"verb"`
+	Node    string `json:"node"`
+	Machine string `json:"machine"`
+	// BootID is the boot the Node showed before the signal.
+	BootID    string `json:"bootID,omitempty"`
+	RequestID string `json:"requestID"`
+	// Executed: the cloud took it.
+	Executed bool `json:"executed"`
+
+	stored *corev1.ConfigMap // nil without a key
+}
+
+// same refuses a key that was used for something else.
+func (w wish) same(m memo) error {
+	if m.Verb != w.verb || m.Node != w.node {
+		return status.Errorf(codes.InvalidArgument, "the key was used to %s node %q", m.Verb, m.Node)
+	}
+	return nil
+}
+
+// Memory keeps one ConfigMap per key in the plugin's own namespace. Its name is
+// made from the key, so that two replicas can not both intend it, and its owner
+// is the Node, with which it goes.
+type Memory struct {
+	Client kubernetes.Interface
+	// Namespace of the plugin.
+	Namespace string
+	// Prefix of the names.
+	Prefix string
+}
+
+// memoKey is where the memo stands in its ConfigMap.
+const memoKey = "memo.json"
+
+func (m Memory) name(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return fmt.Sprintf("%s-%x", m.Prefix, sum[:10])
+}
+
+// recall is what is known of a key; nil is nothing.
+func (m Memory) recall(ctx context.Context, key string) (*memo, error) {
+	if key == "" {
+		return nil, nil
+	}
+	stored, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Get(ctx, m.name(key), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, status.Errorf(codes.Aborted, "recalling the key: %v", err)
+	}
+	known := memo{stored: stored}
+	if err := json.Unmarshal([]byte(stored.Data[memoKey]), &known); err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "ConfigMap %s/%s is broken: %v", m.Namespace, stored.Name, err)
+	}
+	return &known, nil
+}
+
+// intend writes down what is about to be asked of the cloud. A key that somebody
+// else wrote down meanwhile is theirs.
+func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, error) {
+	known := &memo{Verb: w.verb, Node: w.node, Machine: node.Spec.ProviderID, BootID: node.Status.NodeInfo.BootID}
+	known.RequestID = strings.Join([]string{w.verb, uuid.NewString()[:8], known.BootID, known.Machine}, requestSeparator)
+	if w.key == "" {
+		return known, nil
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
+	}
+	known.stored, err = m.Client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.name(w.key), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		},
+		Data: map[string]string{memoKey: string(text)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
+	}
+	return known, nil
+}
+
+// executed writes down that the cloud took it.
+func (m Memory) executed(ctx context.Context, known memo) error {
+	if known.stored == nil {
+		return nil
+	}
+	known.Executed = true
+	text, err := json.Marshal(known)
+	if err != nil {
+		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
+	}
+	known.stored.Data = map[string]string{memoKey: string(text)}
+	if _, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Update(ctx, known.stored, metav1.UpdateOptions{}); err != nil {
+		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
+	}
+	return nil
+}
+
+// requestSeparator stands between the parts of a request id. A request id says
+// what it is about, so that it can be asked for when the Node is gone.
+const requestSeparator = "|"
+
+// request is what a request id says.
+type request struct{ verb, boot, machine string }
+
+// parseRequest reads a request id of ours.
+func parseRequest(id string) (request, bool) {
+	parts := strings.SplitN(id, requestSeparator, 4)
+	if len(parts) != 4 || parts[0] != reboot && parts[0] != terminate || parts[3] == "" {
+		return request{}, false
+	}
+	return request{verb: parts[0], boot: parts[2], machine: parts[3]}, true
+}

@@ -1,0 +1,36 @@
+package cloud
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/callers"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+)
+
+// Serve makes the service of a plugin: what a main has left to do is to make the
+// provider. name is the plugin's, under which it is known to the API server.
+func Serve(d *daemon.Daemon, name string, c Config, provider Provider) error {
+	cluster, err := kube.Connect(c.Kube, name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	impl := &Plugin{
+		Provider: provider, Client: cluster.Clientset, Log: d.Log,
+		Memory: Memory{Client: cluster.Clientset, Namespace: c.Namespace, Prefix: name},
+	}
+	options := plugin.Options{
+		Panicked: func(method string, value any) { d.Log.Error("call panicked", "method", method, "panic", value) },
+	}
+	if !c.Plaintext {
+		options.TLS = &plugin.TLS{CertFile: c.CertFile, KeyFile: c.KeyFile, ClientCAFile: c.ClientCAFile}
+	}
+	if !c.Anyone {
+		if err := callers.Admit(&options, callers.Reviews{Client: cluster.Clientset}, c.Audience, c.Callers); err != nil {
+			return err
+		}
+	}
+	d.Go("server", func(ctx context.Context) error { return plugin.ListenAndServe(ctx, c.Listen, impl, options) })
+	return nil
+}
