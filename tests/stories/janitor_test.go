@@ -15,7 +15,10 @@ const hour = time.Hour
 // rebootPolicy is the janitor's default.
 var rebootPolicy = janitor.Policy{Timeout: 25 * time.Minute, ResendAfter: 10 * time.Minute, Poll: 30 * time.Second}
 
-// janitor takes every RebootNode as far as it gets now.
+// terminations is the equivalence group of the objects that are TerminateNodes.
+const terminations = "terminate"
+
+// janitor takes every repair object as far as it gets now.
 func (w *world) janitor() {
 	for _, o := range w.inOrder() {
 		for range 8 {
@@ -29,16 +32,27 @@ func (w *world) janitor() {
 // rebootStep carries out one decision; goOn asks for the next.
 func (w *world) rebootStep(o *object) (goOn bool) {
 	v := janitor.View{Object: o.Object, Plugin: janitor.SaysReady}
+	next := janitor.Reboot
+	if o.group == terminations {
+		next = janitor.Termination
+	}
+	if w.gone {
+		v.Plugin = janitor.SaysGone
+	}
 	if n := w.node; n != nil {
 		v.Node = janitor.Node{
 			Exists: true, Identity: kube.NodeIdentity(n), Ready: kube.NodeReady(n), Session: n.Annotations[nodemark.SessionAnnotation],
 			Schedulable: !n.Spec.Unschedulable, Claim: n.Annotations[nodemark.RepairAnnotation],
 		}
 	}
-	d := janitor.Reboot(v, rebootPolicy, w.now)
+	d := next(v, rebootPolicy, w.now)
 	switch d.Step {
-	case janitor.Wait, janitor.Done, janitor.AskPlugin, janitor.Expire, janitor.DeleteNode:
+	case janitor.Wait, janitor.Done, janitor.AskPlugin, janitor.Expire:
 		return false
+	case janitor.DeleteNode:
+		w.write()
+		w.node, w.pods = nil, nil
+		w.say("janitor", "%s: %s", d.Step, d.Reason)
 	case janitor.Begin:
 		w.write()
 		w.begin(o)
@@ -81,7 +95,11 @@ func (w *world) send(o *object) {
 	if !slices.Contains(w.signals, o.Key) {
 		w.signals = append(w.signals, o.Key)
 	}
-	w.say("janitor", "reboot signal %s for %s", o.Key, nodeName)
+	verb := "reboot"
+	if o.group == terminations {
+		verb = "termination"
+	}
+	w.say("janitor", "%s signal %s for %s", verb, o.Key, nodeName)
 	if w.silent {
 		return
 	}
@@ -94,7 +112,9 @@ func (w *world) complete(o *object, d janitor.Verdict) {
 	o.health = healthrule.Result{State: healthrule.Unhealthy, Reason: "MatchedCondition", Message: string(d.Reason)}
 	switch {
 	case d.Step == janitor.Succeed:
-		o.observed = w.node.Status.NodeInfo.BootID
+		if w.node != nil {
+			o.observed = w.node.Status.NodeInfo.BootID
+		}
 		o.unsent = o.Signals == 0
 		o.health.State = healthrule.Healthy
 	case o.Signals == 0:

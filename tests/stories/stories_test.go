@@ -109,6 +109,8 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.dryRun = name == "on"
 	case "budget":
 		w.hold = map[string]string{"full": "no room", "free": ""}[name]
+	case "machine-gone":
+		w.gone = true
 	case "provider":
 		w.silent = name == "silent"
 	default:
@@ -118,6 +120,7 @@ func (w *world) one(what, name string, options map[string]string) {
 
 func (w *world) appear(options map[string]string) {
 	w.uids++
+	w.gone = false
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: nodeName, UID: types.UID("uid-" + strconv.Itoa(w.uids)), CreationTimestamp: metav1.NewTime(w.now),
 		Labels: map[string]string{}, Annotations: map[string]string{},

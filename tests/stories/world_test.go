@@ -42,8 +42,10 @@ type world struct {
 	pods    []*corev1.Pod
 	records map[string]record.Record
 	objects map[string]*object
-	// signals are the reboots the provider was asked for, by idempotency key.
+	// signals are what the provider was asked for, by idempotency key.
 	signals []string
+	// gone: the provider has no machine of the node's name any more.
+	gone bool
 	// silent makes the provider's answers get lost.
 	silent bool
 
