@@ -31,12 +31,17 @@ const (
 	Storm = "storm"
 	// History: feeds and queries over short and long histories.
 	History = "history"
+	// Stores: what every store takes for each operation, without a history and
+	// with a long one.
+	Stores = "stores"
 	// Objects: the object monitor over many objects.
 	Objects = "objects"
 )
 
 // Figures lists them in the order in which they are measured.
-func Figures() []string { return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Objects} }
+func Figures() []string {
+	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects}
+}
 
 // onCluster are the figures that share one fleet.
 var onCluster = []string{Memory, Cordon, Repair, Drain, Storm}
@@ -68,8 +73,9 @@ type Sizes struct {
 	DrainNodes, PodsPerNode int
 	// Storm is how many nodes fail at once.
 	Storm int
-	// Short and Long are records of history.
-	Short, Long int
+	// Short and Long are records of history, MongoDB those of the stand-in for
+	// it, which is slow; 0 does not measure it.
+	Short, Long, MongoDB int
 	// Queries is how often each query and feed is measured.
 	Queries int
 	// ObjectNodes and ObjectPods are what the object monitor watches, Changes how
@@ -84,7 +90,7 @@ func Full() Sizes {
 	return Sizes{
 		Acks: 2000, Events: 100_000, Publishers: 64, Nodes: 1000, Pods: 10_000, Idle: time.Minute,
 		Cordons: 200, Repairs: 20, DrainNodes: 50, PodsPerNode: 100, Storm: 500,
-		Short: 10_000, Long: 1_000_000, Queries: 200,
+		Short: 10_000, Long: 1_000_000, MongoDB: 2000, Queries: 200,
 		ObjectNodes: 5000, ObjectPods: 50_000, Changes: 500, Limit: 10 * time.Minute,
 	}
 }
@@ -94,7 +100,7 @@ func Quick() Sizes {
 	return Sizes{
 		Acks: 200, Events: 10_000, Publishers: 64, Nodes: 100, Pods: 1000, Idle: 6 * time.Second,
 		Cordons: 20, Repairs: 5, DrainNodes: 5, PodsPerNode: 100, Storm: 50,
-		Short: 1000, Long: 100_000, Queries: 50,
+		Short: 1000, Long: 100_000, MongoDB: 200, Queries: 50,
 		ObjectNodes: 500, ObjectPods: 5000, Changes: 50, Limit: 5 * time.Minute,
 	}
 }
@@ -137,7 +143,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	}
 	measure(o.wants(Ingest), Ingest, ingest)
 	measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
-	measure(o.wants(History), History, history)
+	measure(o.wants(History) || o.wants(Stores), "the stores", history)
 	measure(o.wants(Objects), Objects, objects)
 	return t, errors.Join(append(problems, ctx.Err())...)
 }

@@ -27,11 +27,8 @@ const (
 	flat = 1.5
 )
 
-// times are the medians of one history.
-type times struct{ feed, open, node time.Duration }
-
-// history measures a feed and the open-work queries of both stores over a
-// short and a long history of finished records.
+// history measures what SQLite and PostgreSQL take over a long history of
+// finished records, a short one and none; and MongoDB, if its stand-in is here.
 func history(ctx context.Context, o Options) (rows []Row, err error) {
 	dir, err := os.MkdirTemp("", "nvsentinel-bench-")
 	if err != nil {
@@ -60,6 +57,11 @@ func history(ctx context.Context, o Options) (rows []Row, err error) {
 		}
 		return openPostgreSQL(ctx, address)
 	})
+	rows = append(rows, found...)
+	if err != nil || !o.wants(Stores) || o.Sizes.MongoDB == 0 {
+		return rows, err
+	}
+	found, err = mongoStore(ctx, o, filepath.Join(dir, "mongodb"))
 	return append(rows, found...), err
 }
 
@@ -72,13 +74,49 @@ type cloner interface {
 	close(ctx context.Context) error
 }
 
-// historyOf measures one provider. Both histories are measured in turns, so
-// that whatever else the machine does falls on both alike.
+// historyOf measures one provider.
 func historyOf(ctx context.Context, o Options, name string, open func(name string) (cloner, error)) (rows []Row, err error) {
-	var both [2]*chronicle
-	for i, size := range []int{o.Sizes.Long, o.Sizes.Short} {
+	sizes := []int{o.Sizes.Long}
+	if o.wants(History) {
+		sizes = append(sizes, o.Sizes.Short)
+	}
+	if o.wants(Stores) {
+		sizes = append(sizes, 0)
+	}
+	got, err := chronicles(ctx, o, name, sizes, open)
+	if err != nil {
+		return nil, err
+	}
+	if o.wants(History) {
+		rows = append(rows, historyRows(o, name, got[0], got[1])...)
+	}
+	if o.wants(Stores) {
+		rows = append(rows, storeRows(o, name, o.Sizes.Long, [2]times{got[0], got[len(got)-1]})...)
+	}
+	return rows, nil
+}
+
+func historyRows(o Options, name string, long, short times) []Row {
+	row := func(figure string, of func(times) time.Duration) Row {
+		return Row{
+			Figure: name + ": " + figure, Ours: seconds(of(long)), Floor: seconds(of(short)), Target: Target{Within: flat},
+			Note: fmt.Sprintf("p50 of %d; ours: %d records, floor: %d records", o.Sizes.Queries, o.Sizes.Long, o.Sizes.Short),
+		}
+	}
+	return []Row{
+		row("append to feed", func(t times) time.Duration { return t.feed }),
+		row("open work of all nodes", func(t times) time.Duration { return t.open }),
+		row("open work of one node", func(t times) time.Duration { return t.node }),
+	}
+}
+
+// chronicles makes histories of the given sizes and measures them in turns, so
+// that whatever else the machine does falls on all alike.
+func chronicles(ctx context.Context, o Options, name string, sizes []int, open func(name string) (cloner, error)) (out []times, err error) {
+	var all []*chronicle
+	for _, size := range sizes {
 		began := time.Now()
-		h, err := newChronicle(ctx, size, func() (cloner, error) { return open([]string{"long", "short"}[i]) })
+		h, err := newChronicle(ctx, size, func() (cloner, error) { return open(fmt.Sprintf("records%d", size)) })
 		if h != nil {
 			defer func() { err = errors.Join(err, h.close(ctx)) }()
 		}
@@ -86,27 +124,23 @@ func historyOf(ctx context.Context, o Options, name string, open func(name strin
 			return nil, fmt.Errorf("making a history of %d records in %s: %w", size, name, err)
 		}
 		o.say("made %s hold %d records in %s", name, size, time.Since(began).Round(time.Second))
-		both[i] = h
+		all = append(all, h)
 	}
 	for i := range o.Sizes.Queries {
-		for _, h := range both {
-			if err := h.measure(ctx, i); err != nil {
+		for _, h := range all {
+			err := h.measure(ctx, i)
+			if err == nil && o.wants(Stores) && i%batchEvery == 0 {
+				err = h.measureBatch(ctx)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("measuring %s: %w", name, err)
 			}
 		}
 	}
-	got := [2]times{both[0].medians(), both[1].medians()}
-	note := fmt.Sprintf("p50 of %d; ours: %d records, floor: %d records", o.Sizes.Queries, o.Sizes.Long, o.Sizes.Short)
-	row := func(figure string, of func(times) time.Duration) {
-		rows = append(rows, Row{
-			Figure: name + ": " + figure, Ours: seconds(of(got[0])), Floor: seconds(of(got[1])),
-			Target: Target{Within: flat}, Note: note,
-		})
+	for _, h := range all {
+		out = append(out, h.medians())
 	}
-	row("append to feed", func(t times) time.Duration { return t.feed })
-	row("open work of all nodes", func(t times) time.Duration { return t.open })
-	row("open work of one node", func(t times) time.Duration { return t.node })
-	return rows, nil
+	return out, nil
 }
 
 // chronicle is a store with a history, some open faults, and a feed whose
@@ -118,7 +152,7 @@ type chronicle struct {
 	pen   *pen
 	next  int
 
-	appended, open, node []time.Duration
+	one, hundred, appended, swap, open, node []time.Duration
 }
 
 // newChronicle makes a history of size records; what it returns is to be
@@ -135,6 +169,9 @@ func newChronicle(ctx context.Context, size int, open func() (cloner, error)) (*
 	template, err := h.begin(ctx)
 	if err != nil {
 		return h, err
+	}
+	if size == 0 {
+		return h, nil
 	}
 	return h, db.clone(ctx, template, size)
 }
@@ -184,11 +221,16 @@ func (h *chronicle) begin(ctx context.Context) (template string, err error) {
 	return r.ID, nil
 }
 
-// append stores one more fault and returns it.
-func (h *chronicle) append(ctx context.Context) (record.Record, error) {
+// fault is one more fault.
+func (h *chronicle) fault() record.Record {
 	node := fmt.Sprintf("gpu-%d", h.next%historyNodes)
 	h.next++
-	r := stored(h.pen.fault(node, 0, "79", protos.RecommendedAction_RESTART_VM), &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID(node)}})
+	return stored(h.pen.fault(node, 0, "79", protos.RecommendedAction_RESTART_VM), &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID(node)}})
+}
+
+// append stores one more fault and returns it.
+func (h *chronicle) append(ctx context.Context) (record.Record, error) {
+	r := h.fault()
 	results, err := h.store.Append(ctx, []record.Record{r})
 	if err == nil && results[0] != store.Appended {
 		err = fmt.Errorf("appending a record: %s", results[0])
@@ -198,6 +240,10 @@ func (h *chronicle) append(ctx context.Context) (record.Record, error) {
 
 // stamp writes a verdict as fault-quarantine would.
 func (h *chronicle) stamp(ctx context.Context, r record.Record, reason record.Reason) error {
+	return h.store.Update(ctx, record.FaultQuarantine, []store.Change{verdict(r, reason)})
+}
+
+func verdict(r record.Record, reason record.Reason) store.Change {
 	now := time.Now().UTC()
 	change := store.Change{ID: r.ID, Status: record.Status{QuarantineVerdict: &record.Verdict{Reason: reason, At: now}}}
 	if reason == record.Matched {
@@ -207,7 +253,7 @@ func (h *chronicle) stamp(ctx context.Context, r record.Record, reason record.Re
 		expire := now.Add(30 * 24 * time.Hour)
 		change.ExpireAt = &expire
 	}
-	return h.store.Update(ctx, record.FaultQuarantine, []store.Change{change})
+	return change
 }
 
 func (h *chronicle) receive(ctx context.Context) error {
@@ -222,6 +268,7 @@ func (h *chronicle) receive(ctx context.Context) error {
 func (h *chronicle) measure(ctx context.Context, i int) error {
 	began := time.Now()
 	r, err := h.append(ctx)
+	h.one = append(h.one, time.Since(began))
 	if err == nil {
 		err = h.receive(ctx)
 	}
@@ -229,7 +276,10 @@ func (h *chronicle) measure(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := h.stamp(ctx, r, record.NoRuleMatched); err != nil {
+	began = time.Now()
+	err = h.stamp(ctx, r, record.NoRuleMatched)
+	h.swap = append(h.swap, time.Since(began))
+	if err != nil {
 		return err
 	}
 	all, err := h.list(ctx, "")
@@ -242,7 +292,14 @@ func (h *chronicle) measure(ctx context.Context, i int) error {
 }
 
 func (h *chronicle) medians() times {
-	return times{quantile(h.appended, 0.5), quantile(h.open, 0.5), quantile(h.node, 0.5)}
+	t := times{
+		one: quantile(h.one, 0.5), feed: quantile(h.appended, 0.5), swap: quantile(h.swap, 0.5),
+		open: quantile(h.open, 0.5), node: quantile(h.node, 0.5),
+	}
+	if len(h.hundred) > 0 {
+		t.hundred = quantile(h.hundred, 0.5)
+	}
+	return t
 }
 
 // list asks what fault-quarantine asks: what is to be judged, and what is open.
