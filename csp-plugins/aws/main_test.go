@@ -14,12 +14,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/aws"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/ec2fake"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
@@ -148,5 +150,30 @@ func TestSafeByDefault(t *testing.T) {
 	c.Plaintext, c.Callers = true, nil
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--callers") {
 		t.Errorf("without callers: %v, want it to ask for them", err)
+	}
+}
+
+// The manifest is taken by a real API server, and its arguments by the plugin.
+func TestManifest(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nvsentinel"}}
+	if _, err := cluster.Client().CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.Open("../../distros/helm/nvsentinel/manifests/deploy/csp-plugin-aws.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	if err := cluster.Apply(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	deployment, err := cluster.Client().AppsV1().Deployments("nvsentinel").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(deployment.Spec.Template.Spec.Containers[0].Args, "--check-config")
+	if code := daemon.RunForTest(t, name, aws.Default(), build, args...).Wait(); code != 0 {
+		t.Errorf("the arguments of the manifest: exit code %d, want 0", code)
 	}
 }

@@ -172,7 +172,7 @@ func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again 
 	case repair.Succeed, repair.Fail, repair.SessionOver:
 		return 0, true, c.end(ctx, p, v)
 	case repair.Unclaim:
-		return 0, false, c.unclaim(ctx, p, v)
+		return 0, true, c.unclaim(ctx, p, v)
 	case repair.Expire:
 		return 0, false, c.expire(ctx, p)
 	case repair.Done:

@@ -120,7 +120,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 func (c *Controller) answered(ctx context.Context, p *pass, before *metav1.Time, r reply) error {
 	now := c.Clock.Now()
 	if r.err == nil {
-		acknowledge(p.object, now, r.id)
+		c.kind.acknowledge(p.object, now, r.id)
 		c.Metrics.signal(c.kind, resultAcknowledged)
 		p.log.Info("signal was sent", "request", r.id)
 		return nil

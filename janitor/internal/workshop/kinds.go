@@ -22,6 +22,8 @@ type Kind struct {
 	action string
 	// goal is the condition that is True after success, hoped what it says.
 	goal, hoped string
+	// awaits is what a signal that was taken is to change.
+	awaits repair.Reason
 	// announced is the reason of the Event before the signal.
 	announced notice.Reason
 	// needsBoot: there is no intent before the Node has reported its boot id.
@@ -41,7 +43,7 @@ type Kind struct {
 func RebootNode() Kind {
 	return Kind{
 		Name: "RebootNode", action: "reboot", announced: notice.RebootSignal, needsBoot: true,
-		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id",
+		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id", awaits: repair.BootUnchanged,
 		object: func() v1alpha1.Repair { return &v1alpha1.RebootNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.RebootNodeList{} },
 		next:   repair.Reboot,
@@ -56,7 +58,7 @@ func RebootNode() Kind {
 func TerminateNode() Kind {
 	return Kind{
 		Name: "TerminateNode", action: "terminate", announced: notice.TerminateSignal, forGood: true,
-		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone",
+		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone", awaits: repair.MachineThere,
 		object: func() v1alpha1.Repair { return &v1alpha1.TerminateNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.TerminateNodeList{} },
 		next:   repair.Termination,

@@ -97,10 +97,11 @@ func disarm(object v1alpha1.Repair, now time.Time, before *metav1.Time, why *pro
 	condition(object, now, signal(metav1.ConditionUnknown, v1alpha1.ReasonInitializing, "not sent yet: "+why.Error()))
 }
 
-// acknowledge notes the plugin's answer.
-func acknowledge(object v1alpha1.Repair, now time.Time, requestID string) {
+// acknowledge notes the plugin's answer, and what is waited for next.
+func (k Kind) acknowledge(object v1alpha1.Repair, now time.Time, requestID string) {
 	object.Progress().RequestID = requestID
 	condition(object, now, signal(metav1.ConditionTrue, v1alpha1.ReasonSucceeded, requestID))
+	condition(object, now, k.reached(metav1.ConditionUnknown, string(k.awaits), "waiting for node "+v1alpha1.NodeOf(object)))
 }
 
 // unanswered notes that the plugin's answer is not known.

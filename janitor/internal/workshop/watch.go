@@ -181,7 +181,7 @@ func (w *Watch) register(ctx context.Context, mgr ctrl.Manager, c *Controller) e
 	}
 	unchecked := true
 	err := ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(c.kind.Name)).
-		For(c.kind.object()).
+		For(c.kind.object(), builder.WithPredicates(predicate.Funcs{UpdateFunc: byOthers})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.objectsOf(mgr.GetClient())),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
 		WithOptions(controller.Options{
@@ -225,6 +225,19 @@ func (c *Controller) objectsOf(cache client.Reader) handler.MapFunc {
 		}
 		return out
 	}
+}
+
+// byOthers drops an object's changes that are the janitor's own: of its status,
+// where others only set that a signal was sent by hand, and of its finalizer.
+func byOthers(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(v1alpha1.Repair)
+	after, ok2 := e.ObjectNew.(v1alpha1.Repair)
+	if !ok || !ok2 {
+		return true
+	}
+	was, is := objectFacts(before), objectFacts(after)
+	return before.GetGeneration() != after.GetGeneration() || was.Session != is.Session || was.GivenUp != is.GivenUp ||
+		was.Deleting != is.Deleting || was.Acknowledged != is.Acknowledged && is.Signals == 0
 }
 
 // relevant drops a Node's changes that no decision depends on.
