@@ -151,7 +151,8 @@ func (f *Fleet) runs(room, node string) bool {
 // applyManifests applies the CRDs and the rights that the chart ships.
 func (f *Fleet) applyManifests(ctx context.Context) error {
 	var files []string
-	for _, pattern := range []string{"crds/*.yaml", "manifests/*.yaml"} {
+	// The rights bring the namespace, without which nothing else can be applied.
+	for _, pattern := range []string{"crds/*.yaml", "manifests/rbac.yaml", "manifests/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(f.options.Root, "distros/helm/nvsentinel", pattern))
 		if err != nil {
 			return err
