@@ -100,11 +100,16 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 	}
 }
 
+// due selects what may have expired.
+func due(now time.Time) bson.D {
+	return bson.D{{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}, {Key: "$ne", Value: nil}}}}
+}
+
 func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	due := bson.D{{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}, {Key: "$ne", Value: nil}}}}
-	found, err := all[stored](ctx, s.events(), due, options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
+	where := due(now)
+	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
 	if err != nil {
 		return 0, false, err
 	}
@@ -116,7 +121,7 @@ func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, er
 		}
 	}
 	// A record that got a later expiry meanwhile does not match any more.
-	res, err := s.events().DeleteMany(ctx, append(due, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}))
+	res, err := s.events().DeleteMany(ctx, append(where, bson.E{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}))
 	if err != nil {
 		return 0, false, err
 	}

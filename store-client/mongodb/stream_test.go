@@ -1,6 +1,7 @@
 package mongodb_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -221,4 +222,24 @@ var records = flag.Int("records", 600, "records appended by TestServerKilled")
 func TestServerKilled(t *testing.T) {
 	server := own(t)
 	storetest.Killed(t, server, server.DSN("records"), *records)
+}
+
+// notPrimary is how long TestNotPrimary's server refuses writes:
+// go test -run TestNotPrimary -args -not-primary 30s.
+var notPrimary = flag.Duration("not-primary", 3*time.Second, "how long the server of TestNotPrimary refuses writes")
+
+// stepping is a server that does not die but steps down, and is primary again
+// by itself.
+type stepping struct{ *mongotest.Server }
+
+func (s stepping) Slay() error { return s.StepDown(context.Background(), *notPrimary) }
+
+func (s stepping) Restart(context.Context) error { return nil }
+
+// TestNotPrimary has the server refuse every write in the middle of many
+// appended records, as a primary does that has lost an election: nothing is
+// lost, nothing is stored twice, and the consumers go on.
+func TestNotPrimary(t *testing.T) {
+	server := own(t)
+	storetest.Killed(t, stepping{server}, server.DSN("records"), 300)
 }

@@ -57,7 +57,7 @@ func Killed(t *testing.T, server Mortal, dsn string, n int) {
 	if len(once) != len(acknowledged) || len(got) != len(acknowledged) {
 		t.Errorf("%d acknowledged, %d stored, %d of them different", len(acknowledged), len(got), len(once))
 	}
-	t.Logf("%d records acknowledged, the server killed in the middle (%d appends failed and were repeated): %d stored, each once",
+	t.Logf("%d records acknowledged, the server gone in the middle (%d appends failed and were repeated): %d stored, each once",
 		len(acknowledged), failures, len(got))
 	for _, c := range consumers {
 		t.Logf("consumer of %s has seen %d of %d", c.name, len(c.seen), len(acknowledged))
