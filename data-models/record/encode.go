@@ -45,7 +45,7 @@ func AppendJSON(b []byte, r Record) (_ []byte, err error) {
 }
 
 // blankStatus is the document of a status that no room has stamped.
-var blankStatus, _ = json.Marshal(Status{}) //nolint:errchkjson // a constant
+var blankStatus, _ = json.Marshal(Status{}) // which encodes, as the tests see
 
 // Blank says that no room has stamped the record yet.
 func (s Status) Blank() bool {

@@ -16,12 +16,12 @@ func full(v reflect.Value, text string) {
 		v.Set(reflect.New(v.Type().Elem()))
 		full(v.Elem(), text)
 	case reflect.Struct:
-		if _, ok := v.Interface().(time.Time); ok {
+		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)))
 			return
 		}
-		for i := range v.NumField() {
-			full(v.Field(i), text)
+		for _, field := range v.Fields() {
+			full(field, text)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
