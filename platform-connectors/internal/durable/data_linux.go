@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -12,7 +13,7 @@ import (
 func SyncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil {

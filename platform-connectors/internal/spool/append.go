@@ -225,22 +225,14 @@ func (s *Spool) write(p *plan) error {
 	}
 	s.broken = true
 	s.buffer = s.buffer[:0]
-	last := s.journal.last()
-	at, ends := last.size(), make([]uint32, 0, len(p.frames))
+	at, ends := s.journal.last().size(), make([]uint32, 0, len(p.frames))
 	for _, f := range p.frames {
 		s.buffer = appendEntry(s.buffer, f)
 		end := at + int64(len(s.buffer))
-		ends = append(ends, uint32(end))
-		if end < s.journal.full {
+		if ends = append(ends, uint32(end)); end < s.journal.full {
 			continue
 		}
-		if err := s.flush(ends); err != nil {
-			return err
-		}
-		s.files.Lock()
-		err := s.journal.seal()
-		s.files.Unlock()
-		if err != nil {
+		if err := s.roll(ends); err != nil {
 			return err
 		}
 		s.buffer, at, ends = s.buffer[:0], 0, ends[:0]
@@ -250,6 +242,16 @@ func (s *Spool) write(p *plan) error {
 	}
 	s.broken = false
 	return nil
+}
+
+// roll makes the entries in the buffer durable and begins the next segment.
+func (s *Spool) roll(ends []uint32) error {
+	if err := s.flush(ends); err != nil {
+		return err
+	}
+	s.files.Lock()
+	defer s.files.Unlock()
+	return s.journal.seal()
 }
 
 // flush makes the entries in the buffer durable, which end at the given places
