@@ -77,7 +77,7 @@ func Serve(ctx context.Context, l net.Listener, d *Door) error {
 		// With windows of its own choice gRPC would measure the line with a ping
 		// per request, which the publisher has to answer.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.SharedWriteBuffer(true), grpc.NumStreamWorkers(workers),
+		grpc.NumStreamWorkers(workers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
