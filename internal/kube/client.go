@@ -6,6 +6,7 @@ package kube
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -53,15 +54,26 @@ func Connect(cfg Config, userAgent string) (*Client, error) {
 	return ForConfig(rc, cfg, userAgent)
 }
 
+// binary is rc for Kubernetes' own types, which the API server sends as
+// protobuf: a Node takes a fraction of the time of JSON to encode and decode, on
+// both sides of every read, answer and watch. Other types stay JSON.
+func binary(rc *rest.Config) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	rc.ContentType = runtime.ContentTypeProtobuf
+	rc.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return rc
+}
+
 // ForConfig makes the clients from a rest.Config.
 func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 	rc = rest.CopyConfig(rc)
 	rc.UserAgent = userAgent
 	rc.QPS, rc.Burst = -1, 0
+	rc.DisableCompression = true // of every watch's events: it costs both sides more than the cluster's network
 	if cfg.QPS > 0 {
 		rc.QPS, rc.Burst = float32(cfg.QPS), max(cfg.Burst, 1)
 	}
-	clientset, err := kubernetes.NewForConfig(rc)
+	clientset, err := kubernetes.NewForConfig(binary(rc))
 	if err != nil {
 		return nil, fmt.Errorf("making the API client: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -135,6 +136,17 @@ func TestPatchNode(t *testing.T) {
 	_, session := lifted.Annotations["session"]
 	if lifted.Spec.Unschedulable || len(lifted.Spec.Taints) != 0 || state || session || lifted.Labels["keep"] != "me" {
 		t.Errorf("after the release: %+v %+v", lifted.Spec, lifted.ObjectMeta)
+	}
+}
+
+// TestKubernetesTypesComeAsProtobuf: JSON costs the API server and every watcher
+// of Nodes several times as much.
+func TestKubernetesTypesComeAsProtobuf(t *testing.T) {
+	client, _ := connect(t)
+	var got string
+	err := client.Clientset.CoreV1().RESTClient().Get().Resource("nodes").Do(t.Context()).ContentType(&got).Error()
+	if err != nil || got != runtime.ContentTypeProtobuf {
+		t.Errorf("nodes come as %q, %v", got, err)
 	}
 }
 

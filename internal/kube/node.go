@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -41,9 +41,9 @@ func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*c
 
 // PatchNode applies mutate to a copy of before and sends the difference as one
 // JSON merge patch under before's resourceVersion and uid; lists such as taints
-// go whole. Without a difference nothing is sent and before is returned. A
-// conflict is outcome.Wait: look again, decide again. A Node that is gone is
-// ErrGone.
+// go whole. mutate sees and may change metadata and spec; there is no status.
+// Without a difference nothing is sent and before is returned. A conflict is
+// outcome.Wait: look again, decide again. A Node that is gone is ErrGone.
 func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	patch, err := nodePatch(before, mutate)
 	if err != nil || patch == nil {
@@ -63,9 +63,11 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 
 // nodePatch is the merge patch, or nil when mutate changed nothing.
 func nodePatch(before *corev1.Node, mutate func(*corev1.Node)) ([]byte, error) {
-	after := before.DeepCopy()
+	bare := &corev1.Node{ObjectMeta: before.ObjectMeta, Spec: before.Spec}
+	bare.ManagedFields = nil // this and the status are most of a Node, and are not ours
+	after := bare.DeepCopy()
 	mutate(after)
-	old, err := json.Marshal(before)
+	old, err := json.Marshal(bare)
 	if err != nil {
 		return nil, fmt.Errorf("encoding node %s: %w", before.Name, err)
 	}
@@ -73,7 +75,7 @@ func nodePatch(before *corev1.Node, mutate func(*corev1.Node)) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding node %s: %w", before.Name, err)
 	}
-	diff, err := jsonmergepatch.CreateThreeWayJSONMergePatch(old, changed, old)
+	diff, err := jsonpatch.CreateMergePatch(old, changed)
 	if err != nil {
 		return nil, fmt.Errorf("computing the patch of node %s: %w", before.Name, err)
 	}
