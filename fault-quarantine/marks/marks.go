@@ -129,6 +129,20 @@ func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
 	set(&node.Labels, keys.UncordonTimestamp, stamp(now))
 }
 
+// FollowCordon brings the taint by which Kubernetes follows a cordon in line
+// with it. Written in the patch that cordons or uncordons, it leaves the node
+// lifecycle controller nothing to write: one patch of the Node, not two, and no
+// lost race with the second.
+func FollowCordon(node *corev1.Node) {
+	follows := func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
+	switch {
+	case !node.Spec.Unschedulable:
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, follows)
+	case !slices.ContainsFunc(node.Spec.Taints, follows):
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
 // applyTaints brings the session's taints to want. A wanted taint that was
 // there before is its owner's; when the owner removes it, ours takes its place.
 func applyTaints(node *corev1.Node, ours []claimedTaint, want []record.Taint) {

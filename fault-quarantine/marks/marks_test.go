@@ -214,3 +214,21 @@ func TestShownFaultsAreBounded(t *testing.T) {
 		t.Errorf("%d faults in %d bytes, %v", len(shown), len(text), err)
 	}
 }
+
+// TestFollowCordon: the taint comes and goes with the cordon, and no other does.
+func TestFollowCordon(t *testing.T) {
+	node := bare()
+	node.Spec.Unschedulable = true
+	for range 2 {
+		marks.FollowCordon(node)
+		want := append(bare().Spec.Taints, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
+		if diff := cmp.Diff(want, node.Spec.Taints); diff != "" {
+			t.Errorf("cordoned: %s", diff)
+		}
+	}
+	node.Spec.Unschedulable = false
+	marks.FollowCordon(node)
+	if diff := cmp.Diff(bare().Spec, node.Spec); diff != "" {
+		t.Errorf("uncordoned: %s", diff)
+	}
+}

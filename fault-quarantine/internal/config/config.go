@@ -82,7 +82,7 @@ func Default() Config {
 		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Lease: lease.Default(),
 		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
 		GPUNodeLabel: "nvidia.com/gpu.present=true",
-		Retention:    30 * 24 * time.Hour, Workers: 64,
+		Retention:    30 * 24 * time.Hour, Workers: 128,
 	}
 }
 

@@ -162,22 +162,18 @@ func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledge
 	return nil
 }
 
+// observe reads the facts of a node: its records in one query, of one moment,
+// and the Node if it matters.
 func (d *Desk) observe(ctx context.Context, name string) (ledger.View, *corev1.Node, error) {
 	var v ledger.View
-	for _, q := range []struct {
-		into     *[]record.Record
-		selector record.Selector
-	}{
-		{&v.Pending, record.BacklogOfNode(name)},
-		{&v.Open, record.OpenOfNode(name)},
-		{&v.Past, Past(name)},
-	} {
-		records, err := d.Store.List(ctx, store.Query{Selector: q.selector})
-		if err != nil {
-			return v, nil, fmt.Errorf("reading records (%s) of node %s: %w", q.selector.Name, name, err)
-		}
-		*q.into = records
+	pending, open, past := record.BacklogOfNode(name), record.OpenOfNode(name), Past(name)
+	records, err := d.Store.List(ctx, store.Query{Selector: record.Selector{
+		Name: "OfNode", Node: name, Any: []record.Selector{pending, open, past},
+	}})
+	if err != nil {
+		return v, nil, fmt.Errorf("reading the records of node %s: %w", name, err)
 	}
+	v.Pending, v.Open, v.Past = chosen(records, pending), chosen(records, open), chosen(records, past)
 	if len(v.Pending)+len(v.Open) == 0 && !d.Marked(name) {
 		return v, nil, nil
 	}
@@ -188,6 +184,15 @@ func (d *Desk) observe(ctx context.Context, name string) (ledger.View, *corev1.N
 	v.Node = nodeView(node)
 	misread(&v)
 	return v, node, nil
+}
+
+func chosen(records []record.Record, by record.Selector) (out []record.Record) {
+	for _, r := range records {
+		if by.Matches(r) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Past selects the judged recoveries of a node and its repaired records that

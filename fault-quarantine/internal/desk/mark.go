@@ -30,7 +30,7 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 		return nil
 	}
 	now := d.Clock.Now()
-	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.Painter.Apply(n, desired, now) })
+	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.paint(n, desired, now) })
 	if err != nil {
 		return fmt.Errorf("marking node %s: %w", node.Name, err)
 	}
@@ -39,6 +39,16 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 		return err
 	}
 	return outcome.Wait(0, "the node changed while it was marked")
+}
+
+// paint brings a Node to what is desired. A cordon that nobody but us changes
+// brings its taint along.
+func (d *Desk) paint(n *corev1.Node, desired marks.Desired, now time.Time) {
+	was := n.Spec.Unschedulable
+	d.Painter.Apply(n, desired, now)
+	if n.Spec.Unschedulable != was {
+		marks.FollowCordon(n)
+	}
 }
 
 // patch patches the Node; news says that somebody else changed it meanwhile.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
@@ -18,6 +19,9 @@ const (
 	maxNotes = 4096
 	// noteWriters is how many Events are written at once.
 	noteWriters = 2
+	// notesPerSecond and notesAtOnce are the pace of Events: in a storm the nodes
+	// come first. An Event bears the time of what it tells.
+	notesPerSecond, notesAtOnce = 20, 20
 	// noteTime bounds the writing of one Event.
 	noteTime = 10 * time.Second
 )
@@ -30,6 +34,7 @@ type Notes struct {
 	log     *slog.Logger
 	lost    prometheus.Counter
 	waiting chan note
+	pace    flowcontrol.RateLimiter
 }
 
 // note is an Event to be written.
@@ -41,7 +46,10 @@ type note struct {
 
 // NewNotes makes a writer of Events; Run writes them. Lost ones are counted.
 func NewNotes(client kubernetes.Interface, log *slog.Logger, lost prometheus.Counter) *Notes {
-	return &Notes{client: client, log: log, lost: lost, waiting: make(chan note, maxNotes)}
+	return &Notes{
+		client: client, log: log, lost: lost, waiting: make(chan note, maxNotes),
+		pace: flowcontrol.NewTokenBucketRateLimiter(notesPerSecond, notesAtOnce),
+	}
 }
 
 func (n *Notes) add(x note) {
@@ -60,7 +68,9 @@ func (n *Notes) Run(ctx context.Context) error {
 			for {
 				select {
 				case x := <-n.waiting:
-					x.write(ctx, n.client, n.log)
+					if n.pace.Wait(ctx) == nil {
+						x.write(ctx, n.client, n.log)
+					}
 				case <-ctx.Done():
 					return
 				}
