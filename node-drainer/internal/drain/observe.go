@@ -58,16 +58,28 @@ func (d *Drain) observe(ctx context.Context, name string, n *notes) (scene, erro
 	}
 	node = n.current(node)
 	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods, ReportedAt: n.reported}}
-	if sc.records, err = d.records.List(ctx, store.Query{Selector: OfNode(name, sc.view.Node.Session)}); err != nil {
-		return scene{}, fmt.Errorf("listing the records of node %s: %w", name, err)
+	if err := d.list(ctx, name, &sc); err != nil {
+		return scene{}, err
 	}
-	sc.view.Records = sc.records
 	sc.view.Attempts = d.memory.attempts(n, pods, d.world.allows)
 	return deaf(sc), nil
 }
 
+// list reads the records of a node and its session.
+func (d *Drain) list(ctx context.Context, name string, sc *scene) error {
+	records, err := d.records.List(ctx, store.Query{Selector: OfNode(name, sc.view.Node.Session)})
+	if err != nil {
+		return fmt.Errorf("listing the records of node %s: %w", name, err)
+	}
+	sc.records, sc.view.Records = records, records
+	return nil
+}
+
 // confirm reads the Node, and the pods if asked to, from the API server. The
 // Node comes first: what was bound to it before it was cordoned is then listed.
+// A list of pods takes the API server a tenth of a second, in which
+// fault-quarantine mostly stamps that it has marked the Node; the records are
+// read again after it, so that the drain's stamp is not lost to that one.
 func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, pods bool) (scene, error) {
 	node, err := d.world.LiveNode(ctx, name)
 	if err != nil {
@@ -79,6 +91,9 @@ func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, po
 			return sc, err
 		}
 		sc.view.Attempts = d.memory.attempts(n, sc.view.Pods, d.world.allows)
+		if err := d.list(ctx, name, &sc); err != nil {
+			return sc, err
+		}
 	}
 	return deaf(sc), nil
 }
