@@ -170,6 +170,23 @@ func trace(r record.Record) []record.Attempt {
 	return r.Status.Remediation.Attempts
 }
 
+// Undrained is the wait for the drain when nothing else can be decided, whatever
+// the Node says: every record is open, not drained and without a repair. A node
+// that goes into quarantine rings before its drain; nothing more is read then.
+// It is nil when there is more to decide.
+func Undrained(records []record.Record) *Step {
+	if len(records) == 0 {
+		return nil
+	}
+	for _, r := range records {
+		if !record.Open(r) || drained(r) || r.Status.Remediation != nil {
+			return nil
+		}
+	}
+	// The drainer's stamp rings; asking again is a safety net.
+	return &Step{Reason: WaitDrain, After: watched, Message: "no record is drained"}
+}
+
 func drained(r record.Record) bool {
 	s := r.Status.UserPodsEvictionStatus.Status
 	return s == record.EvictionSucceeded || s == record.AlreadyDrained

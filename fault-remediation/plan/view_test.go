@@ -134,3 +134,28 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 		}
 	}
 }
+
+func TestUndrainedWaitsForTheDrainAlone(t *testing.T) {
+	fresh := open(func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionUnset })
+	at := time.Now()
+	for name, tt := range map[string]struct {
+		edit func(*record.Record)
+		want bool
+	}{
+		"undrained": {func(*record.Record) {}, true},
+		"draining":  {func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionInProgress }, true},
+		"drained":   {func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.AlreadyDrained }, false},
+		"cleared":   {func(r *record.Record) { r.Status.Faults = []record.Fault{{Key: "k", ClearedTimestamp: &at}} }, false},
+		"repaired":  {func(r *record.Record) { r.Status.Remediation = &record.Remediation{} }, false},
+	} {
+		r := fresh
+		tt.edit(&r)
+		step := plan.Undrained([]record.Record{fresh, r})
+		if (step != nil) != tt.want || tt.want && step.Reason != plan.WaitDrain {
+			t.Errorf("%s: %+v", name, step)
+		}
+	}
+	if plan.Undrained(nil) != nil {
+		t.Error("without records there is nothing to wait for")
+	}
+}

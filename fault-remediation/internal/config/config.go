@@ -47,7 +47,7 @@ type Config struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Lease: lease.Default(), Workers: 32, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
+	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
 }
 
 // Validate joins everything that is wrong, each with its key.

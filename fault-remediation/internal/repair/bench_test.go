@@ -149,6 +149,13 @@ func (b *bench) patchNode(patch string, sub ...string) {
 // fault stores a fault in quarantine, drained.
 func (b *bench) fault(id string, act record.Action) {
 	b.t.Helper()
+	b.undrained(id, act)
+	b.update(record.NodeDrainer, id, func(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
+}
+
+// undrained stores a fault in quarantine.
+func (b *bench) undrained(id string, act record.Action) {
+	b.t.Helper()
 	node := b.liveNode()
 	r := record.Record{
 		ID: id, CreatedAt: b.clock.Now(), Node: kube.NodeIdentity(node),
@@ -165,7 +172,6 @@ func (b *bench) fault(id string, act record.Action) {
 		s.QuarantineVerdict = &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}, NodeBootID: node.Status.NodeInfo.BootID, At: b.clock.Now()}
 		s.Faults = []record.Fault{{Key: id}}
 	})
-	b.update(record.NodeDrainer, id, func(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
 }
 
 func (b *bench) update(writer record.Writer, id string, change func(*record.Status)) {

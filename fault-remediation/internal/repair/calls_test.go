@@ -11,12 +11,8 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 )
 
-// TestARepairAsksTheAPIServerFourTimes: the Node and its pods are read once,
-// the Node is marked, the object is created; what all that shows is not asked
-// for again. The desk's own stamps ring nobody, those of others do.
-func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
-	b := newBench(t)
-	b.fault("r1", record.ActionRestartVM)
+// calls notes what the desk asks the API server from now on.
+func (b *bench) calls() func() []string {
 	var mu sync.Mutex
 	var calls []string
 	b.Cluster = b.client(func(r *http.Request) (*http.Response, error) {
@@ -27,9 +23,37 @@ func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
 		calls = append(calls, r.Method+" "+part[max(kind, 0)])
 		return nil, nil
 	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(calls)
+	}
+}
+
+// TestNothingIsAskedBeforeTheDrain: a node that goes into quarantine rings, and
+// nothing can be decided yet.
+func TestNothingIsAskedBeforeTheDrain(t *testing.T) {
+	b := newBench(t)
+	b.undrained("r1", record.ActionRestartVM)
+	calls := b.calls()
+	b.parks(plan.WaitDrain)
+	if got := calls(); len(got) > 0 {
+		t.Errorf("calls %v, want none", got)
+	}
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
 	b.parks(plan.WaitObject)
-	if want := []string{"GET nodes", "GET pods", "PATCH nodes", "POST rebootnodes"}; !slices.Equal(calls, want) {
-		t.Errorf("calls %v, want %v", calls, want)
+}
+
+// TestARepairAsksTheAPIServerFourTimes: the Node and its pods are read once,
+// the Node is marked, the object is created; what all that shows is not asked
+// for again. The desk's own stamps ring nobody, those of others do.
+func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
+	b := newBench(t)
+	b.fault("r1", record.ActionRestartVM)
+	calls := b.calls()
+	b.parks(plan.WaitObject)
+	if got, want := calls(), []string{"GET nodes", "GET pods", "PATCH nodes", "POST rebootnodes"}; !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
 	}
 	if a := b.record("r1").Status.Remediation.Attempts[0]; a.UID != string(b.onlyObject().GetUID()) {
 		t.Errorf("the record names the uid %q", a.UID)

@@ -63,6 +63,9 @@ func (d *Desk) Handle(ctx context.Context, node string) error {
 		if err != nil {
 			return err
 		}
+		if f.wait != nil {
+			return d.rest(*f.wait)
+		}
 		crashpoint.Here("fault-remediation/observed")
 		step := plan.Next(f.view, d.Repairs, d.Policy, d.Clock.Now())
 		crashpoint.Here("fault-remediation/decided")

@@ -36,6 +36,8 @@ type facts struct {
 	// mine: these facts are those of an object that was just created. stamped: the
 	// step's writes are done. news: something changed while this desk wrote it.
 	mine, stamped, news bool
+	// wait is what follows from the records alone; the rest is not read then.
+	wait *plan.Step
 }
 
 // observe reads records, Node, object and pods from where they live, no cache.
@@ -51,7 +53,7 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
 	f := &facts{view: plan.View{Records: records, Node: plan.Node{Name: name, Presence: plan.Absent}}}
-	if len(records) == 0 {
+	if f.wait = plan.Undrained(records); f.wait != nil || len(records) == 0 {
 		return f, nil
 	}
 	if f.node, err = d.liveNode(ctx, name, last); err != nil {
