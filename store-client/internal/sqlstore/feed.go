@@ -19,6 +19,10 @@ const (
 	// the feed back ends without one: then the feed looks sooner, at first.
 	pollEvery = time.Second
 	pollHeld  = 5 * time.Millisecond
+	// lookEvery is the least time between two looks that bells ask for: every
+	// write of any service rings every feed, mostly with nothing for it. A ring
+	// after a calm is followed at once.
+	lookEvery = 10 * time.Millisecond
 	// restEvery is how often a feed with nothing to deliver stores how far it
 	// has looked, so that a restart does not look again.
 	restEvery = time.Minute
@@ -48,6 +52,8 @@ type feed struct {
 	cursor position
 	buffer []item
 	rested time.Time
+	// looked is when the store was looked at last.
+	looked time.Time
 	// heldSince is when the feed was first held back by a transaction under way,
 	// and heldAt by which head; zero when it is not held.
 	heldSince time.Time
@@ -111,6 +117,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			f.buffer, f.looks = f.buffer[1:], 0
 			return it.rec, f.deliver(it), nil
 		}
+		f.looked = f.s.Clock.Now()
 		full, err := f.fill(ctx)
 		if err == nil && len(f.buffer) == 0 && !full {
 			err = f.rest(ctx)
@@ -294,17 +301,30 @@ func (f *feed) rest(ctx context.Context) error {
 		wait = min(pollEvery, pollHeld<<min(f.looks, 16))
 	}
 	f.looks++
+	rung, err := f.await(ctx, wait, f.bell)
+	if !rung || err != nil {
+		return err
+	}
+	f.looks = 0
+	if early := lookEvery - f.s.Clock.Since(f.looked); early > 0 {
+		_, err = f.await(ctx, min(early, lookEvery), nil)
+	}
+	return err
+}
+
+// await waits for a ring of the bell, the end of a time or that of the feed.
+func (f *feed) await(ctx context.Context, wait time.Duration, bell <-chan struct{}) (rung bool, err error) {
 	timer := f.s.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-f.bell:
-		f.looks = 0
+	case <-bell:
+		return true, nil
 	case <-timer.C():
 	case <-f.closed:
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
-	return nil
+	return false, nil
 }
 
 func (f *feed) settled() bool {
