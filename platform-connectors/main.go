@@ -6,24 +6,18 @@ package main
 import (
 	"context"
 	"io/fs"
-	"time"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/door"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/footprint"
 )
 
 const name = "platform-connectors"
-
-// started is when nothing more is loaded and registered.
-const started = 5 * time.Second
 
 func main() { daemon.Main(name, config.Default(), build) }
 
 // build wires the role's parts.
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	d.Go("footprint", footprint.Shrinker{After: started, Clock: d.Clock, Log: d.Log}.Run)
 	if cfg.Role == config.RoleCluster {
 		return buildCluster(ctx, d, cfg)
 	}
