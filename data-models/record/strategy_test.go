@@ -44,6 +44,7 @@ func TestEveryNamedSelectorFiltersPersistOnly(t *testing.T) {
 	for _, s := range []record.Selector{
 		record.ProcessableHealthEventInserts(), record.ProcessableNonFatalUnhealthyInserts(), record.NodeQuarantineStatus(),
 		record.QuarantinedAndDrainedNodes(), record.BacklogOfNode("n"), record.OpenOfNode("n"),
+		record.AnalyzerCauses(),
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			if n := count(s, twins(record.Process)); n == 0 {
