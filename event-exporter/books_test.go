@@ -190,11 +190,11 @@ func (b *books) have() int {
 	return len(b.entries)
 }
 
-// asked is how many requests came.
-func (b *books) asked() int {
+// tally is how many requests came, and how many events came again.
+func (b *books) tally() (requests, repeats int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.requests
+	return b.requests, b.repeats
 }
 
 // await waits until n different events were taken.
@@ -210,6 +210,6 @@ func numbered(node string, n int) record.Record {
 		b = b.PersistOnly()
 	}
 	r := b.Record()
-	r.Revision = 0
+	r.Revision, r.CreatedAt = 0, time.Now().UTC().Truncate(time.Microsecond)
 	return r
 }

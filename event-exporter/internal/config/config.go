@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config of the event exporter.
@@ -24,7 +25,9 @@ type Config struct {
 	// through one of them, in order.
 	Workers int `toml:"workers" flag:"workers" usage:"requests under way at once"`
 	// Store is the DSN of the records.
-	Store string `toml:"store" flag:"store" usage:"records: sqlite:///path, postgres://... or mongodb://..."`
+	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// Datastore completes the address, or names the store without one.
+	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost permits the embedded store.
 	SingleHost bool `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
 	// Kubeconfig is for the lease only.
@@ -142,8 +145,8 @@ func (c Config) Validate() error {
 	if _, err := cloudevent.NewFrame(e.Metadata); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.metadata: %w", err))
 	}
-	if c.Store == "" {
-		problems = append(problems, errors.New("store is not set: give sqlite:///path (with single-host), postgres://host/database or mongodb://host/database"))
+	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
+		problems = append(problems, err)
 	}
 	if c.Workers < 1 || c.Workers > 1024 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be between 1 and 1024", c.Workers))

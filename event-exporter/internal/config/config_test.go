@@ -1,0 +1,129 @@
+package config_test
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	read "github.com/nvidia/nvsentinel/internal/config"
+)
+
+// load reads a file and flags over the defaults.
+func load(t testing.TB, text string, args ...string) (config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "c.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	set, err := read.Bind(flags, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	return cfg, set.Load(file, os.LookupEnv)
+}
+
+const minimal = "store = \"postgres://h/d\"\n[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://h/e\"\n"
+
+func TestDefaultsAreSafe(t *testing.T) {
+	c, err := load(t, minimal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := c.Exporter
+	if e.Sink.Mode != post.Structured || e.Sink.BatchSize != 1 || e.Backfill.LookBack() != 24*time.Hour || e.Backfill.RateLimit != 1000 {
+		t.Errorf("defaults %+v", e)
+	}
+	if diff := cmp.Diff([]int{400, 413, 422}, e.Failure.Policy().Poison); diff != "" {
+		t.Errorf("poison (-want +got):\n%s", diff)
+	}
+	c, err = load(t, minimal+"[exporter.backfill]\nenabled = false\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"\n", "--oidc-secret-path=/s", "--workers=3")
+	if err != nil || c.Exporter.Backfill.LookBack() != 0 || c.Exporter.OIDC.SecretFile != "/s" || c.Workers != 3 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestProblemsAreNamed: what a person reads names the key and what would be
+// right.
+func TestProblemsAreNamed(t *testing.T) {
+	for name, tt := range map[string]struct{ more, want string }{
+		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
+		"mode":                  {`mode = "avro"`, `exporter.sink.mode "avro" is not structured or binary`},
+		"batches of binary":     {"mode = \"binary\"\nbatch_size = 2", `use mode = "structured"`},
+		"batch size":            {"batch_size = 0", "between 1 and 1000"},
+		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
+		"half a certificate":    {`cert_file = "c"`, "cert_file and key_file belong together"},
+		"poison of ours":        {"[exporter.failure_handling]\npoison_status = [400, 401]", "poison_status 401"},
+		"poison of success":     {"[exporter.failure_handling]\npoison_status = [200]", "poison_status 200"},
+		"backoff":               {"[exporter.failure_handling]\nmax_backoff = \"1ms\"", "at most max_backoff 1ms"},
+		"multiplier":            {"[exporter.failure_handling]\nbackoff_multiplier = nan", "backoff_multiplier is NaN"},
+		"rate":                  {"[exporter.backfill]\nrate_limit = nan", "rate_limit is NaN"},
+		"age":                   {"[exporter.backfill]\nmax_age = \"-1h\"", "max_age is -1h0m0s"},
+		"two kinds of tokens":   {"token_file = \"f\"\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"", "exclude each other"},
+		"a client without url":  {"[exporter.oidc]\nclient_id = \"i\"", "token_url is empty"},
+		"a url without client":  {"[exporter.oidc]\ntoken_url = \"https://t\"", "needs client_id"},
+		"a readable secret":     {"[exporter.oidc]\ntoken_url = \"http://t\"\nclient_id = \"i\"", "secret is not sent over a network in clear text"},
+		"negative lag":          {"[exporter]\nmax_lag = \"-1s\"", "exporter.max_lag is -1s"},
+		"leader without margin": {"[leaderElection]\nenabled = true\nrenewDeadline = \"1m\"", "leaderElection.leaseDuration"},
+	} {
+		if _, err := load(t, minimal+tt.more); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q in it", name, err, tt.want)
+		}
+	}
+	_, err := load(t, "", "--workers=0")
+	for _, want := range []string{`"cluster" is missing`, "store (--store) is empty", "exporter.sink.endpoint: it is not set", "workers is 0"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("an empty file: %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"https://h:1/p?q=1": "", "http://h/p": "", "ftp://h": "no URL of https or http", "https://": "no URL of https or http",
+		"https://u:p@h": "it holds a user or password", "%": "no URL", "h": "no URL of https or http",
+	} {
+		_, err := load(t, minimal, "--endpoint="+endpoint)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", endpoint, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "u:p") {
+			t.Errorf("%q: the error repeats the password: %v", endpoint, err)
+		}
+	}
+	for endpoint, ok := range map[string]bool{"https://h": true, "http://h": false, "http://localhost:8": true, "http://127.0.0.1": true, "http://[::1]:8": true} {
+		if _, err := load(t, minimal+"token_file = \"f\"", "--endpoint="+endpoint); (err == nil) != ok {
+			t.Errorf("a token to %q: %v", endpoint, err)
+		}
+	}
+}
+
+// FuzzConfig: no file makes the reader panic, and what it admits can be used.
+func FuzzConfig(f *testing.F) {
+	f.Add(minimal)
+	f.Add(minimal + "[exporter.failure_handling]\npoison_status = [400]\nbackoff_multiplier = 1.5\n[exporter.backfill]\nrate_limit = 0.5\n")
+	f.Add("[exporter.sink]\nendpoint = \"http://[::1\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := load(t, text)
+		if err != nil {
+			return
+		}
+		e := c.Exporter
+		if e.Metadata["cluster"] == "" || e.Sink.Endpoint == "" || e.Sink.BatchSize < 1 || c.Workers < 1 || e.Sink.Timeout <= 0 || e.Failure.InitialBackoff <= 0 {
+			t.Errorf("admitted: %+v", c)
+		}
+	})
+}
