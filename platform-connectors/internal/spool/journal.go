@@ -57,6 +57,11 @@ func openJournal(dir string, full int64, segments []*segment) (*journal, error) 
 	} else if err := j.open(); err != nil {
 		return nil, err
 	}
+	// A killed process may have left a group that it did not sync. From here on
+	// its entries count as durable: who sends one again is answered at once.
+	if err := durable.SyncData(j.tail); err != nil {
+		return nil, errors.Join(err, j.tail.Close())
+	}
 	if err := durable.SyncDir(dir); err != nil {
 		return nil, errors.Join(err, j.tail.Close())
 	}
