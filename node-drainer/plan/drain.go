@@ -53,39 +53,17 @@ func (d drain) next() Step {
 }
 
 // keepEmpty takes pods away that came to the node after its drain. It stamps
-// nothing: the drain is over. The state label follows when no repair has begun
-// for a moment: mostly one has, whose label takes its place, and the Node is
-// written once, not twice.
+// nothing: the drain is over.
 func (d drain) keepEmpty() Step {
 	left := d.sort(d.due())
 	if len(left) == 0 {
-		s := Step{Kind: Wait, Why: KeepingEmpty, Session: d.view.Node.Session, Until: d.until(nil)}
-		label, due := drainedLabel(d.view.Node.State), d.drainedAt().Add(d.policy.LabelAfter)
-		switch {
-		case label == "":
-		case d.now.Before(due):
-			s.Until = earliest(s.Until, due)
-		default:
-			s.Label = label
-		}
-		return s
+		return Step{Kind: Wait, Why: KeepingEmpty, Session: d.view.Node.Session, Until: d.until(nil)}
 	}
 	s := d.move(left)
 	if s.Kind != Wait {
 		s.Why = PodsBack
 	}
 	return s
-}
-
-// drainedAt is when the last drain ended.
-func (d drain) drainedAt() time.Time {
-	var at time.Time
-	for _, r := range d.undone {
-		if done := r.Status.DrainFinishTimestamp; done != nil && done.After(at) {
-			at = *done
-		}
-	}
-	return at
 }
 
 // running is the record that carries the drain.
@@ -110,7 +88,7 @@ func (d drain) beginner() record.Record {
 // to the others. Faults that come after a drain, to a node that is still
 // empty, are AlreadyDrained.
 func (d drain) finish(running record.Record, started bool) Step {
-	s := Step{Kind: Finish, Why: PodsGone, Session: d.view.Node.Session}
+	s := Step{Kind: Finish, Why: PodsGone, Session: d.view.Node.Session, Label: drainedLabel(d.view.Node.State)}
 	carrier := running.ID
 	if !started && d.drainedBefore() {
 		s.Why = DrainedBefore

@@ -177,7 +177,7 @@ func afterwards(v View, p Policy, now time.Time) Step {
 	if _, no := blocked(v, waiting, p, now); !no {
 		s = drain{view: v, policy: p, undone: waiting, now: now}.keepEmpty()
 	}
-	if s.Kind == Nothing && len(done) > 0 && v.Node.State == nodemark.Draining {
+	if len(done) > 0 && v.Node.State == nodemark.Draining {
 		s.Label = nodemark.DrainSucceeded // the record that carried the drain was cancelled
 	}
 	return s

@@ -129,9 +129,6 @@ type Policy struct {
 	Settle time.Duration
 	// ReportEvery is the least time between two writes of progress.
 	ReportEvery time.Duration
-	// LabelAfter is how long the end of a drain may go without its state label,
-	// since the repair that begins meanwhile writes its own.
-	LabelAfter time.Duration
 	// Recheck bounds every wait; the world's changes wake a drain earlier.
 	Recheck time.Duration
 }
@@ -141,6 +138,6 @@ func DefaultPolicy(p eviction.Policy) Policy {
 	return Policy{
 		Eviction: p, Batch: 32,
 		Backoff: 5 * time.Second, MaxBackoff: time.Minute, Settle: 10 * time.Second,
-		ReportEvery: 5 * time.Second, LabelAfter: 30 * time.Second, Recheck: 10 * time.Minute,
+		ReportEvery: 5 * time.Second, Recheck: 10 * time.Minute,
 	}
 }

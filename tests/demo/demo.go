@@ -96,13 +96,16 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		return err
 	}
 	story := newStory(f, faulty, first)
+	if story.labels, err = watchLabels(ctx, f, first); err != nil {
+		return err
+	}
 	line, err := f.WriteXID(faulty, 3, xid)
 	if err != nil {
 		return err
 	}
 	say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
 	err = story.follow(ctx, o.StepLimit, o.Out)
-	say("%s", story.table())
+	say("%s  State labels of %s: %s.", story.table(), faulty, story.labels)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type story struct {
 	last  facts
 	// during is the Node as first seen in quarantine.
 	during *corev1.Node
+	labels *labels
 }
 
 func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
@@ -90,6 +91,7 @@ func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
 	add("kube-controller-manager", "node schedulable, no taint left", func(_ *corev1.Node, f facts) bool {
 		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && len(f.node.Spec.Taints) == 0
 	})
+	add("all of them", "every state label was borne", func(*corev1.Node, facts) bool { return s.labels.complete() })
 	return s
 }
 
@@ -192,6 +194,7 @@ func (s *story) verify(ctx context.Context) error {
 		fail(strings.HasPrefix(key, "quarantineHealthEvent") || strings.HasPrefix(key, "dgxc.nvidia.com/nvsentinel") ||
 			key == nodemark.LatestFaultRemediationState, "annotation %s is left on %s", key, s.name)
 	}
+	fail(!s.labels.complete(), "the state labels of %s were %s", s.name, s.labels)
 	fail(f.node.Labels[nodemark.StateLabel] != "", "label %s is left on %s", nodemark.StateLabel, s.name)
 	fail(f.node.Spec.Unschedulable || len(f.node.Spec.Taints) > 0, "%s is not schedulable", s.name)
 	fail(len(f.repairs) != 1, "%d repair objects, want 1", len(f.repairs))

@@ -105,7 +105,7 @@ func newStage(t *testing.T, rules ...eviction.NamespaceRule) *stage {
 		t.Fatal(err)
 	}
 	config := drain.Config{Policy: plan.DefaultPolicy(policy), PerNode: 16, InFlight: 128}
-	config.Policy.ReportEvery, config.Policy.LabelAfter = 50*time.Millisecond, 50*time.Millisecond
+	config.Policy.ReportEvery = 50 * time.Millisecond
 	s.restart = s.run(config)
 	s.restart()
 	return s
