@@ -36,11 +36,15 @@ const (
 	Stores = "stores"
 	// Objects: the object monitor over many objects.
 	Objects = "objects"
+	// Exporter: from the store to a receiver.
+	Exporter = "exporter"
+	// Analyzer: faults over short and long histories, against all rules.
+	Analyzer = "analyzer"
 )
 
 // Figures lists them in the order in which they are measured.
 func Figures() []string {
-	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects}
+	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects, Exporter, Analyzer}
 }
 
 // onCluster are the figures that share one fleet.
@@ -76,6 +80,8 @@ type Sizes struct {
 	// Short and Long are records of history, MongoDB those of the stand-in for
 	// it, which is slow; 0 does not measure it.
 	Short, Long, MongoDB int
+	// Deep is a third history, for the analyzer alone; 0 is none.
+	Deep int
 	// Queries is how often each query and feed is measured.
 	Queries int
 	// ObjectNodes and ObjectPods are what the object monitor watches, Changes how
@@ -145,5 +151,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
 	measure(o.wants(History) || o.wants(Stores), "the stores", history)
 	measure(o.wants(Objects), Objects, objects)
+	measure(o.wants(Exporter), Exporter, exporter)
+	measure(o.wants(Analyzer), Analyzer, analyzer)
 	return t, errors.Join(append(problems, ctx.Err())...)
 }

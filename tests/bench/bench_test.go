@@ -50,6 +50,8 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
 		"objects: change to event, p50", "objects: change to event, p99", "objects: API requests at rest",
 		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
+		"to a receiver, one per request", "to a receiver, in batches",
+		"analyzer: events per second behind 10 records", "analyzer: events per second behind 50 records", "analyzer: CPU per event behind 50 records",
 	} {
 		at := slices.IndexFunc(table, func(r bench.Row) bool { return strings.Contains(r.Figure, want) })
 		if at < 0 {
@@ -105,6 +107,8 @@ func TestVerdict(t *testing.T) {
 		{"less", bench.Row{Ours: q(6.9), Floor: q(10), Target: bench.Target{AtLeast: 0.7}}, "missed"},
 		{"under", bench.Row{Ours: q(0.2), Target: bench.Target{Under: q(0.3)}}, "met"},
 		{"not under", bench.Row{Ours: q(0.3), Target: bench.Target{Under: q(0.3)}}, "missed"},
+		{"over", bench.Row{Ours: q(0.3), Target: bench.Target{Over: q(0.3)}}, "met"},
+		{"not over", bench.Row{Ours: q(0.2), Target: bench.Target{Over: q(0.3)}}, "missed"},
 		{"no target", bench.Row{Ours: q(1), Floor: q(1)}, "-"},
 	}
 	for _, tc := range tests {

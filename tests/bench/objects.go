@@ -128,7 +128,7 @@ func flowSchema(name string, precedence int32, resources, verbs []string) *flowv
 		PriorityLevelConfiguration: flowv1.PriorityLevelConfigurationReference{Name: "workload-high"}, MatchingPrecedence: precedence,
 		DistinguisherMethod: &flowv1.FlowDistinguisherMethod{Type: flowv1.FlowDistinguisherMethodByUserType},
 		Rules: []flowv1.PolicyRulesWithSubjects{{
-			Subjects: []flowv1.Subject{{Kind: flowv1.SubjectKindServiceAccount, ServiceAccount: &flowv1.ServiceAccountSubject{Namespace: "nvsentinel", Name: objectMonitor}}},
+			Subjects:      []flowv1.Subject{{Kind: flowv1.SubjectKindServiceAccount, ServiceAccount: &flowv1.ServiceAccountSubject{Namespace: "nvsentinel", Name: objectMonitor}}},
 			ResourceRules: []flowv1.ResourcePolicyRule{{APIGroups: all, Resources: resources, Verbs: verbs, Namespaces: all, ClusterScope: true}},
 		}},
 	}}

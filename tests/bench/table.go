@@ -61,10 +61,10 @@ func (q Quantity) String() string {
 
 // Target is what a figure is to reach; the zero value is none.
 type Target struct {
-	// Within bounds ours/floor from above, AtLeast from below, Under bounds ours
-	// itself; one of them is given.
+	// Within bounds ours/floor from above, AtLeast from below, Under and Over
+	// bound ours itself; one of them is given.
 	Within, AtLeast float64
-	Under           Quantity
+	Under, Over     Quantity
 }
 
 // String says it in words.
@@ -76,6 +76,8 @@ func (t Target) String() string {
 		return fmt.Sprintf("at least %gx", t.AtLeast)
 	case t.Under.Given:
 		return "under " + t.Under.String()
+	case t.Over.Given:
+		return "at least " + t.Over.String()
 	}
 	return "-"
 }
@@ -107,6 +109,8 @@ func (r Row) Verdict() string {
 		met = r.Ratio() >= t.AtLeast
 	case t.Under.Given:
 		met = r.Ours.Value < t.Under.Value
+	case t.Over.Given:
+		met = r.Ours.Value >= t.Over.Value
 	default:
 		return "-"
 	}

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// postFloor is the least that sending events costs: ready bodies go to the
+// receiver in requests under way at once, and nothing is read or stored.
+func postFloor(ctx context.Context, url, contentType string, bodies [][]byte, n, atATime int) (time.Duration, error) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atATime, MaxConnsPerHost: atATime}}
+	defer client.CloseIdleConnections()
+	began := time.Now()
+	err := atOnce(n, atATime, func(i int) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(bodies[i%len(bodies)]))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", contentType)
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusAccepted {
+			return fmt.Errorf("the receiver answers %s", resp.Status)
+		}
+		return nil
+	})
+	return time.Since(began), err
+}
