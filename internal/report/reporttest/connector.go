@@ -172,7 +172,7 @@ func (c *Connector) Distinct(t testing.TB) []*protos.HealthEvent {
 // Await waits until enough says yes to the distinct events so far.
 func (c *Connector) Await(t testing.TB, what string, enough func([]*protos.HealthEvent) bool) []*protos.HealthEvent {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		c.mu.Lock()
 		changed := c.changed
