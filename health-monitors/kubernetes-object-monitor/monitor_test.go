@@ -138,20 +138,37 @@ func example(t *testing.T) string {
 	return string(text)
 }
 
+// patience bounds every wait; each takes seconds.
+const patience = 2 * time.Minute
+
+// poll asks until cond holds; what is wrong may be asked of it when it never does.
+func poll(t *testing.T, cond func() bool, wrong func() string) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); !cond(); {
+		select {
+		case <-end:
+			t.Fatalf("waited %s: %s", patience, wrong())
+		case <-tick.C:
+		}
+	}
+}
+
 // until steps the monitor's clock until the connector has that many events: the
-// monitor's timers stand on that clock.
+// monitor's timers stand on that clock. The steps are to be so small that
+// nothing ends by age before a slow machine has looked at it.
 func (w *world) until(fake *testclock.FakeClock, step time.Duration, events int) {
 	w.t.Helper()
-	for range 600 {
+	poll(w.t, func() bool {
 		if len(w.connector.Distinct(w.t)) >= events {
-			return
+			return true
 		}
 		if fake.HasWaiters() {
 			fake.Step(step)
 		}
-		<-time.After(20 * time.Millisecond)
-	}
-	w.t.Fatalf("not %d events: %v", events, stories(w.connector.Distinct(w.t)))
+		return false
+	}, func() string { return fmt.Sprintf("not %d events: %v", events, stories(w.connector.Distinct(w.t))) })
 }
 
 func TestANodeNotReadyForTwoHours(t *testing.T) {
@@ -192,7 +209,7 @@ func TestAnNVMLEventRecoversByAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run()
-	w.until(fake, time.Second, 1)
+	w.until(fake, 50*time.Millisecond, 1)
 	w.expect("fault NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml")
 	// The pod goes first: the recovery still finds the node.
 	if err := w.cluster.Client().CoreV1().Pods(w.namespace).Delete(t.Context(), "train-0", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
@@ -282,12 +299,7 @@ func TestChangedPoliciesAreTakenOver(t *testing.T) {
 		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "PoliciesRefused"
 	}
-	for i := 0; !told(); i++ {
-		if i == 600 {
-			t.Fatal("no Event about the refused policies")
-		}
-		<-time.After(100 * time.Millisecond)
-	}
+	poll(t, told, func() string { return "no Event about the refused policies" })
 	w.write(broken("After", "kom-reload"))
 	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1", "recovery Before kom-reload-1 v1/Node kom-reload-1", "fault After kom-reload-1 v1/Node kom-reload-1")
 }
@@ -392,11 +404,8 @@ func (w *world) disk(node string) {
 	w.t.Helper()
 	text := "apiVersion: kom.example.com/v1alpha1\nkind: Disk\nmetadata: {name: kom-disk-1, labels: {test/broken: 'true'}}\nspec: {nodeName: " + node + "}\n"
 	var err error
-	for range 600 {
-		if err = w.cluster.Apply(w.t.Context(), strings.NewReader(text)); err == nil {
-			return
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	w.t.Fatal(err)
+	poll(w.t, func() bool {
+		err = w.cluster.Apply(w.t.Context(), strings.NewReader(text))
+		return err == nil
+	}, func() string { return err.Error() })
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -108,14 +109,12 @@ func readiness(t *testing.T, r *daemon.Running) (code int, body string) {
 
 func awaitReadiness(t *testing.T, r *daemon.Running, code int, detail string) {
 	t.Helper()
-	got, body := readiness(t, r)
-	for i := 0; got != code || !strings.Contains(body, detail); i++ {
-		if i == 1200 {
-			t.Fatalf("readiness is %d %s, want %d with %q", got, body, code, detail)
-		}
-		<-time.After(50 * time.Millisecond)
+	var got int
+	var body string
+	poll(t, func() bool {
 		got, body = readiness(t, r)
-	}
+		return got == code && strings.Contains(body, detail)
+	}, func() string { return fmt.Sprintf("readiness is %d %s, want %d with %q", got, body, code, detail) })
 }
 
 // TestItRunsUnderExactlyTheRightsOfItsPolicies on an API server that enforces

@@ -57,6 +57,9 @@ func (g *generation) look(ctx context.Context, i item) {
 	if !flip.IsZero() {
 		g.queue.AddAfter(i, flip.Sub(now))
 	}
+	if object != nil {
+		g.turns.plan(i, now)
+	}
 	if !well {
 		g.queue.AddRateLimited(i)
 		return

@@ -60,7 +60,7 @@ func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metri
 		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
 		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
 		Publisher: &report.Metrics{
-			Published:   prometheus.NewCounter(prometheus.CounterOpts(opts("published_total", "Events the platform connector acknowledged."))),
+			Published:   report.NewPublished(Prefix),
 			Failures:    vector("publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
 			DeadLetters: prometheus.NewCounter(prometheus.CounterOpts(opts("dead_letters_total", "Events the platform connector refused for good."))),
 		},

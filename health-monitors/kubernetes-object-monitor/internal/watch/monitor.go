@@ -117,6 +117,7 @@ type generation struct {
 	objects *cluster
 	queue   workqueue.TypedRateLimitingInterface[item]
 	later   backlog
+	turns   turns
 	warned  sync.Map // policy and failure that were logged
 }
 
@@ -129,6 +130,7 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 	g := &generation{Monitor: m, objects: objects, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limit,
 		workqueue.TypedRateLimitingQueueConfig[item]{Clock: m.Clock})}
 	g.later = backlog{queue: g.queue, short: m.Workers, waiting: map[item]bool{}}
+	g.turns = newTurns(m.Clock, m.Resync)
 	objects.clock, objects.log, objects.metrics, objects.ring, objects.filled = m.Clock, m.Log, m.Metrics, g.queue.Add, g.filled
 	m.current.Store(objects)
 	m.Policies.finder.Store(objects)
@@ -137,8 +139,9 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 	for range m.Workers {
 		tasks.Go(func() { g.work(ctx) })
 	}
-	tasks.Go(func() { g.resync(ctx) })
+	tasks.Go(func() { g.turns.run(g.later.add) })
 	err = objects.run(ctx)
+	g.turns.queue.ShutDown()
 	g.queue.ShutDown()
 	tasks.Wait()
 	return err
@@ -199,20 +202,4 @@ func (g *generation) rescan(ctx context.Context, kind schema.GroupVersionKind) {
 		}
 	}
 	g.later.add(all)
-}
-
-// resync looks at every object again, once per period.
-func (g *generation) resync(ctx context.Context) {
-	tick := g.Clock.NewTicker(g.Resync)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C():
-		}
-		for _, kind := range g.objects.set.Kinds() {
-			g.rescan(ctx, kind)
-		}
-	}
 }
