@@ -2,7 +2,9 @@ package policy
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,6 +161,30 @@ func TestOnlyWhatIsReadIsKept(t *testing.T) {
 	})
 	if diff := cmp.Diff(map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"nodeName": "n"}}, pod); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAnOptionalFieldIsReadAlone: the forms of optional fields and keys keep what
+// they name, and nothing beside it.
+func TestAnOptionalFieldIsReadAlone(t *testing.T) {
+	for expression, want := range map[string][]string{
+		`resource.metadata.?labels['zone'].orValue('') == 'a'`:             {"zone"},
+		`resource.metadata.labels[?'zone'].orValue('') == 'a'`:             {"zone"},
+		`resource.?metadata.labels.zone.orValue('') == 'a'`:                {"zone"},
+		`resource.metadata.?labels.optMap(l, l.size() > 1).orValue(false)`: {"nvidia.com/gpu.present", "zone"},
+		`resource.metadata.?labels[resource.metadata.name].hasValue()`:     {"nvidia.com/gpu.present", "zone"},
+	} {
+		set, err := Parse("f", one(expression), objects{})
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		got := set.Prune(set.Policies[0].Kind, gpuNode("True", now))
+		metadata := got["metadata"].(map[string]any)
+		labels := slices.Sorted(maps.Keys(metadata["labels"].(map[string]any)))
+		if got["status"] != nil || metadata["managedFields"] != nil || !slices.Equal(labels, want) {
+			t.Errorf("%s keeps %v, want the labels %s", expression, got, want)
+		}
 	}
 }
 

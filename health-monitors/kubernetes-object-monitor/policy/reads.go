@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
@@ -68,6 +69,10 @@ func (r *reader) all(list []ast.Expr) {
 	}
 }
 
+// selects are the operators that take one field or key of an object: a['b'],
+// a.?b and a[?'b'].
+var selects = map[string]bool{operators.Index: true, operators.OptSelect: true, operators.OptIndex: true}
+
 // chain resolves a path of fields and literal keys that begins at the resource
 // or at a looked-up object.
 func (r *reader) chain(e ast.Expr, path []string) (reading, bool) {
@@ -83,7 +88,7 @@ func (r *reader) chain(e ast.Expr, path []string) (reading, bool) {
 		case call.FunctionName() == lookupName:
 			r.all(call.Args())
 			return r.lookup(call, path)
-		case call.FunctionName() == operators.Index && len(call.Args()) == 2:
+		case selects[call.FunctionName()] && len(call.Args()) == 2:
 			if key, ok := literal(call.Args()[1]); ok {
 				return r.chain(call.Args()[0], prepend(key, path))
 			}
@@ -123,12 +128,14 @@ type tree struct {
 	below map[string]*tree
 }
 
+const metadataKey = "metadata"
+
 // newTree keeps what identifies an object.
 func newTree() *tree {
 	t := &tree{below: map[string]*tree{}}
 	for _, path := range [][]string{
-		{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"},
-		{"metadata", "uid"}, {"metadata", "resourceVersion"},
+		{"apiVersion"}, {"kind"}, {metadataKey, "name"}, {metadataKey, "namespace"},
+		{metadataKey, "uid"}, {metadataKey, "resourceVersion"},
 	} {
 		t.add(path)
 	}
@@ -146,18 +153,26 @@ func (t *tree) add(path []string) {
 	t.below[path[0]].add(path[1:])
 }
 
-// prune copies what the tree keeps; values are shared. Even of an object that is
-// kept whole, managedFields go.
+// prune copies what the tree keeps; values are shared, and the keys are the
+// tree's own, so that an object does not keep those it was decoded with. Even of
+// an object that is kept whole, managedFields go.
 func (t *tree) prune(object map[string]any) map[string]any {
-	out := make(map[string]any, len(object))
-	for key, value := range object {
-		child := t.below[key]
+	if t.whole {
+		out := maps.Clone(object)
+		if metadata, ok := out[metadataKey].(map[string]any); ok {
+			out[metadataKey] = withoutManagedFields(metadata)
+		}
+		return out
+	}
+	out := make(map[string]any, min(len(object), len(t.below)))
+	for key, child := range t.below {
+		value, ok := object[key]
 		inner, nested := value.(map[string]any)
 		switch {
-		case child == nil && !t.whole:
-		case child != nil && !child.whole && !t.whole && nested:
+		case !ok:
+		case nested && !child.whole:
 			out[key] = child.prune(inner)
-		case key == "metadata" && nested:
+		case nested && key == metadataKey:
 			out[key] = withoutManagedFields(inner)
 		default:
 			out[key] = value
