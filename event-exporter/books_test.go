@@ -84,6 +84,8 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch how := b.note(r, events); {
 	case how.hang:
+		// Only with its body read to the end the request's own end is heard of.
+		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	case how.status == 0:
 		panic(http.ErrAbortHandler)

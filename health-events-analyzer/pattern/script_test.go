@@ -93,7 +93,7 @@ func (n *node) word(r *record.Record, word string) {
 		for i := range 7 {
 			value := strings.Repeat("0", 32)
 			var reg, bit int
-			for _, one := range strings.Split(v, "+") {
+			for one := range strings.SplitSeq(v, "+") {
 				if _, err := fmt.Sscanf(one, "REG%d:%d", &reg, &bit); err != nil {
 					n.t.Fatal(err)
 				}
@@ -153,7 +153,7 @@ func (n *node) publish(e record.Event) string {
 		return fmt.Sprintf("%s of %s is over", e.CheckName, e.Metadata["subject"])
 	}
 	var sources []string
-	for _, id := range strings.Split(e.Metadata["sources"], ",") {
+	for id := range strings.SplitSeq(e.Metadata["sources"], ",") {
 		sources = append(sources, n.names[id])
 	}
 	text := fmt.Sprintf("%s (%s) %s from %s", e.CheckName, e.RecommendedAction, e.Metadata["subject"], strings.Join(sources, ","))
@@ -230,8 +230,10 @@ func pick(t *testing.T, names []string, d *datadriven.TestData) []rule.Rule {
 
 // TestScripts runs testdata: "case <rules>" begins a node, "rules" one with
 // rules of its own, "more" goes on; each line of input is an event, or with a
-// leading "status" a change of one, or "clock <offset>".
+// leading "status" a change of one, or "clock <offset>". Every built-in rule has
+// a case of its own that it fires in, and one that it does not.
 func TestScripts(t *testing.T) {
+	fires, rests := map[string]bool{}, map[string]bool{}
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var n *node
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -256,9 +258,20 @@ func TestScripts(t *testing.T) {
 				t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 			}
 			n.t = t
-			return n.run(input)
+			out := n.run(input)
+			if d.Cmd == "case" && len(d.CmdArgs) == 1 {
+				name := d.CmdArgs[0].Key
+				fires[name] = fires[name] || strings.Contains(out, ": "+name+" (")
+				rests[name] = rests[name] || out == "-\n"
+			}
+			return out
 		})
 	})
+	for _, r := range rule.Default() {
+		if !fires[r.Name] || !rests[r.Name] {
+			t.Errorf("%s: a case that fires: %v, one that does not: %v", r.Name, fires[r.Name], rests[r.Name])
+		}
+	}
 }
 
 func (n *node) run(input string) string {
@@ -278,7 +291,7 @@ func (n *node) run(input string) string {
 			continue
 		case "status":
 			news = n.take(n.change(rest))
-			word, rest, _ = strings.Cut(rest, " ")
+			word, _, _ = strings.Cut(rest, " ")
 			for _, x := range news {
 				fmt.Fprintf(&out, "%s: %s\n", word, x)
 			}
