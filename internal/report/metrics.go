@@ -3,16 +3,30 @@ package report
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // Metrics of a publisher and its outbox.
 type Metrics struct {
-	// Published counts acknowledged events.
-	Published prometheus.Counter
+	// Published counts acknowledged events, by processing strategy.
+	Published *prometheus.CounterVec
 	// Failures counts requests that were not acknowledged, by gRPC code.
 	Failures *prometheus.CounterVec
 	// DeadLetters counts events refused for good.
 	DeadLetters prometheus.Counter
+}
+
+// NewPublished makes the counter of acknowledged events; both strategies begin
+// at zero.
+func NewPublished(prefix string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "_published_total", Help: "Events the platform connector acknowledged, by processing strategy.",
+	}, []string{"strategy"})
+	for _, s := range []record.Strategy{record.Process, record.PersistOnly} {
+		c.WithLabelValues(string(s))
+	}
+	return c
 }
 
 // NewMetrics registers the metrics under the agent's prefix, for example
@@ -22,7 +36,7 @@ func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.Passi
 		return prometheus.CounterOpts{Name: prefix + "_" + name, Help: help}
 	}
 	m := &Metrics{
-		Published: prometheus.NewCounter(counter("published_total", "Events the platform connector acknowledged.")),
+		Published: NewPublished(prefix),
 		Failures: prometheus.NewCounterVec(counter("publish_failures_total",
 			"Requests the platform connector did not acknowledge, by gRPC code."), []string{"code"}),
 		DeadLetters: prometheus.NewCounter(counter("dead_letters_total", "Events the platform connector refused for good.")),

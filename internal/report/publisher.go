@@ -174,7 +174,9 @@ func (p *Publisher) send(ctx context.Context, batch []Entry) error {
 		return err
 	}
 	crashpoint.Here(p.Name + "/published")
-	p.Metrics.Published.Add(float64(len(batch)))
+	for _, e := range batch {
+		p.Metrics.Published.WithLabelValues(e.Event.GetProcessingStrategy().String()).Inc()
+	}
 	return nil
 }
 

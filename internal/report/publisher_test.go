@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -50,7 +51,7 @@ func publish(t *testing.T, b *report.Outbox, c *reporttest.Connector, tokenFile 
 // drained waits until the outbox is empty.
 func drained(t *testing.T, b *report.Outbox) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		changed := b.Changed()
 		if b.Stats().Entries == 0 {
@@ -115,6 +116,28 @@ func TestPublishesInOrderAndInBatches(t *testing.T) {
 	drained(t, b)
 	if got := value(t, r, "test_published_total"); got != 251 {
 		t.Errorf("published %v, want 251", got)
+	}
+}
+
+// TestPublishedEventsAreCountedByStrategy: also when there are none of one.
+func TestPublishedEventsAreCountedByStrategy(t *testing.T) {
+	c := reporttest.Start(t)
+	b := open(t, filepath.Join(t.TempDir(), "outbox.db"), report.Options{})
+	put(t, b, "acts")
+	observes := &protos.HealthEvent{ProcessingStrategy: protos.ProcessingStrategy_PERSIST_ONLY}
+	if err := b.Write(func(tx *report.Tx) error { return tx.Append(observes) }); err != nil {
+		t.Fatal(err)
+	}
+	r := publish(t, b, c, "")
+	drained(t, b)
+	want := `
+# HELP test_published_total Events the platform connector acknowledged, by processing strategy.
+# TYPE test_published_total counter
+test_published_total{strategy="PERSIST_ONLY"} 1
+test_published_total{strategy="PROCESS"} 1
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "test_published_total"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -228,7 +251,7 @@ func TestTokenIsReadForEveryRequest(t *testing.T) {
 // await polls a condition that no channel tells about.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
