@@ -1,6 +1,7 @@
 package pattern_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,14 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
+
+// A history that fails is told with its seed; the file that rapid would keep of
+// it in testdata would be read as a script.
+func init() {
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
+		panic(err)
+	}
+}
 
 const naiveRules = `
 [[rules]]

@@ -42,7 +42,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			for _, f := range stranded.Of([]record.Record{event("open", 1)}, tt.newest) {
+			for _, f := range stranded.Of([]record.Record{event("open", 1), event("noted", 1, observed)}, tt.newest) {
 				got += f.Newest.ID
 			}
 			if got != tt.want {

@@ -103,6 +103,24 @@ func TestPersistOnlyIsInNoWindow(t *testing.T) {
 	}
 }
 
+// TestPersistOnlyHoldsNothingOpen: a derived fault whose sources were for the
+// record only has no cause, and is over.
+func TestPersistOnlyHoldsNothingOpen(t *testing.T) {
+	b := newBench(t, storetest.SQLite(t), 1000)
+	for gpu, strategy := range map[string]record.Strategy{"GPU-1": record.PersistOnly, "GPU-2": record.Process} {
+		source := storetest.Record("n1", func(r *record.Record) { r.Event.ProcessingStrategy = strategy })
+		derived := storetest.Record("n1", func(r *record.Record) {
+			r.Event.Agent, r.Event.CheckName = record.AnalyzerAgent, rules()[0].Name
+			r.Event.Metadata = map[string]string{"sources": source.ID, "clear": string(rule.WhenSourcesClose), "subject": gpu}
+		})
+		storetest.MustAppend(t, b.store, source, derived)
+	}
+	b.handle("n1")
+	if n := b.derived(); n != 1 {
+		t.Errorf("%d of two derived faults are over, want the one without a cause that acts", n)
+	}
+}
+
 // TestDroppedWindows: with room for nothing every handling reads the store
 // again, and finds the same.
 func TestDroppedWindows(t *testing.T) {
