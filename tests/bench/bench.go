@@ -40,11 +40,13 @@ const (
 	Exporter = "exporter"
 	// Analyzer: faults over short and long histories, against all rules.
 	Analyzer = "analyzer"
+	// Janitor: many reboots at once.
+	Janitor = "janitor"
 )
 
 // Figures lists them in the order in which they are measured.
 func Figures() []string {
-	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects, Exporter, Analyzer}
+	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects, Exporter, Analyzer, Janitor}
 }
 
 // onCluster are the figures that share one fleet.
@@ -87,6 +89,8 @@ type Sizes struct {
 	// ObjectNodes and ObjectPods are what the object monitor watches, Changes how
 	// often one of them changes.
 	ObjectNodes, ObjectPods, Changes int
+	// Reboots is how many RebootNodes are created at once.
+	Reboots int
 	// Limit bounds each wait; a run that exceeds it has failed.
 	Limit time.Duration
 }
@@ -97,7 +101,7 @@ func Full() Sizes {
 		Acks: 2000, Events: 100_000, Publishers: 64, Nodes: 1000, Pods: 10_000, Idle: time.Minute,
 		Cordons: 200, Repairs: 20, DrainNodes: 50, PodsPerNode: 100, Storm: 500,
 		Short: 10_000, Long: 1_000_000, MongoDB: 2000, Queries: 200,
-		ObjectNodes: 5000, ObjectPods: 50_000, Changes: 500, Limit: 10 * time.Minute,
+		ObjectNodes: 5000, ObjectPods: 50_000, Changes: 500, Reboots: 500, Limit: 10 * time.Minute,
 	}
 }
 
@@ -107,7 +111,7 @@ func Quick() Sizes {
 		Acks: 200, Events: 10_000, Publishers: 64, Nodes: 100, Pods: 1000, Idle: 6 * time.Second,
 		Cordons: 20, Repairs: 5, DrainNodes: 5, PodsPerNode: 100, Storm: 50,
 		Short: 1000, Long: 100_000, MongoDB: 200, Queries: 50,
-		ObjectNodes: 500, ObjectPods: 5000, Changes: 50, Limit: 5 * time.Minute,
+		ObjectNodes: 500, ObjectPods: 5000, Changes: 50, Reboots: 50, Limit: 5 * time.Minute,
 	}
 }
 
@@ -153,5 +157,6 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	measure(o.wants(Objects), Objects, objects)
 	measure(o.wants(Exporter), Exporter, exporter)
 	measure(o.wants(Analyzer), Analyzer, analyzer)
+	measure(o.wants(Janitor), Janitor, reboots)
 	return t, errors.Join(append(problems, ctx.Err())...)
 }

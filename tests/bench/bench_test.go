@@ -17,7 +17,7 @@ var tiny = bench.Sizes{
 	Acks: 5, Events: 40, Publishers: 4, Nodes: 14, Pods: 20, Idle: 100 * time.Millisecond,
 	Cordons: 2, Repairs: 1, DrainNodes: 2, PodsPerNode: 3, Storm: 3,
 	Short: 10, Long: 50, Queries: 3,
-	ObjectNodes: 20, ObjectPods: 40, Changes: 20, Limit: 3 * time.Minute,
+	ObjectNodes: 20, ObjectPods: 40, Changes: 20, Reboots: 4, Limit: 3 * time.Minute,
 }
 
 type testLog struct{ t *testing.T }
@@ -50,6 +50,7 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
 		"objects: change to event, p50", "objects: change to event, p99", "objects: API requests at rest",
 		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
+		"janitor: 4 reboots asked for at once", "janitor: 4 reboots against their API requests alone", "janitor: API requests per reboot", "janitor: memory at most",
 		"to a receiver, one per request", "to a receiver, in batches",
 		"analyzer: events per second behind 10 records", "analyzer: events per second behind 50 records", "analyzer: CPU per event behind 50 records",
 	} {

@@ -21,6 +21,8 @@ const (
 	Millicores
 	// PerMinute is a rate of requests.
 	PerMinute
+	// Times is a plain number.
+	Times
 )
 
 // Quantity is a measured number; the zero value is "none".
@@ -49,6 +51,8 @@ func (q Quantity) String() string {
 		return fmt.Sprintf("%.1f MB", q.Value/1e6)
 	case q.Unit == Millicores:
 		return fmt.Sprintf("%.1f m", q.Value)
+	case q.Unit == Times:
+		return fmt.Sprintf("%.1f", q.Value)
 	case q.Unit == PerMinute:
 		return fmt.Sprintf("%.1f/min", q.Value)
 	case q.Value < 1e-3:
