@@ -64,10 +64,14 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, fake := connect(t, "")
 			fake.Fail(signal, tt.fault)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if tt.fault.Hang {
 				cancel()
-				ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+				// The line is made before: without one nothing was sent.
+				if _, err := p.State(t.Context(), machine); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 			}
 			defer cancel()
 			err := p.Reboot(ctx, machine, false)

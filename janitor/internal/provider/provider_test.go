@@ -153,7 +153,12 @@ func TestSilenceIsUnknown(t *testing.T) {
 	done := make(chan error, 1)
 	impl := &scripted{hang: true, asked: make(chan *v1.SendRebootSignalRequest, 1)}
 	go func() { done <- plugin.Serve(ctx, lis, impl, plugin.Options{Grace: time.Millisecond}) }()
-	p := dial(t, lis.Addr().String(), 200*time.Millisecond)
+	p := dial(t, lis.Addr().String(), 2*time.Second)
+	// A deadline that comes while the line is being made proves that nothing was sent.
+	await(t, "the line", func() bool {
+		_, err := p.State(t.Context(), "n", "")
+		return err == nil
+	})
 	_, err := p.Reboot(t.Context(), provider.Signal{Node: "n", Key: "k"})
 	if got := delivery(t, err); got != provider.Unknown {
 		t.Errorf("no answer in time: %s (%v), want Unknown", got, err)
