@@ -134,7 +134,7 @@ func TestConformance(t *testing.T) {
 				return w.fake.Instance("i-000000000000000" + strings.Repeat(node[len(node)-1:], 2)).Reboots
 			},
 			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
-			Patience: 30 * time.Second,
+			Patience: 2 * time.Minute,
 		}
 	})
 }

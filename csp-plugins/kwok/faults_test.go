@@ -111,7 +111,7 @@ func (r *rig) await(effect kwok.Effect) {
 
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -260,13 +260,31 @@ func TestKilledInMidReboot(t *testing.T) {
 	}
 }
 
+// hold is a hook that keeps machines down until release is called.
+func hold(t *testing.T) (hook string, release func()) {
+	t.Helper()
+	dir := t.TempDir()
+	hook = filepath.Join(dir, "hook")
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nwhile [ ! -e "+dir+"/released ]; do sleep 0.05; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return hook, func() {
+		if err := os.WriteFile(filepath.Join(dir, "released"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNodeDeletedInMidReboot(t *testing.T) {
-	r := newRig(t, "--reboot-time", "200ms")
+	hook, release := hold(t)
+	r := newRig(t, "--reboot-time", "1ms", "--reboot-hook", hook)
+	t.Cleanup(release)
 	r.mustSend("k")
 	r.await(kwok.PoweredOff)
 	if err := r.cluster.DeleteNode(t.Context(), r.node); err != nil {
 		t.Fatal(err)
 	}
+	release()
 	r.await(kwok.NodeGone)
 	r.wantEffects("accepted powered-off node-gone")
 }
@@ -301,7 +319,9 @@ func TestHook(t *testing.T) {
 // nothing puts the old boot id back.
 func TestOnASimulatedNode(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{Controllers: true, Nodes: 1})
-	r := &rig{t: t, node: "gpu-0", process: newProcess(t, cluster, "--reboot-time", "2s")}
+	hook, release := hold(t)
+	r := &rig{t: t, node: "gpu-0", process: newProcess(t, cluster, "--reboot-time", "1ms", "--reboot-hook", hook)}
+	t.Cleanup(release)
 	r.before = bootID(t, cluster, r.node)
 	r.client = v1.NewCSPPluginServiceClient(r.start())
 	ready := func() corev1.ConditionStatus {
@@ -319,6 +339,7 @@ func TestOnASimulatedNode(t *testing.T) {
 	r.mustSend("k")
 	r.until("not ready", func() bool { return ready() == corev1.ConditionFalse })
 	r.wantRebooted(false)
+	release()
 	r.until("ready", func() bool { return ready() == corev1.ConditionTrue })
 	r.wantRebooted(true)
 	r.await(kwok.Completed)
@@ -341,7 +362,7 @@ func TestTerminatedMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.again() // in the middle of it, or after it
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for ask() != codes.NotFound {
 		select {
 		case <-deadline:

@@ -164,7 +164,7 @@ func TestConformance(t *testing.T) {
 			BootID:   func(t *testing.T, node string) string { return bootID(t, cluster, node) },
 			Reboots:  p.reboots,
 			Restart:  func(*testing.T) grpc.ClientConnInterface { return p.restart() },
-			Patience: 30 * time.Second,
+			Patience: 2 * time.Minute,
 		}
 	})
 }
