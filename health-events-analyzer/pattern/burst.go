@@ -9,7 +9,7 @@ import (
 
 // bursts numbers the bursts of the subject and counts those that hold what the
 // rule counts.
-func (q question) bursts(counted *rule.Match) ([]*Fact, bool) {
+func (q *question) bursts(counted *rule.Match) ([]*Fact, bool) {
 	b := q.rule.Bursts
 	among := b.Made(*q.rule)
 	var bursts [][]*Fact // the counted events of each burst
@@ -32,7 +32,7 @@ func (q question) bursts(counted *rule.Match) ([]*Fact, bool) {
 	return q.countBursts(bursts)
 }
 
-func (q question) countBursts(bursts [][]*Fact) ([]*Fact, bool) {
+func (q *question) countBursts(bursts [][]*Fact) ([]*Fact, bool) {
 	n, found := 0, []*Fact(nil)
 	for i, events := range bursts {
 		newest := i == len(bursts)-1

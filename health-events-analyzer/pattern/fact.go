@@ -31,6 +31,8 @@ type Fact struct {
 	registers *[registers]uint32
 	// horizon is how long the event can matter to a rule.
 	horizon time.Duration
+	// judged says that the rules were asked about it.
+	judged bool
 }
 
 // registers are REG0 to REG6 of XID 74.

@@ -60,8 +60,7 @@ const maxSubjects = 4096
 func (w *Window) Judge(from, now time.Time) []Finding {
 	var out []Finding
 	fired := map[string]time.Time{}
-	first := sort.Search(len(w.facts), func(i int) bool { return !w.facts[i].At.Before(from) })
-	for i := first; i < len(w.facts); i++ {
+	for i := w.since(from); i < len(w.facts); i++ {
 		t := w.facts[i]
 		if !t.asks() {
 			continue
@@ -83,6 +82,25 @@ func (w *Window) Judge(from, now time.Time) []Finding {
 	return out
 }
 
+// since is the place of the first event that is not before a time.
+func (w *Window) since(from time.Time) int {
+	return sort.Search(len(w.facts), func(i int) bool { return !w.facts[i].At.Before(from) })
+}
+
+// Settle says that what Judge found from a time on is published.
+func (w *Window) Settle(from time.Time) {
+	for _, f := range w.facts[w.since(from):] {
+		f.judged = true
+	}
+}
+
+// Settled says whether an event was judged and settled, and nothing was added
+// or changed since that the Window has not told of.
+func (w *Window) Settled(id string) bool {
+	f := w.byID[id]
+	return f != nil && f.judged
+}
+
 // question is one rule and one event that it is asked about.
 type question struct {
 	w       *Window
@@ -93,7 +111,7 @@ type question struct {
 	facts   []*Fact  // the window up to the trigger
 }
 
-func (q question) ask(fired map[string]time.Time, now time.Time) []Finding {
+func (q *question) ask(fired map[string]time.Time, now time.Time) []Finding {
 	r, t := q.rule, q.trigger
 	answer := Finding{Rule: r, Trigger: t}
 	if now.Sub(t.At) > r.Window {
@@ -126,7 +144,7 @@ func (q question) ask(fired map[string]time.Time, now time.Time) []Finding {
 // before looks at what was published of the rule and subject: when the last of
 // it was cleared, which was the newest within the window, and whether one is
 // open.
-func (q question) before(subject string) (since time.Time, previous string, open bool) {
+func (q *question) before(subject string) (since time.Time, previous string, open bool) {
 	var newest *Fact
 	for _, d := range q.w.derived[key(q.rule.Name, subject)] {
 		if d.At.Before(q.trigger.At.Add(-q.rule.Window)) {
@@ -149,18 +167,18 @@ func (q question) before(subject string) (since time.Time, previous string, open
 
 // back is the node's events of the window up to the trigger, without those that
 // an earlier fault has answered.
-func (q question) back(answered time.Time) []*Fact {
+func (q *question) back(answered time.Time) []*Fact {
 	begin, all := q.trigger.At.Add(-q.rule.Window), q.w.facts[:q.place+1]
 	return all[sort.Search(len(all), func(i int) bool { return !all[i].At.Before(begin) && all[i].At.After(answered) }):]
 }
 
 // evidence says whether a fact can be counted at all.
-func (q question) evidence(f *Fact) bool {
+func (q *question) evidence(f *Fact) bool {
 	return f.asks() && fault.Compare(f.Record.Node, q.trigger.Record.Node) != fault.AnotherMachine
 }
 
 // shares says whether a fact has the subject's values of these keys.
-func (q question) shares(f *Fact, keys []rule.Key) bool {
+func (q *question) shares(f *Fact, keys []rule.Key) bool {
 	for i, k := range q.rule.By {
 		if slices.Contains(keys, k) && !f.has(k, q.subject[i]) {
 			return false
@@ -170,10 +188,10 @@ func (q question) shares(f *Fact, keys []rule.Key) bool {
 }
 
 // choose lists the facts that match and share.
-func (q question) choose(m *rule.Match, by []rule.Key) []*Fact {
+func (q *question) choose(m *rule.Match, by []rule.Key) []*Fact {
 	var out []*Fact
 	for _, f := range q.facts {
-		if q.evidence(f) && f.matches(m, q.trigger.At) && q.shares(f, by) {
+		if f.matches(m, q.trigger.At) && q.shares(f, by) && q.evidence(f) {
 			out = append(out, f)
 		}
 	}
@@ -181,7 +199,7 @@ func (q question) choose(m *rule.Match, by []rule.Key) []*Fact {
 }
 
 // decide answers for one subject.
-func (q question) decide() (Reason, []*Fact) {
+func (q *question) decide() (Reason, []*Fact) {
 	found, enough := q.count()
 	if !enough {
 		return TooFew, nil
@@ -203,7 +221,7 @@ func (q question) decide() (Reason, []*Fact) {
 }
 
 // count finds what the rule counts and says whether it is enough.
-func (q question) count() ([]*Fact, bool) {
+func (q *question) count() ([]*Fact, bool) {
 	counted := q.rule.Counted()
 	switch {
 	case q.rule.Bursts != nil:
@@ -226,12 +244,12 @@ func (q question) count() ([]*Fact, bool) {
 }
 
 // sequence finds the steps backwards, each as late as possible.
-func (q question) sequence() ([]*Fact, bool) {
+func (q *question) sequence() ([]*Fact, bool) {
 	var found []*Fact
 	step := len(q.rule.Sequence) - 1
 	for i := len(q.facts) - 1; i >= 0 && step >= 0; i-- {
 		f := q.facts[i]
-		if q.evidence(f) && f.matches(&q.rule.Sequence[step], q.trigger.At) && q.shares(f, q.rule.By) {
+		if f.matches(&q.rule.Sequence[step], q.trigger.At) && q.shares(f, q.rule.By) && q.evidence(f) {
 			found = append(found, f)
 			step--
 		} else if f == q.trigger {

@@ -95,7 +95,7 @@ func (d *Desk) Handle(ctx context.Context, name string) error {
 	}
 	for _, x := range d.nodes.news(n) {
 		from, changed := n.window.Add(x.Fact)
-		if !changed && (fresh || x.trigger) {
+		if !changed && (fresh || x.trigger) && !n.window.Settled(x.Record.ID) {
 			// The store had it already; nobody knows whether it was judged.
 			from, changed = x.Matters()
 		}
@@ -128,6 +128,7 @@ func (d *Desk) judge(ctx context.Context, n *node) error {
 		}
 		d.Metrics.Judgements.WithLabelValues(f.Rule.Name, string(f.Reason)).Inc()
 	}
+	n.window.Settle(n.from)
 	n.changed = false
 	return nil
 }
