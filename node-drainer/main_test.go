@@ -33,10 +33,10 @@ func TestTheServiceGetsReadyAndStops(t *testing.T) {
 	}
 }
 
-// await polls url until it answers 200 with want in it, at most 30 s.
+// await polls url until it answers 200 with want in it, at most two minutes.
 func await(t *testing.T, url, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var last string
 	for {

@@ -59,7 +59,7 @@ func (s *stage) crash(binary, point string) {
 	if err := process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	late := time.AfterFunc(30*time.Second, func() { _ = process.Process.Signal(os.Interrupt) })
+	late := time.AfterFunc(3*time.Minute, func() { _ = process.Process.Signal(os.Interrupt) })
 	defer late.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- process.Wait() }()

@@ -202,15 +202,20 @@ func TestADrainedNodeIsKeptEmptyUntilItsRepair(t *testing.T) {
 
 func TestTheDeadlineOutlivesARestart(t *testing.T) {
 	s := newStage(t, eviction.NamespaceRule{Name: "test-*", Mode: eviction.DeleteAfterTimeout})
+	w := &wrong{}
+	s.clock = w
+	s.restart()
 	batch := s.cluster.Namespace(t)
 	hangs := map[string]string{localcluster.TerminationAnnotation: "never"}
 	s.pod(localcluster.PodSpec{Name: "hangs", Namespace: batch, Annotations: hangs})
-	s.fault("r1", "r1", func(r *record.Record) { r.CreatedAt = r.CreatedAt.Add(-time.Hour + 5*time.Second) })
+	s.fault("r1", "r1")
 	s.mark("r1")
 	s.wantEviction("r1", record.EvictionInProgress)
 	if _, going := s.leaving(batch, "hangs"); going {
 		t.Fatal("a pod was taken away before the deadline")
 	}
+	s.stop()
+	w.by.Store(int64(2 * time.Hour)) // the deadline passes while nobody runs
 	s.restart()
 	s.wantEviction("r1", record.EvictionSucceeded)
 	if gone, _ := s.leaving(batch, "hangs"); !gone {

@@ -125,7 +125,7 @@ func (s *stage) replica(binary, ns, env string) *replica {
 	s.t.Helper()
 	r := &replica{log: &strings.Builder{}}
 	r.cmd = exec.CommandContext(context.Background(), binary, append(s.arguments(), "--leader-elect", "--leader-elect-namespace", ns,
-		"--leader-elect-lease-duration", "8s", "--leader-elect-renew-deadline", "6s", "--leader-elect-retry-period", "1s")...)
+		"--leader-elect-lease-duration", "12s", "--leader-elect-renew-deadline", "10s", "--leader-elect-retry-period", "1s")...)
 	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), env), r.log
 	if err := r.cmd.Start(); err != nil {
 		s.t.Fatal(err)
