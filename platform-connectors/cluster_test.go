@@ -32,7 +32,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 	control := &place{t: t, dir: s.dir, args: []string{
 		"--role=cluster", "--config=" + file, "--store=" + s.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
 		"--kubeconfig=" + s.cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace=" + namespace,
-		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
+		"--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
 	}}
 	leader := control.start()
 	s.args = append(s.args, "--config="+file)

@@ -78,7 +78,12 @@ func (p *place) publisher(token string) protos.PlatformConnectorClient {
 // refused sends one event and wants this answer.
 func (p *place) refused(c protos.PlatformConnectorClient, e *protos.HealthEvent, code codes.Code, text string) {
 	p.t.Helper()
-	_, err := c.HealthEventOccurredV1(p.t.Context(), &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
+	var err error
+	await(p.t, func() (bool, string) {
+		_, err = c.HealthEventOccurredV1(p.t.Context(), &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
+		// Unavailable says "again": a busy API server answers no review in time.
+		return status.Code(err) != codes.Unavailable || code == codes.Unavailable, fmt.Sprint(err)
+	})
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), text) {
 		p.t.Errorf("answer %v, want %s with %q", err, code, text)
 	}

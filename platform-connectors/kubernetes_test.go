@@ -273,6 +273,7 @@ func TestLostFaultSetIsRebuiltFromTheStore(t *testing.T) {
 	s.send(event("a", 3))
 	s.awaitCondition(check, faulty(entry("a", 3)))
 	s.awaitCondition("GpuMemWatch", "True GpuMemWatchIsNotHealthy: "+entry("c", 1))
+	awaitStored(t, s.records(), 6) // the condition does not wait for the store
 	open, err := s.records().List(t.Context(), store.Query{Selector: record.Selector{Agent: agent}})
 	if err != nil || len(open) != 5 {
 		t.Errorf("%d records of the agent, %v", len(open), err)

@@ -130,7 +130,7 @@ func (p *place) client() protos.PlatformConnectorClient {
 // send sends one batch, over and over until it is acknowledged.
 func send(ctx context.Context, c protos.PlatformConnectorClient, events ...*protos.HealthEvent) error {
 	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, 30*time.Second)
 		_, err := c.HealthEventOccurredV1(attempt, &protos.HealthEvents{Version: 1, Events: events}, grpc.WaitForReady(true))
 		cancel()
 		if err == nil {
@@ -170,10 +170,10 @@ func (p *place) records() store.Store {
 	return s
 }
 
-// await asks until ok says so or a minute is over; ok returns what is missing.
+// await asks until ok says so or two minutes are over; ok returns what is missing.
 func await(t *testing.T, ok func() (done bool, missing string)) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -183,7 +183,7 @@ func await(t *testing.T, ok func() (done bool, missing string)) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("after a minute: %s", missing)
+			t.Fatalf("after two minutes: %s", missing)
 		case <-tick.C:
 		}
 	}
@@ -209,7 +209,7 @@ func storm(t *testing.T, p *place, publishers, each int, kills []int) map[string
 	var acknowledged atomic.Int64
 	var mu sync.Mutex
 	acked := map[string]bool{}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	connector := p.start()
 	client := p.client()

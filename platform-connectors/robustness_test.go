@@ -269,7 +269,7 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, reached(at+200)) // the door stays open without a database
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := server.Restart(ctx)
 		cancel()
 		if err != nil {
