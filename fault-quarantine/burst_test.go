@@ -120,7 +120,7 @@ func TestABudgetSurvivesKills(t *testing.T) {
 func TestALeaderIsFrozenOrKilled(t *testing.T) {
 	const limit = 3
 	elected := []string{
-		"--leader-elect", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+		"--leader-elect", "--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
 	}
 	for i, end := range []struct{ how, point string }{{"FREEZE", "decided"}, {"FREEZE", "stamped"}, {"CRASH", "decided"}} {
 		t.Run(end.how+" "+end.point, func(t *testing.T) {

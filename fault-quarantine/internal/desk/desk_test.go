@@ -237,7 +237,7 @@ func TestExpire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Expire(ctx, clock) }()
-	testkit.Until(t, 10*time.Second, func() bool {
+	testkit.Until(t, 2*time.Minute, func() bool {
 		_, err := s.Get(t.Context(), done.ID)
 		return errors.Is(err, store.ErrNotFound)
 	})
