@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -17,7 +18,6 @@ func (r *objectsRun) measure(ctx context.Context, began time.Time, floor []time.
 	what := fmt.Sprintf("%d nodes, %d pods, %d policies", n.ObjectNodes, n.ObjectPods, objectPolicies)
 	rows := []Row{{Figure: "objects: start to all evaluated", Ours: seconds(sync), Note: what + ", the lease and the lists included"}}
 	for _, step := range []func(context.Context) ([]Row, error){
-		func(ctx context.Context) ([]Row, error) { return r.measurePass(ctx, all) },
 		func(ctx context.Context) ([]Row, error) { return r.measureChanges(ctx, floor) },
 		r.measureRest,
 		func(context.Context) ([]Row, error) { return r.measureSize(what) },
@@ -31,46 +31,29 @@ func (r *objectsRun) measure(ctx context.Context, began time.Time, floor []time.
 	return rows, nil
 }
 
-// evaluated waits until that many predicates were evaluated in all.
+// evaluated waits until the caches are filled and that many predicates were
+// evaluated in all.
 func (r *objectsRun) evaluated(ctx context.Context, want float64) error {
 	return until(ctx, r.o.Sizes.Limit, fmt.Sprintf("%.0f evaluations", want), func() (bool, error) {
+		ready, err := r.ready(ctx)
+		if err != nil || !ready {
+			return false, err
+		}
 		now, err := r.number(ctx, "k8s_object_monitor_evaluations_total ", false)
 		return now >= want, err
 	})
 }
 
-// measurePass times one look at everything, as each resync period has.
-func (r *objectsRun) measurePass(ctx context.Context, all float64) ([]Row, error) {
-	before, at := -1.0, 0.0
-	// Between two passes the counter stands still.
-	err := until(ctx, r.o.Sizes.Limit, "a calm", func() (_ bool, err error) {
-		if err := pause(ctx, time.Second); err != nil {
-			return false, err
-		}
-		before = at
-		at, err = r.number(ctx, "k8s_object_monitor_evaluations_total ", false)
-		return at == before, err
-	})
+func (r *objectsRun) ready(ctx context.Context) (bool, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/readyz", http.NoBody)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if err := r.evaluated(ctx, at+1); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	spent, err := cpu(r.pid)
+	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if err := r.evaluated(ctx, at+all); err != nil {
-		return nil, err
-	}
-	took := time.Since(began)
-	now, err := cpu(r.pid)
-	return []Row{{
-		Figure: "objects: evaluations per second", Ours: rate(int(all), took),
-		Note: fmt.Sprintf("all %.0f of one resync in %s, %s of processor time", all, took.Round(time.Millisecond), (now - spent).Round(10*time.Millisecond)),
-	}}, err
+	return answer.StatusCode == http.StatusOK, answer.Body.Close()
 }
 
 // measureChanges makes one fault and ends it, object after object.
@@ -115,40 +98,58 @@ func (r *objectsRun) measureChanges(ctx context.Context, floor []time.Duration) 
 	return rows, nil
 }
 
-// measureRest counts the requests while nothing changes; all is evaluated again
+// resting is what the monitor has asked and used since its start.
+type resting struct {
+	rest, watches, leases float64 // requests
+	evaluations           float64
+	used                  time.Duration // of a processor
+}
+
+func (r *objectsRun) resting(ctx context.Context) (s resting, err error) {
+	for schema, count := range map[string]*float64{"bench-rest": &s.rest, "bench-watches": &s.watches, "bench-leases": &s.leases} {
+		if *count, err = r.number(ctx, `apiserver_flowcontrol_dispatched_requests_total{flow_schema="`+schema+`"`, true); err != nil {
+			return s, err
+		}
+	}
+	if s.evaluations, err = r.number(ctx, "k8s_object_monitor_evaluations_total ", false); err != nil {
+		return s, err
+	}
+	s.used, err = cpu(r.pid)
+	return s, err
+}
+
+// measureRest looks at the monitor while nothing changes; all is evaluated again
 // meanwhile.
 func (r *objectsRun) measureRest(ctx context.Context) ([]Row, error) {
-	schemas := []string{"bench-rest", "bench-watches", "bench-leases"}
-	var counts [2][3]float64
-	var used [2]time.Duration
-	for when := range 2 {
-		if err := pause(ctx, map[int]time.Duration{0: time.Second, 1: r.o.Sizes.Idle}[when]); err != nil {
+	var at [2]resting
+	for when, wait := range []time.Duration{time.Second, r.o.Sizes.Idle} {
+		if err := pause(ctx, wait); err != nil {
 			return nil, err
-		}
-		for i, s := range schemas {
-			var err error
-			if counts[when][i], err = r.number(ctx, `apiserver_flowcontrol_dispatched_requests_total{flow_schema="`+s+`"`, true); err != nil {
-				return nil, err
-			}
 		}
 		var err error
-		if used[when], err = cpu(r.pid); err != nil {
+		if at[when], err = r.resting(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if counts[0][0] == 0 {
+	if at[0].rest == 0 {
 		return nil, fmt.Errorf("the API server counted no request of the monitor's start")
 	}
-	each := func(i int) Quantity {
-		return Quantity{(counts[1][i] - counts[0][i]) / r.o.Sizes.Idle.Minutes(), PerMinute, true}
+	each := func(count func(resting) float64) Quantity {
+		return Quantity{(count(at[1]) - count(at[0])) / r.o.Sizes.Idle.Minutes(), PerMinute, true}
 	}
+	watches, leases := each(func(s resting) float64 { return s.watches }), each(func(s resting) float64 { return s.leases })
+	evaluations, used := at[1].evaluations-at[0].evaluations, at[1].used-at[0].used
 	return []Row{
 		{
-			Figure: "objects: API requests at rest, beyond watches and leases", Ours: each(0), Target: Target{Under: Quantity{1, PerMinute, true}},
-			Note: fmt.Sprintf("over %s; counted by the API server; watches %s, leases %s", r.o.Sizes.Idle, each(1), each(2)),
+			Figure: "objects: evaluations per second of a processor", Ours: rate(int(evaluations), max(used, 10*time.Millisecond)),
+			Note: fmt.Sprintf("%.0f evaluations in %s, %s of processor time, all that the monitor does at rest included", evaluations, r.o.Sizes.Idle, used.Round(10*time.Millisecond)),
 		},
 		{
-			Figure: "objects: processor at rest", Ours: Quantity{1000 * (used[1] - used[0]).Seconds() / r.o.Sizes.Idle.Seconds(), Millicores, true},
+			Figure: "objects: API requests at rest, beyond watches and leases", Ours: each(func(s resting) float64 { return s.rest }), Target: Target{Under: Quantity{1, PerMinute, true}},
+			Note: fmt.Sprintf("over %s; counted by the API server; watches %s, leases %s", r.o.Sizes.Idle, watches, leases),
+		},
+		{
+			Figure: "objects: processor at rest", Ours: Quantity{1000 * used.Seconds() / r.o.Sizes.Idle.Seconds(), Millicores, true},
 			Note: fmt.Sprintf("with a look at everything each %s", objectResync),
 		},
 	}, nil
