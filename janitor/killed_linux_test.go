@@ -26,7 +26,7 @@ import (
 )
 
 // resendAfter is the janitor's in these tests.
-const resendAfter = 4 * time.Second
+const resendAfter = 10 * time.Second
 
 // call is one signal in a ledger: when it came, and which boot the Node showed.
 type call struct {
@@ -217,7 +217,7 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 	env := []string{"NVSENTINEL_CRASH=janitor/" + strings.Join(points, ",janitor/"), "NVSENTINEL_CRASH_ONCE=" + dir}
 	args := []string{
 		"--config", config, "--kubeconfig=" + l.cluster.AdminKubeconfig(), "--csp-plugin-host=" + serve(t, l), "--metrics-address=off", "--log-format=text",
-		"--plugin-timeout=1s", "--resend-after=" + resendAfter.String(), "--poll-interval=200ms",
+		"--plugin-timeout=5s", "--resend-after=" + resendAfter.String(), "--poll-interval=200ms",
 	}
 	if err := objects.Create(t.Context(), object); err != nil {
 		t.Error(err)
@@ -228,7 +228,7 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 	var running sync.WaitGroup
 	running.Go(func() { k.run(ctx, t, binary, env, args) })
 	defer func() { stop(); running.Wait(); l.effects.Wait() }()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for object.Progress().CompletionTime == nil || len(object.GetFinalizers()) > 0 || k.deaths() < len(points) {
 		select {
 		case <-deadline:

@@ -102,7 +102,7 @@ func install(t *testing.T, cluster *localcluster.Cluster) {
 // eventually asks until ok or the deadline.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(3 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

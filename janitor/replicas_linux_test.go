@@ -171,8 +171,8 @@ func takeOver(t *testing.T, cluster *localcluster.Cluster, impl *slowCloud, sign
 	p := startPair(t, func(i int) []string {
 		return []string{
 			"--kubeconfig=" + cluster.AdminKubeconfig(), "--csp-plugin-host=" + serve(t, entrance{impl, i}), "--metrics-address=127.0.0.1:0", "--log-format=text",
-			"--plugin-timeout=2s", "--resend-after=3s", "--poll-interval=1s", "--leader-elect", "--leader-elect-namespace=" + name,
-			"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=250ms",
+			"--plugin-timeout=8s", "--resend-after=9s", "--poll-interval=1s", "--leader-elect", "--leader-elect-namespace=" + name,
+			"--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
 		}
 	})
 	objects, err := workshop.Objects(cluster.RESTConfig())
@@ -210,7 +210,7 @@ func awaitClosed(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s did not come within a minute", what)
+	case <-time.After(3 * time.Minute):
+		t.Fatalf("%s did not come within three minutes", what)
 	}
 }

@@ -79,7 +79,7 @@ func TestAdmissionPolicy(t *testing.T) {
 		return err
 	}
 	nameless := w.prefix + "nameless"
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for err := error(nil); ; { // a new policy is in force a little later
 		if err = create(reboot(nameless, "")); err != nil {
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.nodeName is missing; only an object") {
