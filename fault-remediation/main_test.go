@@ -92,7 +92,7 @@ func applyCRD(t testing.TB, cluster *localcluster.Cluster) {
 	if err := cluster.Apply(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := cluster.Dynamic().Resource(rebootNodes).List(ctx, metav1.ListOptions{})
 		return err == nil, nil
 	})
@@ -239,7 +239,7 @@ func (w *world) waitReady(address string) {
 
 func (w *world) eventually(what string, met func(context.Context) bool) {
 	w.t.Helper()
-	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return met(ctx), nil })
+	err := wait.PollUntilContextTimeout(w.t.Context(), 20*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) { return met(ctx), nil })
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)
 	}
