@@ -139,7 +139,7 @@ func (p *process) died() {
 			p.t.Fatalf("the program ended with %v\n%s", err, p.out)
 		}
 		p.cmd = nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		p.t.Fatalf("the program was not killed at its crash point\n%s", p.out)
 	}
 }

@@ -172,7 +172,7 @@ func await(t *testing.T, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for !cond() {
 		select {
 		case <-tick.C:

@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 	// failed asks the metric until it is want; a step of the clock each time.
 	failed := func(want string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; {
+		for deadline := time.Now().Add(2 * time.Minute); ; {
 			clock.Step(reloadEvery)
 			r, err := http.Get("http://" + running.Address + "/metrics")
 			if err != nil {
@@ -59,7 +59,7 @@ func TestReload(t *testing.T) {
 	}
 	next := func() settings {
 		t.Helper()
-		deadline := time.After(time.Minute)
+		deadline := time.After(2 * time.Minute)
 		for {
 			select {
 			case s := <-taken:

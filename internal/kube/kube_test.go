@@ -275,7 +275,7 @@ func TestNodesCacheAndBell(t *testing.T) {
 	}
 
 	node := makeNode(t, client, "watched")
-	testkit.Until(t, 20*time.Second, func() bool { return count() == 1 })
+	testkit.Until(t, 2*time.Minute, func() bool { return count() == 1 })
 	node, err := kube.PatchNode(t.Context(), client.Clientset, node, func(n *corev1.Node) { n.Labels["irrelevant"] = "yes" })
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestNodesCacheAndBell(t *testing.T) {
 	if _, err = kube.PatchNode(t.Context(), client.Clientset, node, cordon); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Until(t, 20*time.Second, func() bool { return count() == 2 })
+	testkit.Until(t, 2*time.Minute, func() bool { return count() == 2 })
 	cached, err := nodes.Lister.Get("watched")
 	if err != nil || !cached.Spec.Unschedulable || cached.ManagedFields != nil {
 		t.Errorf("cached Node %+v, %v", cached, err)
@@ -291,7 +291,7 @@ func TestNodesCacheAndBell(t *testing.T) {
 	if err := client.Clientset.CoreV1().Nodes().Delete(t.Context(), "watched", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Until(t, 20*time.Second, func() bool { return count() == 3 })
+	testkit.Until(t, 2*time.Minute, func() bool { return count() == 3 })
 	cancel()
 	running.Wait()
 }

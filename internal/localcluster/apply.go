@@ -21,7 +21,7 @@ const (
 	fieldManager = "local-cluster"
 	// kindLimit is how long an object waits for its kind, which a definition applied right before
 	// makes available a moment later.
-	kindLimit  = 15 * time.Second
+	kindLimit  = time.Minute
 	yamlBuffer = 4 << 10
 )
 

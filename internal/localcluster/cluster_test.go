@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
 	var amiss error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true,
 		func(ctx context.Context) (bool, error) {
 			amiss = check(ctx)
 			return amiss == nil, nil

@@ -14,7 +14,7 @@ import (
 const (
 	// testStartLimit leaves time to build the programs on a machine that has none of them.
 	testStartLimit = 20 * time.Minute
-	testCallLimit  = 30 * time.Second
+	testCallLimit  = 2 * time.Minute
 )
 
 // TB is the part of testing.TB this package uses.

@@ -292,7 +292,7 @@ func TestConcurrentWritersAgree(t *testing.T) {
 		}
 		done <- nil
 	}()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for removed := 0; removed < total; {
 		changed := b.Changed()
 		entries, err := b.Peek(7, 1<<20)

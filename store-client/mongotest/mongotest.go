@@ -75,7 +75,7 @@ type child struct {
 	done chan struct{}
 }
 
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // Find is the program's path, or ErrNone.
 func Find() (string, error) {

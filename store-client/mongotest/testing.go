@@ -29,7 +29,7 @@ func Main(m *testing.M) int {
 	if shared.uri = os.Getenv(URI); shared.uri != "" {
 		return m.Run()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	s, err := Start(ctx, Options{})
 	if errors.Is(err, ErrNone) {
@@ -90,7 +90,7 @@ func Database(t testing.TB) string {
 }
 
 func drop(t testing.TB, address, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	client, err := mongo.Connect(options.Client().ApplyURI(address))
 	if err == nil {

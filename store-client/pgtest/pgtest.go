@@ -49,7 +49,7 @@ type Server struct {
 	child     *child
 }
 
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // Start makes a cluster if there is none and starts its server, on a Unix
 // socket.

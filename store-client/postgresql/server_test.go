@@ -83,7 +83,7 @@ func TestServerReplaced(t *testing.T) {
 	// A copy of the database counts as another server.
 	for _, step := range []string{
 		"ALTER DATABASE " + name + " WITH ALLOW_CONNECTIONS false",
-		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + name + "'",
+		"SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE datname = '" + name + "'",
 		"ALTER DATABASE " + name + " RENAME TO " + name + "_replaced",
 		"CREATE DATABASE " + name + " TEMPLATE " + name + "_replaced",
 	} {
@@ -119,7 +119,7 @@ func TestServerReplaced(t *testing.T) {
 // A server that dies and comes back loses nothing acknowledged, and open
 // stores and feeds go on.
 func TestServerKilled(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server, err := pgtest.Start(ctx, pgtest.Options{Durable: true})
 	if err != nil {
@@ -228,7 +228,7 @@ func TestCommitsAreSynchronous(t *testing.T) {
 }
 
 func TestPermanentErrors(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server := pgtest.Shared(t)
 	name, dsn := pgtest.Database(t)
@@ -248,7 +248,7 @@ func TestPermanentErrors(t *testing.T) {
 
 // A daemon may start before its database.
 func TestOpenWaits(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	server := pgtest.Shared(t)
 	name, _ := pgtest.Database(t)

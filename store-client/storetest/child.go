@@ -60,7 +60,7 @@ func appendForever(t *testing.T, s store.Store) {
 func consumeForever(t *testing.T, s store.Store) {
 	f := openFeed(t, s, "killed", record.ProcessableHealthEventInserts())
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		r, position, err := f.Next(ctx)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -33,7 +33,7 @@ func SQLiteDSN(t testing.TB) string {
 func Open(t testing.TB, dsn string, o storeopen.Options) store.Store {
 	t.Helper()
 	o.SingleHost = true
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, err := storeopen.Open(ctx, dsn, o)
 	if err != nil {
@@ -167,7 +167,7 @@ func MustGet(t testing.TB, s store.Store, id string) record.Record {
 // Receive takes n records from a feed and commits each of them.
 func Receive(t testing.TB, f store.Feed, n int) []record.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []record.Record
 	for len(out) < n {

@@ -17,7 +17,7 @@ func options(t *testing.T, store string) demo.Options {
 		t.Fatal(err)
 	}
 	return demo.Options{
-		Out: &bytes.Buffer{}, StepLimit: 60 * time.Second,
+		Out: &bytes.Buffer{}, StepLimit: 3 * time.Minute,
 		Fleet: fleet.Options{
 			Nodes: 3, Store: store, Root: root, Bin: binaries(t, root), Progress: &bytes.Buffer{},
 			SettleTime: time.Second, RebootTime: time.Second,

@@ -99,7 +99,7 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 		if node != b.node {
 			t.Errorf("rang %q, want %q", node, b.node)
 		}
-	case <-time.After(45 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the object did not ring its node")
 	}
 	if !<-echoes {
@@ -117,7 +117,7 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 	}
 	select {
 	case <-rung:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the object's outcome did not ring its node")
 	}
 	b.parks(plan.WaitRecovery)
@@ -126,7 +126,7 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 // eventually polls a condition that the API server or a watch brings about.
 func eventually(t *testing.T, what string, met func() (bool, error)) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) { return met() })
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return met() })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

@@ -44,7 +44,7 @@ func read(t *testing.T, dir, boot string, cursor json.RawMessage) *reading {
 func (r *reading) until(what string, enough func(lines []Line, end bool) bool) []Line {
 	r.t.Helper()
 	var lines []Line
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -307,7 +307,7 @@ func TestDeadJournalctlIsStartedAgainAfterAPause(t *testing.T) {
 // untilError reads until the source says that its reader is gone.
 func (r *reading) untilError() error {
 	r.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	for {

@@ -186,7 +186,7 @@ func (n *node) wait(d time.Duration) {
 // delivered waits until the outbox is empty and gives what the connector got.
 func (n *node) delivered() []record.Event {
 	n.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		changed := n.outbox.Changed()
 		if n.outbox.Stats().Entries == 0 {

@@ -245,7 +245,7 @@ func TestRunWorksAtEachTickAndSaysHowItGoes(t *testing.T) {
 // until polls a condition of a running monitor.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	for !ok() {
