@@ -118,6 +118,7 @@ func (d deliberate) catch(t *testing.T, j *Journey) {
 	err := j.take(t.Context(), trip, a, outages)
 	close(told) // what was frozen goes on
 	// Some faults show only when what was away, or frozen, has come back.
+	trip.limit = max(trip.limit, 2*time.Minute) // a slow machine is not there yet
 	var violations []Violation
 	checkErr := trip.until(t.Context(), "the violation", func(ctx context.Context) (_ bool, err error) {
 		violations, err = trip.check(ctx, j)

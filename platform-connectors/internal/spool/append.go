@@ -85,7 +85,7 @@ func (s *Spool) submit(ctx context.Context, r *request) error {
 // appendLate is the crash tests' sabotage: the caller was told that its records
 // are durable while they are only in memory.
 func (s *Spool) appendLate(r *request) {
-	<-s.o.Clock.After(2 * time.Second)
+	<-s.o.Clock.After(10 * time.Second) // whoever kills the process has time to
 	r.ctx = context.Background()
 	if err := s.submit(r.ctx, r); err != nil {
 		s.o.Log.Error("late append failed", "error", err)
