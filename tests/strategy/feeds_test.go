@@ -40,12 +40,15 @@ func source(t *testing.T, file string) string {
 // feed is only a doorbell: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/main.go":  "record.ProcessableHealthEventInserts()",
-		"node-drainer/main.go":      "record.NodeQuarantineStatus()",
-		"fault-remediation/main.go": "record.QuarantinedAndDrainedNodes()",
+		"fault-quarantine/main.go":       "records.Feed(ctx, name, record.ProcessableHealthEventInserts())",
+		"node-drainer/main.go":           "records.Feed(ctx, name, record.NodeQuarantineStatus())",
+		"fault-remediation/main.go":      "records.Feed(ctx, name, record.QuarantinedAndDrainedNodes())",
+		"health-events-analyzer/main.go": "open(ctx, records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin)",
+
+		"event-exporter/internal/export/intake.go": "in.Source.Feed(ctx, Consumer, record.AllHealthEventInserts())",
 	} {
-		if want := "records.Feed(ctx, name, " + selector + ")"; strings.Count(source(t, file), ".Feed(ctx, ") != 1 || !strings.Contains(source(t, file), want) {
-			t.Errorf("%s does not read %s and nothing else", file, want)
+		if text := source(t, file); strings.Count(text, ".Feed(ctx, ") != 1 || !strings.Contains(text, selector) {
+			t.Errorf("%s does not read %s", file, selector)
 		}
 	}
 }

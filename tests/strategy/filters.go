@@ -20,7 +20,7 @@ type Filter struct {
 // row here and is not excused.
 func Filters() []Filter {
 	var out []Filter
-	for _, rows := range [][]Filter{monitors(), connector(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair()} {
+	for _, rows := range [][]Filter{monitors(), connector(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair(), analyzer(), exporter(), stranded()} {
 		out = append(out, rows...)
 	}
 	return out
@@ -196,5 +196,39 @@ func repair() []Filter {
 		{"fault-remediation", "the records of a node", file, "Node: node, Strategy: record.Process,\n", "Node: node,\n", "./fault-remediation/internal/repair", run},
 		{"fault-remediation", "the backlog", file, `Name: "Unsettled repairs", Strategy: record.Process, `, `Name: "Unsettled repairs", `, "./fault-remediation/internal/repair", run},
 		{"fault-remediation", "the boots that a publisher names", file, "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", run},
+	}
+}
+
+func analyzer() []Filter {
+	const room = "health-events-analyzer/"
+	return []Filter{
+		{"health-events-analyzer", "the feed is the named one", room + "main.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/desk/desk.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/desk", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed event is in no window", room + "pattern/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/pattern", "Test"},
+		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "pattern/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/pattern", "TestAnObserved"},
+		{"health-events-analyzer", "an observed event asks no rule", room + "pattern/fact.go", "f.asks() && f.Record.Acts()", "f.asks()", "./health-events-analyzer/pattern", "TestAnObserved"},
+		{"health-events-analyzer", "an observed source is none", room + "internal/desk/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/desk", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed recovery is no cause", "data-models/record/selector.go", "{Strategy: Process, Healthy: Yes()}", "{Healthy: Yes()}", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
+		{"health-events-analyzer", "a verdict on an observed fault is no cause", "data-models/record/selector.go", "{Strategy: Process, Verdicts:", "{Verdicts:", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
+	}
+}
+
+// exporter has no filter, and none may come: everything is exported, and says
+// its strategy.
+func exporter() []Filter {
+	const intake, feed = "event-exporter/internal/export/intake.go", "in.Source.Feed(ctx, Consumer, record."
+	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
+	return []Filter{
+		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts())", feed + "ProcessableHealthEventInserts())", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"event-exporter", "no filter: the feed of all events has observed ones", "data-models/record/selector.go", selector, selector + ", Strategy: Process", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
+		{"event-exporter", "an exported event says its strategy", event, ", ProcessingStrategy: e.ProcessingStrategy,", ",", "./event-exporter/cloudevent", "Test"},
+	}
+}
+
+func stranded() []Filter {
+	const file, pkg, run = "store-client/stranded/stranded.go", "./store-client/stranded", "TestOf"
+	return []Filter{
+		{"stranded faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
+		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !now.Acts() && now", "known && now", pkg, run},
 	}
 }
