@@ -150,12 +150,16 @@ func exportRow(ctx context.Context, o Options, dir, dsn string, batch int) (row 
 	go func() { _ = web.Serve(listener) }() // its end is Close
 	defer func() { err = errors.Join(err, web.Close()) }()
 	url := "http://" + listener.Addr().String()
-	took, err := export(ctx, o, dir, dsn, exportConfig(url, batch), r)
+	file := filepath.Join(dir, "exporter.toml")
+	if err := os.WriteFile(file, []byte(exportConfig(url, batch)), 0o600); err != nil {
+		return row, err
+	}
+	took, err := export(ctx, o, dsn, file, r)
 	if err != nil {
 		return row, err
 	}
-	requests, bodies, contentType := r.requests, r.bodies, r.contentType
-	least, err := postFloor(ctx, url, contentType, bodies, requests, exportWorkers)
+	requests := r.requests
+	least, err := postFloor(ctx, posts{url, r.contentType, r.bodies, requests}, exportWorkers)
 	how := "one per request"
 	if batch > 1 {
 		how = fmt.Sprintf("in batches of up to %d", batch)
@@ -174,11 +178,7 @@ func exportConfig(url string, batch int) string {
 }
 
 // export runs the exporter until the receiver has every event.
-func export(ctx context.Context, o Options, dir, dsn, config string, r *receiver) (took time.Duration, err error) {
-	file := filepath.Join(dir, "exporter.toml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return 0, err
-	}
+func export(ctx context.Context, o Options, dsn, file string, r *receiver) (took time.Duration, err error) {
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, "event-exporter"), "--config="+file, "--store="+dsn, "--metrics-address=off")
 	cmd.Stderr = &log

@@ -9,18 +9,25 @@ import (
 	"time"
 )
 
+// posts are ready requests: n of them, with bodies in turn.
+type posts struct {
+	url, contentType string
+	bodies           [][]byte
+	n                int
+}
+
 // postFloor is the least that sending events costs: ready bodies go to the
 // receiver in requests under way at once, and nothing is read or stored.
-func postFloor(ctx context.Context, url, contentType string, bodies [][]byte, n, atATime int) (time.Duration, error) {
+func postFloor(ctx context.Context, p posts, atATime int) (time.Duration, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atATime, MaxConnsPerHost: atATime}}
 	defer client.CloseIdleConnections()
 	began := time.Now()
-	err := atOnce(n, atATime, func(i int) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(bodies[i%len(bodies)]))
+	err := atOnce(p.n, atATime, func(i int) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(p.bodies[i%len(p.bodies)]))
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Content-Type", p.contentType)
 		resp, err := client.Do(req)
 		if err != nil {
 			return err
