@@ -80,8 +80,8 @@ func TestAdmissionPolicy(t *testing.T) {
 	}
 	nameless := w.prefix + "nameless"
 	deadline := time.After(2 * time.Minute)
-	for err := error(nil); ; { // a new policy is in force a little later
-		if err = create(reboot(nameless, "")); err != nil {
+	for { // a new policy is in force a little later
+		if err := create(reboot(nameless, "")); err != nil {
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.nodeName is missing; only an object") {
 				t.Fatalf("an object for no node: %v, want it refused with what is missing", err)
 			}
