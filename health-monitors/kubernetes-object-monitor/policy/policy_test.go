@@ -164,6 +164,18 @@ func TestOnlyWhatIsReadIsKept(t *testing.T) {
 	}
 }
 
+// TestADisabledPolicyWatchesNothing: neither its kind nor what it looks up.
+func TestADisabledPolicyWatchesNothing(t *testing.T) {
+	text := strings.Replace(one("lookup('v1', 'Pod', 'a', 'b') == null"), "enabled = true", "enabled = false", 1)
+	set, err := Parse("f", text, objects{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Policies) > 0 || len(set.Kinds()) > 0 || len(set.Rights(nil)) > 0 || !slices.Equal(set.Disabled, []string{"P"}) {
+		t.Errorf("it has policies %v, kinds %v, disabled %v", set.Policies, set.Kinds(), set.Disabled)
+	}
+}
+
 // TestAnOptionalFieldIsReadAlone: the forms of optional fields and keys keep what
 // they name, and nothing beside it.
 func TestAnOptionalFieldIsReadAlone(t *testing.T) {
