@@ -292,7 +292,7 @@ func TestARestartNeitherFloodsNorForgets(t *testing.T) {
 func TestChangedPoliciesAreTakenOver(t *testing.T) {
 	w := newWorld(t, broken("Before", "kom-reload"))
 	w.node("kom-reload-1", map[string]string{"test/broken": "true"})
-	w.run()
+	r := w.run()
 	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1")
 	w.write("[[policies]]\nname = 3\n")
 	told := func() bool {
@@ -300,6 +300,9 @@ func TestChangedPoliciesAreTakenOver(t *testing.T) {
 		return err == nil && len(list.Items) == 1 && list.Items[0].Reason == "PoliciesRefused"
 	}
 	poll(t, told, func() string { return "no Event about the refused policies" })
+	if _, metrics := get(t, r, "/metrics"); !strings.Contains(metrics, "k8s_object_monitor_policies_reload_failed 1\n") {
+		t.Error("no metric says that the policies were refused")
+	}
 	w.write(broken("After", "kom-reload"))
 	w.expect("fault Before kom-reload-1 v1/Node kom-reload-1", "recovery Before kom-reload-1 v1/Node kom-reload-1", "fault After kom-reload-1 v1/Node kom-reload-1")
 }

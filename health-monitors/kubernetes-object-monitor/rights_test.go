@@ -88,10 +88,10 @@ func TestTheChartsRightsAreThoseOfItsPolicies(t *testing.T) {
 	}
 }
 
-// readiness asks a running monitor.
-func readiness(t *testing.T, r *daemon.Running) (code int, body string) {
+// get asks a running monitor.
+func get(t *testing.T, r *daemon.Running, path string) (code int, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Address+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Address+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func awaitReadiness(t *testing.T, r *daemon.Running, code int, detail string) {
 	var got int
 	var body string
 	poll(t, func() bool {
-		got, body = readiness(t, r)
+		got, body = get(t, r, "/readyz")
 		return got == code && strings.Contains(body, detail)
 	}, func() string { return fmt.Sprintf("readiness is %d %s, want %d with %q", got, body, code, detail) })
 }
