@@ -387,10 +387,11 @@ func TestALaneInTroubleHoldsOnlyItself(t *testing.T) {
 		d, loop, closeFeed := w.desk(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 		defer cancel()
-		var late, behind string
+		details := make(chan [2]string, 1)
 		time.AfterFunc(19*time.Minute, func() {
-			_, late = loop.Ready()
-			_, behind = d.KeepsUp()
+			_, late := loop.Ready()
+			_, behind := d.KeepsUp()
+			details <- [2]string{late, behind}
 		})
 		if err := errors.Join(loop.Run(ctx), closeFeed()); err != nil {
 			t.Error(err)
@@ -398,8 +399,8 @@ func TestALaneInTroubleHoldsOnlyItself(t *testing.T) {
 		if len(w.taken) < 60 || w.taken["r0000"] > 0 || w.committed != 0 {
 			t.Errorf("%d taken, position %d", len(w.taken), w.committed)
 		}
-		if !strings.Contains(late, "HTTP 500") || !strings.Contains(behind, "undelivered") {
-			t.Errorf("readiness: %q, %q", late, behind)
+		if got := <-details; !strings.Contains(got[0], "HTTP 500") || !strings.Contains(got[1], "undelivered") {
+			t.Errorf("readiness: %q", got)
 		}
 	})
 }

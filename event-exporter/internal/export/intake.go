@@ -47,6 +47,7 @@ func (in *intake) Next(ctx context.Context) (record.Record, string, error) {
 		return record.Record{}, "", fmt.Errorf("reading the feed: %w", err)
 	}
 	// From here on the record is delivered, or the process is at its end.
+	in.lanes.hold(r)
 	if err := in.pace(ctx, r); err != nil {
 		return record.Record{}, "", err
 	}

@@ -42,7 +42,10 @@ type lanes struct {
 	byName  map[string]*lane
 	records int
 	bytes   int
-	room    chan struct{} // rings when records were settled
+	// held is when the record was accepted that is read and waits for its turn at
+	// the bounded rate; zero is none.
+	held time.Time
+	room chan struct{} // rings when records were settled
 }
 
 func newLanes(n, size int, pauses func() *backoff.ExponentialBackOff) *lanes {
@@ -61,12 +64,20 @@ func (l *lanes) of(r record.Record) *lane {
 	return l.list[h.Sum32()%uint32(len(l.list))] //nolint:gosec // the number of lanes is a small positive one
 }
 
+// hold notes a record that is not in its lane yet.
+func (l *lanes) hold(r record.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = r.CreatedAt
+}
+
 // push puts a record at the end of its lane.
 func (l *lanes) push(r record.Record) {
 	one := l.of(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one.queue = append(one.queue, r)
+	l.held = time.Time{}
 	l.records++
 	l.bytes += weight(r)
 }
@@ -122,6 +133,7 @@ func (l *lanes) awaitRoom(ctx context.Context) error {
 func (l *lanes) oldest() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	at, ok = l.held, !l.held.IsZero()
 	for _, one := range l.list {
 		if len(one.queue) > 0 && (!ok || one.queue[0].CreatedAt.Before(at)) {
 			at, ok = one.queue[0].CreatedAt, true
