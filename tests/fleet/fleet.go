@@ -56,6 +56,8 @@ type Options struct {
 	SettleTime, RebootTime time.Duration
 	// JanitorFlags are added to the janitor's command line.
 	JanitorFlags []string
+	// PluginFlags are added to the provider plugin's.
+	PluginFlags []string
 	// QuarantineFlags are added to fault-quarantine's.
 	QuarantineFlags []string
 	// ConnectorFlags are added to every connector's.

@@ -39,9 +39,10 @@ func (f *Fleet) control(context.Context) error {
 		return []string{"--kubeconfig", f.kube[room], "--metrics-address", "127.0.0.1:0"}
 	}
 	config := func(room string) []string { return []string{"--config", filepath.Join(f.Dir, room+".toml")} }
-	f.launch("csp-plugin-kwok", "", "kwok", append(common("csp-plugin-kwok"),
+	f.launch("csp-plugin-kwok", "", "kwok", slices.Concat(common("csp-plugin-kwok"), []string{
 		"--listen", plugin, "--reboot-time", f.options.RebootTime.String(), "--boot-id-dir", filepath.Join(f.Dir, "machines"),
-		"--books", filepath.Join(f.Dir, "books.jsonl"))...)
+		"--books", filepath.Join(f.Dir, "books.jsonl"),
+	}, f.options.PluginFlags)...)
 	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
 	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
 	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
