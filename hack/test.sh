@@ -10,6 +10,10 @@ echo "== building the test tools"
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 GOWORK=off go -C hack/tools build -o "$bin/gotestsum" gotest.tools/gotestsum
+echo "== building the services, plain and with crash points"
+hack/build.sh "$bin/services/plain"
+hack/build.sh "$bin/services/crashpoints" -tags crashpoints
+export NVSENTINEL_TEST_BIN=$bin/services
 echo "== finding a MongoDB server"
 note=""
 hack/mongodb.sh || note="no MongoDB server could be installed: the tests on one were left out, and the kill journey's seeds on it ran on the other stores"

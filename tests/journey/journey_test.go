@@ -54,7 +54,7 @@ func build(t *testing.T) string {
 		bin, built = *prebuilt, true
 	}
 	if !built {
-		if _, err := fleet.Build(t.Context(), root, bin, testLog{t}, "-tags", "crashpoints"); err != nil {
+		if bin, err = fleet.Build(t.Context(), root, bin, testLog{t}, "-tags", "crashpoints"); err != nil {
 			t.Fatal(err)
 		}
 		built = true
