@@ -187,7 +187,7 @@ func (d *Desk) read(ctx context.Context, name string) (*pattern.Window, error) {
 
 // pages of a node's history: the first, and the most that is read.
 const (
-	firstPage = 512
+	firstPage = 32
 	lastPage  = 1 << 16
 )
 
