@@ -24,7 +24,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	only := flag.String("only", "", "comma-separated figures: "+strings.Join(bench.Figures(), ", ")+"; empty measures all")
 	quick := flag.Bool("quick", false, "a tenth of the sizes")
-	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 1.5 GB for each million")
+	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 2.3 GB for each million")
 	flag.Parse()
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
 	o.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
