@@ -117,7 +117,7 @@ func (c *process) signal(s syscall.Signal) {
 
 func (p *place) client() protos.PlatformConnectorClient {
 	p.t.Helper()
-	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
+	quick := grpc.ConnectParams{MinConnectTimeout: time.Minute, Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
 	conn, err := grpc.NewClient("unix://"+p.socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quick))
 	if err != nil {

@@ -140,7 +140,7 @@ func (e *example) start() grpc.ClientConnInterface {
 		e.t.Fatal(err)
 	}
 	conn, err := grpc.NewClient(e.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
 	if err != nil {
 		e.t.Fatal(err)
 	}
