@@ -88,8 +88,7 @@ func TestAPersonReleasesANode(t *testing.T) {
 					t.Errorf("record after a manual release: %+v", r.Status.Faults)
 				}
 			}
-			// Kubernetes takes its own taint of a cordon away a moment later.
-			after := s.awaitNode(node, func(n *corev1.Node) bool { return clean(n) && len(n.Spec.Taints) == len(before.Spec.Taints) })
+			after := s.awaitNode(node, clean)
 			want := before.DeepCopy()
 			want.Annotations[tt.marker] = nodemark.True
 			labels := after.DeepCopy().Labels

@@ -41,12 +41,12 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 	return outcome.Wait(0, "the node changed while it was marked")
 }
 
-// paint brings a Node to what is desired. A cordon that nobody but us changes
-// brings its taint along.
+// paint brings a Node to what is desired. A cordon of ours brings its taint
+// along, and no schedulable Node keeps it, whoever uncordoned it.
 func (d *Desk) paint(n *corev1.Node, desired marks.Desired, now time.Time) {
 	was := n.Spec.Unschedulable
 	d.Painter.Apply(n, desired, now)
-	if n.Spec.Unschedulable != was {
+	if !was || !n.Spec.Unschedulable {
 		marks.FollowCordon(n)
 	}
 }
