@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace with the race detector and prints the ten
-# slowest at the end.
+# Runs every test of the workspace with the race detector, the longest package
+# first, and prints the ten slowest at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 started=$SECONDS
@@ -19,7 +19,7 @@ note=""
 hack/mongodb.sh || note="no MongoDB server could be installed: the tests on one were left out, and the kill journey's seeds on it ran on the other stores"
 echo "== running the tests"
 status=0
-"$bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$bin/tests.json" -- -race -timeout 40m work || status=$?
+"$bin/gotestsum" --format pkgname-and-test-fails --format-hide-empty-pkg --jsonfile "$bin/tests.json" -- -race -timeout 40m ./tests/journey work || status=$?
 echo "== the ten slowest tests"
 "$bin/gotestsum" tool slowest --num 10 --jsonfile "$bin/tests.json" || true
 [ -z "$note" ] || echo "== $note"
