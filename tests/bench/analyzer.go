@@ -16,7 +16,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -28,19 +27,11 @@ const analyzerTarget = 5000
 // long history, and a deep one if asked for: how fast it works off events of
 // many nodes, from the start of the process, and what one of them costs.
 func analyzer(ctx context.Context, o Options) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "nvsentinel-bench-")
+	server, err := startPostgreSQL(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as a user of its own
-		return nil, err
-	}
-	server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(dir, "postgresql"), Durable: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, server.end()) }()
 	sizes := []int{o.Sizes.Short, o.Sizes.Long}
 	if o.Sizes.Deep > 0 {
 		sizes = append(sizes, o.Sizes.Deep)

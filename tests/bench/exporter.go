@@ -82,25 +82,17 @@ func (r *receiver) have() int {
 // exporter measures the exporter between a durable PostgreSQL and a receiver in
 // this process.
 func exporter(ctx context.Context, o Options) (rows []Row, err error) {
-	dir, err := os.MkdirTemp("", "nvsentinel-bench-")
+	server, err := startPostgreSQL(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as a user of its own
-		return nil, err
-	}
-	server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(dir, "postgresql"), Durable: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, server.end()) }()
 	dsn := server.DSN("postgres")
 	if err := storeEvents(ctx, dsn, o.Sizes.Events); err != nil {
 		return nil, err
 	}
 	for _, batch := range []int{1, exportBatch} {
-		row, err := exportRow(ctx, o, dir, dsn, batch)
+		row, err := exportRow(ctx, o, server.dir, dsn, batch)
 		if err != nil {
 			return rows, err
 		}
@@ -108,6 +100,30 @@ func exporter(ctx context.Context, o Options) (rows []Row, err error) {
 	}
 	return rows, nil
 }
+
+// freshServer is a durable PostgreSQL in a folder of its own, where others may put
+// files too.
+type freshServer struct {
+	*pgtest.Server
+	dir string
+}
+
+func startPostgreSQL(ctx context.Context) (*freshServer, error) {
+	dir, err := os.MkdirTemp("", "nvsentinel-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &freshServer{dir: dir}
+	if err = os.Chmod(dir, 0o755); err == nil { // PostgreSQL runs as a user of its own
+		d.Server, err = pgtest.Start(ctx, pgtest.Options{Dir: filepath.Join(dir, "postgresql"), Durable: true})
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return d, nil
+}
+
+func (d *freshServer) end() error { return errors.Join(d.Stop(), os.RemoveAll(d.dir)) }
 
 // storeEvents appends n events of many nodes.
 func storeEvents(ctx context.Context, dsn string, n int) (err error) {
