@@ -29,6 +29,9 @@ const (
 	// MetadataRepeatOf names the record that an event repeats, which the connector
 	// made PERSIST_ONLY for that; its publisher did not.
 	MetadataRepeatOf = "repeatOf"
+	// MetadataRegister and a digit, 0 to 6, name the NVLink registers of an XID 74,
+	// each 32 binary digits.
+	MetadataRegister = "REG"
 )
 
 // Strategy says whether an event may change the cluster.

@@ -1,6 +1,7 @@
 package xid
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
@@ -25,6 +26,7 @@ func Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *pro
 	e.ErrorCode = []string{f.ErrorCode()}
 	e.EntitiesImpacted = append(e.EntitiesImpacted, sighting.Entities(
 		[2]string{"GPC", f.GPC}, [2]string{"TPC", f.TPC}, [2]string{"SM", f.SM}, [2]string{"NVLINK", f.Link})...)
+	maps.Copy(e.Metadata, registerMetadata(f.LinkRegisters))
 	if j.Policy != ByBucket {
 		e.Metadata[MetadataPolicy] = string(j.Policy)
 	}

@@ -21,6 +21,9 @@ type Fault struct {
 	// Link is the NVLink of an XID 74 or of XIDs 144 to 150; empty when the line
 	// names none.
 	Link string
+	// LinkRegisters are the seven registers of an XID 74; nil unless the line
+	// holds them all.
+	LinkRegisters []uint32
 	// NVLink5 are the registers of XIDs 144 to 150; nil when the line has none.
 	NVLink5 *Registers
 	// Text is the message from "NVRM:" on.
@@ -34,7 +37,6 @@ var (
 	// head is the address and the code; drivers before R304 left out "PCI:".
 	head  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:\D|$)`)
 	place = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
-	link  = regexp.MustCompile(`\blink\s+(\d{1,9})\(`)
 	owner = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
 )
 
@@ -58,9 +60,7 @@ func Parse(message string) (Fault, bool) {
 			f.GPC, f.TPC, f.SM = p[1], p[2], p[3]
 		}
 	case f.Code == 74:
-		if l := link.FindStringSubmatch(f.Text); l != nil {
-			f.Link = l[1]
-		}
+		f.Link, f.LinkRegisters = parseLink(f.Text)
 	case f.Code >= 144 && f.Code <= 150:
 		f.NVLink5, f.Link = parseRegisters(f.Text)
 	}

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 			Fault{Code: 13, Number: "13", PCI: "0000:05:00", GPC: "2", TPC: "3", SM: "1"}},
 		{"XID 13 without a place", "NVRM: Xid (PCI:0000:05:00): 13, Graphics Exception", Fault{Code: 13, Number: "13", PCI: "0000:05:00"}},
 		{"XID 74", "NVRM: Xid (PCI:0000:05:00): 74, pid=1, NVLink: fatal error detected on link 4(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
-			Fault{Code: 74, Number: "74", PCI: "0000:05:00", Link: "4"}},
+			Fault{Code: 74, Number: "74", PCI: "0000:05:00", Link: "4", LinkRegisters: []uint32{0, 0, 0x10000, 0, 0, 0, 0}}},
 		{"link of another code", "NVRM: Xid (PCI:0000:05:00): 45, error on link 4(0x0", Fault{Code: 45, Number: "45", PCI: "0000:05:00"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,6 +127,7 @@ func TestUnusualPoliciesAreNamed(t *testing.T) {
 
 var lineSeeds = []string{
 	"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
+	"NVRM: Xid (PCI:0000:81:00): 74, pid=1, NVLink: fatal error detected on link 2(0x10000, 0x0, 0xFfffFfff, 0x0, 0x1, 0x0, 0x0)",
 	"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: Xid (PCI:a): 074 link 9999999999(",
 	"NVRM: Xid (PCI:0000:18:00): 149, pid=1, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 0x00000000)",
 	"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link -1 (0x00000000 0xFFFFFFFF)",
@@ -152,6 +153,7 @@ func checkLine(t *testing.T, raw []byte) {
 		if len(e.Message) > 100 || !utf8.ValidString(e.Message) || fault.Number == "" || fault.PCI == "" {
 			t.Errorf("event %v of fault %+v", e, fault)
 		}
+		checkRegisters(t, fault, e.GetMetadata())
 		if _, known := Lookup(fault.Code); !known && e.IsFatal {
 			t.Errorf("unknown code %s is fatal", fault.Number)
 		}

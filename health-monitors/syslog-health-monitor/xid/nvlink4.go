@@ -1,0 +1,43 @@
+package xid
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// link is the NVLink of an XID 74, and its registers when there are seven and
+// the parenthesis closes behind them: the end of a cut line is no number.
+var link = regexp.MustCompile(`\blink\s+(\d{1,9})\((?:(0x[0-9a-fA-F]+(?:,\s*0x[0-9a-fA-F]+){6})\))?`)
+
+// parseLink reads the NVLink of an XID 74 ("link 2(0x10000, 0x0, ...)") and its
+// registers, nil when one is missing, malformed or wider than 32 bits.
+func parseLink(text string) (number string, registers []uint32) {
+	m := link.FindStringSubmatch(text)
+	if m == nil {
+		return "", nil
+	}
+	for word := range strings.SplitSeq(m[2], ",") {
+		v, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(word), "0x"), 16, 32)
+		if err != nil {
+			return m[1], nil
+		}
+		registers = append(registers, uint32(v))
+	}
+	return m[1], registers
+}
+
+// registerMetadata is how registers travel: 32 binary digits each. They are
+// metadata, because an entity is a part of the fault's identity: a register as
+// an entity would be a fault of its own, which no recovery of the GPU clears,
+// and another one with every bit that changes.
+func registerMetadata(registers []uint32) map[string]string {
+	out := make(map[string]string, len(registers))
+	for i, v := range registers {
+		out[record.MetadataRegister+strconv.Itoa(i)] = fmt.Sprintf("%032b", v)
+	}
+	return out
+}
