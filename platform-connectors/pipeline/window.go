@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -123,9 +124,23 @@ func Key(e record.Event) string {
 	b, err := json.Marshal([]any{
 		e.NodeName, e.Agent, e.ComponentClass, e.CheckName, slices.Compact(entities), slices.Compact(codes),
 		e.ProcessingStrategy, e.IsFatal, e.EffectiveAction(), e.BootID(), e.QuarantineOverrides, e.DrainOverrides,
+		registers(e),
 	})
 	if err != nil {
 		return strings.Join(append(entities, e.ID), "\x00") // strings always encode; if not, nothing repeats it
 	}
 	return string(b)
+}
+
+// registers are those of an XID 74: health-events-analyzer derives other faults
+// from other bits, and does not see what is stored as a repeat.
+func registers(e record.Event) []string {
+	var out []string
+	for i := range 7 {
+		key := record.MetadataRegister + strconv.Itoa(i)
+		if v, ok := e.Metadata[key]; ok {
+			out = append(out, key, v)
+		}
+	}
+	return out
 }

@@ -46,6 +46,8 @@ func TestWindow(t *testing.T) {
 		"a stronger action":                    {nil, with(func(e *record.Event) { e.RecommendedAction = record.ActionReplaceVM }), ""},
 		"not fatal":                            {nil, with(func(e *record.Event) { e.IsFatal = false }), ""},
 		"with force":                           {nil, with(func(e *record.Event) { e.QuarantineOverrides = &record.Override{Force: true} }), ""},
+		"other metadata":                       {nil, with(func(e *record.Event) { e.Metadata["chassis_serial"] = "C9" }), "1"},
+		"other registers":                      {nil, with(func(e *record.Event) { e.Metadata["REG0"] = "10" }), ""},
 		"PERSIST_ONLY":                         {nil, with(func(e *record.Event) { e.ProcessingStrategy = record.PersistOnly }), ""},
 		"after its recovery": {
 			[]record.Record{copyOf(5, 1, func(e *record.Event) { e.IsHealthy, e.ErrorCode = true, nil })}, copyOf(2, time.Second), "",
@@ -65,6 +67,37 @@ func TestWindow(t *testing.T) {
 				t.Errorf("repeats %q, want %q", got, tc.of)
 			}
 		})
+	}
+}
+
+func TestRegistersAreComparedOneByOne(t *testing.T) {
+	with := func(n int, metadata ...string) record.Record {
+		return copyOf(n, time.Duration(n)*time.Second, func(e *record.Event) {
+			e.Metadata = map[string]string{}
+			for i := 0; i < len(metadata); i += 2 {
+				e.Metadata[metadata[i]] = metadata[i+1]
+			}
+		})
+	}
+	var w Window
+	d := Default().Dedup
+	for i, tt := range []struct {
+		metadata []string
+		of       string
+	}{
+		{[]string{"REG0", "01", "REG6", "00"}, ""},
+		{[]string{"REG0", "01", "REG6", "00", "seq", "9"}, "0"},
+		{[]string{"REG0", "00", "REG6", "01"}, ""},
+		{[]string{"REG0", "01"}, ""},
+		{nil, ""},
+		{[]string{"REG6", "01", "REG0", "00"}, "2"},
+	} {
+		r := with(i, tt.metadata...)
+		p := w.Look(d, r)
+		if p.Of != tt.of {
+			t.Errorf("%d, %v: repeats %q, want %q", i, tt.metadata, p.Of, tt.of)
+		}
+		w.Stored(d, p, r)
 	}
 }
 
