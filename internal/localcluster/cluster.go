@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
@@ -163,7 +164,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.waitForDefaults(ctx); err != nil {
+	if err := c.waitForPodsAllowed(ctx, metav1.NamespaceDefault); err != nil {
 		return err
 	}
 	return c.addFirstNodes(ctx)

@@ -59,14 +59,19 @@ func (c *Cluster) ServiceAccountKubeconfig(
 	return path, nil
 }
 
-// ensureNamespace creates a namespace unless it exists.
+// ensureNamespace creates a namespace unless it exists. A new one is ready for pods: with
+// controllers, its service account is waited for, whose maker may be far behind after the API
+// server was away.
 func (c *Cluster) ensureNamespace(ctx context.Context, name string) error {
 	_, err := c.client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("creating namespace %s: %w", name, err)
 	}
-	return nil
+	return c.waitForPodsAllowed(ctx, name)
 }
 
 // writeKubeconfig writes a kubeconfig with one cluster, one user and one context.

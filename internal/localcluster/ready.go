@@ -54,19 +54,19 @@ func (c *Cluster) waitForAPI(ctx context.Context) error {
 	return nil
 }
 
-// waitForDefaults waits for the namespace "default" and, with controllers, for its service
-// account, without which no pod can be created.
-func (c *Cluster) waitForDefaults(ctx context.Context) error {
+// waitForPodsAllowed waits for a namespace and, with controllers, for its service account,
+// without which no pod can be created.
+func (c *Cluster) waitForPodsAllowed(ctx context.Context, namespace string) error {
 	err := c.await(ctx, startLimit, func(ctx context.Context) error {
 		if !c.options.Controllers {
-			_, err := c.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+			_, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 			return err
 		}
-		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the default service account: %w", err)
+		return fmt.Errorf("waiting for the default service account of namespace %s: %w", namespace, err)
 	}
 	return nil
 }
