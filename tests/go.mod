@@ -7,6 +7,7 @@ replace (
 	github.com/nvidia/nvsentinel/data-models => ../data-models
 	github.com/nvidia/nvsentinel/fault-quarantine => ../fault-quarantine
 	github.com/nvidia/nvsentinel/fault-remediation => ../fault-remediation
+	github.com/nvidia/nvsentinel/health-events-analyzer => ../health-events-analyzer
 	github.com/nvidia/nvsentinel/health-monitors => ../health-monitors
 	github.com/nvidia/nvsentinel/internal => ../internal
 	github.com/nvidia/nvsentinel/janitor => ../janitor
@@ -24,9 +25,13 @@ require (
 	github.com/nvidia/nvsentinel/data-models v0.0.0
 	github.com/nvidia/nvsentinel/fault-quarantine v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/fault-remediation v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/health-events-analyzer v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/health-monitors v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/internal v0.0.0
 	github.com/nvidia/nvsentinel/janitor v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/janitor/protos v0.0.0
 	github.com/nvidia/nvsentinel/node-drainer v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/platform-connectors v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/store-client v0.0.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -39,6 +44,7 @@ require (
 require (
 	cel.dev/cel-go v0.33.2 // indirect
 	cel.dev/expr v0.25.3 // indirect
+	github.com/BurntSushi/toml v1.6.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
@@ -91,7 +97,7 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
-	golang.org/x/exp v0.0.0-20240823005443-9b4947da3948 // indirect
+	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
