@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -339,12 +340,14 @@ func TestNodeIdentityAndReady(t *testing.T) {
 
 // An informer that does not stop holds nothing up.
 func TestAwaitStop(t *testing.T) {
-	never := make(chan struct{})
-	t.Cleanup(func() { close(never) })
-	kube.AwaitStop(func() { <-never })
-	stopped := false
-	kube.AwaitStop(func() { stopped = true })
-	if !stopped {
-		t.Error("did not wait for what stops at once")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		defer close(never)
+		kube.AwaitStop(func() { <-never })
+		stopped := false
+		kube.AwaitStop(func() { stopped = true })
+		if !stopped {
+			t.Error("did not wait for what stops at once")
+		}
+	})
 }

@@ -23,6 +23,7 @@ func TestElectOnARealAPIServer(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	cfg := lease.Default()
 	cfg.Enabled, cfg.Namespace = true, cluster.Namespace(t)
+	cfg.Duration, cfg.RenewDeadline = 10*time.Minute, 5*time.Minute // no slow machine loses it
 	leases := cluster.Client().CoordinationV1().Leases(cfg.Namespace)
 	holders := map[string]bool{}
 	for range 2 {

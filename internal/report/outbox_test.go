@@ -292,7 +292,6 @@ func TestConcurrentWritersAgree(t *testing.T) {
 		}
 		done <- nil
 	}()
-	deadline := time.After(2 * time.Minute)
 	for removed := 0; removed < total; {
 		changed := b.Changed()
 		entries, err := b.Peek(7, 1<<20)
@@ -310,7 +309,7 @@ func TestConcurrentWritersAgree(t *testing.T) {
 		}
 		select {
 		case <-changed:
-		case <-deadline:
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("no change was told after %d of %d entries: %+v", removed, total, b.Stats())
 		}
 	}
