@@ -131,6 +131,9 @@ func (p *Proxy) serve(client net.Conn) {
 	l := &link{client: client, server: server}
 	p.mu.Lock()
 	p.links[l] = struct{}{}
+	if p.ctx.Err() != nil {
+		l.cut() // Close may have cut the others already
+	}
 	p.mu.Unlock()
 	var both sync.WaitGroup
 	both.Go(func() { p.forward(l) })
