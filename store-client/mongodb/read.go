@@ -40,8 +40,8 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	where := filter(q.Selector, "")
-	if q.Order == store.ByAppend && q.After > 0 {
-		where = append(where, bson.E{Key: "append", Value: bson.D{{Key: "$gt", Value: q.After}}})
+	if past := map[store.Order]string{store.ByAppend: "$gt", store.ByAppendDescending: "$lt"}[q.Order]; past != "" && q.After > 0 {
+		where = append(where, bson.E{Key: "append", Value: bson.D{{Key: past, Value: q.After}}})
 	}
 	order := bson.D{{Key: "append", Value: 1}}
 	switch q.Order {

@@ -64,8 +64,8 @@ const (
 type Query struct {
 	Selector record.Selector
 	Order    Order
-	// After skips records whose Append is not greater (ByAppend only): the
-	// Append of the last record of the page before.
+	// After is the Append of the last record of the page before: ByAppend skips
+	// what is not greater, ByAppendDescending what is not smaller; 0 skips nothing.
 	After int64
 	// Limit bounds the page; 0 is no bound.
 	Limit int

@@ -33,13 +33,20 @@ func listNewest(t *testing.T, b Backend) {
 	slices.Reverse(records) // append order is not id order
 	MustAppend(t, s, records...)
 	MustAppend(t, s, Record("another"))
-	got, err := s.List(within(t), store.Query{Selector: record.Selector{Node: "n"}, Order: store.ByAppendDescending, Limit: 3})
+	query := store.Query{Selector: record.Selector{Node: "n"}, Order: store.ByAppendDescending, Limit: 3}
+	got, err := s.List(within(t), query)
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	query.After = got[2].Append
+	older, err := s.List(within(t), query)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got = append(got, older...)
 	slices.Reverse(got)
-	if diff := cmp.Diff(ids(records[2:]), ids(got)); diff != "" {
-		t.Errorf("the newest three (-want +got):\n%s", diff)
+	if diff := cmp.Diff(ids(records), ids(got)); diff != "" {
+		t.Errorf("the newest three and the page before them (-want +got):\n%s", diff)
 	}
 }
 

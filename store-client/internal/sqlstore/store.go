@@ -133,8 +133,14 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 func listSQL(q store.Query) (string, []any) {
 	c := compiler{}
 	where := c.selector(q.Selector)
-	if q.Order == store.ByAppend && q.After > 0 {
-		where += " AND append_seq > " + c.arg(q.After)
+	if q.After > 0 {
+		switch q.Order {
+		case store.ByAppend:
+			where += " AND append_seq > " + c.arg(q.After)
+		case store.ByAppendDescending:
+			where += " AND append_seq < " + c.arg(q.After)
+		case store.BySeqDescending:
+		}
 	}
 	order := "append_seq"
 	switch q.Order {
