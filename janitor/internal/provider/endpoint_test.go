@@ -155,9 +155,10 @@ func TestTLSAndTokenAreReadAgain(t *testing.T) {
 		t.Errorf("with the wrong authority: %v, want NotSent by an unknown authority", err)
 	}
 	// The janitor trusts the plugin now, but shows a certificate of an authority
-	// that the plugin's new file does not hold.
-	write(t, dir, "ca.crt", second.pem())
+	// that the plugin's new file does not hold. It may connect at any time, so
+	// that file comes first.
 	write(t, dir, "clients.crt", second.pem())
+	write(t, dir, "ca.crt", second.pem())
 	if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err == nil {
 		t.Error("the plugin took a caller of an authority that it trusts no more")
 	}
@@ -266,16 +267,17 @@ func TestNetworkHopIsTLSByDefault(t *testing.T) {
 
 // What the watch knows of a plugin that is away, comes, declines and goes.
 func TestHealth(t *testing.T) {
-	lis := listen(t)
-	address := lis.Addr().String()
-	if err := lis.Close(); err != nil {
+	dir, err := os.MkdirTemp("", "plugin") // the path of a socket is bounded
+	if err != nil {
 		t.Fatal(err)
 	}
-	p := dial(t, address, 10*time.Second)
-	if h := p.Health(t.Context()); h.Available || !strings.Contains(h.Detail, "refused") {
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s") // nobody else can take it, as they could a port
+	p := dial(t, "unix://"+path, 10*time.Second)
+	if h := p.Health(t.Context()); h.Available || !strings.Contains(h.Detail, "no such file") {
 		t.Errorf("nobody listens: %+v", h)
 	}
-	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +319,6 @@ func TestHealthOfABarePlugin(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
 	t.Cleanup(func() { server.Stop(); <-served })
-	if h := dial(t, lis.Addr().String(), 10*time.Second).Health(t.Context()); !h.Available {
-		t.Errorf("a plugin without a health service: %+v", h)
-	}
+	p := dial(t, lis.Addr().String(), 10*time.Second)
+	await(t, "a plugin without a health service to be available", func() bool { return p.Health(t.Context()).Available })
 }

@@ -70,17 +70,18 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// note keeps an answer and logs a change.
+// note keeps an answer and logs a change. What Ready says holds already.
 func (w *Watch) note(now Health) {
+	available := 0.0
+	if now.Available {
+		available = 1
+	}
+	w.gauge.Set(available)
+	w.plugin.declined.Store(now.declined)
 	w.mu.Lock()
 	before := w.last
 	w.last = now
 	w.mu.Unlock()
-	w.gauge.Set(0)
-	if now.Available {
-		w.gauge.Set(1)
-	}
-	w.plugin.declined.Store(now.declined)
 	if before != now {
 		w.log.Info("plugin health changed", "plugin", w.plugin.host, "available", now.Available, "detail", now.Detail)
 	}
