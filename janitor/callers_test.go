@@ -174,14 +174,12 @@ func TestPluginDownAtTheFault(t *testing.T) {
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-1"}); err != nil {
 		t.Fatal(err)
 	}
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "plugin") // the path of a socket is bounded
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := lis.Addr().String()
-	if err := lis.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	address := "unix://" + filepath.Join(dir, "s") // nobody else can take it, as they could a port
 	impl := &cloud{cluster: cluster}
 	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", address, "--poll-interval=1s")
 	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RebootNodeSpec{NodeName: name}}
@@ -199,13 +197,9 @@ func TestPluginDownAtTheFault(t *testing.T) {
 	if _, metrics := get(t, "http://"+running.Address+"/metrics"); !strings.Contains(metrics, `nvs_janitor_plugin_available{kind="RebootNode",plugin="`+address+`"} 0`) {
 		t.Error("the metric does not say that the plugin is away")
 	}
-	lis, err = net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- plugin.Serve(ctx, lis, impl, plugin.Options{}) }()
+	go func() { done <- plugin.ListenAndServe(ctx, address, impl, plugin.Options{}) }()
 	t.Cleanup(func() { stop(); <-done })
 	eventually(t, "the reboot", func() bool {
 		if err := objects.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {

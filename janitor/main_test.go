@@ -148,7 +148,9 @@ func TestJanitorRebootsANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := daemon.RunForTest(t, "janitor", config.Default(), build,
-		"--config", file, "--kubeconfig", cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace", name)
+		"--config", file, "--kubeconfig", cluster.AdminKubeconfig(), "--leader-elect", "--leader-elect-namespace", name,
+		// No slow machine loses the lease.
+		"--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=5m")
 	eventually(t, "readiness", func() bool {
 		code, _ := get(t, "http://"+running.Address+"/readyz")
 		return code == http.StatusOK

@@ -39,7 +39,7 @@ func TestTheWatchWaitsForAnAPIServerThatGoesAwayAtItsStart(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()
 	var seen []string
-	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		ok, why := watch.Synced()
 		if len(seen) == 0 || seen[len(seen)-1] != why {
 			seen = append(seen, why)

@@ -104,7 +104,7 @@ func TestPanicOfThePluginIsAnAnswer(t *testing.T) {
 
 func TestStopLetsACallFinish(t *testing.T) {
 	impl := &cloud{entered: make(chan struct{}), release: make(chan struct{})}
-	s := serve(t, impl, plugin.Options{})
+	s := serve(t, impl, plugin.Options{Grace: 10 * time.Minute})
 	answered := make(chan error, 1)
 	go func() {
 		_, err := v1.NewCSPPluginServiceClient(s.conn).SendRebootSignal(t.Context(),
