@@ -29,6 +29,10 @@ var deviceTypes = []string{"GPU_UUID", "PCI", "GPU"}
 // subTypes narrow a device.
 var subTypes = []string{"GPC", "TPC", "SM", "NVLINK"}
 
+// readings are the registers that monitors of the predecessor list among an XID
+// 74's entities. They are no part of a fault's identity: no recovery names them.
+var readings = []string{"REG0", "REG1", "REG2", "REG3", "REG4", "REG5", "REG6"}
+
 // Entries lists the faults an event names, in a fixed order without
 // duplicates. Names of one device are one entry; sub-units narrow it; an event
 // without entities is one entry per code for the check as a whole.
@@ -64,6 +68,7 @@ func group(entities []record.Entity) (things [][]string, sub []string) {
 	var names []record.Entity
 	for _, x := range entities {
 		switch {
+		case slices.Contains(readings, x.EntityType):
 		case slices.Contains(subTypes, x.EntityType):
 			sub = append(sub, name(x))
 		case slices.Contains(deviceTypes, x.EntityType):

@@ -47,6 +47,10 @@ func TestEntries(t *testing.T) {
 			event(false, []string{"13"}, "GPU_UUID", "GPU-1", "TPC", "2", "GPC", "1"),
 			[]string{"a|GPU|c|n|GPU_UUID:GPU-1|GPC:1/TPC:2|13"},
 		},
+		"registers are no things": {
+			event(false, []string{"74"}, "PCI", "0000:3b:00", "GPU_UUID", "GPU-1", "NVLINK", "2", "REG0", "00000000000000010000000000000000", "REG6", "0"),
+			[]string{"a|GPU|c|n|GPU_UUID:GPU-1|NVLINK:2|74"},
+		},
 		"other things stand for themselves": {
 			event(false, nil, "NIC", "mlx5_0", "NIC", "mlx5_1"),
 			[]string{"a|GPU|c|n|NIC:mlx5_0||", "a|GPU|c|n|NIC:mlx5_1||"},
@@ -66,6 +70,7 @@ func TestEntries(t *testing.T) {
 func TestClears(t *testing.T) {
 	faulty := event(false, []string{"79"}, "PCI", "0000:3b:00", "GPU_UUID", "GPU-1")
 	link := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", "3")
+	registers := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", "3", "REG0", "1", "REG1", "0")
 	other := event(true, nil)
 	other.Agent = "b"
 	tests := map[string]struct {
@@ -84,6 +89,8 @@ func TestClears(t *testing.T) {
 		"another agent":               {other, faulty, false},
 		"a fault clears nothing":      {event(false, nil), faulty, false},
 		"a sub-unit without a device": {event(true, nil, "NVLINK", "3"), link, false},
+		"a device with registers":     {event(true, nil, "GPU_UUID", "GPU-1"), registers, true},
+		"registers alone":             {event(true, nil, "REG0", "1"), registers, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

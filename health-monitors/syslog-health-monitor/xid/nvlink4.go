@@ -31,9 +31,7 @@ func parseLink(text string) (number string, registers []uint32) {
 }
 
 // registerMetadata is how registers travel: 32 binary digits each. They are
-// metadata, because an entity is a part of the fault's identity: a register as
-// an entity would be a fault of its own, which no recovery of the GPU clears,
-// and another one with every bit that changes.
+// readings, and an entity says what is faulty.
 func registerMetadata(registers []uint32) map[string]string {
 	out := make(map[string]string, len(registers))
 	for i, v := range registers {
