@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,14 +52,12 @@ type process struct {
 
 func newProcess(t *testing.T, cluster *localcluster.Cluster, extra ...string) *process {
 	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "kwok") // the path of a socket is bounded
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cluster: cluster, dir: t.TempDir(), address: lis.Addr().String(), extra: extra}
-	if err := lis.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	p := &process{t: t, cluster: cluster, dir: t.TempDir(), address: "unix://" + filepath.Join(dir, "s"), extra: extra}
 	t.Cleanup(p.kill)
 	return p
 }

@@ -2,9 +2,7 @@ package plugintest_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +89,8 @@ func conforms(t *testing.T, command func() *exec.Cmd) {
 			BootID:  func(_ *testing.T, node string) string { return "boot-" + strconv.Itoa(r.reboots(node)) },
 			Reboots: func(_ *testing.T, node string) int { return r.reboots(node) },
 			Restart: func(*testing.T) grpc.ClientConnInterface { p.kill(); return p.start() },
+
+			Patience: 2 * time.Minute,
 		}
 	})
 	t.Run("a busy controller is told with RetryInfo", func(t *testing.T) {
@@ -124,14 +124,12 @@ type example struct {
 func (e *example) start() grpc.ClientConnInterface {
 	e.t.Helper()
 	if e.address == "" {
-		lis, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		dir, err := os.MkdirTemp("", "example") // the path of a socket is bounded
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		e.address = lis.Addr().String()
-		if err := lis.Close(); err != nil {
-			e.t.Fatal(err)
-		}
+		e.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		e.address = "unix://" + filepath.Join(dir, "s")
 	}
 	e.cmd, e.said = e.command(), &bytes.Buffer{}
 	e.cmd.Args = append(append(e.cmd.Args, "--listen", e.address), e.args...)
