@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -244,6 +246,30 @@ func TestListen(t *testing.T) {
 		if l, err := Listen(t.Context(), path, 0o600); err == nil {
 			l.Close()
 			t.Error("took a socket that answers")
+		}
+	})
+	t.Run("a socket is left alone whose process is too busy to answer", func(t *testing.T) {
+		path := shortPath(t)
+		busy, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(busy)
+		if err := errors.Join(unix.Bind(busy, &unix.SockaddrUnix{Name: path}), unix.Listen(busy, 0)); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil { // until no further connection can wait to be taken
+			var waiting net.Conn
+			if waiting, err = net.Dial("unix", path); err == nil {
+				defer waiting.Close()
+			}
+		}
+		if l, err := Listen(t.Context(), path, 0o600); err == nil {
+			l.Close()
+			t.Error("took a socket at which a process listens")
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("a file is left alone", func(t *testing.T) {

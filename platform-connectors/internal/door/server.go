@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,8 +34,6 @@ const (
 	workers = 32
 	// leave is how long requests in flight have when the door closes.
 	leave = 10 * time.Second
-	// knock bounds the question whether somebody answers at a socket.
-	knock = time.Second
 )
 
 // Listen takes the Unix socket at path with the given permissions. A socket
@@ -49,12 +48,8 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 	case info.Mode()&fs.ModeSocket == 0:
 		return nil, fmt.Errorf("taking socket %s: a file that is no socket is there", path)
 	default:
-		dialer := net.Dialer{Timeout: knock}
-		if c, err := dialer.DialContext(ctx, "unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("taking socket %s: another process answers there", path), c.Close())
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("removing a stale socket: %w", err)
+		if err := removeStale(ctx, path); err != nil {
+			return nil, err
 		}
 	}
 	var config net.ListenConfig
@@ -66,6 +61,24 @@ func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, e
 		return nil, errors.Join(fmt.Errorf("setting the socket's permissions: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// removeStale removes a socket at which nobody listens any more. Any other
+// answer leaves it alone: a process that is too busy to take a further
+// connection lives.
+func removeStale(ctx context.Context, path string) error {
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "unix", path)
+	if err == nil {
+		return errors.Join(fmt.Errorf("taking socket %s: another process answers there", path), c.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("asking whether another process listens at socket %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("removing a stale socket: %w", err)
+	}
+	return nil
 }
 
 // Serve answers on the listener until ctx ends, then lets what is in flight
