@@ -245,7 +245,11 @@ func TestOneFsyncServesManyWaiters(t *testing.T) {
 	s := open(t, o)
 	const publishers, each = 64, 20
 	var syncs atomic.Int32
+	first := make(chan struct{}) // closed when the first record's group has begun
 	s.sync = func(f *os.File) error {
+		if syncs.Load() == 0 {
+			close(first)
+		}
 		for waiting := 0; syncs.Load() == 0 && waiting < publishers-1; runtime.Gosched() {
 			s.turn.Lock()
 			waiting = len(s.waiting)
@@ -257,6 +261,9 @@ func TestOneFsyncServesManyWaiters(t *testing.T) {
 	var wg sync.WaitGroup
 	publish := func(from, to int) {
 		for p := range publishers {
+			if p == 1 {
+				<-first // or the others may be in its group
+			}
 			wg.Go(func() {
 				for i := from; i < to; i++ {
 					if err := s.Append(context.Background(), []record.Record{rec(p*each+i, fmt.Sprintf("%d/%02d", p, i))}); err != nil {
