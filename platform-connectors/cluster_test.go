@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -35,6 +36,18 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 		"--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
 	}}
 	leader := control.start()
+	// A leader that the load kept from renewing its lease ends, and is started
+	// again as a Deployment does.
+	s.tend = func() {
+		select {
+		case <-leader.done:
+			if !strings.Contains(leader.log.String(), "the lease was lost") {
+				t.Fatal("the leader ended by itself")
+			}
+			leader = control.start()
+		default:
+		}
+	}
 	s.args = append(s.args, "--config="+file)
 	s.start()
 	wide := s.publisher(s.token(namespace, "wide", nodeName, gate.Audience))
@@ -60,7 +73,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 
 	// A foreign hand is put right, and the next leader knows all of it.
 	leader.kill()
-	control.start()
+	leader = control.start()
 	wipe, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "WideCheck", "status": "False", "reason": "Wishful", "message": "all is well"},
 	}}})

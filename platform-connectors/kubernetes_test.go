@@ -30,6 +30,8 @@ type site struct {
 	*place
 	cluster *localcluster.Cluster
 	node    *corev1.Node
+	// tend is called while a condition is waited for; nil does nothing.
+	tend func()
 }
 
 func newSite(t *testing.T) *site {
@@ -44,7 +46,7 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	return &site{newPlace(t, "--kubeconfig="+cluster.AdminKubeconfig()), cluster, node}
+	return &site{place: newPlace(t, "--kubeconfig="+cluster.AdminKubeconfig()), cluster: cluster, node: node}
 }
 
 func healthy(publisher string, seq int) *protos.HealthEvent {
@@ -87,6 +89,9 @@ func (s *site) awaitCondition(name, want string) {
 func (s *site) awaitConditionOf(node, name, want string) {
 	s.t.Helper()
 	await(s.t, func() (bool, string) {
+		if s.tend != nil {
+			s.tend()
+		}
 		got := s.conditionsOf(node)
 		return got[name] == want, fmt.Sprintf("condition %s is not %q in %v", name, want, got)
 	})

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -80,6 +83,41 @@ func (p *place) makeStoreReachable() {
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
+	log  *said
+}
+
+// said keeps what a process says, and passes it on.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	out  io.Writer
+}
+
+// Write hears a line.
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(b)
+	return s.out.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+var served = regexp.MustCompile(`serving probes and metrics.* address=(\S+)`)
+
+// url is a page of the process's own server, which takes a free port itself.
+func (c *process) url(t *testing.T, page string) string {
+	t.Helper()
+	var found []string
+	await(t, func() (bool, string) {
+		found = served.FindStringSubmatch(c.log.String())
+		return found != nil, "no metrics are served"
+	})
+	return "http://" + found[1] + page
 }
 
 func (p *place) start() *process {
@@ -88,9 +126,9 @@ func (p *place) start() *process {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c := &process{cmd: exec.Command(exe, p.args...), done: make(chan struct{})}
+	c := &process{cmd: exec.Command(exe, p.args...), done: make(chan struct{}), log: &said{out: p.t.Output()}}
 	c.cmd.Env = append(append(os.Environ(), asConnector+"=1"), p.env...)
-	c.cmd.Stdout, c.cmd.Stderr = p.t.Output(), p.t.Output()
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -194,10 +232,8 @@ func awaitStored(t *testing.T, s store.Store, n int) []record.Record {
 	var all []record.Record
 	await(t, func() (bool, string) {
 		var err error
-		if all, err = s.List(t.Context(), store.Query{}); err != nil {
-			t.Fatal(err)
-		}
-		return len(all) >= n, fmt.Sprintf("%d of %d events are stored", len(all), n)
+		all, err = s.List(t.Context(), store.Query{}) // a process that died a moment ago may have to be cleaned up after
+		return err == nil && len(all) >= n, fmt.Sprintf("%d of %d events are stored, %v", len(all), n, err)
 	})
 	return all
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,15 +10,14 @@ import (
 func TestMetricsAndReadiness(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false")
 	p.makeStoreReachable()
-	address := freeAddress(t)
-	p.args = append(p.args, "--metrics-address="+address)
-	p.start()
+	p.args = append(p.args, "--metrics-address=127.0.0.1:0")
+	connector := p.start()
 	if err := send(t.Context(), p.client(), event("a", 1)); err != nil {
 		t.Fatal(err)
 	}
 	awaitStored(t, p.records(), 1)
 	await(t, func() (bool, string) {
-		metrics := get(t, "http://"+address+"/metrics")
+		metrics := get(t, connector.url(t, "/metrics"))
 		for _, want := range []string{
 			`platform_connector_accepted_total{strategy="PROCESS"} 1`,
 			`platform_connector_accepted_total{strategy="PERSIST_ONLY"} 0`,
@@ -34,9 +32,10 @@ func TestMetricsAndReadiness(t *testing.T) {
 		}
 		return true, ""
 	})
-	if ready := get(t, "http://"+address+"/readyz"); !strings.Contains(ready, `"ready":true`) {
-		t.Errorf("readiness: %s", ready)
-	}
+	await(t, func() (bool, string) {
+		ready := get(t, connector.url(t, "/readyz"))
+		return strings.Contains(ready, `"ready":true`), "readiness: " + ready
+	})
 }
 
 func get(t *testing.T, url string) string {
@@ -55,14 +54,4 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

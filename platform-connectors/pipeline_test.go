@@ -59,9 +59,8 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	put("metadata.toml", fmt.Sprintf("allowedLabels = [%q]\n", corev1.LabelArchStable))
 	put("overrides.toml", harmless)
 	put("dedup.toml", "suppressionWindow = \"1h\"\n")
-	address := freeAddress(t)
-	s.args = append(s.args, "--pipeline-config="+filepath.Join(dir, "pipeline.toml"), "--metrics-address="+address)
-	s.start()
+	s.args = append(s.args, "--pipeline-config="+filepath.Join(dir, "pipeline.toml"), "--metrics-address=127.0.0.1:0")
+	connector := s.start()
 	await(t, func() (bool, string) { // the labels are those of the Node that was seen
 		_, err := os.Stat(filepath.Join(s.dir, "spool", "node.json"))
 		return err == nil, "the node is not seen"
@@ -86,18 +85,20 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 	// A bad configuration says so and changes nothing.
 	put("overrides.toml", strings.Replace(harmless, "when =", "wenn =", 1))
 	await(t, func() (bool, string) {
-		ready := get(t, "http://"+address+"/readyz")
+		ready := get(t, connector.url(t, "/readyz"))
 		return strings.Contains(ready, "wenn") && strings.Contains(ready, "overrides.toml"), "ready: " + ready
 	})
 	s.send(event("b", 2))
 	if all = awaitStored(t, s.records(), 4); all[3].Event.IsFatal || all[3].Event.ProcessingStrategy != record.PersistOnly {
 		t.Error("a bad configuration switched the rules or the search for repeats off")
 	}
-	// A new one counts from then on, also for what is sent again.
+	// A new one counts from then on, also for what is sent again, which the spool
+	// does not know any more.
 	put("overrides.toml", "enabled = false\n")
 	await(t, func() (bool, string) {
-		metrics := get(t, "http://"+address+"/metrics")
-		return strings.Contains(metrics, `platform_connector_pipeline_reloads_total{result="taken"} 1`), "not reloaded"
+		metrics := get(t, connector.url(t, "/metrics"))
+		return strings.Contains(metrics, `platform_connector_pipeline_reloads_total{result="taken"} 1`) &&
+			strings.Contains(metrics, "platform_connector_spool_bytes 0\n"), metrics
 	})
 	s.send(event("b", 1), event("b", 3))
 	all = awaitStored(t, s.records(), 5)
@@ -105,7 +106,7 @@ func TestThePipelineChangesWhatIsStoredAndShown(t *testing.T) {
 		t.Errorf("%d records, the last fatal %v, the first %v", len(all), all[4].Event.IsFatal, all[0].Event.IsFatal)
 	}
 	await(t, func() (bool, string) {
-		metrics := get(t, "http://"+address+"/metrics")
+		metrics := get(t, connector.url(t, "/metrics"))
 		return strings.Contains(metrics, `platform_connector_appended_total{result="duplicate"} 1`+"\n") &&
 			strings.Contains(metrics, `platform_connector_dead_letters_total{reason="refused"} 0`+"\n"), metrics
 	})

@@ -296,8 +296,7 @@ func TestDatabaseAwayUnderLoad(t *testing.T) {
 // the publisher is told to wait, and when the store is there all of it is stored.
 func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 	p := newPlace(t, "--kubernetes=false", "--spool-max-bytes=16777216")
-	address := freeAddress(t)
-	p.args = append(p.args, "--metrics-address="+address)
+	p.args = append(p.args, "--metrics-address=127.0.0.1:0")
 	connector := p.start()
 	client := p.client()
 	accepted := 0
@@ -317,10 +316,10 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spool is full") {
 		t.Fatalf("after %d events: %v", accepted, err)
 	}
-	if ready := get(t, "http://"+address+"/readyz"); !strings.Contains(ready, "of 16777216 bytes wait") || !strings.Contains(ready, `"ready":false`) {
+	if ready := get(t, connector.url(t, "/readyz")); !strings.Contains(ready, "of 16777216 bytes wait") || !strings.Contains(ready, `"ready":false`) {
 		t.Errorf("readiness: %s", ready)
 	}
-	metrics := get(t, "http://"+address+"/metrics")
+	metrics := get(t, connector.url(t, "/metrics"))
 	for _, want := range []string{`platform_connector_refused_total{reason="spool-full"} 1`, "platform_connector_spool_max_bytes 1.6777216e+07"} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
