@@ -166,7 +166,7 @@ func TestWhatWasWrittenCounts(t *testing.T) {
 		if name != "n2" {
 			t.Errorf("rung %s", name)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Error("the held node is not rung")
 		cancel()
 	}

@@ -217,19 +217,24 @@ func TestBell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- b.Bell(ctx, func(name string) { rung <- name }) }()
+	served := map[string]bool{} // may be rung once more, decided right before
 	expect := func(name string) {
 		t.Helper()
-		for deadline := time.After(time.Minute); ; {
+		for deadline := time.After(2 * time.Minute); ; {
 			select {
 			case got := <-rung:
+				if served[got] {
+					continue
+				}
 				if got != name {
 					t.Fatalf("rung %s, want %s", got, name)
 				}
 				if !take(t, b, name, 0) {
 					t.Fatalf("%s was rung for nothing", name)
 				}
+				served[name] = true
 				for len(rung) > 0 {
-					if again := <-rung; again != name {
+					if again := <-rung; !served[again] {
 						t.Fatalf("rung %s too", again)
 					}
 				}
@@ -243,7 +248,7 @@ func TestBell(t *testing.T) {
 	for i, name := range []string{"a2", "a3", "a4"} {
 		take(t, b, name, int64(2+i))
 	}
-	testkit.Until(t, time.Minute, clock.HasWaiters)
+	testkit.Until(t, 2*time.Minute, clock.HasWaiters)
 	clock.Step(time.Hour)
 	expect("a2")
 	b.Settle("a2", "")
