@@ -82,6 +82,12 @@ func burst(t *testing.T, s *site, round int) {
 	p.stop()
 }
 
+// allow gives room for so many nodes, however long the test takes.
+func (s *site) allow(limit int) {
+	s.t.Helper()
+	s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\nduration = \"24h\"\n", limit))
+}
+
 // TestABudgetSurvivesKills lets 20 nodes fail with room for 5, kills the service
 // again and again, and finds 5 in quarantine every time.
 func TestABudgetSurvivesKills(t *testing.T) {
@@ -89,7 +95,7 @@ func TestABudgetSurvivesKills(t *testing.T) {
 	for i, point := range points {
 		t.Run(point, func(t *testing.T) {
 			s := newSite(t, localcluster.ForTest(t, localcluster.Options{}), storetest.SQLiteDSN(t))
-			s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\n", limit))
+			s.allow(limit)
 			names := s.nodes(fmt.Sprintf("killed%d", i), 20, nil)
 			for _, name := range names {
 				s.fault(name)
@@ -119,19 +125,21 @@ func TestABudgetSurvivesKills(t *testing.T) {
 // one goes on, it adds nothing.
 func TestALeaderIsFrozenOrKilled(t *testing.T) {
 	const limit = 3
-	elected := []string{
-		"--leader-elect", "--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
+	elected := func(lease, renew string) []string {
+		return []string{
+			"--leader-elect", "--leader-elect-lease-duration=" + lease, "--leader-elect-renew-deadline=" + renew, "--leader-elect-retry-period=1s",
+		}
 	}
 	for i, end := range []struct{ how, point string }{{"FREEZE", "decided"}, {"FREEZE", "stamped"}, {"CRASH", "decided"}} {
 		t.Run(end.how+" "+end.point, func(t *testing.T) {
 			// A process frozen in mid-write keeps the lock of an SQLite file for ever.
 			_, dsn := pgtest.Database(t)
 			s := newSite(t, localcluster.ForTest(t, localcluster.Options{}), dsn)
-			s.configure(fmt.Sprintf("[circuitBreaker]\nnodes = %d\npercentage = 100\n", limit))
+			s.allow(limit)
 			names := s.nodes(fmt.Sprintf("led%d", i), 10, nil)
-			first := s.start(append([]string{"NVSENTINEL_" + end.how + "=fault-quarantine/" + end.point}, elected...)...)
+			first := s.start(append([]string{"NVSENTINEL_" + end.how + "=fault-quarantine/" + end.point}, elected("12s", "10s")...)...)
 			first.awaitMetric(`nvs_lease_leading{task="events"} 1`)
-			second := s.start(elected...)
+			second := s.start(elected("60s", "50s")...) // outlives a stalled machine: nobody starts it again
 			for _, name := range names {
 				s.fault(name)
 			}

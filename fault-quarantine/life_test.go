@@ -142,6 +142,7 @@ func TestADryRunInMidLife(t *testing.T) {
 	p := s.start()
 	for _, name := range names[:2] {
 		s.await(s.fault(name).ID, record.Matched, record.Quarantined)
+		s.awaitNode(name, quarantined) // a person's hand comes after the mark
 	}
 	held := s.fault(names[2])
 	s.await(held.ID, record.Held, "")
