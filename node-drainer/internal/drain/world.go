@@ -80,7 +80,7 @@ func trim(obj any) (any, error) {
 func (w *World) Run(ctx context.Context) error {
 	w.factory.StartWithContext(ctx)
 	<-ctx.Done()
-	w.factory.Shutdown()
+	kube.AwaitStop(w.factory.Shutdown)
 	return nil
 }
 
