@@ -53,6 +53,7 @@ func TestADisruptionBudgetIsHonouredNamedAndAwaited(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "web"})
 	s.pod(localcluster.PodSpec{Name: "free"})
+	s.known(2)
 	s.budget("web")
 	s.fault("r1", "r1")
 	s.mark("r1")
@@ -162,7 +163,8 @@ func TestWaitingPodsWakeTheDrain(t *testing.T) {
 	}
 	s.wantEviction("r1", record.EvictionSucceeded)
 	// Every look is the answer to a change: of the record, the Node or the pod.
-	if looks := s.records.lists.Load(); looks > 25 {
+	// Ten they are, and more while the cache lags behind the Node's other writers.
+	if looks := s.records.lists.Load(); looks > 60 {
 		t.Errorf("%d reads of the store for a drain of one pod", looks)
 	}
 }

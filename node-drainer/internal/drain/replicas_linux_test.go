@@ -25,7 +25,7 @@ import (
 func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
-	leader := s.replicas("NVSENTINEL_CRASH=node-drainer/decided:2")
+	leader := s.replicas("NVSENTINEL_CRASH=node-drainer/decided:2", "12s", "10s")
 	s.fault("r1", "r1")
 	s.mark("r1")
 	if err := leader.wait(t); err == nil {
@@ -41,7 +41,7 @@ func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
 func TestTheLeaderIsFrozenInMidDecision(t *testing.T) {
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
-	leader := s.replicas("NVSENTINEL_FREEZE=node-drainer/decided:2")
+	leader := s.replicas("NVSENTINEL_FREEZE=node-drainer/decided:2", "20s", "17s")
 	s.fault("r1", "r1")
 	s.mark("r1")
 	s.eventually(leader.frozen)
@@ -67,13 +67,14 @@ type replica struct {
 }
 
 // replicas starts two drainers instead of the stage's own; the first leads, and
-// gets env.
-func (s *stage) replicas(env string) (leader *replica) {
+// gets env. The second's lease outlives a stalled machine: nobody starts it
+// again; the first's, and the time that it may go without renewal, are the test's.
+func (s *stage) replicas(env, lease, renew string) (leader *replica) {
 	s.t.Helper()
 	s.shareable()
 	binary := drainer(s.t)
 	ns := s.cluster.Namespace(s.t)
-	leader = s.replica(binary, ns, env)
+	leader = s.replica(binary, ns, lease, renew, env)
 	s.eventually(func() error {
 		leases, err := s.cluster.Client().CoordinationV1().Leases(ns).List(s.t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -86,7 +87,7 @@ func (s *stage) replicas(env string) (leader *replica) {
 		}
 		return errors.New("nobody leads")
 	})
-	s.replica(binary, ns, "")
+	s.replica(binary, ns, "60s", "50s")
 	return leader
 }
 
@@ -121,12 +122,12 @@ func (s *stage) shareable() {
 }
 
 // replica starts a drainer that lives as long as the test at most.
-func (s *stage) replica(binary, ns, env string) *replica {
+func (s *stage) replica(binary, ns, lease, renew string, env ...string) *replica {
 	s.t.Helper()
 	r := &replica{log: &strings.Builder{}}
 	r.cmd = exec.CommandContext(context.Background(), binary, append(s.arguments(), "--leader-elect", "--leader-elect-namespace", ns,
-		"--leader-elect-lease-duration", "12s", "--leader-elect-renew-deadline", "10s", "--leader-elect-retry-period", "1s")...)
-	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), env), r.log
+		"--leader-elect-lease-duration", lease, "--leader-elect-renew-deadline", renew, "--leader-elect-retry-period", "1s")...)
+	r.cmd.Env, r.cmd.Stderr = append(os.Environ(), env...), r.log
 	if err := r.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -49,6 +49,7 @@ type stage struct {
 	cluster *localcluster.Cluster
 	records *counted
 	loop    atomic.Pointer[consume.Loop[record.Record]]
+	world   atomic.Pointer[drain.World]
 	// node is the name of the node, ns a namespace of mode Immediate.
 	node, ns string
 	restart  func(change ...func(*drain.Config))
@@ -123,22 +124,31 @@ func (s *stage) run(config drain.Config) func(...func(*drain.Config)) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		s.stop = func() { cancel(); <-ended }
+		eyes := sight{s.records, s.wrap, s.clock}
 		go func() {
 			defer close(ended)
-			s.work(ctx, config)
+			s.work(ctx, config, eyes)
 		}()
 	}
 }
 
-func (s *stage) work(ctx context.Context, config drain.Config) {
+// sight is how one drainer sees records, API server and time. It is taken
+// before the drainer starts: the test changes the stage's for the next.
+type sight struct {
+	records *counted
+	wrap    transport.WrapperFunc
+	clock   clock.PassiveClock
+}
+
+func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 	fail := func(err error) {
 		if err != nil && ctx.Err() == nil {
 			s.t.Errorf("the drainer broke: %v", err)
 		}
 	}
 	rest := s.cluster.RESTConfig()
-	if s.wrap != nil {
-		rest.Wrap(s.wrap)
+	if eyes.wrap != nil {
+		rest.Wrap(eyes.wrap)
 	}
 	cluster, err := kube.ForConfig(rest, kube.Config{}, "test")
 	fail(err)
@@ -148,13 +158,14 @@ func (s *stage) work(ctx context.Context, config drain.Config) {
 	if world.WaitForSync(ctx) != nil {
 		return
 	}
+	s.world.Store(world)
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	drains := drain.New(config, drain.Deps{
-		Records: s.records, Client: cluster.Clientset, World: world,
-		Clock: s.clock, Log: log, Metrics: drain.NewMetrics(registry),
+		Records: eyes.records, Client: cluster.Clientset, World: world,
+		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry),
 	})
-	feed, err := s.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
+	feed, err := eyes.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
 	if err != nil {
 		fail(err)
 		return
@@ -285,4 +296,21 @@ func (s *stage) pod(spec localcluster.PodSpec) {
 	if _, err := s.cluster.WaitForPods(s.t.Context(), spec.Namespace, spec.Name, 1); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// known waits until the drainer's cache shows so many pods of the node: what
+// it counts at its start is what it tells of later.
+func (s *stage) known(count int) {
+	s.t.Helper()
+	s.eventually(func() error {
+		world := s.world.Load()
+		if world == nil {
+			return errors.New("the drainer has not started")
+		}
+		pods, err := world.Pods(s.node)
+		if err == nil && len(pods) != count {
+			err = fmt.Errorf("the drainer knows of %d pods, want %d", len(pods), count)
+		}
+		return err
+	})
 }
