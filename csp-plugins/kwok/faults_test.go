@@ -70,14 +70,27 @@ func (r *rig) mustSend(key string) string {
 	return id
 }
 
-// give sends a signal whose caller gives up when effect stands in the books.
+// give sends a signal whose caller gives up when effect stands in the books. As
+// the janitor does, it sends the key again when the answer is to do so.
 func (r *rig) give(key string, effect kwok.Effect) error {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { _, err := r.send(ctx, key); answer <- err }()
-	r.await(effect)
+	send := func() { _, err := r.send(ctx, key); answer <- err }
+	go send()
+	r.until(string(effect), func() bool {
+		select {
+		case err := <-answer:
+			if c := status.Code(err); c != codes.Unavailable && c != codes.Aborted {
+				r.t.Fatalf("answer %v before %s", err, effect)
+			}
+			r.t.Logf("sent again: %v", err)
+			go send()
+		default:
+		}
+		return strings.HasSuffix(r.effects(), string(effect))
+	})
 	cancel()
 	return <-answer
 }
