@@ -74,15 +74,19 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 		if err == nil {
 			return s, nil
 		}
-		if errors.Is(err, provider.ErrUnusable) || ctx.Err() != nil {
+		if errors.Is(err, provider.ErrUnusable) {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
-		o.Logger.Warn("waiting for the store", "again_in", delay, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("opening the store: %w: last: %w", ctx.Err(), err)
-		case <-o.Clock.After(delay):
+		if ctx.Err() == nil {
+			o.Logger.Warn("waiting for the store", "again_in", delay, "error", err)
+			select {
+			case <-ctx.Done():
+			case <-o.Clock.After(delay):
+				continue
+			}
 		}
+		// Also when it ended right behind an attempt that failed by itself.
+		return nil, fmt.Errorf("opening the store: %w: last: %w", ctx.Err(), err)
 	}
 }
 
