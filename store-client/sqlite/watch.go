@@ -31,6 +31,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 		log.Warn("watching the database file; feeds poll instead", "error", err)
 		return
 	}
+	ring() // what was written before was not heard
 	var echo <-chan time.Time
 	delay := firstEcho
 	for {
