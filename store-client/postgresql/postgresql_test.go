@@ -107,13 +107,14 @@ func through(t testing.TB, p *cutproxy.Proxy, dsn string) string {
 // late keeps the commit of r's transaction back.
 func late(t testing.TB, dsn string, r record.Record) func() {
 	p := line(t)
-	s := storetest.Open(t, through(t, p, dsn), storeopen.Options{})
+	// The server is to wait for the commit however long that takes.
+	s := storetest.Open(t, through(t, p, dsn)+"&idle_in_transaction_session_timeout=0", storeopen.Options{})
 	trap := p.Set(commitMessage, cutproxy.Hold)
 	var writer sync.WaitGroup
 	writer.Go(func() { storetest.MustAppend(t, s, r) })
 	select {
 	case <-trap.Sprung():
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the late transaction does not come to its commit")
 	}
 	return func() {
@@ -125,7 +126,7 @@ func late(t testing.TB, dsn string, r record.Record) func() {
 // deafen ends the connections that listen.
 func deafen(t testing.TB, dsn string) {
 	db := raw(t, dsn)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		var ended int

@@ -116,7 +116,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	storetest.Try(t, h, doors...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	open, err := storeopen.Open(ctx, address, storeopen.Options{Parts: storeopen.Parts{Password: password}, Logger: h.Logger()})
 	if err != nil {

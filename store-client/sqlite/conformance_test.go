@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 // raw opens the file beside the store.
 func raw(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(dsn, "sqlite://")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(dsn, "sqlite://")+"?_pragma=busy_timeout(120000)&_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}

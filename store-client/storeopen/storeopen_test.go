@@ -122,7 +122,7 @@ func awaitWaiter(t *testing.T, fake *testingclock.FakeClock) {
 	t.Helper()
 	tick := clock.RealClock{}.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for range 10000 {
+	for range 120_000 { // two minutes
 		if fake.HasWaiters() {
 			return
 		}
