@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/freeport"
 )
 
 // Variables of the environment.
@@ -75,7 +78,29 @@ type child struct {
 	done chan struct{}
 }
 
-const startTimeout = 3 * time.Minute
+// start runs the process from a thread that lives as long as it: the kernel
+// kills it when the thread that made it ends, and others in this process end
+// threads of theirs.
+func (c *child) start() error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(c.done)
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = c.cmd.Wait() // how it ended stands in its log
+		}
+	}()
+	return <-started
+}
+
+const (
+	startTimeout = 3 * time.Minute
+	// commandTimeout is how long a command waits for the server to be there.
+	commandTimeout = 2 * time.Minute
+)
 
 // Find is the program's path, or ErrNone.
 func Find() (string, error) {
@@ -111,23 +136,13 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 			return nil, fmt.Errorf("making the server's folder: %w", err)
 		}
 	}
-	if s.port, err = freePort(ctx); err != nil {
+	if s.port, err = freeport.Find(ctx); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	if err := s.Restart(ctx); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	addr, _ := l.Addr().(*net.TCPAddr)
-	return addr.Port, l.Close()
 }
 
 // Addr is where the server listens, host:port.
@@ -164,14 +179,10 @@ func (s *Server) Restart(ctx context.Context) error {
 	cmd := exec.Command(s.program, args...) //nolint:noctx // it outlives the context of its start
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	c := &child{cmd: cmd, done: make(chan struct{})}
+	if err := c.start(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.program, err)
 	}
-	c := &child{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		_ = c.cmd.Wait() // how it ended stands in its log
-		close(c.done)
-	}()
 	s.mu.Lock()
 	s.child = c
 	s.mu.Unlock()
@@ -183,7 +194,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // await asks until the server answers a ping.
 func (s *Server) await(ctx context.Context, c *child) error {
-	client, err := s.connect()
+	client, err := s.connect(time.Second)
 	if err != nil {
 		return err
 	}
@@ -211,7 +222,7 @@ func (s *Server) StepDown(ctx context.Context, d time.Duration) error {
 
 // Command runs a command on a database.
 func (s *Server) Command(ctx context.Context, database string, command bson.D) error {
-	client, err := s.connect()
+	client, err := s.connect(commandTimeout)
 	if err != nil {
 		return err
 	}
@@ -222,9 +233,9 @@ func (s *Server) Command(ctx context.Context, database string, command bson.D) e
 	return nil
 }
 
-// connect connects as a test that waits for the server does.
-func (s *Server) connect() (*mongo.Client, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(time.Second))
+// connect connects; each command waits so long for the server to be there.
+func (s *Server) connect(wait time.Duration) (*mongo.Client, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(wait))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the server: %w", err)
 	}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/freeport"
 )
 
 // Options of a server.
@@ -60,7 +62,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s := &Server{opts: opts, dir: opts.Dir, bin: bin, port: 5432}
 	if opts.TCP {
-		if s.port, err = freePort(ctx); err != nil {
+		if s.port, err = freeport.Find(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -163,16 +165,6 @@ func (s *Server) writeFiles(cred *syscall.Credential) error {
 		}
 	}
 	return nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	addr, _ := l.Addr().(*net.TCPAddr)
-	return addr.Port, l.Close()
 }
 
 // Addr is where a server with TCP listens, host:port.
