@@ -74,6 +74,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// applyCRDs defines the janitor's kinds, and waits until they are served: a
+// definition is accepted a moment before.
 func applyCRDs(t *testing.T, cluster *localcluster.Cluster) {
 	t.Helper()
 	paths, err := filepath.Glob("../../../distros/helm/nvsentinel/crds/janitor*node*.yaml")
@@ -89,6 +91,12 @@ func applyCRDs(t *testing.T, cluster *localcluster.Cluster) {
 			t.Fatalf("applying %s: %v", path, err)
 		}
 		_ = f.Close()
+	}
+	for _, kind := range []string{"rebootnodes", "terminatenodes"} {
+		eventually(t, kind+" are served", func() (bool, error) {
+			_, err := cluster.Dynamic().Resource(rebootNodes.GroupVersion().WithResource(kind)).List(t.Context(), metav1.ListOptions{})
+			return err == nil, nil
+		})
 	}
 }
 
