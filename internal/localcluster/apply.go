@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -21,12 +22,13 @@ const (
 	fieldManager = "local-cluster"
 	// kindLimit is how long an object waits for its kind, which a definition applied right before
 	// makes available a moment later.
-	kindLimit  = time.Minute
+	kindLimit  = 2 * time.Minute
 	yamlBuffer = 4 << 10
 )
 
 // Apply creates or updates every object of a stream of YAML documents, in its order. Objects of a
-// namespaced kind without a namespace go to "default".
+// namespaced kind without a namespace go to "default". The kinds of a definition are served when
+// Apply returns.
 func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
 	objects, err := decode(manifests)
 	if err != nil {
@@ -36,6 +38,36 @@ func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
 	for _, object := range objects {
 		if err := c.applyObject(ctx, mapper, object); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	for _, object := range objects {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if err := c.await(ctx, kindLimit, func(ctx context.Context) error { return c.served(ctx, mapper, object) }); err != nil {
+			return fmt.Errorf("waiting for the kind of %s: %w", object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// served asks for the objects of a definition, in every version of it that is to be served.
+func (c *Cluster) served(ctx context.Context, mapper meta.ResettableRESTMapper, definition *unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		version, ok := v.(map[string]any)
+		if !ok || version["served"] != true {
+			continue
+		}
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, fmt.Sprint(version["name"]))
+		if err == nil {
+			_, err = c.dynamic.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+		}
+		if err != nil {
+			mapper.Reset()
+			return err
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -327,6 +328,29 @@ metadata: {name: desk}
 `))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range 10 { // a definition alone is served when Apply returns
+		name := fmt.Sprintf("bulb%d", i)
+		if err := c.Apply(t.Context(), strings.NewReader(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: `+name+`s.test.local}
+spec:
+  group: test.local
+  scope: Namespaced
+  names: {kind: `+name+`, plural: `+name+`s}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`)); err != nil {
+			t.Fatal(err)
+		}
+		kind := schema.GroupVersionResource{Group: "test.local", Version: "v1", Resource: name + "s"}
+		if _, err := c.Dynamic().Resource(kind).List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("the kind of a definition that was applied: %v", err)
+		}
 	}
 	err = c.Apply(t.Context(), strings.NewReader(`
 apiVersion: v1
