@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -90,6 +92,7 @@ func (w *world) apply(t *testing.T, manifest string) {
 }
 
 // account is the kubeconfig of a service account with a cluster role, or none.
+// It waits until the role counts, which is a moment after it was bound.
 func (w *world) account(t *testing.T, name, role string) string {
 	t.Helper()
 	path, err := w.cluster.ServiceAccountKubeconfig(t.Context(), "operators", name, time.Hour)
@@ -103,8 +106,23 @@ metadata: {name: `+name+`}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: `+role+`}
 subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
 `)
+		testkit.Until(t, 2*time.Minute, func() bool { return w.mayList(t, name) })
 	}
 	return path
+}
+
+// mayList asks the API server whether a service account may list Nodes.
+func (w *world) mayList(t *testing.T, name string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:operators:" + name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"},
+	}}
+	answer, err := w.cluster.Client().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
 }
 
 func (w *world) addNode(t *testing.T) *corev1.Node {
