@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,18 +53,20 @@ type Entry struct {
 
 // Books are the plugin's books: everything it was asked and did.
 func (f *Fleet) Books() ([]Entry, error) {
-	file, err := os.Open(filepath.Join(f.Dir, "books.jsonl"))
+	text, err := os.ReadFile(filepath.Join(f.Dir, "books.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	var out []Entry
-	for lines := bufio.NewScanner(file); lines.Scan(); {
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is being written
+		}
 		var e Entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		if err := json.Unmarshal(line, &e); err != nil {
 			return out, fmt.Errorf("reading the books: %w", err)
 		}
 		out = append(out, e)

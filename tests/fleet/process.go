@@ -55,6 +55,7 @@ type Service struct {
 	over    chan struct{} // closed when the present run has ended
 	starts  int
 	stopped bool
+	frozen  bool // each run, until Freeze(false) or Kill
 	done    chan struct{}
 }
 
@@ -107,6 +108,9 @@ func (s *Service) startOnce() (*exec.Cmd, error) {
 	}
 	s.starts++
 	s.cmd, s.over = cmd, make(chan struct{})
+	if s.frozen {
+		s.send(syscall.SIGSTOP)
+	}
 	return cmd, nil
 }
 
@@ -155,7 +159,12 @@ func (s *Service) SetEnv(env []string) {
 }
 
 // Kill sends SIGKILL; the supervisor starts the process again.
-func (s *Service) Kill() { s.signal(syscall.SIGKILL) }
+func (s *Service) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = false
+	s.send(syscall.SIGKILL)
+}
 
 // Restart ends the process politely; the supervisor starts it again.
 func (s *Service) Restart() { s.signal(syscall.SIGTERM) }
@@ -172,12 +181,16 @@ func (s *Service) Swap(do func() error) error {
 	return do()
 }
 
-// Freeze stops the process in its tracks, or lets it go on.
+// Freeze stops the process in its tracks, or lets it go on. Where none runs, the
+// next one is stopped at its start.
 func (s *Service) Freeze(frozen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
 	if frozen {
-		s.signal(syscall.SIGSTOP)
+		s.send(syscall.SIGSTOP)
 	} else {
-		s.signal(syscall.SIGCONT)
+		s.send(syscall.SIGCONT)
 	}
 }
 
@@ -185,6 +198,11 @@ func (s *Service) Freeze(frozen bool) {
 func (s *Service) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.send(sig)
+}
+
+// send is signal for who holds the lock.
+func (s *Service) send(sig syscall.Signal) {
 	if s.cmd != nil && s.cmd.Process != nil {
 		_ = syscall.Kill(-s.cmd.Process.Pid, sig)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +18,9 @@ import (
 
 // control starts the services that run once.
 func (f *Fleet) control(context.Context) error {
-	plugin, err := freeAddress()
-	if err != nil {
-		return err
-	}
+	// A socket is its own for good; a port may be another's when the plugin comes
+	// back from a death.
+	plugin := "unix://" + filepath.Join(f.Dir, "csp-plugin.sock")
 	janitor := fmt.Sprintf("[global]\ncspPluginHost = %q\n", plugin)
 	files := map[string]string{
 		"janitor.toml":           janitor,
@@ -48,15 +46,6 @@ func (f *Fleet) control(context.Context) error {
 	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
 	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"}, f.options.QuarantineFlags)...)
 	return nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // nodes starts the connector and the monitor of every node.
