@@ -128,7 +128,12 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 // persistOnly writes a fault where the monitor says PERSIST_ONLY and waits
 // until it is stored. It returns the node as it was before.
 func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) (string, error) {
-	before, err := snapshot(ctx, f, watched)
+	var before string
+	// The controllers of Kubernetes write on a new Node too, once.
+	err := until(ctx, o.StepLimit, watched+" to be known to every controller", func() (ok bool, err error) {
+		before, ok, err = snapshot(ctx, f, watched)
+		return ok, err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +153,7 @@ func persistOnly(ctx context.Context, f *fleet.Fleet, o Options, say func(string
 }
 
 func unchanged(ctx context.Context, f *fleet.Fleet, before string, say func(string, ...any)) error {
-	after, err := snapshot(ctx, f, watched)
+	after, _, err := snapshot(ctx, f, watched)
 	if err != nil {
 		return err
 	}

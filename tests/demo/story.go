@@ -251,16 +251,19 @@ func conditionOf(object unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// snapshot is a node's metadata, spec and conditions without what beats by itself.
-func snapshot(ctx context.Context, f *fleet.Fleet, name string) (string, error) {
+// snapshot is a node's metadata, spec and conditions without what beats by itself,
+// and whether the last of Kubernetes' controllers has written on the new Node: the
+// one of the time to live of a kubelet's cache.
+func snapshot(ctx context.Context, f *fleet.Fleet, name string) (text string, complete bool, err error) {
 	node, err := f.Node(ctx, name)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
+	_, complete = node.Annotations[corev1.ObjectTTLAnnotationKey]
 	node.ResourceVersion, node.ManagedFields = "", nil
 	for i := range node.Status.Conditions {
 		node.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}
 	}
 	b, err := json.Marshal(map[string]any{"metadata": node.ObjectMeta, "spec": node.Spec, "conditions": node.Status.Conditions})
-	return string(b), err
+	return string(b), complete, err
 }
