@@ -164,7 +164,7 @@ func feedPoisoned(t *testing.T, b Backend) {
 	f := openFeed(t, s, "another", record.ProcessableHealthEventInserts())
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if r, _, err := f.Next(short); err == nil || short.Err() == nil {
+	if r, _, err := f.Next(short); !ended(short, err) {
 		t.Errorf("fed %q, %v from undecodable records", r.ID, err)
 	}
 	last := Record("n")

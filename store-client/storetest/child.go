@@ -61,9 +61,9 @@ func consumeForever(t *testing.T, s store.Store) {
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		r, position, err := f.Next(ctx)
-		over := ctx.Err() != nil
+		idle := ended(ctx, err)
 		cancel()
-		if err != nil && over {
+		if idle {
 			fmt.Println(childIdle)
 			continue
 		}
