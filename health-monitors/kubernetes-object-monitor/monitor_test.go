@@ -325,7 +325,9 @@ func TestAStandbyTakesOverWithTheChartsRights(t *testing.T) {
 	replica := func() *daemon.Running {
 		return daemon.RunForTest(t, "kubernetes-object-monitor", config.Default, build,
 			"--kubeconfig", kubeconfig, "--platform-connector-socket", w.connector.Target(), "--policy-config-path", w.policies,
-			"--leader-elect", "--leader-elect-namespace", "nvsentinel")
+			"--leader-elect", "--leader-elect-namespace", "nvsentinel",
+			// A replica that leaves lets its lease go; one that is slow is to keep it.
+			"--leader-elect-lease-duration", "60s", "--leader-elect-renew-deadline", "50s")
 	}
 	w.node("kom-handover-1", map[string]string{"test/broken": "true"})
 	first := replica()
@@ -375,6 +377,7 @@ func TestAKindThatAppearsLater(t *testing.T) {
 	w.clock = fake
 	w.node("kom-later-1", map[string]string{"test/broken": "true"})
 	w.run()
+	w.until(fake, time.Second, 1)
 	w.expect("fault Beside kom-later-1 v1/Node kom-later-1")
 	if err := w.cluster.Apply(t.Context(), strings.NewReader(diskCRD)); err != nil {
 		t.Fatal(err)

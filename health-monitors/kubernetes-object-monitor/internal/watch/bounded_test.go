@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
@@ -13,6 +14,10 @@ import (
 // TestAnEvaluationIsInterrupted: a loop ends with its time, and that is an error
 // of the evaluation and no answer.
 func TestAnEvaluationIsInterrupted(t *testing.T) {
+	synctest.Test(t, interrupted) // no time passes while an evaluation is at work
+}
+
+func interrupted(t *testing.T) {
 	set, err := policy.Parse("f", `[[policies]]
 name = "Loop"
 enabled = true
