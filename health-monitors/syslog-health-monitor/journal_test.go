@@ -80,7 +80,7 @@ func TestKillsOnAJournalLoseAndDoubleNothing(t *testing.T) {
 // the program, however that died.
 func (p *process) alone(dir string) {
 	p.t.Helper()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
