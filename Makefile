@@ -47,7 +47,7 @@ fmt: ## Format the Go code.
 	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate code from protobufs, API types and the XID and SXID catalogues (needs protoc).
+generate: ## Regenerate code from protobufs, API types and catalogues, and manifests from the chart (needs protoc).
 	@hack/generate.sh
 
 .PHONY: build

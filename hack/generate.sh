@@ -17,3 +17,4 @@ protoc -I janitor/protos/v1 --go_out=janitor/protos/v1 --go_opt=paths=source_rel
 for m in data-models health-monitors janitor; do
 	(cd "$m" && go generate ./...)
 done
+hack/chart.sh

@@ -13,6 +13,8 @@ GOWORK=off go -C hack/tools build -o "$bin/gotestsum" gotest.tools/gotestsum
 echo "== building the services, plain and with crash points"
 hack/build.sh "$bin/services/plain"
 hack/build.sh "$bin/services/crashpoints" -tags crashpoints
+echo "== building helm (some minutes the first time)"
+GOWORK=off go -C hack/tools/helm build -o "$bin/services/helm" helm.sh/helm/v4/cmd/helm
 export NVSENTINEL_TEST_BIN=$bin/services
 echo "== finding a MongoDB server"
 note=""

@@ -13,8 +13,8 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 )
 
-// The manifests are taken by a real API server, and the configuration in them by
-// the janitor.
+// The manifests are taken by a real API server, and the configuration and the
+// arguments in them by the janitor.
 func TestManifests(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	const manifests = "../distros/helm/nvsentinel/manifests/"
@@ -42,10 +42,14 @@ func TestManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	deployment, err := cluster.Client().AppsV1().Deployments("nvsentinel").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "janitor.toml")
 	put(t, file, []byte(stored.Data["janitor.toml"]))
-	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--check-config", "--config", file)
-	if code := running.Wait(); code != 0 {
+	args := append(deployment.Spec.Template.Spec.Containers[0].Args, "--check-config", "--config", file)
+	if code := daemon.RunForTest(t, name, config.Default(), build, args...).Wait(); code != 0 {
 		t.Errorf("the configuration of the manifest: exit code %d, want 0", code)
 	}
 }

@@ -1,0 +1,208 @@
+{{/*
+The pieces that every workload is made of. Each takes one dict:
+  root        the top of the values
+  name        of the workload, its objects and its image
+  values      the workload's own values
+  args        flags of its container
+and, where it has them:
+  image       name of the image, if not the workload's
+  env, mounts, volumes, ports    lists of Kubernetes' own objects
+  probes      name of the probes' port, if not metrics
+  configs     files: a list of {name, volume, path, files, reload}, where reload
+              says that the service follows a change by itself
+  store       true: the address of the records is mounted
+  publisher   true: the connector's socket and a token for it are mounted
+  onNode      true: root, for the folders of the node
+  privileged  true: all devices
+  capability  one that it cannot do without
+*/}}
+
+{{- define "nvsentinel.labels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/part-of: nvsentinel
+{{- end }}
+
+{{- define "nvsentinel.image" -}}
+{{- $all := .root.Values.image -}}{{- $own := .values.image -}}
+{{- $repository := $own.repository | default (printf "%s/%s" $all.repository (.image | default .name)) -}}
+{{- $tag := $own.tag | default $all.tag | default .root.Chart.AppVersion -}}
+{{- with $own.registry | default $all.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{ $repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
+{{- end }}
+
+{{- define "nvsentinel.account" -}}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
+{{- end }}
+
+{{/* storeFlag is a reference, which the services resolve: no secret in an argument. */}}
+{{- define "nvsentinel.storeFlag" -}}
+--store=${file:/etc/nvsentinel/store/{{ .Values.store.secretKey }}}
+{{- end }}
+
+{{/* electFlags lets one replica act. */}}
+{{- define "nvsentinel.electFlags" -}}
+{{- list "--leader-elect" (printf "--leader-elect-namespace=%s" .Release.Namespace) | toJson -}}
+{{- end }}
+
+{{- define "nvsentinel.affinity" -}}
+{{- if .values.affinity -}}
+{{ toYaml .values.affinity }}
+{{- else if .values.replicas -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
+{{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
+# Where there are nodes without GPUs, those are not the ones that are rebooted.
+nodeAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      preference: {matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}
+# One loss of a node does not take all replicas.
+podAntiAffinity:
+  {{- if eq .root.Values.antiAffinity "required" }}
+  requiredDuringSchedulingIgnoredDuringExecution:
+    - {{ toYaml $term | nindent 6 | trim }}
+  {{- else }}
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - {{ toYaml $other | nindent 6 | trim }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* podMeta: pods are replaced when what they read at their start changes. */}}
+{{- define "nvsentinel.podMeta" -}}
+labels:
+  {{- include "nvsentinel.labels" . | nindent 2 }}
+{{- $sums := dict -}}
+{{- range .configs }}{{ if not .reload }}{{ $_ := set $sums (printf "checksum/%s" .name) (toJson .files | sha256sum) }}{{ end }}{{ end }}
+{{- with merge $sums .values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "nvsentinel.podSpec" -}}
+{{- $root := .root -}}
+serviceAccountName: {{ .name }}
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "nvsentinel.affinity" . }}
+affinity:
+  {{- . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- if .onNode }}
+  # The folders on the node are root's.
+  runAsUser: 0
+  runAsGroup: 0
+  {{- else }}
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: {{ ternary 0 65532 (.publisher | default false) }}{{ if .publisher }} # that of the connector's socket{{ end }}
+  fsGroup: 65532
+  {{- end }}
+  seccompProfile: {type: RuntimeDefault}
+containers:
+  - name: {{ .name }}
+    image: {{ include "nvsentinel.image" . | quote }}
+    imagePullPolicy: {{ .values.image.pullPolicy | default $root.Values.image.pullPolicy }}
+    args:
+      {{- range concat .args .values.extraArgs }}
+      - {{ . | quote }}
+      {{- end }}
+    env:
+      - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+      {{- with concat (.env | default list) .values.extraEnv }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    ports:
+      {{- toYaml (.ports | default (list (dict "name" "metrics" "containerPort" 2112))) | nindent 6 }}
+    livenessProbe:
+      httpGet: {path: /healthz, port: {{ .probes | default "metrics" }}}
+      periodSeconds: 20
+    readinessProbe:
+      httpGet: {path: /readyz, port: {{ .probes | default "metrics" }}}
+    {{- with .values.resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    securityContext:
+      {{- if .privileged }}
+      privileged: true # the kernel opens /dev/kmsg for no other container
+      readOnlyRootFilesystem: true
+      {{- else }}
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]{{ with .capability }}, add: [{{ . }}]{{ end }}}
+      {{- end }}
+    {{- with include "nvsentinel.mounts" . }}
+    volumeMounts:
+      {{- . | trim | nindent 6 }}
+    {{- end }}
+{{- with include "nvsentinel.volumes" . }}
+volumes:
+  {{- . | trim | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "nvsentinel.mounts" -}}
+{{- range .configs }}
+- {name: {{ .volume }}, mountPath: {{ .path }}, readOnly: true}
+{{- end }}
+{{- if .store }}
+- {name: store, mountPath: /etc/nvsentinel/store, readOnly: true}
+{{- if .root.Values.store.tlsSecretName }}
+- {name: store-tls, mountPath: /etc/nvsentinel/store-tls, readOnly: true}
+{{- end }}
+{{- end }}
+{{- if .publisher }}
+- {name: connector, mountPath: /var/run/nvsentinel}
+- {name: token, mountPath: /var/run/secrets/nvsentinel, readOnly: true}
+{{- end }}
+{{- with .mounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "nvsentinel.volumes" -}}
+{{- range .configs }}
+- name: {{ .volume }}
+  configMap: {name: {{ .name }}}
+{{- end }}
+{{- if .store }}
+- name: store
+  secret:
+    secretName: {{ .root.Values.store.secretName }}
+    items: [{key: {{ .root.Values.store.secretKey }}, path: {{ .root.Values.store.secretKey }}}]
+{{- with .root.Values.store.tlsSecretName }}
+- name: store-tls
+  secret: {secretName: {{ . }}}
+{{- end }}
+{{- end }}
+{{- if .publisher }}
+# The folder, not the socket: the connector makes a new socket when it starts.
+- name: connector
+  hostPath: {path: {{ .root.Values.hostPaths.run }}, type: {{ ternary "DirectoryOrCreate" "Directory" (.onNode | default false) }}}
+- name: token
+  projected:
+    sources:
+      - serviceAccountToken:
+          audience: platform-connector.nvsentinel.nvidia.com
+          expirationSeconds: 3600
+          path: token
+{{- end }}
+{{- with .volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

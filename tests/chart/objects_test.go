@@ -1,0 +1,265 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+)
+
+// TestAPIServerTakesEveryObject of every rendering. A kind of the Prometheus
+// operator is left out, since that is not there.
+func TestAPIServerTakesEveryObject(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	definitions, err := filepath.Glob(filepath.Join(chartDir, "crds/*.yaml"))
+	if err != nil || len(definitions) == 0 {
+		t.Fatalf("definitions %v, %v", definitions, err)
+	}
+	for _, path := range definitions {
+		text, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer text.Close()
+		if err := cluster.Apply(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range values {
+		t.Run(name, func(t *testing.T) {
+			text, err := template(t, file(name), "--namespace="+cluster.Namespace(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range decode(t, text) {
+				if o.GetKind() == "PodMonitor" {
+					continue
+				}
+				text, err := o.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cluster.Apply(t.Context(), bytes.NewReader(text)); err != nil {
+					t.Errorf("%v\n%s", err, text)
+				}
+			}
+		})
+	}
+}
+
+// clusterWide are the kinds that are in no namespace.
+var clusterWide = []string{
+	"ClusterRole", "ClusterRoleBinding", "FlowSchema", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}
+
+// TestNamespaceOfTheRelease: every object is in it, and no text means another.
+func TestNamespaceOfTheRelease(t *testing.T) {
+	// What the suite's own namespace looks like where a name is one.
+	other := regexp.MustCompile(`namespace: "?nvsentinel\b|serviceaccount:nvsentinel:|\.nvsentinel\.svc|namespace=nvsentinel\b|\^\(nvsentinel\b`)
+	for _, name := range values {
+		t.Run(name, func(t *testing.T) {
+			text, err := template(t, file(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range other.FindAllString(text, -1) {
+				t.Errorf("the rendering has %q", found)
+			}
+			for _, o := range decode(t, text) {
+				want := release
+				if slices.Contains(clusterWide, o.GetKind()) {
+					want = ""
+				}
+				if o.GetNamespace() != want {
+					t.Errorf("%s %s is in namespace %q, want %q", o.GetKind(), o.GetName(), o.GetNamespace(), want)
+				}
+			}
+		})
+	}
+}
+
+// secrets are those that the values name; the chart makes none.
+var secrets = []string{"nvsentinel-store", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca"}
+
+// TestEverythingNamedIsThere: what a pod, a binding or a Service refers to is in
+// the same rendering.
+func TestEverythingNamedIsThere(t *testing.T) {
+	for _, name := range values {
+		t.Run(name, func(t *testing.T) {
+			objects := rendered(t, file(name))
+			there := map[string]bool{}
+			for _, o := range objects {
+				there[o.GetKind()+" "+o.GetName()] = true
+			}
+			for _, s := range secrets {
+				there["Secret "+s] = true
+			}
+			for _, o := range objects {
+				for _, ref := range references(o) {
+					if !there[ref] {
+						t.Errorf("%s %s names %s, which is not there", o.GetKind(), o.GetName(), ref)
+					}
+				}
+			}
+			accounts := map[string]bool{}
+			for workload, pod := range workloads(t, objects) {
+				accounts[pod.Spec.ServiceAccountName] = true
+				for _, problem := range problems(pod, there) {
+					t.Errorf("%s: %s", workload, problem)
+				}
+			}
+			for _, o := range objects {
+				if o.GetKind() == "ServiceAccount" && !accounts[o.GetName()] {
+					t.Errorf("no pod runs under account %s", o.GetName())
+				}
+			}
+		})
+	}
+}
+
+// references are what an object other than a workload names.
+func references(o *unstructured.Unstructured) []string {
+	var out []string
+	role, _, _ := unstructured.NestedStringMap(o.Object, "roleRef")
+	if role != nil {
+		out = append(out, role["kind"]+" "+role["name"])
+	}
+	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+	for _, s := range subjects {
+		subject, ok := s.(map[string]any)
+		if ok {
+			out = append(out, fmt.Sprint(subject["kind"], " ", subject["name"]))
+		}
+	}
+	if o.GetKind() == "Service" {
+		selector, _, _ := unstructured.NestedStringMap(o.Object, "spec", "selector")
+		out = append(out, "Deployment "+selector["app.kubernetes.io/name"])
+	}
+	return out
+}
+
+// problems are what a pod names and does not have.
+func problems(pod corev1.PodTemplateSpec, there map[string]bool) []string {
+	var out []string
+	need := func(what string) {
+		if !there[what] {
+			out = append(out, "no "+what)
+		}
+	}
+	need("ServiceAccount " + pod.Spec.ServiceAccountName)
+	volumes, mounted := map[string]bool{}, map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		if volumes[v.Name] {
+			out = append(out, "volume "+v.Name+" is given twice")
+		}
+		volumes[v.Name] = true
+		if v.ConfigMap != nil {
+			need("ConfigMap " + v.ConfigMap.Name)
+		}
+		if v.Secret != nil {
+			need("Secret " + v.Secret.SecretName)
+		}
+	}
+	c := pod.Spec.Containers[0]
+	for _, m := range c.VolumeMounts {
+		if !volumes[m.Name] {
+			out = append(out, "no volume "+m.Name)
+		}
+		if mounted[m.MountPath] {
+			out = append(out, "two mounts at "+m.MountPath)
+		}
+		mounted[m.MountPath], volumes[m.Name] = true, false
+	}
+	for name, unused := range volumes {
+		if unused {
+			out = append(out, "volume "+name+" is not mounted")
+		}
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return intstr.FromString(p.Name) == probe.HTTPGet.Port }) {
+			out = append(out, "no port "+probe.HTTPGet.Port.String())
+		}
+	}
+	if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" }) {
+		out = append(out, "no port metrics")
+	}
+	return out
+}
+
+// TestImages: by default the service's own, under the global registry and tag; a
+// workload's own values count more.
+func TestImages(t *testing.T) {
+	want := map[string]string{
+		"fault-quarantine":            "registry.example.com/gpu/nvsentinel/fault-quarantine@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"platform-connectors-cluster": "registry.example.com/gpu/nvsentinel/platform-connectors@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"kubernetes-object-monitor":   "mirror.example.com/monitors/objects:v2",
+	}
+	pods := workloads(t, rendered(t, file("all")))
+	for workload, image := range want {
+		if got := pods[workload].Spec.Containers[0].Image; got != image {
+			t.Errorf("%s runs %s, want %s", workload, got, image)
+		}
+	}
+}
+
+// TestNoSecretInArguments: the store's address is a file; nothing of it is in an
+// argument or a variable.
+func TestNoSecretInArguments(t *testing.T) {
+	for workload, pod := range workloads(t, rendered(t, file("all"))) {
+		for _, e := range pod.Spec.Containers[0].Env {
+			if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+				t.Errorf("%s has a secret in variable %s", workload, e.Name)
+			}
+		}
+		for _, a := range pod.Spec.Containers[0].Args {
+			if strings.HasPrefix(a, "--store=") && a != "--store=${file:/etc/nvsentinel/store/address}" {
+				t.Errorf("%s is given %s", workload, a)
+			}
+		}
+	}
+}
+
+// TestManifestsAreTheRendering: the manifests for those who use no Helm are what
+// hack/chart.sh, which `make generate` runs, writes from the chart.
+func TestManifestsAreTheRendering(t *testing.T) {
+	path, err := buildHelm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack/chart.sh"), dir)
+	cmd.Env = append(os.Environ(), "HELM="+path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	written, err := filepath.Glob(filepath.Join(dir, "*/*.yaml"))
+	if err != nil || len(written) != 3 {
+		t.Fatalf("written: %v, %v", written, err)
+	}
+	for _, path := range written {
+		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(chartDir, "manifests", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is stale: run hack/chart.sh (-rendering +file):\n%s", name, diff)
+		}
+	}
+}

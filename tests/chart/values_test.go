@@ -1,0 +1,159 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLint: Helm finds nothing to say, and each file of values brings the workloads
+// that it enables and no other.
+func TestLint(t *testing.T) {
+	defaults := []string{
+		"fault-quarantine", "fault-remediation", "health-events-analyzer", "kubernetes-object-monitor", "node-drainer",
+		"platform-connectors", "platform-connectors-cluster", "syslog-health-monitor",
+	}
+	want := map[string][]string{
+		"store":      defaults,
+		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "janitor"),
+		"own-plugin": append(slices.Clone(defaults), "janitor"),
+		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
+		"nodes":      {"platform-connectors", "syslog-health-monitor"},
+		"nothing":    {},
+	}
+	for _, name := range values {
+		t.Run(name, func(t *testing.T) {
+			out, problems, err := helm(t, "lint", "--strict", chartDir, "--namespace", release, file(name))
+			if err != nil || strings.Contains(out, "WARNING") {
+				t.Errorf("helm lint: %v\n%s%s", err, out, problems)
+			}
+			objects := rendered(t, file(name))
+			got := slices.Sorted(maps.Keys(workloads(t, objects)))
+			slices.Sort(want[name])
+			if diff := cmp.Diff(want[name], append([]string{}, got...)); diff != "" {
+				t.Errorf("workloads (-want +got):\n%s", diff)
+			}
+			if name == "nothing" && len(objects) > 0 {
+				t.Errorf("%d objects of no workload, the first %s %s", len(objects), objects[0].GetKind(), objects[0].GetName())
+			}
+		})
+	}
+}
+
+// monitors are the keys of the values whose processing strategy can be set.
+var monitors = map[string]string{
+	"syslogHealthMonitor":     "syslog-health-monitor",
+	"kubernetesObjectMonitor": "kubernetes-object-monitor",
+	"healthEventsAnalyzer":    "health-events-analyzer",
+}
+
+// TestProcessingStrategy: the value of each monitor is its container's argument,
+// and nobody else's.
+func TestProcessingStrategy(t *testing.T) {
+	for key := range monitors {
+		for _, strategy := range []string{"", "PROCESS", "PERSIST_ONLY"} {
+			t.Run(key+"="+strategy, func(t *testing.T) {
+				with := []string{file("store")}
+				if strategy != "" {
+					with = append(with, "--set", key+".processingStrategy="+strategy)
+				}
+				pods := workloads(t, rendered(t, with...))
+				for other, workload := range monitors {
+					want := "PROCESS"
+					if other == key && strategy != "" {
+						want = strategy
+					}
+					got := slices.DeleteFunc(slices.Clone(pods[workload].Spec.Containers[0].Args), func(a string) bool {
+						return !strings.HasPrefix(a, "--processingStrategy") && !strings.HasPrefix(a, "--processing-strategy")
+					})
+					if diff := cmp.Diff([]string{"--processingStrategy=" + want}, got); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", workload, diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRefused: what is wrong with values is said when they are rendered, by the
+// name of the value.
+func TestRefused(t *testing.T) {
+	set := func(values ...string) []string {
+		with := []string{file("store")}
+		for _, v := range values {
+			with = append(with, "--set", v)
+		}
+		return with
+	}
+	for name, tc := range map[string]struct {
+		with []string
+		want []string
+	}{
+		"a strategy of the syslog monitor":   {set("syslogHealthMonitor.processingStrategy=process"), []string{"/syslogHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a strategy of the object monitor":   {set("kubernetesObjectMonitor.processingStrategy=STORE"), []string{"/kubernetesObjectMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a strategy of the analyzer":         {set("healthEventsAnalyzer.processingStrategy=1"), []string{"/healthEventsAnalyzer/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
+		"an unknown workload":                {set("gpuHealthMonitor.enabled=true"), []string{"'gpuHealthMonitor' not allowed"}},
+		"a dry run that is text":             {set("faultQuarantine.dryRun=maybe"), []string{"/faultQuarantine/dryRun", "want boolean"}},
+		"no replica":                         {set("nodeDrainer.replicas=0"), []string{"/nodeDrainer/replicas"}},
+		"a mode of eviction":                 {set("eviction.userNamespaces[0].name=x", "eviction.userNamespaces[0].mode=Now"), []string{"/eviction/userNamespaces/0/mode"}},
+		"a cluster-wide stranger":            {set("platformConnectors.publishers[0].name=x", "platformConnectors.publishers[0].clusterWide=true"), []string{"/platformConnectors/publishers/0", "'account'"}},
+		"no store":                           {nil, []string{"store.secretName is empty", "PostgreSQL or MongoDB", "SQLite is for one host"}},
+		"a publisher without a connector":    {set("platformConnectors.enabled=false"), []string{"platformConnectors.enabled is false", "health-monitor"}},
+		"a pipeline without its first file":  {set("platformConnectors.pipeline.dedup\\.toml=x"), []string{"has no pipeline.toml"}},
+		"an exporter without a receiver":     {set("eventExporter.enabled=true"), []string{"eventExporter.config is empty", "endpoint"}},
+		"a janitor without a plugin":         {set("janitor.enabled=true"), []string{"it has no plugin", "janitor.cspPlugin.host"}},
+		"two plugins behind one service":     {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true"), []string{"one plugin"}},
+		"an argument that is none":           {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
+		"a log level":                        {set("logLevel=verbose"), []string{"/logLevel"}},
+		"a spool that holds no large batch":  {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},
+		"connections that are less than one": {set("platformConnectors.storeConnections=0"), []string{"/platformConnectors/storeConnections"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := template(t, tc.with...)
+			if err == nil {
+				t.Fatal("it was rendered")
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q:\n%v", part, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSafeDefaults: with no more than a store nothing in the cluster is changed.
+func TestSafeDefaults(t *testing.T) {
+	pods := workloads(t, rendered(t, file("store")))
+	for _, actor := range []string{"fault-quarantine", "node-drainer", "fault-remediation"} {
+		if args := pods[actor].Spec.Containers[0].Args; !slices.Contains(args, "--dry-run=true") {
+			t.Errorf("%s is not in dry run: %v", actor, args)
+		}
+	}
+	for _, actor := range []string{"janitor", "csp-plugin-aws", "csp-plugin-kwok"} {
+		if _, there := pods[actor]; there {
+			t.Errorf("%s is installed", actor)
+		}
+	}
+}
+
+// TestSameEvictionPolicy: node-drainer and fault-remediation judge by one policy, in which the
+// release's own pods are left alone.
+func TestSameEvictionPolicy(t *testing.T) {
+	files := texts(t, rendered(t, file("all")))
+	drain := files["node-drainer"]["node-drainer.toml"]
+	_, repair, found := strings.Cut(files["fault-remediation"]["fault-remediation.toml"], "[eviction]\n")
+	if !found {
+		t.Fatal("fault-remediation has no [eviction]")
+	}
+	if diff := cmp.Diff(drain, strings.ReplaceAll(repair, "[[eviction.", "[[")); diff != "" {
+		t.Errorf("the policies differ (-drain +repair):\n%s", diff)
+	}
+	if want := "^(" + release + "|kube-system|monitoring-.*)$"; !strings.Contains(drain, want) {
+		t.Errorf("the policy has no %s:\n%s", want, drain)
+	}
+}
