@@ -22,7 +22,7 @@ const (
 	fieldManager = "local-cluster"
 	// kindLimit is how long an object waits for its kind, which a definition applied right before
 	// makes available a moment later.
-	kindLimit  = 2 * time.Minute
+	kindLimit  = 3 * time.Minute
 	yamlBuffer = 4 << 10
 )
 
