@@ -118,7 +118,7 @@ func TestKilledOwnerIsSwept(t *testing.T) {
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true,
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true,
 		func(context.Context) (bool, error) {
 			_, err := running(dir)
 			return errors.Is(err, errNoCluster), nil
@@ -143,7 +143,7 @@ func TestForegroundClusterStopsOnRequest(t *testing.T) {
 		code, _, _ := call(ctx, "up", "--nodes", "0", "--state", dir)
 		done <- code
 	}()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) {
 			s, err := running(dir)
 			return err == nil && s.Kubeconfig != "", nil

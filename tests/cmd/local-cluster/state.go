@@ -17,7 +17,7 @@ import (
 
 const (
 	takeEvery = 20 * time.Millisecond
-	takeLimit = 200 * time.Millisecond
+	takeLimit = 2 * time.Second
 )
 
 // state describes a cluster to other processes. Whether it runs is told by the lock, not by its

@@ -27,7 +27,7 @@ const (
 	// readyLine ends the report of a start that went well.
 	readyLine = "ready"
 
-	downLimit = 30 * time.Second
+	downLimit = 2 * time.Minute
 	pollEvery = 100 * time.Millisecond
 )
 
