@@ -154,23 +154,20 @@ func (r *janitorRun) janitor(ctx context.Context) (end func() error, err error) 
 	if err != nil {
 		return nil, err
 	}
-	host, err := freeAddress(ctx)
+	host, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
-	}
-	if r.metrics, err = freeAddress(ctx); err != nil {
 		return nil, err
 	}
 	served, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- plugin.ListenAndServe(served, host, r.plugin, plugin.Options{}) }()
+	go func() { done <- plugin.Serve(served, host, r.plugin, plugin.Options{}) }()
 	log, err := os.Create(filepath.Join(r.dir, "log"))
 	if err != nil {
 		stop()
 		return nil, errors.Join(err, <-done)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, filepath.Join(r.o.Bin, janitorName), "--kubeconfig", kubeconfig, "--csp-plugin-host", host, "--metrics-address", r.metrics,
+	cmd := exec.CommandContext(ctx, filepath.Join(r.o.Bin, janitorName), "--kubeconfig", kubeconfig, "--csp-plugin-host", host.Addr().String(), "--metrics-address", "127.0.0.1:0",
 		"--workers", fmt.Sprint(janitorWorkers))
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -191,15 +188,6 @@ func (r *janitorRun) janitor(ctx context.Context) (end func() error, err error) 
 // watches or with nothing but them.
 func (r *janitorRun) requests(ctx context.Context, schema string) (float64, error) {
 	return r.number(ctx, `apiserver_flowcontrol_dispatched_requests_total{flow_schema="`+schema+`"`, true)
-}
-
-// freeAddress is an address on this host that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	port, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return port.Addr().String(), port.Close()
 }
 
 // measureReboots creates all objects at once and waits for the last to succeed.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,6 @@ type objectsRun struct {
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
 	dir     string
-	metrics string // address
 	seen    *diary
 	pid     int
 }
@@ -240,21 +240,13 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 	if err := os.WriteFile(file, []byte(policies()), 0o600); err != nil {
 		return nil, err
 	}
-	port, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	r.metrics = port.Addr().String()
-	if err := port.Close(); err != nil {
-		return nil, err
-	}
 	log, err := os.Create(filepath.Join(r.dir, "log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, filepath.Join(r.o.Bin, objectMonitor), "--kubeconfig", kubeconfig, "--policy-config-path", file, "--leader-elect",
-		"--platform-connector-socket", "unix://"+filepath.Join(r.dir, "s"), "--metrics-address", r.metrics, "--resync-period", objectResync.String())
+		"--platform-connector-socket", "unix://"+filepath.Join(r.dir, "s"), "--metrics-address", "127.0.0.1:0", "--resync-period", objectResync.String())
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -264,6 +256,21 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		_ = cmd.Wait()                          // by our signal
 	}, nil
+}
+
+// address is where the service serves its metrics, as its log says; empty before.
+func (r *objectsRun) address() string {
+	text, err := os.ReadFile(filepath.Join(r.dir, "log"))
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(text) {
+		var said struct{ Msg, Address string }
+		if json.Unmarshal(line, &said) == nil && said.Msg == "serving probes and metrics" {
+			return said.Address
+		}
+	}
+	return ""
 }
 
 // number reads a metric of the monitor, or of the API server if path is given.
@@ -276,7 +283,7 @@ func (r *objectsRun) number(ctx context.Context, metric string, server bool) (fl
 		}
 		text = strings.NewReader(string(body))
 	} else {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/metrics", http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address()+"/metrics", http.NoBody)
 		if err != nil {
 			return 0, err
 		}

@@ -45,7 +45,7 @@ func (r *objectsRun) evaluated(ctx context.Context, want float64) error {
 }
 
 func (r *objectsRun) ready(ctx context.Context) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/readyz", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address()+"/readyz", http.NoBody)
 	if err != nil {
 		return false, err
 	}
