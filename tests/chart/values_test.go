@@ -22,6 +22,7 @@ func TestLint(t *testing.T) {
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "syslog-health-monitor"},
+		"nulls":      append(slices.Clone(defaults), "csp-plugin-aws", "janitor"),
 		"nothing":    {},
 	}
 	for _, name := range values {

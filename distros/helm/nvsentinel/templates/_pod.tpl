@@ -73,7 +73,7 @@ labels:
   {{- include "nvsentinel.labels" . | nindent 2 }}
 {{- $sums := dict -}}
 {{- range .configs }}{{ if not .reload }}{{ $_ := set $sums (printf "checksum/%s" .name) (toJson .files | sha256sum) }}{{ end }}{{ end }}
-{{- with merge $sums .values.podAnnotations }}
+{{- with merge $sums (.values.podAnnotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -118,12 +118,12 @@ containers:
     image: {{ include "nvsentinel.image" . | quote }}
     imagePullPolicy: {{ .values.image.pullPolicy | default $root.Values.image.pullPolicy }}
     args:
-      {{- range concat .args .values.extraArgs }}
+      {{- range concat .args (.values.extraArgs | default list) }}
       - {{ . | quote }}
       {{- end }}
     env:
       - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
-      {{- with concat (.env | default list) .values.extraEnv }}
+      {{- with concat (.env | default list) (.values.extraEnv | default list) }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
     ports:

@@ -51,8 +51,10 @@ metadata:
   labels:
     {{- include "nvsentinel.labels" . | nindent 4 }}
 spec:
+  {{- with .values.updateStrategy }}
   updateStrategy:
-    {{- toYaml .values.updateStrategy | nindent 4 }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   selector: {matchLabels: {app.kubernetes.io/name: {{ .name }}}}
   template:
     metadata:
