@@ -22,6 +22,8 @@ type deliberate struct {
 	disturb Kind
 	// at is the point after which it begins; empty is before the story.
 	at string
+	// lasts is how long it goes on, if longer than the shortest outage.
+	lasts time.Duration
 	// by and of are those of a clock that jumps.
 	by time.Duration
 	of string
@@ -59,12 +61,18 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 		{sabotage: "janitor/ignore-session", scenario: TooLate, want: []string{NoStraySignal}, limit: long},
 		{sabotage: "node-drainer/skip-cancel", scenario: Recovered, want: []string{NoEviction, NoMarkLeft}, limit: short},
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
-		{sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, scenario: OneFault, want: []string{NothingLost}, limit: short},
-		{sabotage: "platform-connectors/accept-foreign", disturb: Malformed, scenario: OneFault, want: []string{BadInput}, limit: long},
-		// An hour ahead the fault seems younger than its recovery.
+		// A spool that has begun still has room in its file: the connector must
+		// start, and be told something, while the disk is full.
 		{
-			sabotage: "fault-quarantine/order-by-clock", disturb: ClockJump, by: time.Hour, of: fleet.Monitor,
-			scenario: Recovered, want: []string{ItEnds}, limit: short,
+			sabotage: "platform-connectors/acknowledge-anyway", disturb: DiskFull, lasts: 15 * time.Second,
+			scenario: OneFault, want: []string{NothingLost}, limit: 3 * time.Second,
+		},
+		{sabotage: "platform-connectors/accept-foreign", disturb: Malformed, at: "platform-connectors/received", scenario: OneFault, want: []string{BadInput}, limit: long},
+		// An hour ahead the fault seems younger than its recovery. The clock must
+		// not be right again before the fault, which waits for the guard's pod.
+		{
+			sabotage: "fault-quarantine/order-by-clock", disturb: ClockJump, by: time.Hour, of: fleet.Monitor, lasts: 20 * time.Second,
+			scenario: Recovered, want: []string{ItEnds}, limit: 5 * time.Second,
 		},
 	}
 	catch(t, Variant{"sqlite", 1}, faults)
@@ -112,8 +120,9 @@ func (d deliberate) catch(t *testing.T, j *Journey) {
 	}
 	var outages []Disturbance
 	if d.disturb != "" {
-		outages = []Disturbance{{Kind: d.disturb, For: testTimes.Shortest, At: d.at, By: d.by, Of: d.of}}
-		trip.limit += testTimes.Shortest
+		lasts := max(d.lasts, testTimes.Shortest)
+		outages = []Disturbance{{Kind: d.disturb, For: lasts, At: d.at, By: d.by, Of: d.of}}
+		trip.limit += lasts
 	}
 	err := j.take(t.Context(), trip, a, outages)
 	close(told) // what was frozen goes on

@@ -143,8 +143,9 @@ func (j *Journey) cutting(ctx context.Context) func(context.Context) error {
 func (j *Journey) pestering(ctx context.Context, t *trip) func(context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
+	all := malformed(t.node) // which takes a while
 	go func() {
-		wrong, err := t.disturbDoor(ctx)
+		wrong, err := t.disturbDoor(ctx, all)
 		t.wrongAnswers = wrong
 		done <- err
 	}()

@@ -139,8 +139,14 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 	if len(objects) > 1 {
 		add(NothingRepeats, "%d repair objects: %v", len(objects), objects)
 	}
-	if t.falseRecoveries > 0 {
-		add(ProvenRecovery, "%d recoveries were reported", t.falseRecoveries)
+	if t.scenario == OutboxLost {
+		n, err := t.recoveries(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			add(ProvenRecovery, "%d recoveries were reported", n)
+		}
 	}
 	if t.guardMustStay() {
 		pod, err := t.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, t.guard, metav1.GetOptions{})

@@ -65,6 +65,18 @@ func (t *trip) records(ctx context.Context) ([]record.Record, error) {
 	return t.fleet.Store.List(ctx, store.Query{Selector: record.Selector{Node: t.node, NotAgent: "journey"}})
 }
 
+// recoveries counts the node's.
+func (t *trip) recoveries(ctx context.Context) (int, error) {
+	records, err := t.records(ctx)
+	n := 0
+	for _, r := range records {
+		if r.Event.IsHealthy {
+			n++
+		}
+	}
+	return n, err
+}
+
 func (t *trip) faults(ctx context.Context) ([]record.Record, error) {
 	records, err := t.records(ctx)
 	var out []record.Record

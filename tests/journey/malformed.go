@@ -68,13 +68,12 @@ func malformed(node string) []bad {
 
 // disturbDoor sends everything malformed, over and over, until ctx ends, and
 // returns the answers that are wrong. A door that is away is no answer.
-func (t *trip) disturbDoor(ctx context.Context) ([]string, error) {
+func (t *trip) disturbDoor(ctx context.Context, all []bad) ([]string, error) {
 	conn, err := dial(t.fleet, t.node)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	all := malformed(t.node)
 	var wrong []string
 	for {
 		t.noise()

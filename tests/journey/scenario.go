@@ -71,10 +71,8 @@ type trip struct {
 	scenario Scenario
 	node     string
 	lines    int
-	// falseRecoveries counts recoveries reported without a reboot.
-	falseRecoveries int
-	limit           time.Duration
-	load            *load
+	limit    time.Duration
+	load     *load
 	// endLoad stops the load and waits for its end.
 	endLoad func() error
 	// answered counts the door's answers to malformed events, wrongAnswers are
@@ -271,21 +269,13 @@ func (t *trip) loseOutbox(ctx context.Context) error {
 		return err
 	}
 	pause(ctx, 3*time.Second)
-	err := t.insist(ctx, "the records", func(ctx context.Context) error {
-		records, err := t.records(ctx)
-		t.falseRecoveries = 0
-		for _, r := range records {
-			if r.Event.IsHealthy {
-				t.falseRecoveries++
-			}
-		}
+	recovered := 0
+	err := t.insist(ctx, "the records", func(ctx context.Context) (err error) {
+		recovered, err = t.recoveries(ctx)
 		return err
 	})
-	if err != nil {
+	if err != nil || recovered > 0 {
 		return err
-	}
-	if t.falseRecoveries > 0 {
-		return nil
 	}
 	return t.uncordon(ctx)
 }
