@@ -1,5 +1,5 @@
-// Command health-events-analyzer looks for patterns in the faults of each node
-// and reports what they mean as faults of its own.
+// Command health-events-analyzer looks for patterns in the faults of each node,
+// and of all nodes, and reports what they mean as faults of its own.
 package main
 
 import (

@@ -48,6 +48,7 @@ func newSite(t *testing.T, dsn string) *site {
 	s.connector.Refuse(func(in *protos.HealthEvents) error {
 		for _, e := range in.GetEvents() {
 			r := record.Record{ID: e.GetId(), CreatedAt: time.Now().UTC(), Event: record.FromProto(e)}
+			r.Seq, r.SeqEpoch, _ = r.Event.Seq()
 			if _, err := s.store.Append(context.Background(), []record.Record{r}); err != nil {
 				return status.Error(codes.Unavailable, err.Error())
 			}

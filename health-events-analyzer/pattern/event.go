@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
 // Metadata of derived events.
@@ -26,6 +27,8 @@ const (
 	metadataWindow = "window"
 	// metadataRecovers is the record id of the derived fault that is over.
 	metadataRecovers = "recovers"
+	// metadataScope is the rule's scope if that is the cluster.
+	metadataScope = "scope"
 )
 
 // maxSources of 36 bytes and a comma fit into one metadata value.
@@ -39,17 +42,20 @@ func id(parts ...string) string {
 }
 
 // Event is the fault that a Matched finding derives; strategy is that of rules
-// which say none. Its id is a function of rule, node, subject and window, and of
-// the fault published before in that window, so that whoever derives it again
-// publishes nothing new.
+// which say none. Its id is a function of rule, node (not with a cluster's rule),
+// subject and window, and of the fault published before in that window, so that
+// whoever derives it again publishes nothing new.
 func (f Finding) Event(strategy record.Strategy) record.Event {
 	t, r := f.Trigger.Record.Event, f.Rule
-	window := strconv.FormatInt(f.Trigger.At.UnixNano()/int64(r.Window), 10)
+	window, whose := strconv.FormatInt(f.Trigger.At.UnixNano()/int64(r.Window), 10), t.NodeName
+	if r.Scope == rule.OnCluster {
+		whose = ""
+	}
 	if r.Strategy != "" {
 		strategy = r.Strategy
 	}
 	e := record.Event{
-		Version: t.Version, ID: id("fault", r.Name, t.NodeName, f.Subject, window, f.previous),
+		Version: t.Version, ID: id("fault", r.Name, whose, f.Subject, window, f.previous),
 		Agent: record.AnalyzerAgent, ComponentClass: t.ComponentClass, CheckName: r.Name, NodeName: t.NodeName,
 		IsFatal: r.IsFatal(), Message: r.Text(), RecommendedAction: r.Action, ErrorCode: slices.Clone(t.ErrorCode),
 		GeneratedTimestamp: f.Trigger.At, ProcessingStrategy: strategy,
@@ -64,10 +70,14 @@ func (f Finding) Event(strategy record.Strategy) record.Event {
 		}
 	}
 	f.cite(&e)
+	if r.Scope == rule.OnCluster {
+		e.Metadata[metadataScope] = string(r.Scope)
+		number(&e, uint64(f.Trigger.At.UnixNano()))
+	}
 	return e
 }
 
-// cite names the sources, and the boot of the newest that has one.
+// cite names the sources, and the boot of the node's newest that has one.
 func (f Finding) cite(e *record.Event) {
 	sources := f.Sources
 	if omitted := len(sources) - maxSources; omitted > 0 {
@@ -77,7 +87,7 @@ func (f Finding) cite(e *record.Event) {
 	var ids []string
 	for _, s := range sources {
 		ids = append(ids, s.Record.ID)
-		if boot := s.Record.Event.BootID(); boot != "" {
+		if boot := s.Record.Event.BootID(); boot != "" && s.Record.Event.NodeName == e.NodeName {
 			e.Metadata[record.MetadataBootID] = boot
 		}
 	}
@@ -96,5 +106,8 @@ func (c Clearing) Event() record.Event {
 	e.Metadata = maps.Clone(d.Metadata)
 	delete(e.Metadata, record.MetadataBootID)
 	e.Metadata[metadataRecovers] = c.Fault.Record.ID
+	if c.Fault.ofCluster() {
+		number(&e, max(uint64(c.At.UnixNano()), c.Fault.Record.Seq+1))
+	}
 	return e
 }

@@ -1,7 +1,7 @@
-// Package pattern looks for the patterns of rules in the events of one node,
-// and decides which derived faults begin and which are over. It is a function
-// of the events and the time: whoever judges the same events again, after a
-// crash or in another replica, finds the same faults under the same ids.
+// Package pattern looks for the patterns of rules in the events of one node, or
+// of all nodes, and decides which derived faults begin and which are over. It is
+// a function of the events and the time: whoever judges the same events again,
+// after a crash or in another replica, finds the same faults under the same ids.
 package pattern
 
 import (
@@ -62,7 +62,7 @@ func NewFact(r record.Record) *Fact {
 // keep is the metadata that is looked at later.
 func keep(e record.Event) map[string]string {
 	out := map[string]string{}
-	for _, k := range []string{record.MetadataBootID, metadataSubject, metadataClear, metadataSources} {
+	for _, k := range []string{record.MetadataBootID, metadataSubject, metadataClear, metadataSources, metadataScope} {
 		if v, ok := e.Metadata[k]; ok {
 			out[k] = v
 		}
@@ -201,6 +201,8 @@ func (f *Fact) has(k rule.Key, value string) bool {
 		return strconv.FormatBool(e.IsFatal) == value
 	case rule.Session:
 		return f.Record.Status.Session == value
+	case rule.Node:
+		return e.NodeName == value
 	}
 	return slices.Contains(e.EntitiesImpacted, record.Entity{EntityType: string(k), EntityValue: value})
 }
@@ -224,6 +226,8 @@ func (f *Fact) values(k rule.Key) []string {
 			return []string{s}
 		}
 		return nil
+	case rule.Node:
+		return []string{e.NodeName}
 	}
 	var out []string
 	for _, x := range e.EntitiesImpacted {

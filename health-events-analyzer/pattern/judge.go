@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
@@ -109,6 +110,8 @@ type question struct {
 	trigger *Fact
 	subject []string // values of the rule's by
 	facts   []*Fact  // the window up to the trigger
+	// machines are the newest of the other nodes, once one is asked for.
+	machines map[string]record.NodeIdentity
 }
 
 func (q *question) ask(fired map[string]time.Time, now time.Time) []Finding {
@@ -126,14 +129,14 @@ func (q *question) ask(fired map[string]time.Time, now time.Time) []Finding {
 	out := make([]Finding, 0, len(subjects))
 	for _, s := range subjects {
 		q.subject = s
-		answer.Subject = name(r.By, s)
+		answer.Subject = name(r, s)
 		since, previous, open := q.before(answer.Subject)
 		at, just := fired[key(r.Name, answer.Subject)]
 		answer.previous = previous
 		if open || just && t.At.Sub(at) <= r.Window || !t.At.After(since) {
 			answer.Reason = AlreadyPublished
 		} else {
-			q.facts = q.back(since)
+			q.facts, q.machines = q.back(since), nil
 			answer.Reason, answer.Sources = q.decide()
 		}
 		out = append(out, answer)
@@ -165,7 +168,7 @@ func (q *question) before(subject string) (since time.Time, previous string, ope
 	return since, previous, open
 }
 
-// back is the node's events of the window up to the trigger, without those that
+// back is the events of the window up to the trigger, without those that
 // an earlier fault has answered.
 func (q *question) back(answered time.Time) []*Fact {
 	begin, all := q.trigger.At.Add(-q.rule.Window), q.w.facts[:q.place+1]
@@ -174,7 +177,25 @@ func (q *question) back(answered time.Time) []*Fact {
 
 // evidence says whether a fact can be counted at all.
 func (q *question) evidence(f *Fact) bool {
-	return f.asks() && fault.Compare(f.Record.Node, q.trigger.Record.Node) != fault.AnotherMachine
+	return f.asks() && fault.Compare(f.Record.Node, q.machine(f.Record.Event.NodeName)) != fault.AnotherMachine
+}
+
+// machine is what a node was at the newest event up to the trigger that the rule
+// looks at.
+func (q *question) machine(node string) record.NodeIdentity {
+	if node == q.trigger.Record.Event.NodeName {
+		return q.trigger.Record.Node
+	}
+	if q.machines == nil {
+		q.machines = map[string]record.NodeIdentity{}
+		matches := append(looksAt(q.rule), &q.rule.When)
+		for _, f := range q.facts {
+			if f.asks() && f.isOneOf(matches) {
+				q.machines[f.Record.Event.NodeName] = f.Record.Node
+			}
+		}
+	}
+	return q.machines[node]
 }
 
 // shares says whether a fact has the subject's values of these keys.
@@ -279,12 +300,12 @@ func product(f *Fact, keys []rule.Key) [][]string {
 }
 
 // name writes a subject.
-func name(by []rule.Key, values []string) string {
-	if len(by) == 0 {
-		return "node"
+func name(r *rule.Rule, values []string) string {
+	if len(r.By) == 0 {
+		return string(r.Scope)
 	}
-	parts := make([]string, len(by))
-	for i, k := range by {
+	parts := make([]string, len(r.By))
+	for i, k := range r.By {
 		parts[i] = string(k) + "=" + values[i]
 	}
 	return strings.Join(parts, " ")

@@ -32,9 +32,17 @@ type node struct {
 
 func newNode(t *testing.T, rules []rule.Rule) *node {
 	return &node{
-		t: t, rules: rules, window: pattern.NewWindow(rules), now: start, names: map[string]string{}, ids: map[string]bool{},
+		t: t, rules: rules, window: window(rules), now: start, names: map[string]string{}, ids: map[string]bool{},
 		records: map[string]record.Record{},
 	}
+}
+
+// window is the cluster's if the first rule is.
+func window(rules []rule.Rule) *pattern.Window {
+	if rules[0].Scope == rule.OnCluster {
+		return pattern.NewClusterWindow(rules)
+	}
+	return pattern.NewWindow(rules)
 }
 
 // parse reads "<name> <offset> <codes or -> [type=value | word]...".
@@ -72,6 +80,8 @@ func (n *node) word(r *record.Record, word string) {
 		e.Agent = v
 	case "check":
 		e.CheckName = v
+	case "node":
+		e.NodeName = v
 	case "seq":
 		if _, err := fmt.Sscan(v, &r.Seq); err != nil {
 			n.t.Fatal(err)
@@ -159,6 +169,9 @@ func (n *node) publish(e record.Event) string {
 	text := fmt.Sprintf("%s (%s) %s from %s", e.CheckName, e.RecommendedAction, e.Metadata["subject"], strings.Join(sources, ","))
 	if e.ProcessingStrategy != record.Process {
 		text += " " + string(e.ProcessingStrategy)
+	}
+	if e.Metadata["scope"] != "" {
+		text += " on " + e.NodeName
 	}
 	if boot := e.BootID(); boot != "" {
 		text += " boot " + boot

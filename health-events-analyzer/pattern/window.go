@@ -13,10 +13,11 @@ import (
 // that arrives late finds its neighbours.
 const slack = time.Hour
 
-// Window is what is known of one node's events, in the order of their times. It
-// is made by NewWindow.
+// Window is what is known of the events of one node, or of all nodes, in the
+// order of their times. It is made by NewWindow or NewClusterWindow.
 type Window struct {
 	rules []rule.Rule
+	scope rule.Scope
 	facts []*Fact
 	byID  map[string]*Fact
 	// derived are the faults that the analyzer published, by check and subject.
@@ -29,9 +30,11 @@ type Window struct {
 	pruned time.Time
 }
 
-// NewWindow makes an empty window for these rules.
-func NewWindow(rules []rule.Rule) *Window {
-	return &Window{rules: rules, byID: map[string]*Fact{}, derived: map[string][]*Fact{}, gone: map[string]bool{}}
+// NewWindow makes an empty window of one node for these rules, all OnNode.
+func NewWindow(rules []rule.Rule) *Window { return newWindow(rule.OnNode, rules) }
+
+func newWindow(scope rule.Scope, rules []rule.Rule) *Window {
+	return &Window{rules: rules, scope: scope, byID: map[string]*Fact{}, derived: map[string][]*Fact{}, gone: map[string]bool{}}
 }
 
 // Len counts the events.
@@ -43,6 +46,9 @@ func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
 	// An event for the record only is no evidence; what the analyzer itself
 	// published says what is published already, whatever its strategy.
 	if !f.Record.Acts() && !f.isDerived() {
+		return time.Time{}, false
+	}
+	if f.isDerived() && !f.Record.Event.IsHealthy && f.ofCluster() != (w.scope == rule.OnCluster) {
 		return time.Time{}, false
 	}
 	if old, known := w.byID[f.Record.ID]; known {
@@ -111,7 +117,16 @@ func (w *Window) horizon(f *Fact) time.Duration {
 }
 
 // counts says whether the rule may count the event, or be kept still by it.
-func (f *Fact) counts(r *rule.Rule) bool {
+func (f *Fact) counts(r *rule.Rule) bool { return f.isOneOf(looksAt(r)) }
+
+// isOneOf says whether one of the matches may choose the event.
+func (f *Fact) isOneOf(matches []*rule.Match) bool {
+	_, repaired := f.remediated()
+	return slices.ContainsFunc(matches, func(m *rule.Match) bool { return f.resembles(m) && (repaired || !m.Remediated) })
+}
+
+// looksAt lists the matches of all that is not the rule's trigger.
+func looksAt(r *rule.Rule) []*rule.Match {
 	counted := r.Counted()
 	matches := []*rule.Match{&counted}
 	if r.Bursts != nil && r.Bursts.Among != nil {
@@ -123,10 +138,7 @@ func (f *Fact) counts(r *rule.Rule) bool {
 	for i := range r.Unless {
 		matches = append(matches, &r.Unless[i].Match)
 	}
-	return slices.ContainsFunc(matches, func(m *rule.Match) bool {
-		_, repaired := f.remediated()
-		return f.resembles(m) && (repaired || !m.Remediated)
-	})
+	return matches
 }
 
 // Prune drops what no rule can count any more. Derived faults that are open and
@@ -136,6 +148,12 @@ func (w *Window) Prune(now time.Time) {
 		return
 	}
 	w.pruned = now
+	pinned := w.pinned()
+	w.drop(func(f *Fact) bool { return now.Sub(f.At) > f.horizon+slack && !pinned[f.Record.ID] })
+}
+
+// pinned are the ids of the open derived faults and of their sources.
+func (w *Window) pinned() map[string]bool {
 	pinned := map[string]bool{}
 	for _, d := range w.openDerived() {
 		pinned[d.Record.ID] = true
@@ -143,9 +161,11 @@ func (w *Window) Prune(now time.Time) {
 			pinned[id] = true
 		}
 	}
-	old := func(f *Fact) bool {
-		return now.Sub(f.At) > f.horizon+slack && !pinned[f.Record.ID]
-	}
+	return pinned
+}
+
+// drop lets facts go.
+func (w *Window) drop(old func(*Fact) bool) {
 	if !slices.ContainsFunc(w.facts, old) {
 		return
 	}
@@ -205,23 +225,23 @@ type Clearing struct {
 	At time.Time
 }
 
-// Clearings lists the derived faults that are over. Faults of one rule and
-// subject are one to everybody who sees their recovery, so they end together.
+// Clearings lists the derived faults that are over. Faults of one rule, subject
+// and node are one to everybody who sees their recovery, so they end together.
 func (w *Window) Clearings() []Clearing {
 	held := map[string]bool{}
+	whose := func(d *Fact) string {
+		e := d.Record.Event
+		return key(key(e.CheckName, e.Metadata[metadataSubject]), e.NodeName)
+	}
 	var out []Clearing
 	for _, d := range w.openDerived() {
-		k := key(d.Record.Event.CheckName, d.Record.Event.Metadata[metadataSubject])
 		at, over := w.causesOver(d)
 		if !over {
-			held[k] = true
+			held[whose(d)] = true
 		}
 		out = append(out, Clearing{Fault: d, At: later(at, d.At)})
 	}
-	return slices.DeleteFunc(out, func(c Clearing) bool {
-		e := c.Fault.Record.Event
-		return held[key(e.CheckName, e.Metadata[metadataSubject])]
-	})
+	return slices.DeleteFunc(out, func(c Clearing) bool { return held[whose(c.Fault)] })
 }
 
 func (w *Window) causesOver(d *Fact) (time.Time, bool) {

@@ -77,8 +77,10 @@ func Parse(file string, data []byte) ([]Rule, error) {
 // limits of a rule.
 const (
 	maxWindow = 30 * 24 * time.Hour
-	maxName   = 200
-	maxCount  = 10_000
+	// maxClusterWindow bounds what is read of the store at the start.
+	maxClusterWindow = 24 * time.Hour
+	maxName          = 200
+	maxCount         = 10_000
 )
 
 // checker validates one rule and completes its names.
@@ -98,6 +100,7 @@ func (c *checker) check() []error {
 		c.wrong("name", "%q is not a check name: give 1 to %d characters without spaces", r.Name, maxName)
 	}
 	c.output()
+	c.scope()
 	if r.Window <= 0 || r.Window > maxWindow {
 		c.wrong("window", "is %s; give a duration between 1ns and %s, for example \"24h\"", r.Window, maxWindow)
 	}
@@ -159,6 +162,26 @@ func (c *checker) output() {
 	}
 }
 
+// scope checks whose events the rule looks at, and what it may say of a node on
+// the evidence of others.
+func (c *checker) scope() {
+	r := c.rule
+	switch r.Scope {
+	case "":
+		r.Scope = OnNode
+	case OnNode:
+	case OnCluster:
+		if r.IsFatal() {
+			c.wrong("action", "is %s with scope = \"cluster\"; it has to be NONE, because no node is repaired on the evidence of others", r.Action)
+		}
+		if r.Window > maxClusterWindow {
+			c.wrong("window", "is %s with scope = \"cluster\"; give at most %s, because the events of all nodes are kept for it", r.Window, maxClusterWindow)
+		}
+	default:
+		c.wrong("scope", "%q is neither node (the events of one node, the default) nor cluster (those of all nodes)", r.Scope)
+	}
+}
+
 func (c *checker) bursts() {
 	b := c.rule.Bursts
 	if b == nil {
@@ -189,8 +212,12 @@ func (c *checker) keys(at string, keys []Key) {
 	seen := map[Key]bool{}
 	for _, k := range keys {
 		lower := strings.ToLower(string(k)) == string(k)
-		if lower && !slices.Contains([]Key{Device, Code, Check, Agent, Fatal, Session}, k) {
-			c.wrong(at, "%q is none of gpu, code, check, agent, fatal, session, and no entity type such as NVLINK", k)
+		switch {
+		case k == Node && c.rule.Scope == OnNode:
+			c.wrong(at, "\"node\" needs scope = \"cluster\"; with scope = \"node\" all events are of one")
+		case k == Node:
+		case lower && !slices.Contains([]Key{Device, Code, Check, Agent, Fatal, Session}, k):
+			c.wrong(at, "%q is none of gpu, code, check, agent, fatal, session, node, and no entity type such as NVLINK", k)
 		}
 		if seen[k] {
 			c.wrong(at, "%q is given twice", k)

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Rule says which pattern of one node's faults is a fault of its own.
+// Rule says which pattern of faults is a fault of its own.
 type Rule struct {
 	// Name is the check name of the derived event.
 	Name string `toml:"name"`
@@ -27,6 +27,8 @@ type Rule struct {
 	Clear Clear `toml:"clear"`
 	// Window is how far back from the triggering event the rule looks.
 	Window time.Duration `toml:"window"`
+	// Scope says whose events the window holds; default OnNode.
+	Scope Scope `toml:"scope"`
 
 	// When chooses the events that the rule is asked about.
 	When Match `toml:"when"`
@@ -97,6 +99,18 @@ type Unless struct {
 	By []Key `toml:"by"`
 }
 
+// Scope says whose events a rule looks at.
+type Scope string
+
+// Scopes.
+const (
+	// OnNode is the events of the triggering event's node.
+	OnNode Scope = "node"
+	// OnCluster is the events of all nodes. What such a rule derives is never
+	// fatal: no node is repaired on the evidence of others.
+	OnCluster Scope = "cluster"
+)
+
 // Clear says when a derived fault is over.
 type Clear string
 
@@ -139,6 +153,8 @@ const (
 	Fatal Key = "fatal"
 	// Session is the stay in quarantine that the event belongs to.
 	Session Key = "session"
+	// Node is the node's name; rules of one node do not have it.
+	Node Key = "node"
 )
 
 // Wanted is Count with its default.
@@ -180,6 +196,17 @@ func (b Bursts) Shared(r Rule) []Key {
 	for _, k := range r.By {
 		if k != Code {
 			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Of lists the rules of a scope, in their order.
+func (s Scope) Of(rules []Rule) []Rule {
+	var out []Rule
+	for _, r := range rules {
+		if r.Scope == s {
+			out = append(out, r)
 		}
 	}
 	return out

@@ -58,6 +58,11 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"action", strings.Replace(good, "NONE", "REBOOT", 1), `rules[0] ("R"): action: "REBOOT" is none of NONE,`},
 		{"clear", strings.Replace(good, "manual", "", 1), `clear: "" is neither sources`},
 		{"strategy", good + "processingStrategy = \"EXECUTE_REMEDIATION\"\n", `processingStrategy: "EXECUTE_REMEDIATION" is neither PROCESS nor PERSIST_ONLY`},
+		{"scope", good + "scope = \"rack\"\n", `rules[0] ("R"): scope: "rack" is neither node`},
+		{"an action for a node by the evidence of others", strings.Replace(good, "NONE", "COMPONENT_RESET", 1) + "scope = \"cluster\"\n",
+			`rules[0] ("R"): action: is COMPONENT_RESET with scope = "cluster"; it has to be NONE`},
+		{"window of a cluster", strings.Replace(good, "1h", "25h", 1) + "scope = \"cluster\"\n", `window: is 25h0m0s with scope = "cluster"; give at most 24h`},
+		{"node in a rule of one", good + "distinct = [\"node\"]\n", `rules[0] ("R"): distinct: "node" needs scope = "cluster"`},
 		{"window", strings.Replace(good, "1h", "0s", 1), "window: is 0s; give a duration"},
 		{"count", good + "count = -1\n", "count: is -1; give 1 to"},
 		{"two forms", good + "distinct = [\"gpu\"]\n[rules.bursts]\ngap = \"3m\"\n", "bursts and distinct: are given"},
@@ -79,7 +84,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		})
 	}
 	rules, err := rule.Parse("f.toml", []byte(good+"enabled = false\n"+strings.Replace(good, "R", "S", 1)))
-	if err != nil || len(rules) != 1 || rules[0].Name != "S" {
+	if err != nil || len(rules) != 1 || rules[0].Name != "S" || rules[0].Scope != rule.OnNode {
 		t.Errorf("with a rule switched off: %v %v", rules, err)
 	}
 }

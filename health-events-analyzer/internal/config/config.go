@@ -27,8 +27,9 @@ type Config struct {
 	// Workers is how many nodes are judged at once.
 	Workers int `toml:"workers" flag:"workers" usage:"nodes judged at once"`
 	// CachedEvents bounds the events of all nodes that are kept in memory between
-	// judgements; a node that is dropped is read from the store again.
-	CachedEvents int `toml:"cachedEvents" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news"`
+	// judgements; a node that is dropped is read from the store again. Up to half
+	// of them are in the window of rules with scope = "cluster", if there are any.
+	CachedEvents int `toml:"cachedEvents" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
 	// Store is the address of the records.
 	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
 	// Datastore completes the address, or names the store without one.

@@ -1,6 +1,7 @@
 // Package desk is the analyzer's handler: for one node it brings its window of
 // events up to date, has the rules judge, publishes what follows through the
-// platform connector, and lets go.
+// platform connector, and lets go. Where there are rules of the cluster, it does
+// the same with the one window of all nodes after that, for the node's news.
 //
 // Nothing is remembered but in the store: a derived event is stored when the
 // connector acknowledges it, under an id that follows from what it was derived
@@ -37,6 +38,8 @@ type Records interface {
 type Desk struct {
 	Options
 	nodes *nodes
+	// ofNodes and ofCluster are the rules by their scope.
+	ofNodes, ofCluster []rule.Rule
 }
 
 // Options of a desk.
@@ -56,7 +59,10 @@ type Options struct {
 
 // New makes a desk.
 func New(o Options) *Desk {
-	d := &Desk{Options: o, nodes: newNodes(o.CachedEvents)}
+	d := &Desk{
+		Options: o, nodes: newNodes(o.CachedEvents), ofNodes: rule.OnNode.Of(o.Rules), ofCluster: rule.OnCluster.Of(o.Rules),
+	}
+	d.nodes.sharing.Store(len(d.ofCluster) > 0)
 	d.Metrics.cached(d.nodes.count)
 	return d
 }
@@ -70,7 +76,12 @@ func (d *Desk) Trigger(r record.Record) string {
 		return ""
 	}
 	d.Metrics.Received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
-	d.nodes.deposit(delivery{pattern.NewFact(r), true})
+	f := pattern.NewFact(r)
+	shared := d.nodes.sharing.Load() && pattern.Touches(d.ofCluster, f)
+	d.nodes.deposit(delivery{f, true})
+	if shared {
+		d.nodes.share(delivery{pattern.NewFact(r), true})
+	}
 	return r.Event.NodeName
 }
 
@@ -78,22 +89,36 @@ func (d *Desk) Trigger(r record.Record) string {
 // nothing.
 func (d *Desk) Cause(r record.Record) string {
 	d.nodes.deposit(delivery{pattern.NewFact(r), false})
+	if d.nodes.sharing.Load() {
+		d.nodes.share(delivery{pattern.NewFact(r), false})
+	}
 	return r.Event.NodeName
 }
 
 // Handle judges one node's news.
 func (d *Desk) Handle(ctx context.Context, name string) error {
-	n := d.nodes.enter(name)
+	err := d.work(ctx, d.nodes.enter(name), func() (*pattern.Window, error) { return d.read(ctx, name) })
+	if err != nil {
+		return err
+	}
+	return d.handleCluster(ctx, name)
+}
+
+// work brings a window up to date, publishes what follows, and leaves it.
+func (d *Desk) work(ctx context.Context, n *node, read func() (*pattern.Window, error)) error {
 	defer d.nodes.leave(n)
 	fresh := n.window == nil
 	if fresh {
-		w, err := d.read(ctx, name)
+		w, err := read()
 		if err != nil {
 			return err
 		}
 		n.window = w
 	}
 	for _, x := range d.nodes.news(n) {
+		if !n.window.Concerns(x.Fact) {
+			continue
+		}
 		from, changed := n.window.Add(x.Fact)
 		if !changed && (fresh || x.trigger) && !n.window.Settled(x.Record.ID) {
 			// The store had it already; nobody knows whether it was judged.
@@ -112,6 +137,9 @@ func (d *Desk) Handle(ctx context.Context, name string) error {
 	}
 	crashpoint.Here(record.AnalyzerAgent + "/done")
 	n.window.Prune(d.Clock.Now())
+	if n.window.Scope() == rule.OnCluster {
+		d.trim(n.window)
+	}
 	return nil
 }
 
@@ -139,7 +167,7 @@ func (d *Desk) derive(ctx context.Context, n *node, f pattern.Finding) error {
 	if err := d.publish(ctx, e); err != nil {
 		return err
 	}
-	n.window.Add(pattern.NewFact(record.Record{ID: e.ID, Event: e}))
+	n.window.Add(published(e, 0))
 	d.Log.Info("rule matched", "node", e.NodeName, "rule", e.CheckName, "subject", f.Subject, "record", e.ID,
 		"sources", len(f.Sources), "strategy", e.ProcessingStrategy)
 	return nil
@@ -157,7 +185,7 @@ func (d *Desk) clear(ctx context.Context, n *node) error {
 		if err := d.publish(ctx, e); err != nil {
 			return err
 		}
-		n.window.Add(pattern.NewFact(record.Record{ID: e.ID, Append: afterAll, Event: e}))
+		n.window.Add(published(e, afterAll))
 		d.Log.Info("causes are over", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
 	}
 	return nil
@@ -167,22 +195,38 @@ func (d *Desk) clear(ctx context.Context, n *node) error {
 // yet: behind its fault.
 const afterAll = 1<<63 - 1
 
-// read fills a window from the store.
+// published is an event of ours that was acknowledged, and not delivered yet.
+func published(e record.Event, place int64) *pattern.Fact {
+	r := record.Record{ID: e.ID, Append: place, Event: e}
+	r.Seq, r.SeqEpoch, _ = e.Seq()
+	return pattern.NewFact(r)
+}
+
+// read fills a node's window from the store.
 func (d *Desk) read(ctx context.Context, name string) (*pattern.Window, error) {
-	w := pattern.NewWindow(d.Rules)
+	w := pattern.NewWindow(d.ofNodes)
 	known, err := d.history(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	published, err := d.list(ctx, store.Query{Selector: record.Selector{Name: "Derived", Node: name, Agent: record.AnalyzerAgent}})
+	derived, err := d.list(ctx, store.Query{Selector: record.Selector{Name: "Derived", Node: name, Agent: record.AnalyzerAgent}})
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(known)
-	for _, r := range append(known, published...) {
+	for _, r := range append(known, derived...) {
 		w.Add(pattern.NewFact(r))
 	}
+	// The rule may be gone from the file, with its fault still open.
+	if pattern.AwaitsSources(derived) {
+		d.nodes.wake(name)
+	}
 	return w, nil
+}
+
+// begin is how far back a window of these rules is read.
+func (d *Desk) begin(rules []rule.Rule) time.Time {
+	return d.Clock.Now().Add(-rule.Longest(rules) - time.Hour)
 }
 
 // pages of a node's history: the first, and the most that is read.
@@ -195,7 +239,7 @@ const (
 // looks. It asks for more until it has them, so that the cost follows what is in
 // the window and not what is in the store.
 func (d *Desk) history(ctx context.Context, name string) ([]record.Record, error) {
-	begin := d.Clock.Now().Add(-rule.Longest(d.Rules) - time.Hour)
+	begin := d.begin(d.ofNodes)
 	for limit := firstPage; ; limit *= 4 {
 		known, err := d.list(ctx, store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, Limit: limit})
 		if err != nil {
@@ -215,7 +259,7 @@ func (d *Desk) history(ctx context.Context, name string) ([]record.Record, error
 func (d *Desk) list(ctx context.Context, q store.Query) ([]record.Record, error) {
 	known, err := d.Records.List(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("reading records (%s) of node %s: %w", q.Selector.Name, q.Selector.Node, err)
+		return nil, fmt.Errorf("reading records (%s) of node %q: %w", q.Selector.Name, q.Selector.Node, err)
 	}
 	return known, nil
 }

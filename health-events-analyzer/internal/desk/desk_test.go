@@ -35,9 +35,32 @@ type bench struct {
 	store     store.Store
 	connector *reporttest.Connector
 	metrics   *desk.Metrics
+	registry  *prometheus.Registry
+	clock     *testkit.Clock
+}
+
+// cached is how many events are in memory.
+func (b *bench) cached() float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "health_events_analyzer_cached_events" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	b.t.Fatal("no such metric")
+	return 0
 }
 
 func newBench(t *testing.T, s store.Store, cached int) *bench {
+	t.Helper()
+	return newBenchOf(t, s, cached, rules())
+}
+
+func newBenchOf(t *testing.T, s store.Store, cached int, rules []rule.Rule) *bench {
 	t.Helper()
 	connector := reporttest.Start(t)
 	conn, err := report.Dial(connector.Target(), "")
@@ -45,10 +68,11 @@ func newBench(t *testing.T, s store.Store, cached int) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	metrics := desk.NewMetrics(prometheus.NewRegistry(), rules())
-	return &bench{t: t, store: s, connector: connector, metrics: metrics, Desk: desk.New(desk.Options{
-		Records: s, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules(), Strategy: record.Process, CachedEvents: cached,
-		Clock: testkit.NewClock(), Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+	registry, clock := prometheus.NewRegistry(), testkit.NewClock()
+	metrics := desk.NewMetrics(registry, rules)
+	return &bench{t: t, store: s, connector: connector, registry: registry, metrics: metrics, clock: clock, Desk: desk.New(desk.Options{
+		Records: s, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Process, CachedEvents: cached,
+		Clock: clock, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})}
 }
 

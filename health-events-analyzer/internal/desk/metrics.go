@@ -41,7 +41,7 @@ func NewMetrics(r prometheus.Registerer, rules []rule.Rule) *Metrics {
 		DeadLetters: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "health_events_analyzer_dead_letters_total", Help: "Events the platform connector refused for good."}),
 		Truncated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "health_events_analyzer_truncated_windows_total", Help: "Nodes with more events than a window is read of."}),
+			Name: "health_events_analyzer_truncated_windows_total", Help: "Times that a node or the cluster had more events than its window holds."}),
 		registerer: r,
 	}
 	for _, x := range rules {

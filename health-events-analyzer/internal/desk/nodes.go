@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
@@ -15,6 +16,10 @@ import (
 // dropped whenever its node is at rest, because all that was delivered is stored.
 type nodes struct {
 	max int // events of all windows
+	// cluster is the window of all nodes; it is never dropped.
+	cluster node
+	// sharing says that the cluster gets what the feeds deliver.
+	sharing atomic.Bool
 
 	mu     sync.Mutex
 	byName map[string]*node
@@ -34,6 +39,9 @@ type node struct {
 	size  int // of the window
 	users int
 	turn  int64
+	// shared counts the node's news that the cluster got, settled those of them
+	// that are judged there.
+	shared, settled int
 }
 
 func newNodes(most int) *nodes { return &nodes{max: most, byName: map[string]*node{}} }
@@ -80,6 +88,51 @@ func (b *nodes) enter(name string) *node {
 	return n
 }
 
+// enterCluster gives the cluster's window to the caller alone until leave.
+func (b *nodes) enterCluster() *node {
+	b.cluster.work.Lock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cluster.users++
+	return &b.cluster
+}
+
+// share puts a delivery aside for the cluster, too: its node has it judged.
+func (b *nodes) share(x delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cluster.inbox = append(b.cluster.inbox, x)
+	b.get(x.Record.Event.NodeName).shared++
+}
+
+// wake has the cluster's window looked at for a node without news.
+func (b *nodes) wake(name string) {
+	b.sharing.Store(true)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.get(name).shared++
+}
+
+// owed is how many of a node's shared news are counted so far, if any of them is
+// not settled.
+func (b *nodes) owed(name string) (shared int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.byName[name]
+	if n == nil || n.shared == n.settled {
+		return 0, false
+	}
+	return n.shared, true
+}
+
+// settle says that the cluster has judged a node's news up to a count.
+func (b *nodes) settle(name string, shared int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.get(name)
+	n.settled = max(n.settled, shared)
+}
+
 // news takes what was put aside.
 func (b *nodes) news(n *node) []delivery {
 	b.mu.Lock()
@@ -116,7 +169,7 @@ func (b *nodes) drop() {
 	var idle []candidate
 	for name, n := range b.byName {
 		// What waits in the inbox, or was not judged, is not done.
-		if n.users == 0 && len(n.inbox) == 0 && !n.changed {
+		if n.users == 0 && len(n.inbox) == 0 && !n.changed && n.shared == n.settled {
 			idle = append(idle, candidate{name, n})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -74,6 +75,9 @@ func (d *Desk) lookUp(ctx context.Context, w *pattern.Window, id string) error {
 		w.Gone(id)
 	default:
 		w.Add(pattern.NewFact(r))
+		if w.Scope() == rule.OnCluster {
+			return d.recoveries(ctx, w, r)
+		}
 	}
 	return nil
 }

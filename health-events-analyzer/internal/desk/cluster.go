@@ -1,0 +1,111 @@
+package desk
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// handleCluster judges, with the events of all nodes, what one of them has
+// brought. Whoever comes first judges the news of all; a node's deliveries are
+// settled when that went well.
+func (d *Desk) handleCluster(ctx context.Context, name string) error {
+	shared, owed := d.nodes.owed(name)
+	if !owed {
+		return nil
+	}
+	n := d.nodes.enterCluster()
+	if err := d.work(ctx, n, func() (*pattern.Window, error) { return d.readCluster(ctx) }); err != nil {
+		return err
+	}
+	d.nodes.settle(name, shared)
+	return nil
+}
+
+// leastForCluster is what the cluster's window may hold at least.
+const leastForCluster = 1024
+
+// forCluster is how many events the cluster's window may hold.
+func (d *Desk) forCluster() int { return max(leastForCluster, d.CachedEvents/2) }
+
+// clusterPage is how many records are read at once for the cluster's window.
+const clusterPage = 1000
+
+// readCluster fills the cluster's window from the store: what its rules have
+// derived, and page by page the newest records of all nodes, of which it keeps
+// what concerns it. It ends with a page that holds nothing of the window: single
+// events that were accepted long before they were stored end nothing.
+func (d *Desk) readCluster(ctx context.Context) (*pattern.Window, error) {
+	w := pattern.NewClusterWindow(d.ofCluster)
+	derived, err := d.list(ctx, store.Query{
+		Selector: record.Selector{Name: "Derived of the cluster", SeqEpoch: pattern.ClusterEpoch}, Order: store.BySeqDescending, Limit: lastPage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(derived)
+	for _, r := range derived {
+		w.Add(pattern.NewFact(r))
+	}
+	known, err := d.clusterHistory(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range slices.Backward(known) {
+		w.Add(f)
+	}
+	return w, nil
+}
+
+// clusterHistory is what concerns the window of the newest records, newest first.
+func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window) (known []*pattern.Fact, err error) {
+	if len(d.ofCluster) == 0 {
+		return nil, nil // only faults of rules that are gone have to end
+	}
+	begin := d.begin(d.ofCluster)
+	for q := (store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}); ; {
+		page, err := d.list(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		past := true
+		for _, r := range page {
+			past = past && r.CreatedAt.Before(begin)
+			if f := pattern.NewFact(r); !f.At.Before(begin) && w.Concerns(f) {
+				known = append(known, f)
+			}
+		}
+		if past || len(page) < clusterPage || len(known) > d.forCluster() {
+			return known, nil
+		}
+		q.After = page[len(page)-1].Append
+	}
+}
+
+// trim keeps the cluster's window within its bound.
+func (d *Desk) trim(w *pattern.Window) {
+	if w.Trim(d.forCluster()) {
+		d.Metrics.Truncated.Inc()
+		d.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", d.forCluster())
+	}
+}
+
+// recoveries adds what may have ended a source that the window did not hold: it
+// can be older than all that was read.
+func (d *Desk) recoveries(ctx context.Context, w *pattern.Window, source record.Record) error {
+	after, err := d.list(ctx, store.Query{
+		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Healthy: record.Yes()}, After: source.Append, Limit: lastPage,
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range after {
+		if f := pattern.NewFact(r); w.Concerns(f) {
+			w.Add(f)
+		}
+	}
+	return nil
+}
