@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -85,12 +86,13 @@ func (f *fleet) hold() {
 	<-f.release
 }
 
-// signal sends a signal to the replica whose request is held.
+// signal sends a signal to the replica whose request is held, or to nobody if
+// load has kept it from its lease and it has ended.
 func (f *fleet) signal(s syscall.Signal) {
 	f.t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.processes[f.held].Signal(s); err != nil {
+	if err := f.processes[f.held].Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		f.t.Fatalf("sending %s: %v", s, err)
 	}
 }
