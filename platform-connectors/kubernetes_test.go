@@ -41,6 +41,12 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What was told of the node of an earlier test is not this one's.
+	err = cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "involvedObject.name=" + nodeName})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := cluster.DeleteNode(context.WithoutCancel(t.Context()), nodeName); err != nil {
 			t.Error(err)
