@@ -89,7 +89,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	factory.Start(ctx.Done())
 	<-ctx.Done()
-	factory.Shutdown()
+	kube.AwaitStop(factory.Shutdown)
 	return nil
 }
 
