@@ -97,7 +97,8 @@ func (d *Desk) trim(w *pattern.Window) {
 // can be older than all that was read.
 func (d *Desk) recoveries(ctx context.Context, w *pattern.Window, source record.Record) error {
 	after, err := d.list(ctx, store.Query{
-		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Healthy: record.Yes()}, After: source.Append, Limit: lastPage,
+		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Agent: source.Event.Agent, Healthy: record.Yes()},
+		After:    source.Append, Limit: lastPage,
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -63,7 +62,7 @@ func (d *Desk) bury(ctx context.Context, event *protos.HealthEvent, cause error)
 	return nil
 }
 
-// lookUp finds a source that the window does not hold.
+// lookUp finds a source that the window does not hold, and what may have ended it.
 func (d *Desk) lookUp(ctx context.Context, w *pattern.Window, id string) error {
 	r, err := d.Records.Get(ctx, id)
 	switch {
@@ -75,9 +74,7 @@ func (d *Desk) lookUp(ctx context.Context, w *pattern.Window, id string) error {
 		w.Gone(id)
 	default:
 		w.Add(pattern.NewFact(r))
-		if w.Scope() == rule.OnCluster {
-			return d.recoveries(ctx, w, r)
-		}
+		return d.recoveries(ctx, w, r)
 	}
 	return nil
 }
