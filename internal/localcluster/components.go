@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/nvidia/nvsentinel/internal/freeport"
 )
 
 // stages tell kwok how simulated nodes and pods behave.
@@ -66,10 +68,10 @@ func newIdentity(ctx context.Context, dir string) (*identity, error) {
 	if id.admin, err = ca.client("admin", "local-cluster-admin", "system:masters"); err != nil {
 		return nil, err
 	}
-	if id.etcdPort, err = freePort(ctx); err != nil {
+	if id.etcdPort, err = freeport.Find(ctx); err != nil {
 		return nil, err
 	}
-	if id.apiPort, err = freePort(ctx); err != nil {
+	if id.apiPort, err = freeport.Find(ctx); err != nil {
 		return nil, err
 	}
 	return id, id.writeKubeconfigs(dir)

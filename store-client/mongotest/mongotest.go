@@ -24,7 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/freeport"
+	"github.com/nvidia/nvsentinel/internal/freeport"
 )
 
 // Variables of the environment.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/freeport"
+	"github.com/nvidia/nvsentinel/internal/freeport"
 )
 
 // Options of a server.

@@ -14,7 +14,7 @@ import (
 // or while it is dead and is to come back.
 const (
 	lowest  = 10000
-	highest = 20000
+	highest = 30000
 	tries   = 200
 )
 
