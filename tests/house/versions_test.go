@@ -1,0 +1,53 @@
+package house
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTheControlPlaneIsBuiltOfOurVersions: what the local control plane and the
+// services both need has one version, so that it is compiled once. Modules of
+// Kubernetes have the version of their replacement.
+func TestTheControlPlaneIsBuiltOfOurVersions(t *testing.T) {
+	ours := versions(t, filepath.Join("..", ".."))
+	theirs := versions(t, filepath.Join("..", "..", "hack", "controlplane"), "GOWORK=off")
+	shared := 0
+	for module, version := range ours {
+		if theirs[module] == "" {
+			continue
+		}
+		shared++
+		if theirs[module] != version {
+			t.Errorf("%s is %s in the workspace and %s in hack/controlplane", module, version, theirs[module])
+		}
+	}
+	if shared < 50 {
+		t.Errorf("only %d modules are shared: too few to mean anything", shared)
+	}
+}
+
+// versions are those of the modules whose packages are compiled.
+func versions(t *testing.T, dir string, env ...string) map[string]string {
+	t.Helper()
+	packages := []string{"work"}
+	if len(env) > 0 {
+		packages = []string{"-tags", "tools", "."}
+	}
+	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}`
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, packages...)...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list in %s: %v", dir, err)
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if module, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			found[module] = version
+		}
+	}
+	return found
+}
