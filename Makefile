@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 MODULES := data-models internal store-client platform-connectors health-monitors fault-quarantine \
 	node-drainer fault-remediation health-events-analyzer event-exporter janitor janitor/protos csp-plugins cli tests
-TOOL = GOWORK=off go -C hack/tools tool
+PREPARE = CGO_ENABLED=0 go run ./tests/cmd/prepare
 
 STORE ?= sqlite
 STRATEGY ?= PROCESS
@@ -28,15 +28,19 @@ help: ## Show the targets.
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
 	@hack/packages.sh $(if $(filter postgresql,$(STORE)),postgresql) $(if $(filter mongodb,$(STORE)),python3-venv)
 	@$(if $(filter mongodb,$(STORE)),hack/mongodb.sh)
-	@echo "Building the demo (some minutes the first time)."
+	@$(PREPARE) demo
 	@# Not go run: it ends with status 1 after Ctrl-C, whatever the program says.
-	@CGO_ENABLED=0 go build -o bin/demo ./tests/cmd/demo
 	@exec bin/demo --store $(STORE) --strategy $(STRATEGY) --nodes $(NODES) $(if $(KEEP),--keep) $(if $(BREAK),--break $(BREAK)) $(if $(EVIDENCE),--evidence $(EVIDENCE))
 
 .PHONY: test
-test: ## Run every test, with the race detector, and print the ten slowest.
+test: ## Run the tests but for the long ones, with the race detector.
 	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote
 	@hack/test.sh
+
+.PHONY: test-all
+test-all: test ## Run every test, the long ones too, and the linter.
+	@hack/test.sh -long
+	@hack/lint.sh $(MODULES)
 
 .PHONY: lint
 lint: ## Run the linter in every module.
@@ -52,7 +56,7 @@ generate: ## Regenerate code from protobufs, API types and catalogues, and manif
 
 .PHONY: build
 build: ## Build every binary into bin/.
-	@hack/build.sh bin
+	@$(PREPARE) services bin
 
 .PHONY: journey
 journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.

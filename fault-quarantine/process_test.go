@@ -1,12 +1,10 @@
 package main_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -36,12 +34,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "fault-quarantine")
-	out, err := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the service: %w\n%s", err, out)
-	}
-	return path, nil
+	return testkit.Binary(dir, ".")
 })
 
 // parent starts children from a thread that stays, because the kernel kills a

@@ -4,7 +4,7 @@
 # SEED=7 runs one seed of a soak again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go run ./tests/cmd/local-cluster build
+CGO_ENABLED=0 go run ./tests/cmd/prepare controlplane
 hack/mongodb.sh || true # its seeds go to the other stores then; the run says so
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -231,9 +230,9 @@ func (s *site) metrics(r *daemon.Running) string {
 // TestKilledAtEveryStep: whatever place the process is killed at, the fault and
 // its recovery are published, under one id each.
 func TestKilledAtEveryStep(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "analyzer")
-	if out, err := exec.Command("go", "build", "-tags", "crashpoints", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("building the service: %v\n%s", err, out)
+	binary, err := testkit.Binary(t.TempDir(), ".")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, point := range []string{"observed", "observed:3", "decided", "decided:3", "published", "published:3", "done", "done:2"} {
 		t.Run(point, func(t *testing.T) {

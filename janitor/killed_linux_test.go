@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
@@ -144,10 +145,9 @@ func (k *killer) run(ctx context.Context, t *testing.T, binary string, env, args
 // gets no second signal while the boot id is unchanged and less than resendAfter
 // has passed, and never one after it changed.
 func TestKilledAtEachStep(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "janitor")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "crashpoints", "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the janitor with its crash points: %v\n%s", err, out)
+	binary, err := testkit.Binary(t.TempDir(), ".")
+	if err != nil {
+		t.Fatal(err)
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "killed"})
 	install(t, cluster)

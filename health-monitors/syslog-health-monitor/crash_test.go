@@ -20,27 +20,23 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // binary is the real program with its crash points, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "syslog-health-monitor")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "syslog-health-monitor")
-	out, err := exec.Command("go", "build", "-tags", "crashpoints", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var (
+	scratch string
+	binary  = sync.OnceValues(func() (string, error) { return testkit.Binary(scratch, ".") })
+)
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	var err error
+	if scratch, err = os.MkdirTemp("", "syslog-health-monitor"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch)
 	os.Exit(code)
 }
 

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/nvidia/nvsentinel/internal/controlplane"
 )
 
 // portAttempts is how often Start begins anew when another process took a port it had chosen.
@@ -35,14 +37,14 @@ type Options struct {
 	// Stop; empty means a new temporary folder.
 	Dir string
 	// Builder builds the programs that the cache lacks; its Progress defaults to Progress.
-	Builder Builder
+	Builder controlplane.Builder
 }
 
 // Cluster is a running control plane. Its methods may be called from several goroutines.
 type Cluster struct {
 	options Options
 	dir     string
-	bins    Binaries
+	bins    controlplane.Binaries
 	id      *identity
 	say     *teller
 	nursery *nursery
@@ -73,11 +75,11 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Builder.Progress == nil {
 		options.Builder.Progress = options.Progress
 	}
-	programs := apiPrograms
+	build := options.Builder.BuildAPI
 	if options.Controllers {
-		programs = allPrograms
+		build = options.Builder.Build
 	}
-	bins, err := options.Builder.binaries(ctx, programs)
+	bins, err := build(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 // start makes one attempt with freshly chosen ports.
-func start(ctx context.Context, options Options, bins Binaries) (_ *Cluster, err error) {
+func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ *Cluster, err error) {
 	dir, err := makeDir(options.Dir)
 	if err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func makeDir(dir string) (string, error) {
 
 // bringUp starts the parts in the order they need each other.
 func (c *Cluster) bringUp(ctx context.Context) error {
-	if _, err := c.run(etcdProgram.name, c.bins.Etcd, c.id.etcdFlags(c.dir)); err != nil {
+	if _, err := c.run(c.bins.Etcd, c.id.etcdFlags(c.dir)); err != nil {
 		return err
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
@@ -175,18 +177,19 @@ func (c *Cluster) startControllers() error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.run(controllerProgram.name, c.bins.ControllerManager, c.id.controllerFlags()); err != nil {
+	if _, err := c.run(c.bins.ControllerManager, c.id.controllerFlags()); err != nil {
 		return err
 	}
-	if _, err := c.run(schedulerProgram.name, c.bins.Scheduler, c.id.schedulerFlags()); err != nil {
+	if _, err := c.run(c.bins.Scheduler, c.id.schedulerFlags()); err != nil {
 		return err
 	}
-	_, err = c.run(kwokProgram.name, c.bins.Kwok, kwok)
+	_, err = c.run(c.bins.Kwok, kwok)
 	return err
 }
 
 // run starts one part; its unasked end fails the cluster.
-func (c *Cluster) run(name, path string, args []string) (*process, error) {
+func (c *Cluster) run(path string, args []string) (*process, error) {
+	name := filepath.Base(path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -252,7 +255,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		return nil
 	}
 	flags := c.id.apiServerFlags(c.dir, c.options.Controllers)
-	p, err := c.run(apiServerProgram.name, c.bins.APIServer, flags)
+	p, err := c.run(c.bins.APIServer, flags)
 	if err != nil {
 		return err
 	}

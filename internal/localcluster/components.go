@@ -81,15 +81,22 @@ func (id *identity) apiURL() string { return "https://" + loopback(id.apiPort) }
 
 func (id *identity) etcdURL() string { return "https://" + loopback(id.etcdPort) }
 
+// The programs that are clients of the API server, which name their kubeconfigs.
+const (
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kwok              = "kwok"
+)
+
 // writeKubeconfigs gives every client program a user of its own.
 func (id *identity) writeKubeconfigs(dir string) error {
 	users := []struct {
 		file, user string
 		groups     []string
 	}{
-		{controllerProgram.name, "system:kube-controller-manager", nil},
-		{schedulerProgram.name, "system:kube-scheduler", nil},
-		{kwokProgram.name, "local-cluster-kwok", []string{"system:masters"}},
+		{controllerManager, "system:kube-controller-manager", nil},
+		{scheduler, "system:kube-scheduler", nil},
+		{kwok, "local-cluster-kwok", []string{"system:masters"}},
 	}
 	for _, u := range users {
 		pair, err := id.ca.client(u.file, u.user, u.groups...)
@@ -150,7 +157,7 @@ func (id *identity) apiServerFlags(dir string, controllers bool) []string {
 
 func (id *identity) controllerFlags() []string {
 	return []string{
-		"--kubeconfig=" + id.kubeconfig[controllerProgram.name], "--secure-port=0", "--leader-elect=false",
+		"--kubeconfig=" + id.kubeconfig[controllerManager], "--secure-port=0", "--leader-elect=false",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + id.tokens.keyFile,
 		"--root-ca-file=" + id.ca.file("ca.crt"),
@@ -164,7 +171,7 @@ func (id *identity) controllerFlags() []string {
 
 func (id *identity) schedulerFlags() []string {
 	return []string{
-		"--kubeconfig=" + id.kubeconfig[schedulerProgram.name], "--secure-port=0", "--leader-elect=false",
+		"--kubeconfig=" + id.kubeconfig[scheduler], "--secure-port=0", "--leader-elect=false",
 		"--kube-api-qps=" + queriesPerSecond, "--kube-api-burst=" + queryBurst, "--profiling=false",
 	}
 }
@@ -176,7 +183,7 @@ func (id *identity) kwokFlags(dir string) ([]string, error) {
 		return nil, fmt.Errorf("writing the stages of simulated nodes: %w", err)
 	}
 	return []string{
-		"--kubeconfig=" + id.kubeconfig[kwokProgram.name], "--config=" + path,
+		"--kubeconfig=" + id.kubeconfig[kwok], "--config=" + path,
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
 		"--node-lease-duration-seconds=40", "--cidr=" + podRange, "--node-ip=" + nodeIP,
 	}, nil

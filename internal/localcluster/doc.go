@@ -1,6 +1,6 @@
 // Package localcluster is a Kubernetes control plane of this machine: etcd, kube-apiserver and,
 // where wanted, kube-controller-manager, kube-scheduler and simulated GPU nodes (kwok), built
-// from the Go modules pinned in hack/controlplane. It serves tests and the demo; no service of
+// by package controlplane. It serves tests and the demo; no service of
 // the product imports it.
 //
 // Tests that only need an API server share one per test binary:

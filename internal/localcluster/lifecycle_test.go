@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/internal/controlplane"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
@@ -120,7 +121,7 @@ func TestCancelDuringStart(t *testing.T) {
 func TestFailedStartShowsTheLog(t *testing.T) {
 	cache := t.TempDir()
 	dir := filepath.Join(t.TempDir(), "broken")
-	bins, err := localcluster.Build(t.Context(), os.Stderr)
+	bins, err := controlplane.Builder{Progress: os.Stderr}.Build(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = localcluster.Start(t.Context(), localcluster.Options{
-		Dir: dir, Builder: localcluster.Builder{Cache: cache},
+		Dir: dir, Builder: controlplane.Builder{Cache: cache},
 	})
 	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("start with a broken API server: %v", err)

@@ -11,6 +11,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// progressEvery is how often what takes long says that it goes on.
+const progressEvery = 10 * time.Second
+
 // tailBytes is how much of a log an error shows.
 const tailBytes = 2 << 10
 

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/nvidia/nvsentinel/internal/gobuild"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/tests/fleet"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/tests/programs"
 )
 
 const (
@@ -52,13 +55,15 @@ func TestMain(m *testing.M) {
 
 // buildHelm builds the helm of hack/tools/helm, unless make test has built it.
 var buildHelm = sync.OnceValues(func() (string, error) {
-	if built := os.Getenv(fleet.Prebuilt); built != "" {
+	if built := os.Getenv(testkit.Prebuilt); built != "" {
 		return filepath.Join(built, "helm"), nil
 	}
-	cmd := exec.Command("go", "-C", filepath.Join(root, "hack/tools/helm"), "build", "-o", filepath.Join(tools, "helm"), "helm.sh/helm/v4/cmd/helm")
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building helm: %w\n%s", err, out)
+	repository, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	if err := (gobuild.Builder{Progress: os.Stderr}).Build(context.Background(), programs.Helm(repository, tools)); err != nil {
+		return "", err
 	}
 	return filepath.Join(tools, "helm"), nil
 })

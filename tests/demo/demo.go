@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/controlplane"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 		say("\nThe demo failed: %v\n\n%s", err, f.Logs(faulty, 8))
 	}
 	if o.Keep && ctx.Err() == nil {
-		kubectl, buildErr := localcluster.Builder{Root: o.Fleet.Root, Progress: o.Out}.BuildKubectl(ctx)
+		kubectl, buildErr := controlplane.Builder{Root: o.Fleet.Root, Progress: o.Out}.BuildKubectl(ctx)
 		if buildErr != nil {
 			kubectl = "kubectl"
 		}

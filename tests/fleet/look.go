@@ -8,15 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/gobuild"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/tests/programs"
 )
 
 // UserNamespace is where the workloads run.
@@ -92,27 +93,17 @@ func Root() (string, error) {
 	}
 }
 
-// Prebuilt is the environment variable with a folder of services that are built
-// already: "plain", and "crashpoints" for those with -tags crashpoints. make test
-// sets it, so that its packages do not link all services once each.
-const Prebuilt = "NVSENTINEL_TEST_BIN"
-
 // Build builds every service into dir with the given go build flags, unless they
 // are built already, and returns the folder they are in.
 func Build(ctx context.Context, root, dir string, progress io.Writer, flags ...string) (string, error) {
-	if built := os.Getenv(Prebuilt); built != "" {
+	if built := os.Getenv(testkit.Prebuilt); built != "" {
 		if slices.Contains(flags, "crashpoints") {
 			return filepath.Join(built, "crashpoints"), nil
 		}
 		return filepath.Join(built, "plain"), nil
 	}
-	fmt.Fprintln(progress, "Building the services (about a minute the first time).")
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "build.sh"), append([]string{dir}, flags...)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the services: %w\n%s", err, strings.TrimSpace(string(out)))
-	}
-	return dir, nil
+	batch := programs.Services(root, dir, flags...)
+	return dir, gobuild.Builder{Progress: progress}.Build(ctx, batch)
 }
 
 // Reboots counts how often the plugin rebooted a node, by its books.

@@ -1,7 +1,6 @@
 package drain_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // TestADrainSurvivesACrashAnywhere kills the real process at each place of its
@@ -83,14 +83,7 @@ func (s *stage) crash(binary, point string) {
 }
 
 // built is the binary with crash points, made once.
-var built = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(scratch, "node-drainer")
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, "../..").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("building: %w\n%s", err, out)
-	}
-	return binary, err
-})
+var built = sync.OnceValues(func() (string, error) { return testkit.Binary(scratch, "../..") })
 
 func drainer(t *testing.T) string {
 	t.Helper()

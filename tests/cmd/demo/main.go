@@ -38,25 +38,34 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root, err := fleet.Root()
-	if err == nil {
-		var bin string
-		bin, err = fleet.Build(ctx, root, filepath.Join(root, "bin"), os.Stdout)
-		if err == nil {
-			err = demo.Run(ctx, demo.Options{
-				Out: os.Stdout, Keep: *keep, Evidence: *evidence, StepLimit: *limit, PersistOnly: *strategy == "PERSIST_ONLY",
-				Fleet: fleet.Options{
-					Nodes: *nodes, Store: *store, Without: *without, Root: root, Bin: bin, Progress: os.Stdout,
-					SettleTime: 5 * time.Second, RebootTime: 3 * time.Second,
-				},
-			})
-		}
-	}
+	err := show(ctx, demo.Options{
+		Out: os.Stdout, Keep: *keep, Evidence: *evidence, StepLimit: *limit, PersistOnly: *strategy == "PERSIST_ONLY",
+		Fleet: fleet.Options{
+			Nodes: *nodes, Store: *store, Without: *without, Progress: os.Stdout,
+			SettleTime: 5 * time.Second, RebootTime: 3 * time.Second,
+		},
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}
 	return 0
+}
+
+// show runs the demo with the services that were built beside this program.
+func show(ctx context.Context, o demo.Options) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Fleet.Bin = filepath.Dir(self)
+	if _, err := os.Stat(filepath.Join(o.Fleet.Bin, fleet.Connector)); err != nil {
+		return fmt.Errorf("the services are not beside the demo: run it with make demo: %w", err)
+	}
+	if o.Fleet.Root, err = fleet.Root(); err != nil {
+		return err
+	}
+	return demo.Run(ctx, o)
 }
 
 func check(strategy, without string, nodes int) error {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/controlplane"
 )
 
 // request is a parsed command line.
@@ -138,7 +138,7 @@ func kubeconfig(dir string, stdout io.Writer) error {
 }
 
 func build(ctx context.Context, kubectl bool, stdout, stderr io.Writer) error {
-	builder := localcluster.Builder{Progress: stderr}
+	builder := controlplane.Builder{Progress: stderr}
 	if _, err := builder.Build(ctx); err != nil {
 		return err
 	}

@@ -1,4 +1,7 @@
-package localcluster
+// Package controlplane builds a Kubernetes control plane from the Go modules pinned in
+// hack/controlplane. It serves tests and the demo, and imports little, so that it can tell how far
+// the first build on a machine is before anything else is compiled.
+package controlplane
 
 import (
 	"crypto/sha256"
@@ -11,10 +14,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
 // recipe names how binaries are linked; it is part of the cache key, so a changed recipe builds anew.
-const recipe = "trimpath,nocgo,stripped,1"
+const recipe = "nocgo,stripped,3"
 
 // Binaries are the paths of the control plane's programs.
 type Binaries struct {
@@ -25,26 +30,30 @@ type Binaries struct {
 	Kwok              string
 }
 
-// program is one binary of the control plane and the main package it is built from.
-type program struct {
-	name string
-	pkg  string
-}
-
 var (
-	etcdProgram       = program{"etcd", "go.etcd.io/etcd/server/v3"}
-	apiServerProgram  = program{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"}
-	controllerProgram = program{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"}
-	schedulerProgram  = program{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"}
-	kwokProgram       = program{"kwok", "sigs.k8s.io/kwok/cmd/kwok"}
-	kubectlProgram    = program{"kubectl", "k8s.io/kubernetes/cmd/kubectl"}
+	etcd              = gobuild.Program{Name: "etcd", Package: "go.etcd.io/etcd/server/v3"}
+	apiServer         = gobuild.Program{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver"}
+	controllerManager = gobuild.Program{Name: "kube-controller-manager", Package: "k8s.io/kubernetes/cmd/kube-controller-manager"}
+	scheduler         = gobuild.Program{Name: "kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler"}
+	kwok              = gobuild.Program{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"}
+	kubectl           = gobuild.Program{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"}
 )
 
 // apiPrograms suffice for an API server, allPrograms run nodes and workloads as well.
 var (
-	apiPrograms = []program{etcdProgram, apiServerProgram}
-	allPrograms = append(slices.Clone(apiPrograms), controllerProgram, schedulerProgram, kwokProgram)
+	apiPrograms = []gobuild.Program{etcd, apiServer}
+	allPrograms = append(slices.Clone(apiPrograms), controllerManager, scheduler, kwok)
 )
+
+func binariesIn(dir string) Binaries {
+	return Binaries{
+		Etcd:              filepath.Join(dir, etcd.Name),
+		APIServer:         filepath.Join(dir, apiServer.Name),
+		ControllerManager: filepath.Join(dir, controllerManager.Name),
+		Scheduler:         filepath.Join(dir, scheduler.Name),
+		Kwok:              filepath.Join(dir, kwok.Name),
+	}
+}
 
 // source is what the control plane is built from: the pinned module and the versions it names.
 type source struct {

@@ -1,4 +1,4 @@
-package localcluster_test
+package controlplane_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/controlplane"
 )
 
 // modules are stand-ins for what the control plane is built from, by module and main packages.
@@ -58,12 +58,12 @@ func TestBuildOncePerMachine(t *testing.T) {
 	var (
 		group    sync.WaitGroup
 		progress [2]bytes.Buffer
-		bins     [2]localcluster.Binaries
+		bins     [2]controlplane.Binaries
 		errs     [2]error
 	)
 	for i := range bins {
 		group.Go(func() {
-			b := localcluster.Builder{Root: root, Cache: cache, Progress: &progress[i]}
+			b := controlplane.Builder{Root: root, Cache: cache, Progress: &progress[i]}
 			bins[i], errs[i] = b.Build(t.Context())
 		})
 	}
@@ -75,10 +75,11 @@ func TestBuildOncePerMachine(t *testing.T) {
 		t.Errorf("two builds differ: %v, %v", bins[0], bins[1])
 	}
 	said := progress[0].String() + progress[1].String()
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
-		if got := strings.Count(said, "building "+name+": done in"); got != 1 {
-			t.Errorf("%s was built %d times, want once\n%s", name, got, said)
-		}
+	if got := strings.Count(said, "control plane: built in"); got != 1 {
+		t.Errorf("it was built %d times, want once\n%s", got, said)
+	}
+	if !strings.Contains(said, "programs: 5") {
+		t.Errorf("said %q", said)
 	}
 	if out, err := exec.Command(bins[0].Kwok).CombinedOutput(); err != nil || string(out) != "built\n" {
 		t.Errorf("running a built program: %q, %v", out, err)
@@ -88,12 +89,12 @@ func TestBuildOncePerMachine(t *testing.T) {
 	}
 
 	var again bytes.Buffer
-	b := localcluster.Builder{Root: root, Cache: cache, Progress: &again}
+	b := controlplane.Builder{Root: root, Cache: cache, Progress: &again}
 	if _, err := b.Build(t.Context()); err != nil || again.Len() != 0 {
 		t.Errorf("a build of what is there: %v, said %q", err, again.String())
 	}
 	path, err := b.BuildKubectl(t.Context())
-	if err != nil || !strings.Contains(again.String(), "building kubectl: done") {
+	if err != nil || !strings.Contains(again.String(), "programs: 1") {
 		t.Errorf("building kubectl: %v, said %q", err, again.String())
 	}
 	if _, err := os.Stat(path); err != nil {
@@ -114,7 +115,7 @@ func TestFailedBuildKeepsNothing(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := localcluster.Builder{Root: fakeRepository(t, test.program), Cache: t.TempDir()}
+			b := controlplane.Builder{Root: fakeRepository(t, test.program), Cache: t.TempDir()}
 			if _, err := b.Build(test.ctx); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
@@ -128,7 +129,7 @@ func TestFailedBuildKeepsNothing(t *testing.T) {
 
 func TestBuildNeedsTheRepository(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, err := localcluster.Build(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "go.work") {
+	if _, err := (controlplane.Builder{}).Build(t.Context()); err == nil || !strings.Contains(err.Error(), "go.work") {
 		t.Errorf("building outside of the repository: %v", err)
 	}
 }

@@ -1,0 +1,68 @@
+// Package programs lists the programs of the project and how they are built. It
+// imports little, so that what builds them can tell how far it is before anything
+// else is compiled.
+package programs
+
+import (
+	"path"
+	"path/filepath"
+
+	"github.com/nvidia/nvsentinel/internal/gobuild"
+)
+
+// rooms are the services that the demo needs, with the command line.
+var rooms = []string{
+	"./platform-connectors", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
+	"./fault-remediation", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
+}
+
+// others are the services that the demo does not need.
+var others = []string{
+	"./health-monitors/kubernetes-object-monitor", "./health-events-analyzer", "./event-exporter", "./csp-plugins/aws",
+}
+
+// Services is every service and the command line, built into out with go build's
+// flags given.
+func Services(root, out string, flags ...string) gobuild.Batch {
+	b := batch("services", root, out, rooms, others)
+	b.Flags = append(b.Flags, flags...)
+	return b
+}
+
+// CrashPoints is every service with the points at which tests make it die.
+func CrashPoints(root, out string) gobuild.Batch {
+	b := Services(root, out, "-tags", "crashpoints")
+	b.Title = "services with crash points"
+	return b
+}
+
+// Demo is the demo and the services it runs.
+func Demo(root, out string) gobuild.Batch {
+	return batch("services and demo", root, out, rooms, []string{"./tests/cmd/demo"})
+}
+
+// Helm is the helm that renders the chart.
+func Helm(root, out string) gobuild.Batch {
+	b := batch("helm", filepath.Join(root, "hack", "tools", "helm"), out)
+	b.Env = append(b.Env, "GOWORK=off")
+	b.Programs = []gobuild.Program{{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm"}}
+	return b
+}
+
+// Tests is what the tests are made of, with the race detector.
+func Tests(root string) gobuild.Batch {
+	return gobuild.Batch{Title: "tests", Dir: root, Env: []string{"CGO_ENABLED=1"}, Flags: []string{"-race"}, Only: []string{"work"}}
+}
+
+func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
+	// As package controlplane has them, so that what both need is compiled once.
+	// The symbols of debuggers are a tenth of the compiler's work.
+	flags := []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w"}
+	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: flags, Out: out}
+	for _, list := range lists {
+		for _, pkg := range list {
+			b.Programs = append(b.Programs, gobuild.Program{Name: path.Base(pkg), Package: pkg})
+		}
+	}
+	return b
+}
