@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/demo"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -52,6 +53,9 @@ func settling(t *testing.T, store string) demo.Options {
 func TestDemo(t *testing.T) {
 	for name, store := range map[string]string{"sqlite": "sqlite", "postgresql": "postgresql"} {
 		t.Run(name, func(t *testing.T) {
+			if store != "sqlite" {
+				testkit.Long(t, "the kill journey runs on every store")
+			}
 			o := settling(t, store)
 			if err := demo.Run(t.Context(), o); err != nil {
 				t.Errorf("%v\n%s", err, o.Out)
@@ -72,6 +76,7 @@ func TestDemoPersistOnly(t *testing.T) {
 // TestEveryRoomIsNeeded: without a room the demo fails, and says where it
 // stands still.
 func TestEveryRoomIsNeeded(t *testing.T) {
+	testkit.Long(t, "TestDemo shows each room's step")
 	for _, room := range fleet.Rooms() {
 		t.Run(room, func(t *testing.T) {
 			o := options(t, "sqlite")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -48,6 +49,7 @@ func killOnceRemoved(t *testing.T, j *Journey, node string) {
 
 // TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
 func TestJourneyCatchesDeliberateFaults(t *testing.T) {
+	testkit.Long(t, "the audit's own tests hold what the invariants see")
 	// A trip that the fault keeps from ending is given up soon.
 	const short, long = 12 * time.Second, time.Minute
 	faults := []deliberate{
@@ -81,6 +83,7 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 // TestJourneyCatchesDeliberateFaultsOfReplicas: what only a leader that comes
 // back from the dead, or a database that goes away, brings to light.
 func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
+	testkit.Long(t, "the audit's own tests hold what the invariants see")
 	const short, long = 12 * time.Second, time.Minute
 	catch(t, Variant{"postgresql", 2}, []deliberate{
 		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, at: "platform-connectors/appended", scenario: OneFault, want: []string{NothingLost}, limit: short},

@@ -10,17 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 var (
-	seeds     = flag.Int("seeds", 13, "trips of the kill journey")
+	seeds     = flag.Int("seeds", 0, "trips of the kill journey; 0 is one on each store")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
 	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
 )
 
-// testTimes bound the outages of `make test`.
+// testTimes bound the outages of tests.
 var testTimes = Times{Shortest: 3 * time.Second, Longest: 10 * time.Second, Lease: 6 * time.Second}
 
 // bin holds the services' binaries for the whole package, once built.
@@ -72,16 +73,29 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestKillJourney takes faults the whole way while services are killed, frozen
 // and cut off at points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
+	if *seeds > 0 {
+		travel(t, spans(*firstSeed, *seeds))
+		return
+	}
+	travel(t, onePerStore)
+}
+
+// TestKillJourneyOfManySeeds meets more stories, faults and pairs of them.
+func TestKillJourneyOfManySeeds(t *testing.T) {
+	testkit.Long(t, "TestKillJourney takes one seed on each store")
+	travel(t, manySeeds)
+}
+
+func travel(t *testing.T, seeds []span) {
+	t.Helper()
 	round, missing := Here()
 	run := NewRun(RunOptions{
 		Root: build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf,
 	})
-	for first, left := *firstSeed, *seeds; left > 0; {
-		n := min(left, BatchSize-int(first-1)%BatchSize)
-		if err := run.Seeds(t.Context(), first, n); err != nil {
+	for _, s := range seeds {
+		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {
 			t.Fatal(err)
 		}
-		first, left = first+uint64(n), left-n
 	}
 	t.Logf("\n%s", run.Tally())
 	if n := len(run.Tally().Violations); n > 0 {
@@ -93,6 +107,28 @@ func TestKillJourney(t *testing.T) {
 	if missing != nil {
 		t.Logf("the seeds of mongodb ran on the other stores: %v", missing)
 	}
+}
+
+// span is seeds in a row that share a fleet.
+type span struct {
+	first uint64
+	n     int
+}
+
+var (
+	onePerStore = []span{{1, 1}, {1 + BatchSize, 1}, {1 + 2*BatchSize, 1}}
+	manySeeds   = spans(1, 13)
+)
+
+// spans divides seeds into spans.
+func spans(first uint64, n int) []span {
+	var out []span
+	for n > 0 {
+		s := span{first, min(n, BatchSize-int(first-1)%BatchSize)}
+		out = append(out, s)
+		first, n = first+uint64(s.n), n-s.n
+	}
+	return out
 }
 
 // TestASeedIsOnePlan: a seed can be run again by its number alone.
@@ -123,16 +159,20 @@ func TestASeedIsOnePlan(t *testing.T) {
 	}
 }
 
-// TestEveryStoreHasSeeds: make test's seeds meet every store, and where there
-// is no MongoDB server none of them is left out.
+// TestEveryStoreHasSeeds: the seeds of both journeys meet every store, and where
+// there is no MongoDB server none of them is left out.
 func TestEveryStoreHasSeeds(t *testing.T) {
-	for _, mongodb := range []bool{true, false} {
-		met := map[string]int{}
-		for seed := range uint64(13) {
-			met[PlanOf(Variants(mongodb), seed+1, testTimes).Variant.Store]++
-		}
-		if met["sqlite"] == 0 || met["postgresql"] == 0 || (met["mongodb"] > 0) != mongodb {
-			t.Errorf("with a MongoDB server: %v; seeds by store: %v", mongodb, met)
+	for name, seeds := range map[string][]span{"one per store": onePerStore, "many": manySeeds} {
+		for _, mongodb := range []bool{true, false} {
+			met := map[string]int{}
+			for _, s := range seeds {
+				for i := range s.n {
+					met[PlanOf(Variants(mongodb), s.first+uint64(i), testTimes).Variant.Store]++
+				}
+			}
+			if met["sqlite"] == 0 || met["postgresql"] == 0 || (met["mongodb"] > 0) != mongodb {
+				t.Errorf("%s, with a MongoDB server: %v; seeds by store: %v", name, mongodb, met)
+			}
 		}
 	}
 }

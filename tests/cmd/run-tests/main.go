@@ -1,0 +1,166 @@
+// Command run-tests runs the tests of the workspace with the race detector. A
+// package that fails runs once more, alone, after all others; what passes then is
+// named as flaky. At the end it says what was slow, and what was skipped and why.
+//
+// Exit status: 0 passed, 1 failed, 2 bad arguments.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gotest.tools/gotestsum/cmd"
+	"gotest.tools/gotestsum/cmd/tool/slowest"
+
+	"github.com/nvidia/nvsentinel/tests/testrun"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	long := flag.Bool("long", false, "run the long tests, which are left out otherwise")
+	flaky := flag.String("flaky", "bin/flaky-tests.txt", "file that flaky packages are added to; one that it names already may not be flaky again")
+	evidence := flag.String("evidence", "bin/test/said", "folder for what go test says, as JSON")
+	flag.Parse()
+	s := session{
+		evidence: *evidence, flaky: *flaky, flags: []string{"-short"}, began: time.Now(),
+		// The longest package begins first.
+		packages: []string{"./tests/journey", "work"},
+	}
+	err := os.MkdirAll(*evidence, 0o755)
+	if err == nil && *long {
+		var tests map[string][]string
+		tests, err = testrun.LongTests(".")
+		s.flags, s.packages = []string{"-run", testrun.Pattern(tests)}, slices.Sorted(maps.Keys(tests))
+	}
+	if flag.NArg() > 0 {
+		s.packages = flag.Args()
+	}
+	passed := false
+	if err == nil {
+		passed, err = s.run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run-tests:", err)
+	}
+	if !passed {
+		return 1
+	}
+	return 0
+}
+
+// session is one run of the tests.
+type session struct {
+	evidence string
+	flaky    string
+	flags    []string
+	packages []string
+	began    time.Time
+	calls    int
+}
+
+func (s *session) run() (bool, error) {
+	earlier, err := testrun.Earlier(s.flaky)
+	if err != nil {
+		return false, err
+	}
+	first, err := s.test(s.flags, s.packages)
+	if err != nil {
+		return false, err
+	}
+	again, err := s.again(first.Failures)
+	if err != nil {
+		return false, err
+	}
+	verdict := testrun.Judge(first.Failures, again, earlier)
+	if err := testrun.Record(s.flaky, verdict.Flaky); err != nil {
+		return false, err
+	}
+	s.tell(first, verdict)
+	return verdict.Passed(), nil
+}
+
+// again runs each failed package once more, alone, if that can let the run pass.
+func (s *session) again(failures []testrun.Failure) ([]testrun.Failure, error) {
+	var again []testrun.Failure
+	if !testrun.WorthRepeating(failures) {
+		return nil, nil
+	}
+	for _, f := range failures {
+		fmt.Println("== once more, alone:", f.Package)
+		result, err := s.test(append([]string{"-count=1"}, s.flags...), []string{f.Package})
+		if err != nil {
+			return nil, err
+		}
+		again = append(again, result.Failures...)
+	}
+	return again, nil
+}
+
+// test calls go test once.
+func (s *session) test(flags, packages []string) (testrun.Result, error) {
+	s.calls++
+	args := slices.Concat([]string{
+		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.said(s.calls),
+		"--", "-race", "-timeout", "40m",
+	}, flags, packages)
+	failed := cmd.Run("gotestsum", args)
+	if _, exit := errors.AsType[*exec.ExitError](failed); failed != nil && !exit {
+		return testrun.Result{}, failed
+	}
+	said, err := os.Open(s.said(s.calls))
+	if err != nil {
+		return testrun.Result{}, err
+	}
+	defer said.Close()
+	result, err := testrun.Read(said)
+	if err == nil && failed != nil && len(result.Failures) == 0 {
+		err = fmt.Errorf("go test: %w", failed)
+	}
+	return result, err
+}
+
+// said is the file with what the call of go test said.
+func (s *session) said(call int) string {
+	return filepath.Join(s.evidence, strconv.Itoa(call)+".json")
+}
+
+// tell ends the run's output: the slowest tests, the flaky ones, the numbers.
+func (s *session) tell(first testrun.Result, v testrun.Verdict) {
+	fmt.Println("== the ten slowest tests")
+	if err := slowest.Run("slowest", []string{"--num", "10", "--jsonfile", s.said(1)}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	for _, f := range v.Flaky {
+		fmt.Print(f)
+	}
+	if len(v.Flaky) > 0 {
+		fmt.Printf("== %d flaky packages, to be mended before anything new; %s has them too\n", len(v.Flaky), s.flaky)
+	}
+	for _, p := range v.Problems {
+		fmt.Println("== FAILED:", p)
+	}
+	failed, skipped := first.Failed, 0
+	if v.Passed() {
+		failed = 0
+	}
+	var why []string
+	for _, skip := range first.Skips {
+		skipped += skip.Tests
+		why = append(why, fmt.Sprintf("%d %s", skip.Tests, skip.Reason))
+	}
+	fmt.Printf("== the tests took %s\n", time.Since(s.began).Round(time.Second))
+	if skipped > 0 {
+		fmt.Printf("== %d tests skipped: %s\n", skipped, strings.Join(why, "; "))
+	}
+	fmt.Printf("%d passed, %d failed, %d skipped\n", first.Passed, failed, skipped)
+}
