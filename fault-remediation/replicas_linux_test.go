@@ -24,6 +24,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -178,6 +179,7 @@ func marking(r *http.Request) bool {
 // answer. The other replica takes over, and when the frozen one wakes up, and
 // its request arrives after all, there is still exactly one object.
 func TestLeaderFrozenOrKilled(t *testing.T) {
+	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	applyCRD(t, cluster)
 	server, err := pgtest.Start(t.Context(), pgtest.Options{})

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
@@ -132,6 +133,7 @@ func (p *pair) signal(t *testing.T, i int, s syscall.Signal) {
 // boot may still change; a signal that took effect is never sent twice, one that
 // did not is sent again under the same key.
 func TestLeaderFrozenOrKilledInTheSignal(t *testing.T) {
+	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	install(t, cluster)
 	for name, tt := range map[string]struct {

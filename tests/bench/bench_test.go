@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/bench"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -30,6 +31,7 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestEveryFigureIsMeasured runs the whole at a tiny size. How long things
 // took is not looked at, only that they were measured.
 func TestEveryFigureIsMeasured(t *testing.T) {
+	testkit.Long(t, "what it measures with, the journeys run")
 	root, err := fleet.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -5,14 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/controlplane"
+	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
 // TestTheControlPlaneIsBuiltOfOurVersions: what the local control plane and the
 // services both need has one version, so that it is compiled once. Modules of
 // Kubernetes have the version of their replacement.
 func TestTheControlPlaneIsBuiltOfOurVersions(t *testing.T) {
-	ours := versions(t, filepath.Join("..", ".."))
-	theirs := versions(t, filepath.Join("..", "..", "hack", "controlplane"), "GOWORK=off")
+	plane, err := controlplane.Builder{}.Batch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := versions(t, gobuild.Batch{Dir: filepath.Join("..", ".."), Only: []string{"work"}})
+	theirs := versions(t, plane)
 	shared := 0
 	for module, version := range ours {
 		if theirs[module] == "" {
@@ -29,19 +36,19 @@ func TestTheControlPlaneIsBuiltOfOurVersions(t *testing.T) {
 }
 
 // versions are those of the modules whose packages are compiled.
-func versions(t *testing.T, dir string, env ...string) map[string]string {
+func versions(t *testing.T, b gobuild.Batch) map[string]string {
 	t.Helper()
-	packages := []string{"work"}
-	if len(env) > 0 {
-		packages = []string{"-tags", "tools", "."}
+	packages := b.Only
+	for _, p := range b.Programs {
+		packages = append(packages, p.Package)
 	}
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}`
 	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, packages...)...)
-	cmd.Dir = dir
-	cmd.Env = append(cmd.Environ(), env...)
+	cmd.Dir = b.Dir
+	cmd.Env = append(cmd.Environ(), b.Env...)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list in %s: %v", dir, err)
+		t.Fatalf("go list in %s: %v", b.Dir, err)
 	}
 	found := map[string]string{}
 	for line := range strings.Lines(string(out)) {

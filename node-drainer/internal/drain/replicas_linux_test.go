@@ -17,12 +17,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // TestTheLeaderIsKilledInMidDecision: the other replica finishes what it began.
 func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
+	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	leader := s.replicas("NVSENTINEL_CRASH=node-drainer/decided:2", "12s", "10s")
@@ -39,6 +41,7 @@ func TestTheLeaderIsKilledInMidDecision(t *testing.T) {
 // node recovers, which the other replica sees to. The thawed one must not carry
 // its old decision out.
 func TestTheLeaderIsFrozenInMidDecision(t *testing.T) {
+	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
 	s := newStage(t)
 	s.pod(localcluster.PodSpec{Name: "a"})
 	leader := s.replicas("NVSENTINEL_FREEZE=node-drainer/decided:2", "20s", "17s")

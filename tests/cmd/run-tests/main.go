@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"gotest.tools/gotestsum/cmd"
 	"gotest.tools/gotestsum/cmd/tool/slowest"
 
+	"github.com/nvidia/nvsentinel/tests/programs"
 	"github.com/nvidia/nvsentinel/tests/testrun"
 )
 
@@ -111,8 +113,10 @@ func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	s.calls++
 	args := slices.Concat([]string{
 		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.said(s.calls),
-		"--", "-race", "-timeout", "40m",
-	}, flags, packages)
+		// Much of the tests' time is waiting for other processes: one package more
+		// than there are processors runs at a time.
+		"--", "-timeout", "40m", "-p", strconv.Itoa(runtime.NumCPU() + 1),
+	}, programs.RaceDetector(), flags, packages)
 	failed := cmd.Run("gotestsum", args)
 	if _, exit := errors.AsType[*exec.ExitError](failed); failed != nil && !exit {
 		return testrun.Result{}, failed
