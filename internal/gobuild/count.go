@@ -94,7 +94,9 @@ func (c *count) found(names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		c.packages[name] = c.packages[name]
+		if _, known := c.packages[name]; !known {
+			c.packages[name] = false
+		}
 	}
 }
 

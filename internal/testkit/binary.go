@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,7 +25,7 @@ func Binary(dir, path string) (string, error) {
 		return filepath.Join(built, "crashpoints", name), nil
 	}
 	binary := filepath.Join(dir, name)
-	build := exec.Command("go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, ".")
+	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binary, ".")
 	build.Dir, build.Env = absolute, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
