@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 started=$SECONDS
-echo "It takes fifteen minutes on two cores once everything is compiled; a machine's first run compiles for half an hour before."
+echo "The tests take up to fifteen minutes on two cores. A machine's first run compiles Kubernetes, Helm and the"
+echo "services before, and everything with the race detector: up to half an hour more."
 echo "== building what the tests run"
 CGO_ENABLED=0 go run ./tests/cmd/prepare test bin/test
 CGO_ENABLED=0 go build -o bin/test/ ./tests/cmd/run-tests

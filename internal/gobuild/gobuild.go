@@ -43,8 +43,8 @@ type Batch struct {
 	Flags []string
 	// Programs are what is made.
 	Programs []Program
-	// Only are packages that are compiled and not linked; a batch has either these
-	// or programs.
+	// Only are packages that are compiled with their tests, and not linked; a batch
+	// has either these or programs.
 	Only []string
 	// Out is the folder of the binaries.
 	Out string
@@ -161,11 +161,11 @@ func (c *count) build(ctx context.Context, b Batch) error {
 		into = temp
 	}
 	stop := c.keepTelling(b.Title)
-	args := append([]string{"build", "-v"}, b.Flags...)
-	if len(b.Only) == 0 {
-		args = append(args, "-o", into+string(filepath.Separator))
+	args := []string{"build", "-o", into + string(filepath.Separator)}
+	if len(b.Only) > 0 {
+		args = []string{"list", "-export", "-test", "-f", ""} // go build would link programs among them
 	}
-	_, err := b.run(ctx, append(args, b.packages(b.Programs)...), c.compiling)
+	_, err := b.run(ctx, slices.Concat(args, []string{"-v"}, b.Flags, b.packages(b.Programs)), c.compiling)
 	stop()
 	if err != nil {
 		return err

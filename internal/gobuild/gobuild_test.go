@@ -165,3 +165,21 @@ func TestBinaryOf(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyCompile(t *testing.T) {
+	b := module(t)
+	b.Programs, b.Only = nil, []string{"./..."}
+	var said bytes.Buffer
+	if err := (Builder{Progress: &said}).Build(t.Context(), b); err != nil || !strings.Contains(said.String(), "example: built in") {
+		t.Errorf("%v, said\n%s", err, &said)
+	}
+	if _, err := os.Stat(b.Out); err == nil {
+		t.Error("something was built")
+	}
+	if err := os.WriteFile(filepath.Join(b.Dir, "said", "said_test.go"), []byte("package said\n\nvar _ = nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Builder{}).Build(t.Context(), b); err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
+		t.Errorf("error %v of a test that does not compile", err)
+	}
+}

@@ -105,7 +105,7 @@ func travel(t *testing.T, seeds []span) {
 		t.Errorf("no seed of the last %d passed %s", maxSeedsWithoutHit, p)
 	}
 	if missing != nil {
-		t.Logf("the seeds of mongodb ran on the other stores: %v", missing)
+		t.Run("seeds of mongodb", func(t *testing.T) { t.Skipf("they ran on the other stores: %v", missing) })
 	}
 }
 
