@@ -148,7 +148,7 @@ func (s *session) tell(first testrun.Result, v testrun.Verdict) {
 		fmt.Print(f)
 	}
 	if len(v.Flaky) > 0 {
-		fmt.Printf("== %d flaky packages, to be mended before anything new; %s has them too\n", len(v.Flaky), s.flaky)
+		fmt.Printf("== flaky packages: %d, to be mended before anything new; also in %s\n", len(v.Flaky), s.flaky)
 	}
 	for _, p := range v.Problems {
 		fmt.Println("== FAILED:", p)
@@ -164,7 +164,7 @@ func (s *session) tell(first testrun.Result, v testrun.Verdict) {
 	}
 	fmt.Printf("== the tests took %s\n", time.Since(s.began).Round(time.Second))
 	if skipped > 0 {
-		fmt.Printf("== %d tests skipped: %s\n", skipped, strings.Join(why, "; "))
+		fmt.Printf("== skipped tests: %d (%s)\n", skipped, strings.Join(why, "; "))
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", first.Passed, failed, skipped)
 }
