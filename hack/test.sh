@@ -10,10 +10,5 @@ CGO_ENABLED=0 go run ./tests/cmd/prepare test bin/test
 CGO_ENABLED=0 go build -o bin/test/ ./tests/cmd/run-tests
 echo "== finding a MongoDB server"
 hack/mongodb.sh || true # the tests that need one are skipped then, and say so
-# Under a path of its own, because go test does not know that a result it keeps
-# is of programs that have changed since.
-run=$(mktemp -d)
-trap 'rm -rf "$run"' EXIT
-ln -s "$PWD/bin/test" "$run/programs"
 echo "== running the tests, after $((SECONDS - started)) s of building"
-NVSENTINEL_TEST_BIN=$run/programs bin/test/run-tests "$@"
+NVSENTINEL_TEST_BIN=$PWD/bin/test exec bin/test/run-tests "$@"

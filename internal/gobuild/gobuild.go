@@ -56,7 +56,7 @@ type Batch struct {
 
 // Lacking returns the programs that Build would build.
 func (b Batch) Lacking() []Program {
-	if !b.Once || len(b.Only) > 0 {
+	if !b.Once {
 		return b.Programs
 	}
 	return slices.DeleteFunc(slices.Clone(b.Programs), func(p Program) bool {

@@ -99,7 +99,7 @@ func (s *session) again(failures []testrun.Failure) ([]testrun.Failure, error) {
 	}
 	for _, f := range failures {
 		fmt.Println("== once more, alone:", f.Package)
-		result, err := s.test(append([]string{"-count=1"}, s.flags...), []string{f.Package})
+		result, err := s.test(s.flags, []string{f.Package})
 		if err != nil {
 			return nil, err
 		}
@@ -113,9 +113,10 @@ func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	s.calls++
 	args := slices.Concat([]string{
 		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.said(s.calls),
-		// Much of the tests' time is waiting for other processes: one package more
-		// than there are processors runs at a time.
-		"--", "-timeout", "40m", "-p", strconv.Itoa(runtime.NumCPU() + 1),
+		// No result is kept: go test does not see that a program or a file outside of
+		// a test's module has changed. Much of the tests' time is waiting for other
+		// processes: one package more than there are processors runs at a time.
+		"--", "-count=1", "-timeout", "40m", "-p", strconv.Itoa(runtime.NumCPU() + 1),
 	}, programs.RaceDetector(), flags, packages)
 	failed := cmd.Run("gotestsum", args)
 	if _, exit := errors.AsType[*exec.ExitError](failed); failed != nil && !exit {

@@ -29,7 +29,7 @@ func TestFlakyAndFailing(t *testing.T) {
 			t.Setenv("SHAKY_PASSES", test.runs)
 			for i, want := range test.want {
 				s := session{
-					evidence: dir, flaky: filepath.Join(dir, "flaky.txt"), flags: []string{"-short", "-count=1"}, packages: []string{"./..."}, began: time.Now(),
+					evidence: dir, flaky: filepath.Join(dir, "flaky.txt"), flags: []string{"-short"}, packages: []string{"./..."}, began: time.Now(),
 				}
 				passed, err := s.run()
 				if err != nil || passed != want {
