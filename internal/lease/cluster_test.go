@@ -37,7 +37,12 @@ func TestElectOnARealAPIServer(t *testing.T) {
 				return err
 			}
 			holders[*held.Spec.HolderIdentity] = true
-			fence, cancel := lease.Fence(ctx)
+			moving, release := lease.Fence(ctx)
+			defer release()
+			if _, bounded := moving.Deadline(); bounded || moving.Err() != nil {
+				t.Errorf("the moving fence is bounded %v, %v", bounded, moving.Err())
+			}
+			fence, cancel := lease.FenceCall(ctx)
 			defer cancel()
 			if end, bounded := fence.Deadline(); !bounded || time.Until(end) > cfg.RenewDeadline || fence.Err() != nil {
 				t.Errorf("the fence ends at %s, bounded %v, %v", end, bounded, fence.Err())

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,16 +17,77 @@ const releaseLimit = 2 * time.Second
 // fenceKey finds the lock of a term in its context.
 type fenceKey struct{}
 
-// Fence returns a context for one irreversible call: it ends when this process
-// would have to stop leading if it cannot renew its lease from now on, which is
-// before another replica can lead. It has ended already if that time is past,
-// so check Err right before the call. Without an election it is ctx, cancelable.
+// Fence returns a context for work that no other replica may do at the same
+// time: it ends when this process would have to stop leading if it cannot renew
+// its lease from now on, which is before another replica can lead. Each renewal
+// moves that end on, so that work may last longer than one lease; the context
+// therefore has no deadline of its own, and what waits for a server needs one
+// beside it. It has ended already if the time is past, so check Err right before
+// an irreversible call. Without an election it is ctx, cancelable.
 func Fence(ctx context.Context) (context.Context, context.CancelFunc) {
 	lock, elected := ctx.Value(fenceKey{}).(*fencedLock)
 	if !elected {
 		return context.WithCancel(ctx)
 	}
+	base, cancel := context.WithCancelCause(ctx)
+	f := &fence{Context: base, lock: lock, end: cancel}
+	f.watch()
+	return f, func() { f.release() }
+}
+
+// FenceCall is Fence for one call whose deadline travels with it: the far side
+// stops at the end that is known now, although this process may be frozen then.
+func FenceCall(ctx context.Context) (context.Context, context.CancelFunc) {
+	lock, elected := ctx.Value(fenceKey{}).(*fencedLock)
+	if !elected {
+		return context.WithCancel(ctx)
+	}
 	return context.WithDeadline(ctx, lock.deadline())
+}
+
+// fence is a context that ends with the term that the lease's last renewal gave.
+type fence struct {
+	context.Context
+	lock *fencedLock
+	end  context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// Err implements context.Context. It reads the clock, because a process that was
+// stopped goes on before its timers do.
+func (f *fence) Err() error {
+	if f.Context.Err() == nil && f.lock.left() <= 0 {
+		f.end(context.DeadlineExceeded)
+	}
+	if errors.Is(context.Cause(f.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return f.Context.Err()
+}
+
+// watch ends the fence, or looks again when the present term ends.
+func (f *fence) watch() {
+	left := f.lock.left()
+	if left <= 0 {
+		f.end(context.DeadlineExceeded)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Context.Err() == nil {
+		f.timer = time.AfterFunc(left, f.watch)
+	}
+}
+
+func (f *fence) release() {
+	f.end(nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
 }
 
 // fencedLock notes when the lease was renewed last.
@@ -79,6 +141,9 @@ func (l *fencedLock) release(ctx context.Context) error {
 	}
 	return nil
 }
+
+// left is how long this process leads without another renewal.
+func (l *fencedLock) left() time.Duration { return l.deadline().Sub(l.clock.Now()) }
 
 func (l *fencedLock) deadline() time.Time {
 	l.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
@@ -184,6 +185,68 @@ func TestALostLeaseEndsTheWorkBeforeAnotherCanLead(t *testing.T) {
 			t.Errorf("the work ended %s after the cut, want at most %s", ended.Sub(cutAt), limit)
 		}
 	})
+}
+
+// TestAFenceMovesOnWithTheLease works for 40 s under one fence while the lease
+// is renewed every 2 s; then the leader is cut off and the fence ends when the
+// last renewal's term does.
+func TestAFenceMovesOnWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var cut atomic.Bool
+		client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return cut.Load(), nil, errors.New("no route to the API server")
+		})
+		work := func(ctx context.Context) error {
+			fence, release := Fence(ctx)
+			defer release()
+			call, cancel := context.WithTimeout(fence, 30*time.Second)
+			defer cancel()
+			began := time.Now()
+			<-call.Done()
+			if took := time.Since(began); took != 30*time.Second || fence.Err() != nil {
+				t.Errorf("a call of 30 s was cut after %s, the fence says %v", took, fence.Err())
+			}
+			<-time.After(10*time.Second + time.Millisecond)
+			if fence.Err() != nil {
+				t.Errorf("work of 40 s under a renewed lease was cut: %v", fence.Err())
+			}
+			cut.Store(true)
+			began = time.Now()
+			call, cancel = context.WithTimeout(fence, time.Hour)
+			defer cancel()
+			<-call.Done()
+			least := Default().RenewDeadline - Default().RetryPeriod
+			if took := time.Since(began); took > Default().RenewDeadline || took < least-time.Second {
+				t.Errorf("the fence ended %s after the cut", took)
+			}
+			if !errors.Is(fence.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
+				t.Errorf("the fence ended with %v, the call with %v", fence.Err(), context.Cause(call))
+			}
+			<-ctx.Done()
+			return nil
+		}
+		if err := <-start(t, client, work).done; !errors.Is(err, ErrLost) {
+			t.Errorf("got %v, want ErrLost", err)
+		}
+	})
+}
+
+// TestAFenceLooksAtTheClock: a process that was stopped for longer than its term
+// must not act before its timers have run.
+func TestAFenceLooksAtTheClock(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	lock := &fencedLock{clock: clock, renewDeadline: 10 * time.Second, renewed: clock.Now()}
+	fence, release := Fence(context.WithValue(t.Context(), fenceKey{}, lock))
+	defer release()
+	if fence.Err() != nil {
+		t.Fatalf("the fence of a leader is closed: %v", fence.Err())
+	}
+	clock.Step(10 * time.Second)
+	if !errors.Is(fence.Err(), context.DeadlineExceeded) {
+		t.Errorf("after the term the fence says %v", fence.Err())
+	}
+	<-fence.Done()
 }
 
 func TestWithoutElectionItRunsAtOnce(t *testing.T) {

@@ -99,7 +99,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 	}
 	c.here("janitor/armed")
 	// Nothing may be sent once another replica could lead.
-	fenced, cancel := lease.Fence(ctx)
+	fenced, cancel := lease.FenceCall(ctx)
 	defer cancel()
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("sending the signal: %w", err)
