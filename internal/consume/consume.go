@@ -35,7 +35,8 @@ const (
 	quiet = 2 * time.Minute
 	// keyless is the key of deliveries whose key cannot be had.
 	keyless = "\x00keyless"
-	// maxUnsettled deliveries stop the reading of the feed until some settle.
+	// maxUnsettled entries of the ledger stop the reading of the feed until some
+	// settle. A key has at most two, however many deliveries it holds.
 	maxUnsettled = 1 << 17
 )
 

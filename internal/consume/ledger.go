@@ -4,32 +4,40 @@ import "time"
 
 // ledger keeps the deliveries of a feed in order and knows the lowest
 // contiguous settled position. Positions are opaque. Settled deliveries
-// between unsettled ones are folded into one entry, so that its size follows
-// the unsettled work. It is not safe for concurrent use.
+// between unsettled ones are folded into one entry, and a key has at most two
+// unsettled entries, so that its size follows the number of keys with unsettled
+// work and not how much one of them says. It is not safe for concurrent use.
 type ledger struct {
 	head, tail *delivery
 	unsettled  int
 	// count numbers the deliveries as they are received, from 1.
 	count uint64
-	byKey map[string][]*delivery // unsettled ones in order
+	byKey map[string][]*delivery // unsettled ones in order, at most perKey
 	// done is the position up to which everything is settled.
 	done  string
 	moved bool // done has not been taken yet
 }
 
+// perKey bounds a key's unsettled entries: the first holds the position, and the
+// second stands for all that came after it.
+const perKey = 2
+
 // delivery is one entry of the ledger.
 type delivery struct {
 	prev, next *delivery
-	number     uint64
-	key        string
-	position   string
-	at         time.Time
-	settled    bool
+	// number is that of the last delivery that the entry stands for.
+	number   uint64
+	key      string
+	position string
+	at       time.Time
+	settled  bool
 }
 
 func newLedger() *ledger { return &ledger{byKey: map[string][]*delivery{}} }
 
-// receive adds a delivery to the end.
+// receive adds a delivery to the end. One of a key that has its entries already
+// is merged into the last of them: that one then settles with it, and holds the
+// position before both; the new place is as good as settled.
 func (g *ledger) receive(key, position string, at time.Time) {
 	g.count++
 	d := &delivery{prev: g.tail, number: g.count, key: key, position: position, at: at}
@@ -39,8 +47,15 @@ func (g *ledger) receive(key, position string, at time.Time) {
 		g.tail.next = d
 	}
 	g.tail = d
+	waiting := g.byKey[key]
+	if len(waiting) == perKey {
+		waiting[perKey-1].number = d.number
+		d.settled = true
+		g.fold(d)
+		return
+	}
 	g.unsettled++
-	g.byKey[key] = append(g.byKey[key], d)
+	g.byKey[key] = append(waiting, d)
 }
 
 // settle marks the deliveries of key that were received no later than number

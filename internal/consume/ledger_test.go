@@ -10,49 +10,94 @@ import (
 	"time"
 )
 
-// TestLedgerAgainstAList compares the ledger with a plain list at random.
+// entry is one delivery of the list that the ledger is compared with.
+type entry struct {
+	key string
+	// upTo is the number of the delivery that must be seen before it is settled.
+	upTo    int
+	settled bool
+}
+
+// list does at length what the ledger does.
+type list []entry
+
+func (l *list) receive(key string) {
+	number, last := len(*l)+1, -1
+	waiting := 0
+	for i, e := range *l {
+		if e.key == key && !e.settled {
+			waiting, last = waiting+1, i
+		}
+	}
+	if waiting == perKey {
+		(*l)[last].upTo = number
+	}
+	*l = append(*l, entry{key: key, upTo: number, settled: waiting == perKey})
+}
+
+func (l list) settle(key string, upTo int) {
+	for i := range l {
+		if l[i].key == key && l[i].upTo <= upTo {
+			l[i].settled = true
+		}
+	}
+}
+
+// position is how many are settled without a gap; unsettled counts entries.
+func (l list) position() (position, unsettled int) {
+	for position < len(l) && l[position].settled {
+		position++
+	}
+	for _, e := range l {
+		if !e.settled {
+			unsettled++
+		}
+	}
+	return position, unsettled
+}
+
+// TestLedgerAgainstAList compares the ledger with a plain list at random, and
+// both with the promise: no position before all up to it were seen by a handling
+// of their key that began later.
 func TestLedgerAgainstAList(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		g := newLedger()
-		type entry struct {
-			key     string
-			settled bool
-		}
-		var list []entry
+		var all list
+		seen := map[string]int{}
 		for step := range 300 {
 			key := fmt.Sprint("k", rng.IntN(6))
-			if rng.IntN(2) == 0 {
-				list = append(list, entry{key: key})
-				g.receive(key, strconv.Itoa(len(list)), time.Unix(int64(len(list)), 0))
+			if rng.IntN(3) > 0 {
+				all.receive(key)
+				g.receive(key, strconv.Itoa(len(all)), time.Unix(int64(len(all)), 0))
 			} else {
-				upTo := rng.IntN(len(list) + 1)
-				for i := range list[:upTo] {
-					if list[i].key == key {
-						list[i].settled = true
-					}
-				}
+				upTo := rng.IntN(len(all) + 1)
+				all.settle(key, upTo)
 				g.settle(key, uint64(upTo))
+				seen[key] = max(seen[key], upTo)
 			}
-			want, unsettled := 0, 0
-			for want < len(list) && list[want].settled {
-				want++
-			}
-			for _, e := range list {
-				if !e.settled {
-					unsettled++
-				}
-			}
+			want, unsettled := all.position()
 			got, err := strconv.Atoi("0" + g.done)
 			if err != nil || got != want || g.unsettled != unsettled {
 				t.Fatalf("seed %d, step %d: position %d and %d unsettled, want %d and %d", seed, step, got, g.unsettled, want, unsettled)
 			}
-			if _, at, ok := g.oldest(); ok != (want < len(list)) || (ok && at.Unix() != int64(want+1)) {
+			for i, e := range all[:got] {
+				if seen[e.key] <= i {
+					t.Fatalf("seed %d, step %d: position %d, but %s was seen up to %d only", seed, step, got, e.key, seen[e.key])
+				}
+			}
+			if _, at, ok := g.oldest(); ok != (want < len(all)) || (ok && at.Unix() != int64(want+1)) {
 				t.Fatalf("seed %d, step %d: oldest of %s, %v", seed, step, at, ok)
 			}
-			if n := size(g); n > 2*unsettled+1 {
+			if n := size(g); n > 2*unsettled+1 || unsettled > 6*perKey {
 				t.Fatalf("seed %d, step %d: %d entries for %d unsettled", seed, step, n, unsettled)
 			}
+		}
+		for k := range 6 {
+			g.settle(fmt.Sprint("k", k), g.count)
+		}
+		if g.done != strconv.Itoa(len(all)) || g.head != nil || len(g.byKey) != 0 {
+			t.Fatalf("seed %d: after all is settled the position is %s of %d", seed, g.done, len(all))
 		}
 	}
 }

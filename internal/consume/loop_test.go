@@ -202,6 +202,54 @@ func TestPositionStopsBelowTheOldestUnsettled(t *testing.T) {
 	})
 }
 
+// TestAStuckKeyStopsNoOther holds one key with far more deliveries than may be
+// unsettled at once; others are handled all the while, a restart repeats the
+// held work, and once it settles everything is committed.
+func TestAStuckKeyStopsNoOther(t *testing.T) {
+	const many = 200_000
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{keys: []string{"before"}}
+		for range many {
+			f.keys = append(f.keys, "stuck")
+		}
+		f.keys = append(f.keys, "other")
+		var stuck answer
+		stuck.set(errors.New("the Node cannot be patched"))
+		handled := map[string]int{}
+		var mu sync.Mutex
+		handle := func(_ context.Context, key string) error {
+			if key == "stuck" && stuck.get() != nil {
+				return stuck.get()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			handled[key]++
+			return nil
+		}
+		for life := range 2 {
+			f.next = f.committed
+			stop := begin(t, loop(f, handle))
+			<-time.After(10 * time.Minute)
+			mu.Lock()
+			if handled["other"] != life+1 {
+				t.Errorf("life %d: the other key was handled %d times behind a stuck one", life, handled["other"])
+			}
+			mu.Unlock()
+			if f.position() != 1 {
+				t.Errorf("life %d: position %d, want 1: the stuck key's first delivery is not settled", life, f.position())
+			}
+			if life == 1 {
+				stuck.set(nil)
+				<-time.After(2 * time.Minute)
+			}
+			stop()
+		}
+		if f.position() != many+2 || handled["stuck"] == 0 {
+			t.Errorf("position %d after the key settled, want %d; it was handled %d times", f.position(), many+2, handled["stuck"])
+		}
+	})
+}
+
 func TestARingWakesAParkedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := &tape{keys: []string{"n1"}}, 0

@@ -60,7 +60,7 @@ func NewMetrics(registerer prometheus.Registerer, namespace string) *Metrics {
 			Namespace: namespace, Name: "commits_total", Help: "Feed positions stored.",
 		}),
 		queue:     gauge("queue_depth", "Keys waiting to be handled."),
-		unsettled: gauge("unsettled_deliveries", "Deliveries of the feed that are not settled."),
+		unsettled: gauge("unsettled_deliveries", "Deliveries of the feed that are not settled; of one key at most two count."),
 		oldest:    gauge("oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
 		stuck:     gauge("stuck", "1 while work is held for longer than it should be."),
 	}
