@@ -32,12 +32,14 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
 		}
+		rows := make([]row, len(after))
 		for i, r := range after {
-			if err := s.change(ctx, tx, row{rec: r, tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}); err != nil {
-				return err
+			rows[i] = row{rec: r, tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
+			if err := rows[i].encode(); err != nil {
+				return fmt.Errorf("record %q: %w", r.ID, err)
 			}
 		}
-		return nil
+		return s.change(ctx, tx, rows)
 	})
 	switch {
 	case err == nil:
@@ -86,18 +88,87 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx, changes []store.Change) (m
 	return before, nil
 }
 
-func (s *Store) change(ctx context.Context, tx *sql.Tx, r row) error {
-	if err := r.encode(); err != nil {
-		return fmt.Errorf("record %q: %w", r.rec.ID, err)
+// change writes rows that the transaction has locked: in a few statements where
+// a server is asked, and else one by one.
+func (s *Store) change(ctx context.Context, tx *sql.Tx, rows []row) error {
+	if !s.Dialect.Arrays {
+		return s.changeEach(ctx, tx, rows)
+	}
+	for part := range slices.Chunk(rows, s.Dialect.InsertRows) {
+		query, args, err := s.changeSQL(part)
+		if err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, query, args...)
+		if err == nil {
+			err = wrote(res, len(part))
+		}
+		if err != nil {
+			return fmt.Errorf("writing %d records: %w", len(part), err)
+		}
+	}
+	return nil
+}
+
+// changeSQL updates all rows in one statement.
+func (s *Store) changeSQL(rows []row) (string, []any, error) {
+	columns := slices.Concat(insertColumns[:1], changeColumns) // the id and what changes
+	names, sets := make([]string, len(columns)), []string{}
+	for i, col := range columns {
+		names[i] = col.name
+		if i == 0 {
+			continue
+		}
+		value := "rows." + col.name
+		if col.kind == "jsonb" {
+			value += "::jsonb"
+		}
+		sets = append(sets, col.name+" = "+value)
 	}
 	var c compiler
-	var sets []string
-	for _, col := range changeColumns {
-		sets = append(sets, col.name+" = "+c.arg(col.value(&s.Dialect, &r)))
-	}
-	_, err := tx.ExecContext(ctx, "UPDATE health_events SET "+strings.Join(sets, ", ")+" WHERE id = "+c.arg(r.rec.ID), c.args...)
+	_, arrays, err := s.arrays(&c, columns, rows)
 	if err != nil {
-		return fmt.Errorf("writing record %q: %w", r.rec.ID, err)
+		return "", nil, err
+	}
+	return "UPDATE health_events SET " + strings.Join(sets, ", ") + " FROM unnest(" + arrays + ") AS rows (" +
+		strings.Join(names, ", ") + ") WHERE health_events.id = rows.id", c.args, nil
+}
+
+// changeEach updates row by row with one prepared statement.
+func (s *Store) changeEach(ctx context.Context, tx *sql.Tx, rows []row) error {
+	var sets []string
+	for i, col := range changeColumns {
+		sets = append(sets, fmt.Sprintf("%s = $%d", col.name, i+1))
+	}
+	statement, err := tx.PrepareContext(ctx, fmt.Sprintf("UPDATE health_events SET %s WHERE id = $%d", strings.Join(sets, ", "), len(sets)+1))
+	if err != nil {
+		return fmt.Errorf("preparing the writing: %w", err)
+	}
+	defer statement.Close()
+	for i := range rows {
+		var args []any
+		for _, col := range changeColumns {
+			args = append(args, col.value(&s.Dialect, &rows[i]))
+		}
+		res, err := statement.ExecContext(ctx, append(args, rows[i].rec.ID)...)
+		if err == nil {
+			err = wrote(res, 1)
+		}
+		if err != nil {
+			return fmt.Errorf("writing record %q: %w", rows[i].rec.ID, err)
+		}
+	}
+	return nil
+}
+
+// wrote makes sure that a statement changed every row that is locked.
+func wrote(res sql.Result, want int) error {
+	n, err := res.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("counting what was written: %w", err)
+	}
+	if n != int64(want) {
+		return fmt.Errorf("%d of %d locked rows were written", n, want)
 	}
 	return nil
 }
