@@ -151,22 +151,33 @@ func TestPast(t *testing.T) {
 	judged.Status.Session, judged.Status.QuarantineVerdict = "s", &record.Verdict{NodeBootID: "b1"}
 	repaired := at(1, "e", "b1", 1)
 	repaired.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{{ReplacedBootID: "b1"}}}
+	accepted := func(boot, under, machine string) record.Record {
+		r := at(5, "e", boot, 1)
+		r.Node = record.NodeIdentity{ProviderID: machine, BootID: under}
+		return r
+	}
 	tests := map[string]struct {
 		known            []record.Record
 		session, current string
 		r                record.Record
 		want             bool
 	}{
-		"mere difference proves nothing":     {nil, "", "b2", at(5, "e", "b1", 1), false},
-		"no boot id":                         {[]record.Record{repaired}, "", "b2", at(5, "e", "", 1), false},
-		"a repair replaced it":               {[]record.Record{repaired}, "", "b2", at(5, "e", "b1", 1), true},
-		"a higher seq carries another boot":  {[]record.Record{at(6, "e", "b2", 1)}, "", "", at(5, "e", "b1", 1), true},
-		"a lower seq carries another boot":   {[]record.Record{at(4, "e", "b0", 1)}, "", "", at(5, "e", "b1", 1), false},
-		"another epoch proves nothing":       {[]record.Record{at(6, "f", "b2", 1)}, "", "", at(5, "e", "b1", 1), false},
-		"the Node reported it, now another":  {[]record.Record{judged}, "s", "b2", at(5, "e", "b1", 1), true},
-		"the Node still reports it":          {[]record.Record{judged}, "s", "b1", at(5, "e", "b1", 1), false},
-		"the Node reported it, now unknown":  {[]record.Record{judged}, "s", "", at(5, "e", "b1", 1), false},
-		"it was reported in another session": {[]record.Record{judged}, "t", "b2", at(5, "e", "b1", 1), false},
+		"mere difference proves nothing":      {nil, "", "b2", at(5, "e", "b1", 1), false},
+		"no boot id":                          {[]record.Record{repaired}, "", "b2", at(5, "e", "", 1), false},
+		"a repair replaced it":                {[]record.Record{repaired}, "", "b2", at(5, "e", "b1", 1), true},
+		"a higher seq carries another boot":   {[]record.Record{at(6, "e", "b2", 1)}, "", "", at(5, "e", "b1", 1), true},
+		"a lower seq carries another boot":    {[]record.Record{at(4, "e", "b0", 1)}, "", "", at(5, "e", "b1", 1), false},
+		"another epoch proves nothing":        {[]record.Record{at(6, "f", "b2", 1)}, "", "", at(5, "e", "b1", 1), false},
+		"the Node reported it, now another":   {[]record.Record{judged}, "s", "b2", at(5, "e", "b1", 1), true},
+		"the Node still reports it":           {[]record.Record{judged}, "s", "b1", at(5, "e", "b1", 1), false},
+		"the Node reported it, now unknown":   {[]record.Record{judged}, "s", "", at(5, "e", "b1", 1), false},
+		"it was reported in another session":  {[]record.Record{judged}, "t", "b2", at(5, "e", "b1", 1), false},
+		"accepted under it, now another":      {nil, "", "b2", accepted("b1", "b1", "p"), true},
+		"accepted under it, which goes on":    {nil, "", "b1", accepted("b1", "b1", "p"), false},
+		"accepted under it, now unknown":      {nil, "", "", accepted("b1", "b1", "p"), false},
+		"accepted before the Node told of it": {nil, "", "b0", accepted("b1", "b0", "p"), false},
+		"another event was accepted under it": {[]record.Record{accepted("", "b1", "p")}, "", "b2", at(5, "e", "b1", 1), true},
+		"one of another machine was":          {[]record.Record{accepted("", "b1", "q")}, "", "b2", at(5, "e", "b1", 1), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

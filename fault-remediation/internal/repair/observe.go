@@ -56,7 +56,7 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 	if f.wait = plan.Undrained(records); f.wait != nil || len(records) == 0 {
 		return f, nil
 	}
-	if f.node, err = d.liveNode(ctx, name, last); err != nil {
+	if f.node, err = d.liveNode(ctx, name, last, records); err != nil {
 		return nil, err
 	}
 	if f.node != nil {
@@ -78,9 +78,10 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 
 // liveNode reads the Node; nil is certain absence. The Node under which a name
 // was just reserved need not be read again if the mark that precedes the
-// creation changes it: that is written under its resourceVersion.
-func (d *Desk) liveNode(ctx context.Context, name string, last *facts) (*corev1.Node, error) {
-	if last != nil && last.reserved && last.node != nil && last.node.Labels[nodemark.StateLabel] != string(nodemark.Remediating) {
+// creation changes it: that is written under its resourceVersion. A record that
+// is new since may have been accepted under a boot that this Node does not show.
+func (d *Desk) liveNode(ctx context.Context, name string, last *facts, records []record.Record) (*corev1.Node, error) {
+	if last != nil && last.reserved && last.node != nil && last.has(records) && last.node.Labels[nodemark.StateLabel] != string(nodemark.Remediating) {
 		return last.node, nil
 	}
 	node, err := kube.ReadNode(ctx, d.Cluster.Clientset, name)
@@ -88,6 +89,15 @@ func (d *Desk) liveNode(ctx context.Context, name string, last *facts) (*corev1.
 		return nil, err
 	}
 	return node, nil
+}
+
+// has says whether the facts hold all of these records, at whatever revision.
+func (f *facts) has(records []record.Record) bool {
+	known := map[string]bool{}
+	for _, r := range f.view.Records {
+		known[r.ID] = true
+	}
+	return !slices.ContainsFunc(records, func(r record.Record) bool { return !known[r.ID] })
 }
 
 // liveObject reads the object of the current attempt. One whose name was just
