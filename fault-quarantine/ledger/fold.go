@@ -202,30 +202,24 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	return n
 }
 
-// judgement collects what changed: faults first, recoveries last, each
-// finished record with its expiry.
+// judgement collects what changed, each finished record with its expiry.
 func (f *fold) judgement() Judgement {
 	before := map[string]record.Record{}
 	for _, r := range slices.Concat(f.Open, f.Pending) {
 		before[r.ID] = r
 	}
 	j := Judgement{Open: slices.Clone(f.open), Opens: f.opens, Held: f.held, Waiting: f.waiting}
-	var faults, recoveries []record.Record
+	changes := writing{before: before, session: Session(f.Open)}
 	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
 		if record.Finished(r) && r.ExpireAt == nil {
 			at := f.now.Add(f.policy.Retention)
 			r.ExpireAt = &at
 		}
-		if equal(before[r.ID], r) {
-			continue
-		}
-		if r.Event.IsHealthy {
-			recoveries = append(recoveries, r)
-		} else {
-			faults = append(faults, r)
+		if !equal(before[r.ID], r) {
+			changes.add(r)
 		}
 	}
-	j.Changed = append(faults, recoveries...)
+	j.Changed = changes.ordered()
 	return j
 }
 

@@ -54,8 +54,7 @@ type Policy struct {
 
 // Judgement is what becomes of the records.
 type Judgement struct {
-	// Changed are the records to write, in this order; a recovery comes after
-	// what it cleared.
+	// Changed are the records to write, in this order (see Batches).
 	Changed []record.Record
 	// Open are the records that are open afterwards: the Node's marks are
 	// computed from them.

@@ -25,6 +25,10 @@ type world struct {
 	dryRun  bool
 	hold    string
 	now     time.Time
+
+	// stopAt is the write in parts after which the judge is stopped, once; parts
+	// counts them.
+	stopAt, parts int
 }
 
 func newWorld(t *testing.T) *world {
@@ -64,8 +68,41 @@ func match(e record.Event) ruling.Ruling {
 	return ruling.Ruling{Names: []string{"fatal"}, Effects: record.Effects{Cordon: true}}
 }
 
-// judge runs one pass and writes it back as a store would, checking every write.
+// judge runs one pass and writes it back in parts, as a store would, checking
+// every write. If it is stopped between two parts, it runs again.
 func (w *world) judge() ledger.Judgement {
+	j := w.decide()
+	size := len(j.Changed)
+	if w.stopAt > 0 {
+		size = 1
+	}
+	for _, part := range j.Batches(max(size, 1)) {
+		for _, r := range part {
+			w.write(r)
+		}
+		if w.parts++; w.parts == w.stopAt {
+			return w.judge()
+		}
+	}
+	if w.node != nil {
+		w.node.Session = ledger.Session(j.Open)
+	}
+	return j
+}
+
+func (w *world) write(r record.Record) {
+	before := w.records[r.ID]
+	if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
+		w.t.Errorf("writing %s: %v", r.ID, err)
+	}
+	if (r.ExpireAt != nil) != record.Finished(r) {
+		w.t.Errorf("record %s: finished=%v but expireAt=%v", r.ID, record.Finished(r), r.ExpireAt)
+	}
+	r.Revision = before.Revision + 1
+	w.records[r.ID] = r
+}
+
+func (w *world) decide() ledger.Judgement {
 	view := ledger.View{
 		Node:    w.node,
 		Pending: w.list(record.BacklogOfNode("n1").Matches),
@@ -74,22 +111,7 @@ func (w *world) judge() ledger.Judgement {
 			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
 		}),
 	}
-	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}, w.now)
-	for _, r := range j.Changed {
-		before := w.records[r.ID]
-		if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
-			w.t.Errorf("writing %s: %v", r.ID, err)
-		}
-		if (r.ExpireAt != nil) != record.Finished(r) {
-			w.t.Errorf("record %s: finished=%v but expireAt=%v", r.ID, record.Finished(r), r.ExpireAt)
-		}
-		r.Revision = before.Revision + 1
-		w.records[r.ID] = r
-	}
-	if w.node != nil {
-		w.node.Session = ledger.Session(j.Open)
-	}
-	return j
+	return ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}, w.now)
 }
 
 func parseRecord(d *datadriven.TestData) record.Record {
@@ -233,4 +255,44 @@ func TestScripts(t *testing.T) {
 			return w.command(d)
 		})
 	})
+}
+
+// TestScriptsStoppedBetweenParts plays every script again for every part of a
+// write in it, with the judge stopped right after that part: it comes to the
+// same end.
+func TestScriptsStoppedBetweenParts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		play := func(stopAt int) *world {
+			w := newWorld(t)
+			w.stopAt = stopAt
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+				w.t = t
+				w.command(d)
+				return d.Expected
+			})
+			return w
+		}
+		told := play(1 << 30) // in parts, and never stopped
+		if got, want := told.end(), play(0).end(); got != want {
+			t.Errorf("in parts:\n%s\nin one:\n%s", got, want)
+		}
+		for at := 1; at <= told.parts; at++ {
+			if got, want := play(at).end(), told.end(); got != want {
+				t.Fatalf("stopped after part %d of %d:\n%s\nnot stopped:\n%s", at, told.parts, got, want)
+			}
+		}
+	})
+}
+
+// end is what became of every record.
+func (w *world) end() string {
+	var b strings.Builder
+	for _, r := range w.list(func(record.Record) bool { return true }) {
+		fmt.Fprintf(&b, "%s: %s %s session=%s", r.ID, r.Reason(), r.Status.NodeQuarantined, r.Status.Session)
+		for _, f := range r.Status.Faults {
+			fmt.Fprintf(&b, " %s=%s", f.Key, f.ClearedBy)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }

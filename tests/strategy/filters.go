@@ -173,7 +173,7 @@ func quarantine() []Filter {
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
-		{"fault-quarantine", "the past of a node", room + "internal/desk/desk.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/desk", "PROCESSRecordsOnly"},
+		{"fault-quarantine", "the past of a node", room + "internal/desk/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/desk", "PROCESSRecordsOnly"},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -12,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// pageSize bounds a page of the backlog, and a batch of its touches.
+// pageSize bounds a page of a list.
 const pageSize = 500
 
 // Backlog reads the open sessions and the held nodes for the budget, opens it,
@@ -54,10 +55,14 @@ func (d *Desk) Backlog(ctx context.Context, ring func(string)) error {
 }
 
 func (d *Desk) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
-	for after := int64(0); ; {
+	return d.pagesAfter(ctx, selector, 0, each)
+}
+
+func (d *Desk) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
+	for {
 		page, err := d.Store.List(ctx, store.Query{Selector: selector, After: after, Limit: pageSize})
 		if err != nil {
-			return fmt.Errorf("reading the backlog (%s): %w", selector.Name, err)
+			return fmt.Errorf("reading records (%s): %w", selector.Name, err)
 		}
 		if err := each(page); err != nil {
 			return err
@@ -78,25 +83,24 @@ func (d *Desk) touch(ctx context.Context, page []record.Record) error {
 			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status})
 		}
 	}
-	if len(changes) == 0 {
-		return nil
-	}
-	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
-	if !errors.Is(err, store.ErrConflict) {
-		return wrapTouch(err)
-	}
-	for _, c := range changes {
-		err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
-		if err != nil && !errors.Is(err, store.ErrConflict) {
-			return wrapTouch(err)
+	for batch := range slices.Chunk(changes, maxBatch) {
+		if err := d.touchBatch(ctx, batch); err != nil {
+			return fmt.Errorf("touching the backlog: %w", err)
 		}
 	}
 	return nil
 }
 
-func wrapTouch(err error) error {
-	if err != nil {
-		return fmt.Errorf("touching the backlog: %w", err)
+func (d *Desk) touchBatch(ctx context.Context, changes []store.Change) error {
+	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	if !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	for _, c := range changes {
+		err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
 	}
 	return nil
 }

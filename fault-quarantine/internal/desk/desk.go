@@ -59,6 +59,10 @@ type Desk struct {
 	echoes echo.Book
 }
 
+// soon is when a node is looked at again of which one look could not judge all
+// records; those left are found by the backlog after a restart.
+const soon = time.Millisecond
+
 // waitForNode is how long a node whose object is missing, or whose machine is
 // undecidable, waits when nothing rings it.
 const waitForNode = time.Minute
@@ -86,17 +90,17 @@ func expected(err error) bool {
 }
 
 func (d *Desk) handle(ctx context.Context, name string) error {
-	view, node, err := d.observe(ctx, name)
+	seen, err := d.observe(ctx, name)
 	if err != nil {
 		return err
 	}
-	if len(view.Pending)+len(view.Open) == 0 && node == nil {
+	if len(seen.view.Pending)+len(seen.view.Open) == 0 && seen.node == nil {
 		d.settle(name, ledger.Judgement{})
 		d.waits.set(name, "")
 		return nil
 	}
 	crashpoint.Here("fault-quarantine/observed")
-	judgement, err := d.judge(view, node)
+	judgement, err := d.judge(seen)
 	if err != nil {
 		return err
 	}
@@ -105,21 +109,38 @@ func (d *Desk) handle(ctx context.Context, name string) error {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/stamped")
-	if node != nil {
-		if err := d.mark(ctx, node, judgement); err != nil {
+	if seen.node != nil {
+		if err := d.mark(ctx, seen.node, judgement); err != nil {
 			return err
 		}
 		crashpoint.Here("fault-quarantine/done")
 	}
 	d.settle(name, judgement)
-	return d.rest(ctx, name, node, judgement)
+	if seen.pass() {
+		return d.goOn(name, seen, judgement)
+	}
+	return d.rest(ctx, name, seen.node, judgement)
+}
+
+// goOn has the node looked at again soon: at the records behind what could not
+// be judged now, and after the last ones from the start.
+func (d *Desk) goOn(name string, seen facts, j ledger.Judgement) error {
+	d.waits.set(name, j.Waiting)
+	switch {
+	case !seen.more:
+		d.waits.skip(name, 0)
+		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
+	case len(j.Changed) == 0:
+		d.waits.skip(name, latest(unjudgedOf(seen.view.Pending)))
+	}
+	return outcome.Park(soon, "more records of the node wait to be judged")
 }
 
 // judge has the ledger judge, with a place in the budget for a session that
 // would be opened, or without.
-func (d *Desk) judge(view ledger.View, node *corev1.Node) (ledger.Judgement, error) {
-	now, policy := d.Clock.Now(), d.policy(node)
-	judgement := ledger.Judge(view, policy, now)
+func (d *Desk) judge(seen facts) (ledger.Judgement, error) {
+	now, node, policy := d.Clock.Now(), seen.node, seen.policy
+	judgement := ledger.Judge(seen.view, policy, now)
 	if judgement.Opens == nil {
 		return judgement, nil
 	}
@@ -132,7 +153,7 @@ func (d *Desk) judge(view ledger.View, node *corev1.Node) (ledger.Judgement, err
 		return judgement, err
 	}
 	policy.Hold = why
-	return ledger.Judge(view, policy, now), nil
+	return ledger.Judge(seen.view, policy, now), nil
 }
 
 // settle tells the budget what became of the node.
@@ -162,49 +183,6 @@ func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledge
 	return nil
 }
 
-// observe reads the facts of a node: its records in one query, of one moment,
-// and the Node if it matters.
-func (d *Desk) observe(ctx context.Context, name string) (ledger.View, *corev1.Node, error) {
-	var v ledger.View
-	pending, open, past := record.BacklogOfNode(name), record.OpenOfNode(name), Past(name)
-	records, err := d.Store.List(ctx, store.Query{Selector: record.Selector{
-		Name: "OfNode", Node: name, Any: []record.Selector{pending, open, past},
-	}})
-	if err != nil {
-		return v, nil, fmt.Errorf("reading the records of node %s: %w", name, err)
-	}
-	v.Pending, v.Open, v.Past = chosen(records, pending), chosen(records, open), chosen(records, past)
-	if len(v.Pending)+len(v.Open) == 0 && !d.Marked(name) {
-		return v, nil, nil
-	}
-	node, err := d.Nodes.Read(ctx, name)
-	if err != nil {
-		return v, nil, fmt.Errorf("reading node %s: %w", name, err)
-	}
-	v.Node = nodeView(node)
-	misread(&v)
-	return v, node, nil
-}
-
-func chosen(records []record.Record, by record.Selector) (out []record.Record) {
-	for _, r := range records {
-		if by.Matches(r) {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// Past selects the judged recoveries of a node and its repaired records that
-// are no longer open: what proves order and past boots.
-func Past(name string) record.Selector {
-	settled := []record.Reason{record.Cleared, record.NoOpenFault, record.Matched}
-	return record.Selector{
-		Name: "Past", Node: name, Strategy: record.Process, Verdicts: settled, Open: record.No(),
-		Any: []record.Selector{{Healthy: record.Yes()}, {Repaired: record.Yes()}},
-	}
-}
-
 func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 	value, known := nodeValue(node), map[string]ruling.Ruling{}
 	return ledger.Policy{
@@ -225,33 +203,37 @@ func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 	}
 }
 
-// stamp writes the judgement as one batch of compare-and-sets, within the time
-// that no other replica can lead.
+// stamp writes the judgement in parts, each as one batch of compare-and-sets
+// within the time that no other replica can lead: a pile of records gets through
+// however slow the store is. What a stopped pass has not written is judged again.
 func (d *Desk) stamp(ctx context.Context, j ledger.Judgement) error {
-	if len(j.Changed) == 0 || crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
+	if crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
 		return nil
 	}
-	changes := make([]store.Change, len(j.Changed))
-	for i, r := range j.Changed {
-		changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
+	for _, part := range j.Batches(maxBatch) {
+		changes := make([]store.Change, len(part))
+		for i, r := range part {
+			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
+		}
+		if err := d.update(ctx, changes); err != nil {
+			return err
+		}
+		for _, r := range part {
+			d.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
+			d.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
+				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
+		}
 	}
+	return nil
+}
+
+// update writes one batch under a fence of its own.
+func (d *Desk) update(ctx context.Context, changes []store.Change) error {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("writing verdicts: another replica may lead: %w", err)
 	}
-	if err := d.update(ctx, changes); err != nil {
-		return err
-	}
-	for _, r := range j.Changed {
-		d.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
-		d.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
-			"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
-	}
-	return nil
-}
-
-func (d *Desk) update(ctx context.Context, changes []store.Change) error {
 	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
 	if errors.Is(err, store.ErrConflict) {
 		return outcome.Wait(0, "another writer changed a record of the node")

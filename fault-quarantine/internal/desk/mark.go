@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,8 +114,10 @@ func (d *Desk) finish(ctx context.Context, j ledger.Judgement, now time.Time) er
 			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision + written[r.ID], Status: r.Status, ExpireAt: r.ExpireAt})
 		}
 	}
-	if len(changes) == 0 {
-		return nil
+	for batch := range slices.Chunk(changes, maxBatch) {
+		if err := d.update(ctx, batch); err != nil {
+			return err
+		}
 	}
-	return d.update(ctx, changes)
+	return nil
 }

@@ -12,6 +12,28 @@ import (
 type waits struct {
 	mu     sync.Mutex
 	reason map[string]string
+	// from is where the next look at a node begins that has more of such faults
+	// than one look takes.
+	from map[string]int64
+}
+
+// begin says after which record the look at a node begins.
+func (w *waits) begin(node string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.from[node]
+}
+
+// skip has the next look at a node begin after a record; 0 is the start.
+func (w *waits) skip(node string, after int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.from == nil {
+		w.from = map[string]int64{}
+	}
+	if w.from[node] = after; after == 0 {
+		delete(w.from, node)
+	}
 }
 
 // set notes a node's reason, or that it has none, and says whether it is new.

@@ -1,0 +1,108 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	// maxLook bounds the unjudged records of a node that one look judges: a pile
+	// is judged in several looks, oldest first.
+	maxLook = 1000
+	// maxBatch bounds what is written in one transaction.
+	maxBatch = 200
+)
+
+// facts are what one look at a node sees.
+type facts struct {
+	view   ledger.View
+	node   *corev1.Node
+	policy ledger.Policy
+	// after is the record after which the unjudged ones were read, or 0.
+	after int64
+	// more says that further unjudged records wait.
+	more bool
+}
+
+// pass says that one look does not see all that waits.
+func (f facts) pass() bool { return f.more || f.after > 0 }
+
+// observe reads the facts of a node: its records, the Node if it matters, and
+// of the past what can change the judgement.
+func (d *Desk) observe(ctx context.Context, name string) (facts, error) {
+	seen, err := d.present(ctx, name)
+	if err != nil {
+		return seen, fmt.Errorf("reading the records of node %s: %w", name, err)
+	}
+	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !d.Marked(name) {
+		return seen, nil
+	}
+	if seen.node, err = d.Nodes.Read(ctx, name); err != nil {
+		return seen, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
+	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
+		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
+	}
+	misread(&seen.view)
+	return seen, nil
+}
+
+// present reads the records that are not judged for good, or open: in one query,
+// of one moment, if they are not many. Else a record is read before what it may
+// become meanwhile by another replica's hand, so that none is missed.
+func (d *Desk) present(ctx context.Context, name string) (facts, error) {
+	var seen facts
+	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
+	all, err := d.Store.List(ctx, store.Query{
+		Selector: record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{pending, open}}, Limit: maxLook,
+	})
+	if err != nil {
+		return seen, err
+	}
+	if len(all) < maxLook {
+		d.waits.skip(name, 0)
+		seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
+		return seen, nil
+	}
+	seen.after = d.waits.begin(name)
+	unjudged, err := d.Store.List(ctx, store.Query{Selector: judgedAs(pending, ""), After: seen.after, Limit: maxLook})
+	if err != nil {
+		return seen, err
+	}
+	held, err := d.all(ctx, judgedAs(pending, record.Held))
+	if err != nil {
+		return seen, err
+	}
+	seen.view.Pending, seen.more = append(held, unjudged...), len(unjudged) == maxLook
+	seen.view.Open, err = d.all(ctx, open)
+	return seen, err
+}
+
+func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {
+	s.Verdicts = reasons
+	return s
+}
+
+func (d *Desk) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
+	err = d.pages(ctx, s, func(page []record.Record) error {
+		out = append(out, page...)
+		return nil
+	})
+	return out, err
+}
+
+func chosen(records []record.Record, by record.Selector) (out []record.Record) {
+	for _, r := range records {
+		if by.Matches(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
