@@ -20,11 +20,21 @@ const home = `(SELECT system_identifier FROM pg_control_system()) || '/' ||
 (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // queryHead reads the horizon: every transaction numbered below the oldest one
-// still running has ended. The history is that of home and the timeline, which
-// changes when another server takes over or an older state is restored.
+// still running has ended; and which of those above have. The history is that of
+// home and the timeline, which changes when another server takes over or an
+// older state is restored.
 const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),
-pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmin(shot) < pg_snapshot_xmax(shot)
+pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmax(shot)::text::bigint,
+(SELECT string_agg(tx::text, ' ' ORDER BY tx) FROM pg_snapshot_xip(shot) AS tx)
 FROM pg_current_snapshot() AS shot`
+
+// queryHolder names the oldest transaction under way, of any database of the
+// server: a session's, a prepared one, or what a replication slot holds.
+const queryHolder = `SELECT who FROM (
+SELECT age(backend_xid) AS age, format('process %s of user %s in database %s, begun %s', pid, usename, datname, COALESCE(xact_start::text, 'at a time that this user may not see')) AS who
+FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+UNION ALL SELECT age(transaction), format('prepared transaction %L of user %s in database %s, prepared %s', gid, owner, database, prepared) FROM pg_prepared_xacts
+) AS held ORDER BY age DESC LIMIT 1`
 
 // queryStamp numbers the transaction, reserves places, and wakes the feeds when
 // it commits. synchronous_commit is set again, for this transaction, because a
@@ -50,15 +60,39 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			return stamp(ctx, tx, n, conf.RuntimeParams["synchronous_commit"])
 		},
 		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
-			var h sqlstore.Head
-			err := q.QueryRowContext(ctx, queryHead).Scan(&h.Server, &h.Tx, &h.At, &h.Held)
-			return h, err
+			return head(q.QueryRowContext(ctx, queryHead))
+		},
+		Holder: func(ctx context.Context, q sqlstore.Queryer) (string, error) {
+			var who string
+			err := q.QueryRowContext(ctx, queryHolder).Scan(&who)
+			if errors.Is(err, sql.ErrNoRows) {
+				return "it has just ended", nil
+			}
+			return who, err
 		},
 		Adopt: adopt,
 		Wake: func(ctx context.Context, ring func()) {
 			listen(ctx, conf, cfg, ring)
 		},
 	}
+}
+
+func head(row *sql.Row) (sqlstore.Head, error) {
+	var h sqlstore.Head
+	var next int64
+	var running sql.NullString
+	if err := row.Scan(&h.Server, &h.Tx, &h.At, &next, &running); err != nil || next == h.Tx {
+		return h, err
+	}
+	h.Shot = &sqlstore.Snapshot{Next: next}
+	for text := range strings.FieldsSeq(running.String) {
+		tx, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return h, fmt.Errorf("reading the snapshot: %w", err)
+		}
+		h.Shot.Running = append(h.Shot.Running, tx)
+	}
+	return h, nil
 }
 
 func stamp(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Stamp, error) {

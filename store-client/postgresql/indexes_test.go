@@ -28,7 +28,7 @@ func TestIndexes(t *testing.T) {
 	if _, err := conn.ExecContext(ctx, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"); err != nil {
 		t.Fatal(err)
 	}
-	for index, q := range sqlstore.NamedQueries(time.Now()) {
+	for index, q := range sqlstore.NamedQueries(time.Now(), &sqlstore.Snapshot{Next: 990, Running: []int64{970, 980}}) {
 		rows, err := conn.QueryContext(ctx, "EXPLAIN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatalf("%s: %v", q.SQL, err)

@@ -10,6 +10,7 @@ type Metrics struct {
 	Rescans     *prometheus.CounterVec
 	Undecodable *prometheus.CounterVec
 	Lag         *prometheus.GaugeVec
+	Held        *prometheus.GaugeVec
 	Expired     prometheus.Counter
 }
 
@@ -26,12 +27,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that a feed dead-lettered and passed.", "consumer"),
 		Lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_feed_lag_seconds",
-			Help: "Age of the newest delivered change; when everything was delivered, how long a transaction under way has held the feed back, else 0.",
+			Help: "Age of the newest delivered change; 0 when everything was delivered.",
+		}, []string{"consumer"}),
+		Held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nvsentinel_store_horizon_held_seconds",
+			Help: "How long the oldest transaction under way on the database server, of anybody, has been seen. Feeds go on; the server's cleaning does not.",
 		}, []string{"consumer"}),
 		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Expired)
+		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Held, m.Expired)
 	}
 	return m
 }

@@ -47,7 +47,7 @@ func (f *feed) resume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the head: %w", err)
 	}
-	f.buffer = nil
+	f.buffer, f.target = nil, nil
 	st, found, err := readStored(ctx, f.s.db, f.consumer, "")
 	if err != nil {
 		return err

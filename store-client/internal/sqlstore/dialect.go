@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,9 +32,40 @@ type Head struct {
 	Server string
 	Tx     int64
 	At     time.Time
-	// Held says that transactions are under way, so that others that ended
-	// later in number may be hidden behind them.
-	Held bool
+	// Shot is what can be seen at and above Tx, where transactions are under way
+	// beside others that have ended; nil when there are none.
+	Shot *Snapshot
+}
+
+// next is the number above all transactions that can be seen.
+func (h Head) next() int64 {
+	if h.Shot == nil {
+		return h.Tx
+	}
+	return h.Shot.Next
+}
+
+// Snapshot says which transactions have ended: those numbered below Next that
+// are not among the Running.
+type Snapshot struct {
+	Next    int64   `json:"n"`
+	Running []int64 `json:"r,omitempty"`
+}
+
+// after says whether s was taken later than t on the same server; none is the
+// earliest of all that have the same horizon.
+func (s *Snapshot) after(t *Snapshot) bool {
+	if s == nil || t == nil {
+		return s != nil
+	}
+	return s.Next > t.Next || s.Next == t.Next && len(s.Running) < len(t.Running)
+}
+
+func (s *Snapshot) equal(t *Snapshot) bool {
+	if s == nil || t == nil {
+		return s == t
+	}
+	return s.Next == t.Next && slices.Equal(s.Running, t.Running)
 }
 
 // Dialect is where the SQL databases differ.
@@ -62,6 +94,9 @@ type Dialect struct {
 	Stamp func(ctx context.Context, tx *sql.Tx, n int) (Stamp, error)
 	// Head reads how far feeds may read.
 	Head func(ctx context.Context, q Queryer) (Head, error)
+	// Holder names the oldest transaction under way on the server, for people;
+	// nil where there is none to name.
+	Holder func(ctx context.Context, q Queryer) (string, error)
 	// Adopt makes the rows of a database that was restored from another server
 	// readable: their transaction numbers mean nothing here. It is idempotent.
 	Adopt func(ctx context.Context, db *sql.DB) error

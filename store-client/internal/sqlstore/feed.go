@@ -2,10 +2,8 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +13,8 @@ import (
 )
 
 const (
-	// pollEvery bounds the delay after a lost wake-up. A transaction that held
-	// the feed back ends without one: then the feed looks sooner, at first.
+	// pollEvery bounds the delay after a lost wake-up.
 	pollEvery = time.Second
-	pollHeld  = 5 * time.Millisecond
 	// lookEvery is the least time between two looks that bells ask for: every
 	// write of any service rings every feed, mostly with nothing for it. A ring
 	// after a calm is followed at once.
@@ -47,19 +43,20 @@ type feed struct {
 	closed chan struct{}
 	once   sync.Once
 
-	// cursor is how far the store was read, buffer what was read but not yet
-	// delivered.
+	// cursor is how far the store was read to the end, buffer what was read but
+	// not yet delivered. target is the head up to which is being read, page by
+	// page, and read the place of the last row of it; nil between two readings.
 	cursor position
 	buffer []item
+	target *Head
+	read   place
+	// parts numbers the rows delivered above a target's Tx.
+	parts  int
 	rested time.Time
 	// looked is when the store was looked at last.
 	looked time.Time
-	// heldSince is when the feed was first held back by a transaction under way,
-	// and heldAt by which head; zero when it is not held.
-	heldSince time.Time
-	heldAt    int64
-	// looks counts the looks since the last ring or record.
-	looks int
+	// held is the transaction under way that has kept the server's horizon back.
+	held hold
 
 	mu                   sync.Mutex
 	delivered, committed string
@@ -114,7 +111,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		}
 		if len(f.buffer) > 0 {
 			it := f.buffer[0]
-			f.buffer, f.looks = f.buffer[1:], 0
+			f.buffer = f.buffer[1:]
 			return it.rec, f.deliver(it), nil
 		}
 		f.looked = f.s.Clock.Now()
@@ -137,8 +134,7 @@ func (f *feed) deliver(it item) string {
 }
 
 // fill reads the next page: first how far the store may be read, then the rows
-// up to there. Every transaction below the head had ended when the head was
-// read, so the page misses none of its rows. full says that more may follow.
+// up to there that were not delivered. full says that more may follow.
 func (f *feed) fill(ctx context.Context) (full bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
@@ -159,98 +155,33 @@ func (f *feed) fill(ctx context.Context) (full bool, err error) {
 		}
 		return true, f.resume(ctx)
 	}
-	f.hold(head)
-	if f.cursor.covers(head) {
-		return false, nil
+	f.watch(bounded, conn, head)
+	if f.target == nil {
+		if f.cursor.covers(head) {
+			return false, nil
+		}
+		f.target, f.read = &head, place{f.cursor.Tx, f.cursor.Seq}
 	}
-	page, err := f.page(bounded, conn, head)
+	page, err := f.page(bounded, conn)
 	if err != nil {
 		return false, err
 	}
 	if err := f.bury(ctx, page.broken); err != nil {
 		return false, err
 	}
-	f.buffer, f.cursor = page.items, page.last
+	f.buffer, f.read = page.items, page.last
 	if !page.full {
-		f.cursor = f.cursor.through(head)
+		f.cursor, f.target = f.cursor.through(*f.target), nil
+		f.conclude()
 	}
 	return page.full, nil
 }
 
-// page is one read of a feed.
-type page struct {
-	items  []item
-	broken []brokenRow
-	// last is the position after the last row read.
-	last position
-	// full says that the read was cut short: more may follow.
-	full bool
-}
-
-// brokenRow is a stored document that cannot be decoded.
-type brokenRow struct {
-	id  string
-	doc []byte
-	err error
-}
-
-// page reads the rows between the cursor and the head.
-func (f *feed) page(ctx context.Context, conn *sql.Conn, head Head) (page, error) {
-	query, args := f.pageSQL(head)
-	p, n, size := page{last: f.cursor}, 0, 0
-	err := each(ctx, conn, query, args, func(scan func(...any) error) error {
-		if size >= pageBytes {
-			p.full = true
-			return nil
-		}
-		var id string
-		var doc []byte
-		var tx, seq int64
-		var at instant
-		if err := scan(&id, &doc, &tx, &seq, &at); err != nil {
-			return err
-		}
-		n, size, p.last = n+1, size+len(doc), f.cursor.at(tx, seq, at.time())
-		if r, err := decode(doc); err != nil {
-			p.broken = append(p.broken, brokenRow{id, doc, err})
-		} else {
-			p.items = append(p.items, item{rec: r, pos: p.last, at: at.time()})
-		}
-		p.full = n == pageRows
-		return nil
-	})
-	if err != nil {
-		return page{}, fmt.Errorf("reading a page: %w", err)
+// conclude gives the last row of a reading the position of its end.
+func (f *feed) conclude() {
+	if n := len(f.buffer); n > 0 && f.buffer[n-1].pos.Part > 0 {
+		f.buffer[n-1].pos = f.cursor
 	}
-	return p, nil
-}
-
-func (f *feed) pageSQL(head Head) (string, []any) {
-	tx, seq, at := f.kind.columns()
-	where, args := f.where(head)
-	args = append(args, pageRows)
-	return fmt.Sprintf("SELECT id, doc, %s, %s, %s FROM health_events WHERE %s ORDER BY %s, %s LIMIT $%d",
-		tx, seq, at, where, tx, seq, len(args)), args
-}
-
-// where is the condition of the rows between the cursor and the head.
-func (f *feed) where(head Head) (string, []any) {
-	tx, seq, at := f.kind.columns()
-	var c compiler
-	where := []string{
-		"(" + tx + ", " + seq + ") > (" + c.arg(f.cursor.Tx) + ", " + c.arg(f.cursor.Seq) + ")",
-		tx + " < " + c.arg(head.Tx),
-		c.selector(f.selector),
-	}
-	if r := f.cursor.Rescan; r != nil {
-		again := tx + " >= " + c.arg(r.Until) + " OR NOT is_finished"
-		if r.Since != nil {
-			since := time.UnixMicro(*r.Since)
-			again += " OR " + at + " >= " + c.arg(f.s.Dialect.Time(&since))
-		}
-		where = append(where, "("+again+")")
-	}
-	return strings.Join(where, " AND "), c.args
 }
 
 // bury keeps broken documents as dead letters, counts and passes them.
@@ -268,44 +199,20 @@ func (f *feed) bury(ctx context.Context, broken []brokenRow) error {
 	return nil
 }
 
-// hold notes since when the same transaction has held the feed back.
-func (f *feed) hold(h Head) {
-	switch {
-	case !h.Held:
-		f.heldSince = time.Time{}
-	case f.heldSince.IsZero() || f.heldAt != h.Tx:
-		f.heldSince, f.heldAt = f.s.Clock.Now(), h.Tx
-	}
-}
-
-// held is how long the feed has been held back.
-func (f *feed) held() time.Duration {
-	if f.heldSince.IsZero() {
-		return 0
-	}
-	return max(0, f.s.Clock.Since(f.heldSince))
-}
-
 // rest waits for the bell or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
 func (f *feed) rest(ctx context.Context) error {
-	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(f.held().Seconds())
+	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(0)
 	if f.settled() && f.s.Clock.Since(f.rested) >= restEvery {
 		f.rested = f.s.Clock.Now()
 		if err := f.store(ctx, f.cursor); err != nil {
 			return err
 		}
 	}
-	wait := pollEvery
-	if !f.heldSince.IsZero() {
-		wait = min(pollEvery, pollHeld<<min(f.looks, 16))
-	}
-	f.looks++
-	rung, err := f.await(ctx, wait, f.bell)
+	rung, err := f.await(ctx, pollEvery, f.bell)
 	if !rung || err != nil {
 		return err
 	}
-	f.looks = 0
 	if early := lookEvery - f.s.Clock.Since(f.looked); early > 0 {
 		_, err = f.await(ctx, min(early, lookEvery), nil)
 	}

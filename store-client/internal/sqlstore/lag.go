@@ -71,7 +71,7 @@ func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (st
 		return store.Lag{}, fmt.Errorf("reading the head: %w", err)
 	}
 	pos, why := f.standing(st, found, head)
-	f.cursor = pos
+	f.cursor, f.read = pos, place{pos.Tx, pos.Seq}
 	lag := store.Lag{Lost: string(why)}
 	query, args := f.countSQL(head, limit)
 	var oldest instant
@@ -80,15 +80,6 @@ func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (st
 	}
 	lag.Oldest = oldest.time()
 	return lag, nil
-}
-
-// countSQL counts the rows between the cursor and the head.
-func (f *feed) countSQL(head Head, limit int) (string, []any) {
-	tx, seq, at := f.kind.columns()
-	where, args := f.where(head)
-	args = append(args, limit)
-	return fmt.Sprintf("SELECT COUNT(*), MIN(waiting.at) FROM (SELECT %s AS at FROM health_events WHERE %s ORDER BY %s, %s LIMIT $%d) AS waiting",
-		at, where, tx, seq, len(args)), args
 }
 
 // CheckSchema refuses a database whose schema is not the one of steps, as

@@ -41,6 +41,12 @@ type position struct {
 	// the store's clock.
 	Mark   int64   `json:"m,omitempty"`
 	Rescan *rescan `json:"r,omitempty"`
+	// Seen are the transactions above Tx whose rows are done too: those that had
+	// ended while an older one, of anybody on the server, was under way.
+	Seen *Snapshot `json:"x,omitempty"`
+	// Part numbers the rows that were delivered beyond Tx and Seen, so that their
+	// positions differ; they are done when Seen has come to include them.
+	Part int `json:"p,omitempty"`
 }
 
 // rescan is the reading again after a lost position: below transaction Until
@@ -76,21 +82,32 @@ func (p position) String() string {
 
 // at is the position after the row at (tx, seq).
 func (p position) at(tx, seq int64, stored time.Time) position {
-	p.Tx, p.Seq, p.Mark = tx, seq, stored.UnixMicro()
+	p.Tx, p.Seq, p.Mark, p.Part = tx, seq, stored.UnixMicro(), 0
 	if p.Rescan != nil && (tx >= p.Rescan.Until || tx == p.Rescan.Until-1 && seq == math.MaxInt64) {
 		p.Rescan = nil
 	}
 	return p
 }
 
-// covers says whether nothing below the head lies after p.
+// covers says whether nothing that can be seen at the head lies after p.
 func (p position) covers(h Head) bool {
-	return p.Tx >= h.Tx || p.Tx == h.Tx-1 && p.Seq == math.MaxInt64
+	return p.Tx >= h.Tx || p.Tx == h.Tx-1 && p.Seq == math.MaxInt64 && p.Seen.equal(h.Shot)
 }
 
-// through is the position after everything below a head.
+// through is the position after everything that can be seen at a head.
 func (p position) through(h Head) position {
-	return p.at(h.Tx-1, math.MaxInt64, h.At)
+	p = p.at(h.Tx-1, math.MaxInt64, h.At)
+	p.Seen = h.Shot
+	return p
+}
+
+// beyond is the position after the nth row of those that can be seen at and
+// above the head's Tx: what it says is done is everything below.
+func (p position) beyond(h Head, n int) position {
+	seen := p.Seen
+	p = p.through(h)
+	p.Seen, p.Part = seen, n
+	return p
 }
 
 // ahead says whether p is further than q. A rescan counts as standing where it
@@ -103,6 +120,9 @@ func (p position) ahead(q position) bool {
 		return p.Rescan.Until-1 > q.Tx
 	case p.Rescan != nil && p.Rescan.Until != q.Rescan.Until:
 		return p.Rescan.Until > q.Rescan.Until
+	}
+	if p.Tx == q.Tx && p.Seq == q.Seq {
+		return p.Seen.after(q.Seen)
 	}
 	return p.Tx > q.Tx || p.Tx == q.Tx && p.Seq > q.Seq
 }
@@ -130,7 +150,7 @@ func (p position) lost(k kind, h Head) loss {
 		return otherServer
 	case p.Kind != k:
 		return otherKind
-	case p.Tx >= h.Tx || p.Rescan != nil && p.Rescan.Until > h.Tx:
+	case p.Tx >= h.Tx || p.Rescan != nil && p.Rescan.Until > h.Tx || p.Seen != nil && p.Seen.Next > h.next():
 		return beyondEnd
 	}
 	return notLost

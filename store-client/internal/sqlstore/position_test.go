@@ -18,10 +18,20 @@ func TestAhead(t *testing.T) {
 		p.Rescan = &rescan{Until: until}
 		return p
 	}
+	seen := func(tx int64, s *Snapshot) position {
+		p := at(tx, math.MaxInt64)
+		p.Seen = s
+		return p
+	}
 	for name, tc := range map[string]struct {
 		p, q position
 		want bool
 	}{
+		"seen the same":                    {seen(5, &Snapshot{8, []int64{6}}), seen(5, &Snapshot{8, []int64{6}}), false},
+		"seen more numbers":                {seen(5, &Snapshot{9, []int64{6, 8}}), seen(5, &Snapshot{8, []int64{6}}), true},
+		"seen one end":                     {seen(5, &Snapshot{9, []int64{6}}), seen(5, &Snapshot{9, []int64{6, 8}}), true},
+		"seen something":                   {seen(5, &Snapshot{8, []int64{6}}), seen(5, nil), true},
+		"the horizon moved on":             {seen(6, nil), seen(5, &Snapshot{9, []int64{6}}), true},
 		"same":                             {at(5, 5), at(5, 5), false},
 		"later row":                        {at(5, 6), at(5, 5), true},
 		"earlier row":                      {at(5, 4), at(5, 5), false},
@@ -89,11 +99,31 @@ func TestLost(t *testing.T) {
 		notLost:     good,
 		otherServer: {Server: "t", Kind: byInsert, Tx: 9},
 		otherKind:   {Server: "s", Kind: byChange, Tx: 9},
-		beyondEnd:   {Server: "s", Kind: byInsert, Tx: 10},
+		beyondEnd:   {Server: "s", Kind: byInsert, Tx: 9, Seen: &Snapshot{Next: 11}},
 	} {
 		if got := p.lost(byInsert, head); got != want {
 			t.Errorf("%v: %q, want %q", p, got, want)
 		}
+	}
+}
+
+func TestPositionsAboveTheHorizon(t *testing.T) {
+	shot := &Snapshot{Next: 15, Running: []int64{10, 13}}
+	head := Head{Server: "s", Tx: 10, Shot: shot}
+	p := position{Version: positionVersion, Server: "s", Kind: byInsert, Tx: 9, Seq: math.MaxInt64, Seen: &Snapshot{Next: 12, Running: []int64{10}}}
+	first, second, end := p.beyond(head, 1), p.beyond(head, 2), p.through(head)
+	if first == second || first.ahead(p) || second.ahead(first) || !end.ahead(second) {
+		t.Errorf("rows above the horizon move the position: %v, %v, %v", first, second, end)
+	}
+	if p.covers(head) || second.covers(head) || !end.covers(head) {
+		t.Error("the head is covered before it is read to its end, or not then")
+	}
+	moved := Head{Server: "s", Tx: 13, Shot: &Snapshot{Next: 15, Running: []int64{13}}}
+	if end.covers(moved) || !end.through(moved).ahead(end) {
+		t.Error("the end of the oldest transaction goes unnoticed")
+	}
+	if last := (Head{Server: "s", Tx: 15}); end.through(last).Seen != nil || !end.through(last).ahead(end) {
+		t.Error("what was seen is kept although nothing is under way")
 	}
 }
 

@@ -12,21 +12,22 @@ type NamedQuery struct {
 }
 
 // NamedQueries gives for each index of the schema the services' query that it
-// serves, so that a provider's tests can ask its planner; now is a column value.
-func NamedQueries(now any) map[string]NamedQuery {
+// serves, so that a provider's tests can ask its planner; now is a column value,
+// held what a feed has seen while a transaction was under way.
+func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
 	list := func(q store.Query) NamedQuery {
 		sql, args := listSQL(q)
 		return NamedQuery{sql, args}
 	}
-	feed := func(k kind, sel record.Selector) NamedQuery {
-		f := &feed{kind: k, selector: sel}
-		sql, args := f.pageSQL(Head{Tx: 1000})
+	feed := func(k kind, sel record.Selector, seen *Snapshot) NamedQuery {
+		f := &feed{kind: k, selector: sel, cursor: position{Seen: seen}}
+		sql, args := f.pageSQL(Head{Tx: 1000, Shot: seen})
 		return NamedQuery{sql, args}
 	}
 	return map[string]NamedQuery{
 		"health_events_append":     list(store.Query{Limit: 10, After: 5}),
-		"health_events_inserts":    feed(byInsert, record.AllHealthEventInserts()),
-		"health_events_changes":    feed(byChange, record.QuarantinedAndDrainedNodes()),
+		"health_events_inserts":    feed(byInsert, record.AllHealthEventInserts(), nil),
+		"health_events_changes":    feed(byChange, record.QuarantinedAndDrainedNodes(), held),
 		"health_events_node":       list(store.Query{Selector: record.Selector{Node: "n"}}),
 		"health_events_open":       list(store.Query{Selector: record.OpenOfNode("n")}),
 		"health_events_backlog":    list(store.Query{Selector: record.BacklogOfNode("n")}),
