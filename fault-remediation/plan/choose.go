@@ -4,20 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-)
-
-// A fault without a boot id that was generated this long before a repair's
-// signal, or after its end, may be a symptom of the repair.
-const (
-	symptomsBefore = 2 * time.Minute
-	symptomsAfter  = 5 * time.Minute
 )
 
 // choose decides what to do while no object is under way. A reserved name is
@@ -117,10 +109,13 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 // that not every reboot cures needs a repair that covers it.
 func (d decision) pastBoot(r record.Record) (by string, cured bool) {
 	name := r.Event.EffectiveAction()
+	cured = d.repairs.CuredByReboot(name)
+	if r.Event.BootID() == "" {
+		return d.bootedLate(r, cured)
+	}
 	if !d.v.Boots.Past(r) {
 		return "", false
 	}
-	cured = d.repairs.CuredByReboot(name)
 	for _, x := range d.v.Records {
 		for _, a := range trace(x) {
 			if a.ReplacedBootID == r.Event.BootID() && (cured || d.repairs.Covers(a.Action, name)) {
@@ -129,6 +124,24 @@ func (d decision) pastBoot(r record.Record) (by string, cured bool) {
 		}
 	}
 	return r.ID, cured
+}
+
+// bootedLate says whether a fault without a boot id is older than a repair that
+// ended without success, and whose machine reports another boot since: it came
+// back after the repair's time was up.
+func (d decision) bootedLate(r record.Record, cured bool) (by string, late bool) {
+	if !cured {
+		return "", false
+	}
+	for _, x := range d.v.Records {
+		for _, a := range trace(x) {
+			over := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy) && a.Session == r.Status.Session
+			if over && (x.ID == r.ID || r.Event.GeneratedTimestamp.Before(*a.FinishedAt)) && d.bootedSince(a) {
+				return x.ID, true
+			}
+		}
+	}
+	return "", false
 }
 
 // job is a fault and the repair it asks for.
@@ -209,8 +222,12 @@ func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 	s := d.slot(next, reserved)
 	if why, message, stop := d.exhausted(next, mine, s); stop {
 		e := d.edit()
-		if to := next.repair.Escalate; why == AttemptsUsedUp && to != "" {
-			return e.escalate(next.record, to, fmt.Sprintf("%s has no attempt left: %s", next.repair.Name, s.history()))
+		if to := next.repair.Escalate; (why == AttemptsUsedUp || why == NeverReady) && to != "" {
+			lost := fmt.Sprintf("%s has no attempt left: %s", next.repair.Name, s.history())
+			if why == NeverReady {
+				lost = d.neverReady(*s.away)
+			}
+			return e.escalate(next.record, to, lost)
 		}
 		e.human(next.record, why, message)
 		return e.step(why, message)
@@ -234,74 +251,6 @@ func (d decision) stamp(next job, s slot) Step {
 	rem := e.of(next.record).Remediation
 	rem.Attempts = append(rem.Attempts, at)
 	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
-}
-
-// exhausted says why the slot has no further object.
-func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
-	a := next.repair
-	for _, r := range mine {
-		other, known := d.repairs.Of(asked(r))
-		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
-			continue
-		}
-		why := Reason(r.Status.Remediation.Reason)
-		switch {
-		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
-			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
-		case other.Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
-			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
-		}
-	}
-	switch {
-	case len(s.used) >= a.Attempts.Max:
-		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
-	case s.refused >= a.Attempts.Max:
-		return SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), true
-	}
-	return "", "", false
-}
-
-// hold says what has to be waited for before an object is created.
-func (d decision) hold(next job, s slot) (Step, bool) {
-	n := d.v.Node
-	switch {
-	case n.Claim != "":
-		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node"}, true
-	case len(d.v.PodsBack) > 0:
-		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + strings.Join(d.v.PodsBack, ", ")}, true
-	}
-	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
-		return Step{Reason: WaitBackoff, After: rest, Message: "after a failed repair; last: " + s.last}, true
-	}
-	if until := d.symptomUntil(next.record); d.now.Before(until) {
-		return Step{Reason: WaitSymptoms, After: until.Sub(d.now), Message: "the fault may be a symptom of the last repair"}, true
-	}
-	return Step{}, false
-}
-
-// symptomUntil is how long a fault without a boot id waits for its recovery,
-// because it was generated around another fault's repair.
-func (d decision) symptomUntil(r record.Record) time.Time {
-	var until time.Time
-	if r.Event.BootID() != "" {
-		return until
-	}
-	at := r.Event.GeneratedTimestamp
-	for _, x := range d.v.Records {
-		for _, a := range trace(x) {
-			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
-				continue
-			}
-			if d.elapsed(*a.FinishedAt, symptomsAfter) >= symptomsAfter {
-				continue
-			}
-			end := a.FinishedAt.Add(symptomsAfter)
-			if !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) && end.After(until) {
-				until = end
-			}
-		}
-	}
-	return until
 }
 
 // asked is the action that a record is repaired by: its event's own, or the one

@@ -36,7 +36,7 @@ func (d decision) label(s Step) nodemark.State {
 		if created {
 			return nodemark.Remediating
 		}
-	case WaitObject, WaitBackoff, WaitSymptoms, ReadError, KindMissing:
+	case WaitObject, WaitBackoff, WaitReady, WaitSymptoms, ReadError, KindMissing:
 		if tried {
 			return nodemark.Remediating
 		}

@@ -28,6 +28,9 @@ const (
 	WaitSymptoms Reason = "WaitSymptoms"
 	// WaitBackoff: the pause after a failed repair.
 	WaitBackoff Reason = "WaitBackoff"
+	// WaitReady: the machine was told to boot and has not been Ready since; it
+	// may be in mid-boot.
+	WaitReady Reason = "WaitReady"
 	// WaitHuman: the machine is not taken away before a person has looked.
 	WaitHuman Reason = "WaitHuman"
 	// WaitObject: the repair object has no verdict yet.
@@ -79,6 +82,9 @@ const (
 	AttemptsUsedUp Reason = "AttemptsUsedUp"
 	// SignalRefused: the actor refused as often as there are attempts.
 	SignalRefused Reason = "SignalRefused"
+	// NeverReady: the machine has not been Ready since its last signal; another
+	// one could interrupt its boot.
+	NeverReady Reason = "NeverReady"
 	// StrongerFailed: a stronger repair failed, a weaker one can not help.
 	StrongerFailed Reason = "StrongerFailed"
 	// SlotClosed: the slot's repair ended with a person.

@@ -86,7 +86,7 @@ func (w *world) script(d *datadriven.TestData) string {
 
 func (w *world) setNode(d *datadriven.TestData) {
 	if w.node.Name == "" {
-		w.node = plan.Node{Name: "gpu-7", Presence: plan.Present, Marked: true, Identity: record.NodeIdentity{UID: "n1"}}
+		w.node = plan.Node{Name: "gpu-7", Presence: plan.Present, Marked: true, Ready: true, Identity: record.NodeIdentity{UID: "n1"}}
 	}
 	d.MaybeScanArgs(w.t, "session", &w.node.Session)
 	d.MaybeScanArgs(w.t, "machine", &w.node.Identity.ProviderID)
@@ -105,6 +105,10 @@ func (w *world) setNode(d *datadriven.TestData) {
 			w.node.Presence = plan.Present
 		case "released":
 			w.node.Session, w.node.Marked = "", false
+		case "not-ready":
+			w.node.Ready = false
+		case "ready":
+			w.node.Ready = true
 		case "anonymous":
 			w.node.Identity.ProviderID = ""
 		case "unclaimed":

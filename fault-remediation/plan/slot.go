@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
@@ -26,6 +27,9 @@ type slot struct {
 	pause    time.Duration
 	// last is what the slot's last attempt said.
 	last string
+	// away is the last attempt, of whatever session, after which the machine has
+	// not been Ready; nil when there is none.
+	away *record.Attempt
 }
 
 // slot adds up the attempts in the records; a reserved name counts for the
@@ -53,7 +57,42 @@ func (d decision) slot(next job, reserved *Ref) slot {
 	}
 	slices.SortFunc(past, func(a, b record.Attempt) int { return cmp.Compare(b.Ordinal, a.Ordinal) })
 	s.lessons(past, next)
+	s.away = d.away(next, since)
 	return s
+}
+
+// away is the newest attempt since a time whose signal may have been sent, that
+// did not succeed, and after which the Node is neither Ready nor under another
+// boot. A Ready Node under the old boot shows that the signal did not take.
+func (d decision) away(next job, since time.Time) *record.Attempt {
+	n := d.v.Node
+	if n.Ready {
+		return nil
+	}
+	var newest *record.Attempt
+	for _, r := range d.v.Records {
+		for _, a := range trace(r) {
+			failed := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
+			if failed && d.alike(a, next.repair) && a.Machine == fault.Machine(n.Identity) && a.SubmittedAt.After(since) && !d.bootedSince(a) &&
+				(newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
+				newest = &a
+			}
+		}
+	}
+	return newest
+}
+
+// alike says that a new repair would do to the machine what an attempt may have
+// done: of the same group or kind, or both restart it.
+func (d decision) alike(a record.Attempt, next action.Action) bool {
+	restarts := func(rank int) bool { return rank >= action.RankReboot && rank < action.RankReplace }
+	return a.Group == next.Group || a.Kind == next.GVK.Kind || (restarts(d.repairs.Rank(a.Action)) && restarts(next.Rank))
+}
+
+// bootedSince says that the Node reports another boot than before an attempt.
+func (d decision) bootedSince(a record.Attempt) bool {
+	n := d.v.Node
+	return a.PriorBootID != "" && n.Identity.BootID != "" && a.PriorBootID != n.Identity.BootID && a.Machine == fault.Machine(n.Identity)
 }
 
 // attempts are all attempts of a machine and group, in whatever session.

@@ -35,6 +35,10 @@ type Node struct {
 	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
 	// or NoExecute taint of the session.
 	Marked bool
+	// Ready is the Node's condition; one that is not known is not Ready.
+	// ReadySince is its last change, zero when unknown.
+	Ready      bool
+	ReadySince time.Time
 	// Claim is the uid of the repair object that claims the Node, or empty.
 	Claim string
 }

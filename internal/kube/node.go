@@ -112,3 +112,14 @@ func NodeReady(node *corev1.Node) bool {
 	}
 	return false
 }
+
+// NodeReadySince is when the Node's Ready condition changed last; zero when it
+// is not reported.
+func NodeReadySince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.UTC()
+		}
+	}
+	return time.Time{}
+}

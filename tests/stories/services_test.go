@@ -172,7 +172,7 @@ func (w *world) repairView() repair.View {
 	if n := w.node; n != nil {
 		v.Node = repair.Node{
 			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
-			Claim: n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable,
+			Claim: n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
 		}
 	}
 	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {

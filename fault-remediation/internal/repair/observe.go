@@ -121,7 +121,7 @@ func nodeFacts(node *corev1.Node) plan.Node {
 	return plan.Node{
 		Name: node.Name, Presence: plan.Present, Identity: kube.NodeIdentity(node),
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
-		Marked: marked(node),
+		Marked: marked(node), Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
 	}
 }
 

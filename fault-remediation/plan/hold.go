@@ -1,0 +1,121 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// A fault without a boot id that was generated this long before a repair's
+// signal, or after its end, may be a symptom of the repair.
+const (
+	symptomsBefore = 2 * time.Minute
+	symptomsAfter  = 5 * time.Minute
+)
+
+// exhausted says why the slot has no further object.
+func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
+	a := next.repair
+	for _, r := range mine {
+		other, known := d.repairs.Of(asked(r))
+		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
+			continue
+		}
+		why := Reason(r.Status.Remediation.Reason)
+		switch {
+		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
+			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
+		case other.Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
+			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
+		}
+	}
+	switch {
+	case len(s.used) >= a.Attempts.Max:
+		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
+	case s.away != nil && d.bootLeft(*s.away) <= 0:
+		return NeverReady, d.neverReady(*s.away) + "; another signal could interrupt its boot: look at its console, then repair the node by hand", true
+	case s.refused >= a.Attempts.Max:
+		return SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), true
+	}
+	return "", "", false
+}
+
+// hold says what has to be waited for before an object is created.
+func (d decision) hold(next job, s slot) (Step, bool) {
+	n := d.v.Node
+	switch {
+	case n.Claim != "":
+		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node"}, true
+	case len(d.v.PodsBack) > 0:
+		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + strings.Join(d.v.PodsBack, ", ")}, true
+	}
+	if s.away != nil {
+		return Step{Reason: WaitReady, After: d.bootLeft(*s.away), Message: fmt.Sprintf("the Node has not been Ready since %s %s; no second signal is sent to a machine that may be booting", s.away.Kind, s.away.Name)}, true
+	}
+	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
+		return Step{Reason: WaitBackoff, After: rest, Message: "after a failed repair; last: " + s.last}, true
+	}
+	if until := d.symptomUntil(next.record); d.now.Before(until) {
+		return Step{Reason: WaitSymptoms, After: until.Sub(d.now), Message: "the fault may be a symptom of the last repair"}, true
+	}
+	return Step{}, false
+}
+
+func (d decision) neverReady(a record.Attempt) string {
+	return fmt.Sprintf("%s %s may have reached the machine, and the Node has not been Ready in the %s since", a.Kind, a.Name, d.bootLimit(a))
+}
+
+// bootLeft is how much longer a machine that was told to boot is waited for.
+func (d decision) bootLeft(a record.Attempt) time.Duration {
+	limit := d.bootLimit(a)
+	return limit - d.elapsed(a.SubmittedAt, limit)
+}
+
+// bootLimit is how long after its object was created a machine may take to be
+// Ready: as long as the object itself may be without a verdict.
+func (d decision) bootLimit(a record.Attempt) time.Duration {
+	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 {
+		return known.UnknownTimeout
+	}
+	return action.DefaultUnknownTimeout
+}
+
+// symptomUntil is how long a fault without a boot id waits for its recovery,
+// because it was generated around another fault's repair.
+func (d decision) symptomUntil(r record.Record) time.Time {
+	var until time.Time
+	if r.Event.BootID() != "" {
+		return until
+	}
+	at := r.Event.GeneratedTimestamp
+	for _, x := range d.v.Records {
+		for _, a := range trace(x) {
+			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
+				continue
+			}
+			ended := d.ended(a)
+			if d.elapsed(ended, symptomsAfter) >= symptomsAfter {
+				continue
+			}
+			end := ended.Add(symptomsAfter)
+			if !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) && end.After(until) {
+				until = end
+			}
+		}
+	}
+	return until
+}
+
+// ended is when a finished repair's effects did: a machine that came back after
+// the repair's time was up did so when its Node became Ready.
+func (d decision) ended(a record.Attempt) time.Time {
+	if n := d.v.Node; a.State != string(healthrule.Healthy) && n.Ready && n.ReadySince.After(*a.FinishedAt) && d.bootedSince(a) {
+		return n.ReadySince
+	}
+	return *a.FinishedAt
+}
