@@ -4,6 +4,8 @@
 package fault
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -14,8 +16,10 @@ import (
 type Entry struct {
 	// Key is the identity as stored in faults[].key.
 	Key string
-	// Names are all names of the device or thing ("GPU_UUID:GPU-1", "PCI:0000:3b:00").
-	// Empty means the check as a whole.
+	// Names are all names of the device ("GPU_UUID:GPU-1", "PCI:0000:3b:00"), each
+	// of which is enough to name it, or those of another thing, widest first
+	// ("Switch:leaf-1", "Port:7"), which only name it together. Empty means the
+	// check as a whole.
 	Names []string
 	// Sub are the sub-units that narrow the fault ("NVLINK:3").
 	Sub []string
@@ -27,15 +31,20 @@ type Entry struct {
 var deviceTypes = []string{"GPU_UUID", "PCI", "GPU"}
 
 // subTypes narrow a device.
-var subTypes = []string{"GPC", "TPC", "SM", "NVLINK"}
+var subTypes = []string{"GPC", "TPC", "SM", "NVLINK", "NICPort"}
 
 // readings are the registers that monitors of the predecessor list among an XID
 // 74's entities. They are no part of a fault's identity: no recovery names them.
 var readings = []string{"REG0", "REG1", "REG2", "REG3", "REG4", "REG5", "REG6"}
 
+// maxReadable bounds what of a key is written out, in bytes: longer sub-units,
+// and longer names that count together only, are a hash.
+const maxReadable = 128
+
 // Entries lists the faults an event names, in a fixed order without
-// duplicates. Names of one device are one entry; sub-units narrow it; an event
-// without entities is one entry per code for the check as a whole.
+// duplicates. Names of one device are one entry; sub-units narrow it; types that
+// are not known name one thing together; an event without entities is one entry
+// per code for the check as a whole.
 func Entries(e record.Event) []Entry {
 	devices, sub := group(e.EntitiesImpacted)
 	if len(devices) == 0 {
@@ -60,76 +69,100 @@ func Entries(e record.Event) []Entry {
 	return out
 }
 
-// group sorts entities into things (each with all its names) and sub-units.
-// An event that gives each device type at most once describes one device;
-// with several of a type, a name that repeats a type starts the next device as
-// long as the listing is regular, else every name stands for itself.
-func group(entities []record.Entity) (things [][]string, sub []string) {
-	var names []record.Entity
-	for _, x := range entities {
-		switch {
-		case slices.Contains(readings, x.EntityType):
-		case slices.Contains(subTypes, x.EntityType):
-			sub = append(sub, name(x))
-		case slices.Contains(deviceTypes, x.EntityType):
-			names = append(names, x)
-		default:
-			things = append(things, []string{name(x)})
-		}
+// EntriesOf are the entries of a stored record: as many as it has faults, in
+// their order. A record that was judged when its entities made other entries has
+// keys that no entry has now; each stands for the entry that has its thing and
+// code, so that what was one fault in several parts is cleared as a whole.
+func EntriesOf(r record.Record) []Entry {
+	now := Entries(r.Event)
+	if len(r.Status.Faults) == 0 {
+		return now
 	}
-	slices.Sort(sub)
-	return append(devices(names), things...), slices.Compact(sub)
-}
-
-func devices(names []record.Entity) [][]string {
-	var out [][]string
-	var types []string // of the device being read
-	var shape []string // of the first device
-	for _, x := range names {
-		if slices.Contains(types, x.EntityType) {
-			if shape == nil {
-				shape = types
-			}
-			if !slices.Equal(types, shape) {
-				return apart(names)
-			}
-			types = nil
+	out := make([]Entry, 0, len(r.Status.Faults))
+	for i, f := range r.Status.Faults {
+		if i < len(now) && now[i].Key == f.Key {
+			out = append(out, now[i])
+		} else {
+			out = append(out, former(f.Key, i, now))
 		}
-		if types == nil {
-			out = append(out, nil)
-		}
-		types = append(types, x.EntityType)
-		out[len(out)-1] = append(out[len(out)-1], name(x))
-	}
-	if shape != nil && !slices.Equal(types, shape) {
-		return apart(names)
 	}
 	return out
 }
 
-func apart(names []record.Entity) [][]string {
-	var out [][]string
-	for _, x := range names {
-		out = append(out, []string{name(x)})
+// former is the entry that a key of another shape stands for: that of its thing
+// and code, else that of its place.
+func former(key string, place int, now []Entry) Entry {
+	parts := strings.Split(key, "|")
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(parts[i], "%7C", "|")
 	}
-	return out
+	if len(parts) == keyParts {
+		thing, code := parts[keyThing], parts[keyParts-1]
+		for _, e := range now {
+			if e.Code == code && (thing == best(e.Names) || slices.Contains(e.Names, thing) || slices.Contains(e.Sub, thing)) {
+				return e
+			}
+		}
+	}
+	if place < len(now) {
+		return now[place]
+	}
+	return Entry{Key: key, Names: []string{key}} // only the check's recovery names it
 }
 
-func name(x record.Entity) string {
-	value := x.EntityValue
-	if x.EntityType == "PCI" {
-		value = strings.ToLower(value)
+// Size is how many bytes the names of all entries of an event take, without
+// making them: what it costs whoever works with the entries.
+func Size(e record.Event) int64 {
+	things, sub := group(e.EntitiesImpacted)
+	identity := int64(len(e.Agent) + len(e.ComponentClass) + len(e.CheckName) + len(e.NodeName) + keyParts)
+	for _, s := range sub {
+		identity += int64(len(s)) + 1
 	}
-	return x.EntityType + ":" + value
+	var names, codes int64
+	for _, thing := range things {
+		for _, n := range thing {
+			names += int64(len(n)) + 1
+		}
+	}
+	for _, c := range e.ErrorCode {
+		codes += int64(len(c))
+	}
+	n, m := int64(max(len(things), 1)), int64(max(len(e.ErrorCode), 1))
+	return n*m*identity + names*m + codes*n
 }
+
+// Places of a key's parts.
+const (
+	keyThing = 4
+	keyParts = 7
+)
 
 // key is agent, class, check, node, thing, sub-units and code, joined by "|".
 func key(e record.Event, entry Entry) string {
-	parts := []string{e.Agent, e.ComponentClass, e.CheckName, e.NodeName, best(entry.Names), strings.Join(entry.Sub, "/"), entry.Code}
+	parts := [keyParts]string{
+		e.Agent, e.ComponentClass, e.CheckName, e.NodeName, thing(entry.Names), readable(strings.Join(entry.Sub, "/")), entry.Code,
+	}
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(p, "|", "%7C")
 	}
-	return strings.Join(parts, "|")
+	return strings.Join(parts[:], "|")
+}
+
+// thing is what keys a device or thing.
+func thing(names []string) string {
+	if len(names) < 2 || isDevice(names) {
+		return best(names)
+	}
+	return readable(strings.Join(names, "/"))
+}
+
+// readable is s, or a hash of it if it is long.
+func readable(s string) string {
+	if len(s) <= maxReadable {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
 // best is the name that keys a device: GPU_UUID, else PCI, else GPU.
@@ -145,35 +178,4 @@ func best(names []string) string {
 		return names[0]
 	}
 	return ""
-}
-
-// Clears says whether a recovery names the given entry of a fault: the same
-// agent, class, check and node; a listed code or no code; a listed name of the
-// thing, without a narrower sub-unit, or no entity at all. It does not look at
-// order.
-func Clears(recovery record.Event, faulty record.Event, entry Entry) bool {
-	if !recovery.IsHealthy || recovery.Agent != faulty.Agent || recovery.ComponentClass != faulty.ComponentClass ||
-		recovery.CheckName != faulty.CheckName || recovery.NodeName != faulty.NodeName {
-		return false
-	}
-	if len(recovery.ErrorCode) > 0 && !slices.Contains(recovery.ErrorCode, entry.Code) {
-		return false
-	}
-	if len(recovery.EntitiesImpacted) == 0 {
-		return true
-	}
-	things, sub := group(recovery.EntitiesImpacted)
-	for _, s := range sub {
-		if !slices.Contains(entry.Sub, s) {
-			return false
-		}
-	}
-	for _, names := range things {
-		for _, n := range names {
-			if slices.Contains(entry.Names, n) {
-				return true
-			}
-		}
-	}
-	return false
 }

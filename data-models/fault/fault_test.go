@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,32 @@ func TestEntries(t *testing.T) {
 			event(false, nil, "NIC", "mlx5_0", "NIC", "mlx5_1"),
 			[]string{"a|GPU|c|n|NIC:mlx5_0||", "a|GPU|c|n|NIC:mlx5_1||"},
 		},
+		"a port narrows a NIC": {
+			event(false, nil, "NIC", "mlx5_0", "NICPort", "1"), []string{"a|GPU|c|n|NIC:mlx5_0|NICPort:1|"},
+		},
+		"unknown types name one thing together": {
+			event(false, []string{"1"}, "Switch", "leaf-1", "Port", "7"), []string{"a|GPU|c|n|Switch:leaf-1/Port:7||1"},
+		},
+		"two things of unknown types": {
+			event(false, nil, "Switch", "leaf-1", "Port", "7", "Switch", "leaf-1", "Port", "8"),
+			[]string{"a|GPU|c|n|Switch:leaf-1/Port:7||", "a|GPU|c|n|Switch:leaf-1/Port:8||"},
+		},
+		"unknown types that are not paired": {
+			event(false, nil, "Switch", "leaf-1", "Port", "7", "Port", "8"),
+			[]string{"a|GPU|c|n|Switch:leaf-1||", "a|GPU|c|n|Port:7||", "a|GPU|c|n|Port:8||"},
+		},
+		"a device and a thing beside it": {
+			event(false, nil, "PCI", "0000:3B:00", "NVSWITCH", "3", "NVLINK", "5"),
+			[]string{"a|GPU|c|n|PCI:0000:3b:00|NVLINK:5|", "a|GPU|c|n|NVSWITCH:3|NVLINK:5|"},
+		},
+		"128 bytes of sub-units are written out": {
+			event(false, nil, "GPU", "0", "NVLINK", strings.Repeat("3", 121)),
+			[]string{"a|GPU|c|n|GPU:0|NVLINK:" + strings.Repeat("3", 121) + "|"},
+		},
+		"more are a hash": {
+			event(false, nil, "GPU", "0", "NVLINK", strings.Repeat("3", 122)),
+			[]string{"a|GPU|c|n|GPU:0|sha256:831153bb0a7ef7070082a79ed49b10a2|"},
+		},
 		"a repeated name is one entry":    {event(false, nil, "NIC", "x", "NIC", "x"), []string{"a|GPU|c|n|NIC:x||"}},
 		"a separator in a value is coded": {event(false, []string{"a|b"}), []string{"a|GPU|c|n|||a%7Cb"}},
 	}
@@ -73,6 +100,10 @@ func TestClears(t *testing.T) {
 	registers := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", "3", "REG0", "1", "REG1", "0")
 	other := event(true, nil)
 	other.Agent = "b"
+	port := event(false, nil, "NIC", "mlx5_0", "NICPort", "1")
+	leaf := event(false, nil, "Switch", "leaf-1", "Port", "7", "Lane", "2")
+	links := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", "3", "NVLINK", "4")
+	unit := event(false, []string{"13"}, "GPU_UUID", "GPU-1", "GPC", "1", "TPC", "2")
 	tests := map[string]struct {
 		recovery, faulty record.Event
 		want             bool
@@ -91,6 +122,29 @@ func TestClears(t *testing.T) {
 		"a sub-unit without a device": {event(true, nil, "NVLINK", "3"), link, false},
 		"a device with registers":     {event(true, nil, "GPU_UUID", "GPU-1"), registers, true},
 		"registers alone":             {event(true, nil, "REG0", "1"), registers, false},
+
+		"another port of the NIC":          {event(true, nil, "NIC", "mlx5_0", "NICPort", "2"), port, false},
+		"the port of another NIC":          {event(true, nil, "NIC", "mlx5_1", "NICPort", "1"), port, false},
+		"the port of the NIC":              {event(true, nil, "NICPort", "1", "NIC", "mlx5_0"), port, true},
+		"the whole NIC":                    {event(true, nil, "NIC", "mlx5_0"), port, true},
+		"a port, no NIC":                   {event(true, nil, "NICPort", "1"), port, false},
+		"only a sub-unit was named":        {event(true, nil, "NICPort", "1"), event(false, nil, "NICPort", "1"), true},
+		"only another sub-unit":            {event(true, nil, "NICPort", "2"), event(false, nil, "NICPort", "1"), false},
+		"one of the sub-units":             {event(true, nil, "GPU_UUID", "GPU-1", "NVLINK", "3"), links, false},
+		"all sub-units":                    {event(true, nil, "GPU_UUID", "GPU-1", "NVLINK", "4", "NVLINK", "3"), links, true},
+		"the wider sub-unit":               {event(true, nil, "GPU_UUID", "GPU-1", "GPC", "1"), unit, true},
+		"all names of a thing":             {event(true, nil, "Lane", "2", "Switch", "leaf-1", "Port", "7"), leaf, true},
+		"its widest name":                  {event(true, nil, "Switch", "leaf-1"), leaf, true},
+		"its two widest names":             {event(true, nil, "Switch", "leaf-1", "Port", "7"), leaf, true},
+		"a narrow name of it":              {event(true, nil, "Port", "7"), leaf, false},
+		"two names, not the widest":        {event(true, nil, "Port", "7", "Lane", "2"), leaf, false},
+		"another port of the switch":       {event(true, nil, "Switch", "leaf-1", "Port", "8", "Lane", "2"), leaf, false},
+		"the port of another switch":       {event(true, nil, "Switch", "leaf-2", "Port", "7", "Lane", "2"), leaf, false},
+		"narrower than the fault":          {event(true, nil, "Switch", "leaf-1", "Port", "7"), event(false, nil, "Switch", "leaf-1"), false},
+		"names that are not paired":        {event(true, nil, "Switch", "leaf-1", "Port", "9", "Port", "10"), leaf, false},
+		"the same that are not paired":     {event(true, nil, "S", "1", "P", "7", "P", "8"), event(false, nil, "S", "1", "P", "7", "P", "8"), true},
+		"among several things":             {event(true, nil, "Switch", "a", "Switch", "leaf-1"), leaf, true},
+		"a thing beside a device, another": {event(true, nil, "GPU", "0", "Switch", "leaf-2"), leaf, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +154,61 @@ func TestClears(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Keys that were stored when each of these names was an entry of its own still
+// match, and are only cleared together.
+func TestEntriesOfAStoredRecord(t *testing.T) {
+	port := event(false, []string{"5", "6"}, "NIC", "mlx5_0", "NICPort", "1")
+	long := event(false, []string{"74"}, "GPU_UUID", "GPU-1", "NVLINK", strings.Repeat("3", 200), "PCI", "0000:3b:00")
+	tests := map[string]struct {
+		event  record.Event
+		stored []string
+		want   []string
+	}{
+		"as now":         {port, keys(port), keys(port)},
+		"not judged yet": {port, nil, keys(port)},
+		"in several parts": {port,
+			[]string{"a|GPU|c|n|NIC:mlx5_0||5", "a|GPU|c|n|NIC:mlx5_0||6", "a|GPU|c|n|NICPort:1||5", "a|GPU|c|n|NICPort:1||6"},
+			[]string{keys(port)[0], keys(port)[1], keys(port)[0], keys(port)[1]}},
+		"written out":    {long, []string{"a|GPU|c|n|GPU_UUID:GPU-1|NVLINK:" + strings.Repeat("3", 200) + "|74"}, keys(long)},
+		"some other key": {port, []string{"x", "y", "z"}, []string{keys(port)[0], keys(port)[1], "z"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := record.Record{Event: tt.event}
+			for _, k := range tt.stored {
+				r.Status.Faults = append(r.Status.Faults, record.Fault{Key: k})
+			}
+			var got []string
+			for _, e := range fault.EntriesOf(r) {
+				got = append(got, e.Key)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Size is what the names of all entries take, and grows with the event, not
+// with its entries.
+func TestSize(t *testing.T) {
+	for _, e := range []record.Event{
+		event(false, nil), event(false, []string{"1", "22"}, "GPU", "0", "GPU", "11", "NVLINK", "3"),
+		event(false, []string{"1"}, "Switch", "a", "Port", "7", "Switch", "b", "Port", "8"),
+	} {
+		var want int64
+		for _, x := range fault.Entries(e) {
+			want += int64(len("a|GPU|c|n|||") + len(x.Code))
+			for _, n := range append(x.Names, x.Sub...) {
+				want += int64(len(n)) + 1
+			}
+		}
+		if got := fault.Size(e); got < want || got > want+int64(len(fault.Entries(e))) {
+			t.Errorf("size %d of %v, want %d", got, e.EntitiesImpacted, want)
+		}
 	}
 }
 

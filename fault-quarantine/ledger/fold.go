@@ -121,7 +121,7 @@ func (f *fold) ofThisMachine(r record.Record) fault.Sameness {
 
 func (f *fold) fault(r record.Record) {
 	r = clone(r)
-	entries := fault.Entries(r.Event)
+	entries := fault.EntriesOf(r)
 	if len(r.Status.Faults) == 0 {
 		for _, e := range entries {
 			r.Status.Faults = append(r.Status.Faults, record.Fault{Key: e.Key})
@@ -194,7 +194,7 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	if !fault.Before(*o, recovery) {
 		return 0
 	}
-	for i, e := range fault.Entries(o.Event) {
+	for i, e := range fault.EntriesOf(*o) {
 		if i < len(o.Status.Faults) && fault.Clears(recovery.Event, o.Event, e) && f.clear(&o.Status.Faults[i], recovery.ID) {
 			n++
 		}
