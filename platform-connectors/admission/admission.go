@@ -24,6 +24,12 @@ const (
 	MaxCodes = 256
 	// MaxPairs bounds entities times codes, the number of faults of one event.
 	MaxPairs = 4096
+	// MaxSubUnits counts the entities that narrow a device (GPC, TPC, SM, NVLINK,
+	// NICPort), for each of which every device and code of the event stands.
+	MaxSubUnits = 256
+	// MaxFaultBytes bounds what the names of all faults of one event take: devices
+	// times codes, each with all sub-units.
+	MaxFaultBytes = 256 << 10
 	// MaxMetadata counts metadata entries, those the door adds included.
 	MaxMetadata = 64
 	// MaxName bounds agent, componentClass, checkName, nodeName and
@@ -50,6 +56,8 @@ const (
 	CutEntities        Cut = "entities"
 	CutCodes           Cut = "codes"
 	CutPairs           Cut = "entities-x-codes"
+	CutSubUnits        Cut = "sub-units"
+	CutFaultBytes      Cut = "fault-bytes"
 	CutMetadata        Cut = "metadata"
 	CutText            Cut = "text"
 	CutOverride        Cut = "override"
@@ -62,8 +70,8 @@ const (
 // Cuts lists every cut, in a fixed order.
 func Cuts() []Cut {
 	return []Cut{
-		CutControl, CutMessage, CutEntities, CutCodes, CutPairs, CutMetadata,
-		CutText, CutOverride, CutUnknownAction, CutUnknownStrategy, CutUTF8,
+		CutControl, CutMessage, CutEntities, CutCodes, CutPairs, CutSubUnits,
+		CutFaultBytes, CutMetadata, CutText, CutOverride, CutUnknownAction, CutUnknownStrategy, CutUTF8,
 	}
 }
 
@@ -140,7 +148,9 @@ func Normalise(p *protos.HealthEvent, node string) (record.Event, []Cut, *Refusa
 	if refusal := n.refuse(p, node); refusal != nil {
 		return record.Event{}, nil, refusal
 	}
-	n.cutLists()
+	if refusal := n.cutLists(); refusal != nil {
+		return record.Event{}, nil, refusal
+	}
 	n.cutMetadata(n.notes(p))
 	return n.event, n.cuts, nil
 }

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -191,6 +194,93 @@ func TestNormaliseBoundsLists(t *testing.T) {
 	}
 }
 
+// TestFaultsOfOneEventAreBounded goes to every bound of an event at once: what
+// its faults take, for whoever makes them of it, has a bound of its own.
+func TestFaultsOfOneEventAreBounded(t *testing.T) {
+	long := func(i int) string { return fmt.Sprintf("%0*d", MaxText, i) }
+	// kinds are the types of the entities, in turn.
+	for name, kinds := range map[string][]string{
+		"devices":             {"GPU_UUID"},
+		"devices x sub-units": {"GPU_UUID", "NVLINK"},
+		"sub-units":           {"SM"},
+		"sub-units first":     {"SM", "SM", "SM", "GPU"},
+		"things of two names": {"Switch", "Port"},
+		"things":              {"NIC"},
+		"not paired":          {"GPU", "GPU_UUID", "PCI", "GPU"},
+	} {
+		for _, codes := range []int{0, 1, 4, 1000} {
+			p := event(func(p *protos.HealthEvent) {
+				p.EntitiesImpacted, p.ErrorCode = nil, nil
+				p.Agent, p.ComponentClass, p.CheckName = long(0)[:MaxName], long(1)[:MaxName], long(2)[:MaxName]
+				for i := range 2 * MaxEntities {
+					p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: kinds[i%len(kinds)], EntityValue: long(i)})
+				}
+				for i := range codes {
+					p.ErrorCode = append(p.ErrorCode, long(i))
+				}
+			})
+			e, cuts, refusal := Normalise(p, node)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			var bytes int64
+			entries := fault.Entries(e)
+			for _, x := range entries {
+				bytes += int64(len(x.Key))
+				for _, n := range slices.Concat(x.Names, x.Sub) {
+					bytes += int64(len(n))
+				}
+			}
+			if bytes > 2*MaxFaultBytes || len(cuts) == 0 {
+				t.Errorf("%s, %d codes: %d entries of %d bytes; cuts %v", name, codes, len(entries), bytes, cuts)
+			}
+			if len(e.EntitiesImpacted) == 0 || codes > 0 && len(e.ErrorCode) == 0 || len(entries) == 0 {
+				t.Errorf("%s, %d codes: %d entities and %d codes are left of the fault", name, codes, len(e.EntitiesImpacted), len(e.ErrorCode))
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			fault.Entries(e)
+			runtime.ReadMemStats(&after)
+			allocated := after.TotalAlloc - before.TotalAlloc
+			if allocated > 8*MaxFaultBytes {
+				t.Errorf("%s, %d codes: making the entries takes %d bytes", name, codes, allocated)
+			}
+		}
+	}
+}
+
+// TestRecoveriesAreNotCut: what names less could speak for more.
+func TestRecoveriesAreNotCut(t *testing.T) {
+	entities := func(n int, kind string) func(*protos.HealthEvent) {
+		return func(p *protos.HealthEvent) {
+			for i := range n {
+				p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: kind, EntityValue: fmt.Sprint(i)})
+			}
+		}
+	}
+	codes := func(n int) func(*protos.HealthEvent) {
+		return func(p *protos.HealthEvent) { p.ErrorCode = make([]string, n) }
+	}
+	tests := map[string]struct {
+		change  func(*protos.HealthEvent)
+		refused bool
+	}{
+		"at the bound":  {entities(MaxSubUnits, "NVLINK"), false},
+		"sub-units":     {entities(MaxSubUnits+1, "NVLINK"), true},
+		"entities":      {entities(MaxEntities, "GPU"), true},
+		"codes":         {codes(MaxCodes + 1), true},
+		"a cut message": {func(p *protos.HealthEvent) { p.Message = strings.Repeat("m", MaxMessage+1) }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, refusal := Normalise(event(tc.change, func(p *protos.HealthEvent) { p.IsHealthy, p.IsFatal = true, false }), node)
+			if (refusal != nil) != tc.refused || refusal != nil && refusal.Reason != TooMany {
+				t.Errorf("refusal %v, want one: %v", refusal, tc.refused)
+			}
+		})
+	}
+}
+
 func TestMetadataCutKeepsOrderAndBoot(t *testing.T) {
 	p := event(func(p *protos.HealthEvent) {
 		p.RecommendedAction = 42
@@ -279,7 +369,7 @@ func FuzzNormalise(f *testing.F) {
 // broken names the first promise the event breaks, or nothing.
 func broken(e record.Event) string {
 	if len(e.EntitiesImpacted) > MaxEntities || len(e.ErrorCode) > MaxCodes ||
-		len(e.EntitiesImpacted)*len(e.ErrorCode) > MaxPairs || len(e.Metadata) > MaxMetadata || len(e.Message) > MaxMessage {
+		len(e.EntitiesImpacted)*len(e.ErrorCode) > MaxPairs || fault.Size(e) > MaxFaultBytes || len(e.Metadata) > MaxMetadata || len(e.Message) > MaxMessage {
 		return "a limit is exceeded"
 	}
 	texts := []string{e.Agent, e.ComponentClass, e.CheckName, e.Message, e.CustomRecommendedAction, e.ID}

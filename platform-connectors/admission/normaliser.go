@@ -41,24 +41,6 @@ func (n *normaliser) clean() {
 	}
 }
 
-// cutLists bounds entities, codes and their product.
-func (n *normaliser) cutLists() {
-	e := &n.event
-	if len(e.EntitiesImpacted) > MaxEntities {
-		e.EntitiesImpacted = e.EntitiesImpacted[:MaxEntities:MaxEntities]
-		n.cut(CutEntities)
-	}
-	if len(e.ErrorCode) > MaxCodes {
-		e.ErrorCode = e.ErrorCode[:MaxCodes:MaxCodes]
-		n.cut(CutCodes)
-	}
-	if len(e.ErrorCode) > 0 && len(e.EntitiesImpacted)*len(e.ErrorCode) > MaxPairs {
-		fit := MaxPairs / len(e.ErrorCode)
-		e.EntitiesImpacted = e.EntitiesImpacted[:fit:fit]
-		n.cut(CutPairs)
-	}
-}
-
 // cutMetadata cleans and bounds the metadata. The door's notes and the keys
 // that carry order and boot stay; of the others the first in key order do.
 func (n *normaliser) cutMetadata(notes map[string]string) {
