@@ -5,10 +5,8 @@
 package conditions
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -20,8 +18,15 @@ const (
 	MaxChecks = 256
 	// MaxFaults bounds the standing faults of one node.
 	MaxFaults = 4096
-	// maxRecoveries bounds the remembered recoveries of one check.
-	maxRecoveries = 64
+	// MaxBytes bounds what the standing faults of one node take, about.
+	MaxBytes = 8 << 20
+	// maxFirst is what the first fault of a check may take even if the set is
+	// full, so that no check looks healthy for want of room.
+	maxFirst = 8 << 10
+	// maxRecoveries bounds the remembered recoveries of one check, and
+	// maxRecoveryBytes what they take, about.
+	maxRecoveries    = 64
+	maxRecoveryBytes = 64 << 10
 	// maxNotices bounds the Kubernetes Events that wait for the API server.
 	maxNotices = 256
 	// maxText bounds the kept text of one fault, in bytes.
@@ -106,7 +111,35 @@ func (s *Set) Fold(r record.Record) Change {
 		check.recover(trimRecovery(r))
 		return Lowered
 	}
-	return check.raise(r, MaxFaults-s.Faults())
+	change := check.raise(r, s.room())
+	if change == Overflowed && len(check.Faults) == 0 {
+		delete(s.Checks, e.CheckName) // no condition, rather than a healthy one
+	}
+	return change
+}
+
+// room is what may be added to the set.
+type room struct{ faults, bytes int }
+
+func (s *Set) room() room {
+	left := room{MaxFaults, MaxBytes}
+	for _, c := range s.Checks {
+		left.faults -= len(c.Faults)
+		for i := range c.Faults {
+			left.bytes -= c.Faults[i].size()
+		}
+	}
+	return left
+}
+
+// take says whether a fault has room, and takes it.
+func (r *room) take(f *Fault, first bool) bool {
+	size := f.size()
+	if (r.faults < 1 || r.bytes < size) && !(first && size <= maxFirst) {
+		return false
+	}
+	r.faults, r.bytes = r.faults-1, r.bytes-size
+	return true
 }
 
 // Faults counts the standing faults of all checks.
@@ -131,13 +164,15 @@ func (s *Set) FoldStored(r record.Record, machine record.NodeIdentity) {
 	if check == nil || r.Event.IsHealthy {
 		return
 	}
-	for _, entry := range r.Status.Faults {
-		if entry.ClearedTimestamp != nil {
-			check.Faults = slices.DeleteFunc(check.Faults, func(f Fault) bool {
-				return f.Entry.Key == entry.Key && f.Record.ID == r.ID
-			})
+	stands := map[string]bool{}
+	for i, entry := range fault.EntriesOf(r) {
+		if i >= len(r.Status.Faults) || r.Status.Faults[i].ClearedTimestamp == nil {
+			stands[entry.Key] = true
 		}
 	}
+	check.Faults = slices.DeleteFunc(check.Faults, func(f Fault) bool {
+		return f.Record.ID == r.ID && !stands[f.Entry.Key]
+	})
 }
 
 // Clone is a deep copy.
@@ -162,30 +197,34 @@ func (c *Check) recover(recovery record.Record) {
 		c.Recoveries = slices.Delete(c.Recoveries, i, i+1)
 	}
 	c.Recoveries = append(c.Recoveries, recovery)
-	if over := len(c.Recoveries) - maxRecoveries; over > 0 {
-		c.Recoveries = slices.Delete(c.Recoveries, 0, over)
+	from, bytes := len(c.Recoveries), 0
+	for from > 0 && len(c.Recoveries)-from < maxRecoveries {
+		if bytes += size(&c.Recoveries[from-1]); bytes > maxRecoveryBytes {
+			break
+		}
+		from--
 	}
+	c.Recoveries = slices.Delete(c.Recoveries, 0, from)
 }
 
 // raise adds the faults of a record that no later recovery has cleared, as long
 // as there is room.
-func (c *Check) raise(r record.Record, room int) Change {
-	change := Overtaken
+func (c *Check) raise(r record.Record, left room) Change {
+	change, trimmed := Overtaken, trimFault(r)
 	for _, entry := range fault.Entries(r.Event) {
 		cleared := func(recovery record.Record) bool {
 			return fault.Clears(recovery.Event, r.Event, entry) && fault.Before(r, recovery)
 		}
-		if slices.ContainsFunc(c.Recoveries, cleared) {
+		f := Fault{entry, trimmed}
+		switch {
+		case slices.ContainsFunc(c.Recoveries, cleared):
 			continue
-		}
-		if c.renew(Fault{entry, trimFault(r)}) {
-			change = Raised
-			continue
-		}
-		if room--; room < 0 {
+		case c.renew(f):
+		case left.take(&f, len(c.Faults) == 0):
+			c.Faults = append(c.Faults, f)
+		default:
 			return Overflowed
 		}
-		c.Faults = append(c.Faults, Fault{entry, trimFault(r)})
 		change = Raised
 	}
 	return change
@@ -221,38 +260,3 @@ func (s *Set) Told(written []Notice) {
 
 // Names lists the checks of the set in order.
 func (s *Set) Names() []string { return slices.Sorted(maps.Keys(s.Checks)) }
-
-// trimFault keeps what recovery, order and text need of a faulty record; what it
-// names is in its entries.
-func trimFault(r record.Record) record.Record {
-	e := r.Event
-	return record.Record{
-		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
-		Event: record.Event{
-			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
-			IsFatal: e.IsFatal, Message: cut(e.Message, maxText), RecommendedAction: e.RecommendedAction,
-		},
-	}
-}
-
-// trimRecovery keeps what a recovery speaks for and its order.
-func trimRecovery(r record.Record) record.Record {
-	e := r.Event
-	return record.Record{
-		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
-		Event: record.Event{
-			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
-			IsHealthy: true, ErrorCode: e.ErrorCode, EntitiesImpacted: e.EntitiesImpacted,
-		},
-	}
-}
-
-// scope is what a recovery speaks for, and in which publisher's order.
-func scope(r record.Record) string {
-	e := r.Event
-	b, err := json.Marshal([]any{e.Agent, e.ComponentClass, r.SeqEpoch, e.ErrorCode, e.EntitiesImpacted})
-	if err != nil {
-		return strings.Join(append([]string{e.Agent, r.SeqEpoch}, e.ErrorCode...), "|") // strings always encode
-	}
-	return string(b)
-}

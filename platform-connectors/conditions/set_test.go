@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -207,20 +208,135 @@ func fatalNot(i int) record.Record {
 
 func TestSetIsBounded(t *testing.T) {
 	var s Set
-	for i := range MaxFaults + 1 {
-		want := Raised
-		if i == MaxFaults {
-			want = Overflowed
+	full := change(fatal(1, "", "79"), func(r *record.Record) {
+		for i := range MaxFaults {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "GPU", EntityValue: fmt.Sprint(i)})
 		}
-		if got := s.Fold(fatal(uint64(i)+1, fmt.Sprintf("GPU-%d", i), "79")); got != want {
-			t.Fatalf("fault %d: %q, want %q", i, got, want)
-		}
+	})
+	if got := s.Fold(full); got != Raised || s.Faults() != MaxFaults {
+		t.Fatalf("%q, %d faults", got, s.Faults())
+	}
+	if got := s.Fold(fatal(2, "GPU-1", "79")); got != Overflowed {
+		t.Fatalf("one more: %q", got)
 	}
 	s = Set{}
 	for i := range MaxChecks + 1 {
 		r := change(healthy(1, "", ""), func(r *record.Record) { r.Event.CheckName = fmt.Sprint("check", i) })
 		if got := s.Fold(r); (got == Overflowed) != (i == MaxChecks) {
 			t.Fatalf("check %d: %q", i, got)
+		}
+	}
+}
+
+// TestSetIsBoundedInBytes fills the set with the largest faults and recoveries
+// that the door lets in.
+func TestSetIsBoundedInBytes(t *testing.T) {
+	const largest = 256 << 10 // admission.MaxFaultBytes
+	var s Set
+	units := func(i int) func(*record.Record) {
+		return func(r *record.Record) {
+			r.Event.CheckName = fmt.Sprint("check", i%MaxChecks)
+			for u := range 240 {
+				r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted,
+					record.Entity{EntityType: "NVLINK", EntityValue: fmt.Sprintf("%01000d", u)})
+			}
+		}
+	}
+	overflowed := 0
+	for i := range 48 {
+		if s.Fold(change(fatal(uint64(i)+1, fmt.Sprint("GPU-", i), "79"), units(i))) == Overflowed {
+			overflowed++
+		}
+		s.Fold(change(healthy(uint64(i)+1, fmt.Sprint("other-", i), ""), units(0)))
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := MaxBytes + largest + maxRecoveryBytes; len(b) > limit || overflowed == 0 {
+		t.Errorf("%d bytes, want at most %d; %d faults had no room", len(b), limit, overflowed)
+	}
+	for name, c := range s.Checks {
+		if len(c.Recoveries) > maxRecoveries {
+			t.Errorf("%s: %d recoveries", name, len(c.Recoveries))
+		}
+	}
+}
+
+// A check looks faulty, or has no condition, but never healthy for want of room.
+func TestFullSetShowsNoHealthyCheck(t *testing.T) {
+	var s Set
+	s.Fold(change(fatal(1, "", "79"), func(r *record.Record) {
+		for i := range MaxFaults {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "GPU", EntityValue: fmt.Sprint(i)})
+		}
+	}))
+	other := func(name, text string) func(*record.Record) {
+		return func(r *record.Record) {
+			r.Event.CheckName = name
+			r.Event.ErrorCode = []string{text}
+		}
+	}
+	small, large := other("Small", "1"), other("Large", strings.Repeat("1", maxFirst))
+	s.Fold(change(healthy(1, "", ""), small))
+	s.Fold(change(healthy(1, "", ""), large))
+	if got := s.Fold(change(fatal(2, "GPU-1", ""), small)); got != Raised {
+		t.Errorf("the first fault of a check: %q", got)
+	}
+	if got := s.Fold(change(fatal(3, "GPU-2", ""), small)); got != Overflowed {
+		t.Errorf("the second: %q", got)
+	}
+	if got := s.Fold(change(fatal(2, "GPU-1", ""), large)); got != Overflowed {
+		t.Errorf("a large one: %q", got)
+	}
+	for _, c := range s.Desired() {
+		if c.Status != corev1.ConditionTrue {
+			t.Errorf("%s is %s", c.Type, c.Status)
+		}
+	}
+}
+
+// TestHistoryOfAFormerShape: a record that was judged when each of its names was
+// a fault of its own stands until all of them are cleared.
+func TestHistoryOfAFormerShape(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	prefix := "syslog-health-monitor|GPU|SysLogsXIDError|gpu-7|"
+	for name, tc := range map[string]struct {
+		first, second *time.Time
+		want          int
+	}{"one of two": {&at, nil, 1}, "both": {&at, &at, 0}, "none": {nil, nil, 1}} {
+		t.Run(name, func(t *testing.T) {
+			var s Set
+			s.FoldStored(change(fatal(1, "", "5"), func(r *record.Record) {
+				r.Event.EntitiesImpacted = []record.Entity{{EntityType: "NIC", EntityValue: "mlx5_0"}, {EntityType: "NICPort", EntityValue: "1"}}
+				r.Status.Faults = []record.Fault{
+					{Key: prefix + "NIC:mlx5_0||5", ClearedTimestamp: tc.first}, {Key: prefix + "NICPort:1||5", ClearedTimestamp: tc.second},
+				}
+			}), record.NodeIdentity{})
+			if got := s.Faults(); got != tc.want {
+				t.Errorf("%d faults stand, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestUnpairedNames(t *testing.T) {
+	set := func(names ...string) *Set {
+		var c Check
+		for _, n := range names {
+			c.Faults = append(c.Faults, Fault{fault.Entry{Names: []string{n}, Code: "5"}, record.Record{ID: "r"}})
+		}
+		return &Set{Checks: map[string]*Check{xid: &c}}
+	}
+	for _, tc := range []struct {
+		set  *Set
+		want bool
+	}{
+		{&Set{}, false}, {set("NIC:mlx5_0"), false}, {set("NIC:mlx5_0", "NIC:mlx5_1"), false},
+		{set("NIC:mlx5_0", "NICPort:1"), true}, {set("NIC:mlx5_0", "NIC:mlx5_1", "Switch:a"), true},
+	} {
+		if got := tc.set.UnpairedNames(); got != tc.want {
+			t.Errorf("%v, want %v", got, tc.want)
 		}
 	}
 }

@@ -21,8 +21,10 @@ const (
 	foldMost = 4096
 	// pace is the least time between two writes of the file: they share the disk
 	// with the spool's, for which publishers wait.
-	pace  = 100 * time.Millisecond
-	retry = 5 * time.Second
+	pace = 100 * time.Millisecond
+	// diskPace is how many bytes of the file may be written per second.
+	diskPace = 4 << 20
+	retry    = 5 * time.Second
 	// rebuildEvery is how often an incomplete set looks for the store.
 	rebuildEvery = 2 * time.Second
 	// historyDeadline bounds the reading of the node's history.
@@ -70,6 +72,7 @@ type Fold struct {
 	work  sync.Mutex // serialises changes of the state; taken before mu
 	mu    sync.Mutex // guards state
 	state state
+	size  int // of the file, in bytes
 	bells []func()
 }
 
@@ -94,7 +97,7 @@ func (f *Fold) OnChange(ring func()) { f.bells = append(f.bells, ring) }
 func (f *Fold) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
-		calm := f.Clock.After(pace)
+		calm := f.Clock.After(f.pace())
 		err := f.step(ctx)
 		if err == nil {
 			err = f.wait(ctx)
@@ -117,6 +120,13 @@ func (f *Fold) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pace is the time until the file may be written again.
+func (f *Fold) pace() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(pace, time.Duration(f.size)*time.Second/diskPace)
 }
 
 // step folds what the spool holds. An entry is confirmed after the set that
@@ -217,11 +227,12 @@ func (f *Fold) current() state {
 
 // publish makes a state durable, then visible. The caller holds work.
 func (f *Fold) publish(s state) error {
-	if err := s.save(f.Path); err != nil {
+	size, err := s.save(f.Path)
+	if err != nil {
 		return err
 	}
 	f.mu.Lock()
-	f.state = s
+	f.state, f.size = s, size
 	f.mu.Unlock()
 	f.Metrics.show(s)
 	for _, ring := range f.bells {

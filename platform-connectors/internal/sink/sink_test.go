@@ -182,16 +182,19 @@ func TestPlaceInTheSpool(t *testing.T) {
 		complete bool
 		index    uint64
 	}{
-		"no file":                    {"", false, 4},
-		"not JSON":                   {"{", false, 4},
-		"another version":            {`{"version":9,"epoch":"one","index":6,"complete":true,"set":{}}`, false, 4},
+		"no file":          {"", false, 4},
+		"not JSON":         {"{", false, 4},
+		"another version":  {`{"version":9,"epoch":"one","index":6,"complete":true,"set":{}}`, false, 4},
+		"an older version": {`{"version":1,"epoch":"one","index":6,"complete":true,"set":{}}`, true, 6},
+		"one of unpaired names": {`{"version":1,"epoch":"one","index":6,"complete":true,"set":{"checks":{"NIC":{"faults":[` +
+			`{"entry":{"Names":["NIC:a"]},"record":{"id":"r"}},{"entry":{"Names":["NICPort:1"]},"record":{"id":"r"}}]}}}}`, false, 4},
 		"no set":                     {`{"version":1,"epoch":"one","index":6,"complete":true}`, false, 4},
-		"in its place":               {`{"version":1,"epoch":"one","index":6,"complete":true,"set":{}}`, true, 6},
-		"still incomplete":           {`{"version":1,"epoch":"one","index":6,"complete":false,"set":{}}`, false, 6},
-		"another spool":              {`{"version":1,"epoch":"old","index":99,"complete":true,"set":{}}`, true, 4},
-		"the spool released more":    {`{"version":1,"epoch":"one","index":3,"complete":true,"set":{}}`, false, 4},
-		"the spool lost its end":     {`{"version":1,"epoch":"one","index":11,"complete":true,"set":{}}`, false, 4},
-		"everything that is spooled": {`{"version":1,"epoch":"one","index":10,"complete":true,"set":{}}`, true, 10},
+		"in its place":               {`{"version":2,"epoch":"one","index":6,"complete":true,"set":{}}`, true, 6},
+		"still incomplete":           {`{"version":2,"epoch":"one","index":6,"complete":false,"set":{}}`, false, 6},
+		"another spool":              {`{"version":2,"epoch":"old","index":99,"complete":true,"set":{}}`, true, 4},
+		"the spool released more":    {`{"version":2,"epoch":"one","index":3,"complete":true,"set":{}}`, false, 4},
+		"the spool lost its end":     {`{"version":2,"epoch":"one","index":11,"complete":true,"set":{}}`, false, 4},
+		"everything that is spooled": {`{"version":2,"epoch":"one","index":10,"complete":true,"set":{}}`, true, 10},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +205,7 @@ func TestPlaceInTheSpool(t *testing.T) {
 				}
 			}
 			s, problem := loadState(path, "one", 4, 10)
-			if s.Complete != tc.complete || s.Index != tc.index || s.Epoch != "one" || s.Set == nil {
+			if s.Complete != tc.complete || s.Index != tc.index || s.Epoch != "one" || s.Set == nil || s.Version != stateVersion {
 				t.Errorf("%+v", s)
 			}
 			if (problem == "") != tc.complete && name != "still incomplete" {

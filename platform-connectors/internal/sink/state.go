@@ -12,8 +12,9 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
-// stateVersion is the version of the file's shape.
-const stateVersion = 1
+// stateVersion is the version of the file's shape. In version 1 each name of a
+// thing that several types name together was a fault of its own.
+const stateVersion = 2
 
 // state is the sink's file: the fault set and how far it has followed the spool.
 type state struct {
@@ -38,10 +39,15 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fresh, fmt.Sprintf("it cannot be decoded: %v", err)
 	}
-	if s.Version != stateVersion || s.Set == nil {
+	if s.Version < 1 || s.Version > stateVersion || s.Set == nil {
 		return fresh, fmt.Sprintf("its version is %d, not %d", s.Version, stateVersion)
 	}
+	former := s.Version < stateVersion
+	s.Version = stateVersion
 	switch {
+	case former && s.Set.UnpairedNames():
+		// What is fault and what is healthy of it only the events say.
+		return fresh, "its faults are those of an older version"
 	case s.Epoch != epoch:
 		// Another spool: what the old one still held is lost, what was folded stands.
 		s.Epoch, s.Index = epoch, released
@@ -52,13 +58,14 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 	return s, ""
 }
 
-func (s state) save(path string) error {
+// save writes the file and returns its size in bytes.
+func (s state) save(path string) (int, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("encoding the fault set: %w", err)
+		return 0, fmt.Errorf("encoding the fault set: %w", err)
 	}
 	if err := durable.Replace(path, b); err != nil {
-		return fmt.Errorf("writing the fault set: %w", err)
+		return 0, fmt.Errorf("writing the fault set: %w", err)
 	}
-	return nil
+	return len(b), nil
 }

@@ -1,0 +1,92 @@
+package conditions
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// UnpairedNames says whether the set has faults of one record and code whose
+// names are of different types: maybe what the types name together, of which a
+// version before this one made a fault for each.
+func (s *Set) UnpairedNames() bool {
+	type origin struct{ id, code string }
+	for _, c := range s.Checks {
+		types := map[origin]string{}
+		for _, f := range c.Faults {
+			if len(f.Entry.Names) == 0 {
+				continue
+			}
+			kind, _, _ := strings.Cut(f.Entry.Names[0], ":")
+			at := origin{f.Record.ID, f.Entry.Code}
+			if known, ok := types[at]; ok && known != kind {
+				return true
+			}
+			types[at] = kind
+		}
+	}
+	return false
+}
+
+// trimFault keeps what recovery, order and text need of a faulty record; what it
+// names is in its entries.
+func trimFault(r record.Record) record.Record {
+	e := r.Event
+	return record.Record{
+		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
+		Event: record.Event{
+			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
+			IsFatal: e.IsFatal, Message: cut(e.Message, maxText), RecommendedAction: e.RecommendedAction,
+		},
+	}
+}
+
+// trimRecovery keeps what a recovery speaks for and its order.
+func trimRecovery(r record.Record) record.Record {
+	e := r.Event
+	return record.Record{
+		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
+		Event: record.Event{
+			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
+			IsHealthy: true, ErrorCode: e.ErrorCode, EntitiesImpacted: e.EntitiesImpacted,
+		},
+	}
+}
+
+// size is about what a fault takes in the set's file, in bytes.
+func (f *Fault) size() int {
+	n := len(f.Entry.Key) + len(f.Entry.Code) + size(&f.Record)
+	for _, name := range f.Entry.Names {
+		n += len(name) + 3
+	}
+	for _, unit := range f.Entry.Sub {
+		n += len(unit) + 3
+	}
+	return n
+}
+
+// size is about what a record of the set takes in its file, in bytes.
+func size(r *record.Record) int {
+	const names = 900 // of the fields
+	e := &r.Event
+	n := names + len(r.ID) + len(r.SeqEpoch) + len(r.Node.ProviderID) + len(e.Agent) + len(e.ComponentClass) +
+		len(e.CheckName) + len(e.NodeName) + len(e.Message)
+	for _, c := range e.ErrorCode {
+		n += len(c) + 3
+	}
+	for _, x := range e.EntitiesImpacted {
+		n += len(x.EntityType) + len(x.EntityValue) + 36
+	}
+	return n
+}
+
+// scope is what a recovery speaks for, and in which publisher's order.
+func scope(r record.Record) string {
+	e := r.Event
+	b, err := json.Marshal([]any{e.Agent, e.ComponentClass, r.SeqEpoch, e.ErrorCode, e.EntitiesImpacted})
+	if err != nil {
+		return strings.Join(append([]string{e.Agent, r.SeqEpoch}, e.ErrorCode...), "|") // strings always encode
+	}
+	return string(b)
+}
