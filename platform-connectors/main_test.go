@@ -187,12 +187,14 @@ const agent = "syslog-health-monitor"
 // its id and message.
 func event(publisher string, seq int) *protos.HealthEvent {
 	text := fmt.Sprintf("%s/%d", publisher, seq)
+	id := uuid.NewSHA1(uuid.Nil, []byte(text))
+	id[6] = id[6]&0x0f | 0x70 // as a monitor's
 	return &protos.HealthEvent{
 		Version: 1, Agent: agent, ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsFatal: true,
 		Message: text, RecommendedAction: protos.RecommendedAction_RESTART_BM, ErrorCode: []string{"79"},
 		EntitiesImpacted:   []*protos.Entity{{EntityType: "GPU_UUID", EntityValue: "GPU-" + publisher}},
 		GeneratedTimestamp: timestamppb.New(time.Date(2026, 3, 1, 12, 0, seq, 0, time.UTC)),
-		NodeName:           nodeName, Id: uuid.NewSHA1(uuid.Nil, []byte(text)).String(),
+		NodeName:           nodeName, Id: id.String(),
 		Metadata: map[string]string{record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: "epoch-" + publisher},
 	}
 }

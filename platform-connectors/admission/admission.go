@@ -96,10 +96,14 @@ const (
 	Malformed   Reason = "malformed"
 	ForeignNode Reason = "foreign-node"
 	TooMany     Reason = "too-many"
+	// Foreseeable is an id that somebody else could compute.
+	Foreseeable Reason = "foreseeable-id"
 )
 
 // Reasons lists every reason, in a fixed order.
-func Reasons() []Reason { return []Reason{Missing, TooLong, Malformed, ForeignNode, TooMany} }
+func Reasons() []Reason {
+	return []Reason{Missing, TooLong, Malformed, ForeignNode, TooMany, Foreseeable}
+}
 
 // Refusal is the error of an event the door does not accept.
 type Refusal struct {
@@ -184,11 +188,14 @@ func (n *normaliser) refuse(p *protos.HealthEvent, node string) *Refusal {
 	if err := p.GetGeneratedTimestamp().CheckValid(); err != nil {
 		return &Refusal{"generatedTimestamp", Malformed, "is not a time between the years 1 and 9999"}
 	}
-	return n.checkID()
+	return n.checkID(node != "")
 }
 
-// checkID accepts an empty id and a UUID in its usual form.
-func (n *normaliser) checkID() *Refusal {
+// checkID accepts an empty id and a UUID in its usual form. Of a publisher that
+// speaks for one node it takes random ones only, of version 4 or 7: ids are
+// those of all nodes, and with one that can be computed it could take the place
+// of another publisher's event before that comes.
+func (n *normaliser) checkID(random bool) *Refusal {
 	id := n.event.ID
 	if id == "" {
 		return nil
@@ -196,6 +203,9 @@ func (n *normaliser) checkID() *Refusal {
 	parsed, err := uuid.Parse(id)
 	if err != nil || len(id) != 36 || parsed == uuid.Nil {
 		return &Refusal{"id", Malformed, fmt.Sprintf("%.64q is not a UUID", id)}
+	}
+	if v := parsed.Version(); random && (parsed.Variant() != uuid.RFC4122 || v != 4 && v != 7) {
+		return &Refusal{"id", Foreseeable, fmt.Sprintf("%s is no random UUID: give one of version 7 or 4, or none", id)}
 	}
 	n.event.ID = parsed.String()
 	return nil

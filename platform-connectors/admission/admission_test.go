@@ -42,21 +42,24 @@ func TestNormaliseRefuses(t *testing.T) {
 		field  string
 		reason Reason
 	}{
-		"no agent":         {func(p *protos.HealthEvent) { p.Agent = "" }, "agent", Missing},
-		"blank agent":      {func(p *protos.HealthEvent) { p.Agent = " \n" }, "agent", Missing},
-		"no check":         {func(p *protos.HealthEvent) { p.CheckName = "" }, "checkName", Missing},
-		"no node":          {func(p *protos.HealthEvent) { p.NodeName = "" }, "nodeName", Missing},
-		"foreign node":     {func(p *protos.HealthEvent) { p.NodeName = "gpu-8" }, "nodeName", ForeignNode},
-		"long check":       {func(p *protos.HealthEvent) { p.CheckName = strings.Repeat("x", MaxName+1) }, "checkName", TooLong},
-		"long class":       {func(p *protos.HealthEvent) { p.ComponentClass = strings.Repeat("x", MaxName+1) }, "componentClass", TooLong},
-		"no timestamp":     {func(p *protos.HealthEvent) { p.GeneratedTimestamp = nil }, "generatedTimestamp", Missing},
-		"bad nanos":        {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Nanos = -1 }, "generatedTimestamp", Malformed},
-		"year 10000":       {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Seconds = 253402300800 }, "generatedTimestamp", Malformed},
-		"custom, no name":  {func(p *protos.HealthEvent) { p.RecommendedAction = protos.RecommendedAction_CUSTOM }, "customRecommendedAction", Missing},
-		"id is a word":     {func(p *protos.HealthEvent) { p.Id = "seventy-nine" }, "id", Malformed},
-		"id is a urn":      {func(p *protos.HealthEvent) { p.Id = "urn:uuid:" + p.Id }, "id", Malformed},
-		"id is zero":       {func(p *protos.HealthEvent) { p.Id = "00000000-0000-0000-0000-000000000000" }, "id", Malformed},
-		"long custom name": {func(p *protos.HealthEvent) { p.CustomRecommendedAction = strings.Repeat("x", MaxName+1) }, "customRecommendedAction", TooLong},
+		"no agent":                {func(p *protos.HealthEvent) { p.Agent = "" }, "agent", Missing},
+		"blank agent":             {func(p *protos.HealthEvent) { p.Agent = " \n" }, "agent", Missing},
+		"no check":                {func(p *protos.HealthEvent) { p.CheckName = "" }, "checkName", Missing},
+		"no node":                 {func(p *protos.HealthEvent) { p.NodeName = "" }, "nodeName", Missing},
+		"foreign node":            {func(p *protos.HealthEvent) { p.NodeName = "gpu-8" }, "nodeName", ForeignNode},
+		"long check":              {func(p *protos.HealthEvent) { p.CheckName = strings.Repeat("x", MaxName+1) }, "checkName", TooLong},
+		"long class":              {func(p *protos.HealthEvent) { p.ComponentClass = strings.Repeat("x", MaxName+1) }, "componentClass", TooLong},
+		"no timestamp":            {func(p *protos.HealthEvent) { p.GeneratedTimestamp = nil }, "generatedTimestamp", Missing},
+		"bad nanos":               {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Nanos = -1 }, "generatedTimestamp", Malformed},
+		"year 10000":              {func(p *protos.HealthEvent) { p.GeneratedTimestamp.Seconds = 253402300800 }, "generatedTimestamp", Malformed},
+		"custom, no name":         {func(p *protos.HealthEvent) { p.RecommendedAction = protos.RecommendedAction_CUSTOM }, "customRecommendedAction", Missing},
+		"id is a word":            {func(p *protos.HealthEvent) { p.Id = "seventy-nine" }, "id", Malformed},
+		"id is a urn":             {func(p *protos.HealthEvent) { p.Id = "urn:uuid:" + p.Id }, "id", Malformed},
+		"id is zero":              {func(p *protos.HealthEvent) { p.Id = "00000000-0000-0000-0000-000000000000" }, "id", Malformed},
+		"id is derived":           {func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-5a54-9d0e-2f6d4f7a3b52" }, "id", Foreseeable},
+		"id is a clock's":         {func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-1a54-9d0e-2f6d4f7a3b52" }, "id", Foreseeable},
+		"id is a v4 that is none": {func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-4a54-1d0e-2f6d4f7a3b52" }, "id", Foreseeable},
+		"long custom name":        {func(p *protos.HealthEvent) { p.CustomRecommendedAction = strings.Repeat("x", MaxName+1) }, "customRecommendedAction", TooLong},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +117,10 @@ func TestNormaliseCuts(t *testing.T) {
 			change: func(p *protos.HealthEvent) { p.Message = strings.Repeat("x", MaxMessage-1) + "\u00e9" },
 			want:   func(e *record.Event) { e.Message = strings.Repeat("x", MaxMessage-1) },
 			cuts:   []Cut{CutMessage},
+		},
+		"random id": {
+			change: func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-4a54-9d0e-2f6d4f7a3b52" },
+			want:   func(e *record.Event) { e.ID = "6f1ed0c5-6c1b-4a54-9d0e-2f6d4f7a3b52" },
 		},
 		"upper-case id": {
 			change: func(p *protos.HealthEvent) { p.Id = strings.ToUpper(p.Id) },
@@ -300,6 +307,14 @@ func TestMetadataCutKeepsOrderAndBoot(t *testing.T) {
 		if got := e.Metadata[key]; got != want {
 			t.Errorf("metadata[%q] = %q, want %q", key, got, want)
 		}
+	}
+}
+
+// Who speaks for all nodes may derive ids: nobody else can give them.
+func TestDerivedIDsAreThoseOfClusterWidePublishers(t *testing.T) {
+	derived := event(func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-5a54-9d0e-2f6d4f7a3b52" })
+	if e, _, refusal := Normalise(derived, ""); refusal != nil || e.ID != derived.GetId() {
+		t.Errorf("%q, %v", e.ID, refusal)
 	}
 }
 

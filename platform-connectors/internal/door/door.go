@@ -43,7 +43,7 @@ type Gate interface {
 }
 
 // Direct stores the events of cluster-wide publishers: it returns when the store
-// has them.
+// has them, and *replay.Taken when it refused some for good.
 type Direct interface {
 	Append(ctx context.Context, records []record.Record) error
 }
@@ -163,6 +163,9 @@ func (d *Door) refuse(err error) error {
 	}
 	if denied, ok := errors.AsType[*gate.Denied](err); ok {
 		code, reason = denied.Code, denied.Reason
+	}
+	if _, ok := errors.AsType[*replay.Taken](err); ok {
+		code, reason = codes.InvalidArgument, reasonTaken
 	}
 	switch {
 	case errors.Is(err, replay.ErrAway):

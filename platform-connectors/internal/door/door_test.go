@@ -29,6 +29,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 )
 
@@ -162,6 +163,29 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("the refusal is not counted as %s", tc.reason)
 			}
 		})
+	}
+}
+
+// wide is a gate whose callers speak for all nodes.
+type wide struct{ anyone }
+
+func (wide) Enter(context.Context) (authority.Caller, bool, error) {
+	return authority.Caller{}, true, nil
+}
+
+// A cluster-wide publisher is told what the store refuses for good: it is the
+// one answer at which it keeps the event aside.
+func TestWhatTheStoreRefusesIsToldToAClusterWidePublisher(t *testing.T) {
+	d := newDoor(&memory{})
+	d.Gate, d.Direct = wide{}, &memory{err: &replay.Taken{ID: "x", Records: 1}}
+	d.IdentityOf = func(context.Context, string) record.NodeIdentity { return record.NodeIdentity{} }
+	derived := event(func(p *protos.HealthEvent) { p.Id, p.NodeName = "6f1ed0c5-6c1b-5a54-9d0e-2f6d4f7a3b52", "gpu-8" })
+	_, err := d.HealthEventOccurredV1(t.Context(), &protos.HealthEvents{Events: []*protos.HealthEvent{derived}})
+	if status.Code(err) != codes.InvalidArgument || testutil.ToFloat64(d.Metrics.refused.WithLabelValues("id-taken")) != 1 {
+		t.Errorf("answer %v", err)
+	}
+	if n := testutil.ToFloat64(d.Metrics.accepted.WithLabelValues("PROCESS")); n != 0 {
+		t.Errorf("%v events are counted as acknowledged", n)
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	reasonFull        = "spool-full"
 	reasonUnavailable = "unavailable"
 	reasonStoreAway   = "store-away"
+	reasonTaken       = "id-taken"
 )
 
 // NewMetrics registers the door's metrics.
@@ -48,7 +49,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range admission.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway) {
+	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway, reasonTaken) {
 		m.refused.WithLabelValues(reason)
 	}
 	m.deaf = &deaf{}

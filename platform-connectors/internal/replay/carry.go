@@ -23,6 +23,20 @@ const Retention = 30 * 24 * time.Hour
 // ErrAway means that the sink is not open: nothing was taken.
 var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
 
+// Taken is the error of records that the sink will never take: their ids are
+// stored with other content.
+type Taken struct {
+	// ID is that of the first of them.
+	ID string
+	// Records counts them.
+	Records int
+}
+
+// Error names the first id.
+func (t *Taken) Error() string {
+	return fmt.Sprintf("%d of the events are refused for good, the first is %s: its id is stored with other content", t.Records, t.ID)
+}
+
 // Sink is where records go: the store, or what stands before it. Append is
 // idempotent by the record's id and durable when it returns; Dead keeps what can
 // never be stored.
@@ -76,21 +90,43 @@ func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
 }
 
 // Append carries records past the spool and returns when the sink has them:
-// ErrAway while it is not open.
+// ErrAway while it is not open, *Taken when it has all but some that it refused.
+// Those are the publisher's to keep.
 func (c *Carrier) Append(ctx context.Context, records []record.Record) error {
 	s, ok := c.Source.Opened()
 	if !ok {
 		return ErrAway
 	}
-	if err := c.carry(ctx, s, records); err != nil {
+	refused, err := c.carry(ctx, s, records)
+	switch {
+	case err != nil:
 		c.Metrics.appended.WithLabelValues("error").Inc()
 		return err
+	case len(refused) > 0:
+		return &Taken{refused[0].ID, len(refused)}
 	}
 	return nil
 }
 
-// carry takes all records to the sink, in their order.
-func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) error {
+// carryAll carries what the spool holds: nobody waits for an answer, so what the
+// sink refuses is kept as a dead letter there.
+func (c *Carrier) carryAll(ctx context.Context, s Sink, records []record.Record) error {
+	refused, err := c.carry(ctx, s, records)
+	if err != nil {
+		return err
+	}
+	for _, r := range refused {
+		if err := c.bury(ctx, s, r); err != nil {
+			return err
+		}
+	}
+	c.Metrics.dead.Add(float64(len(refused)))
+	return nil
+}
+
+// carry takes all records to the sink, in their order, and returns those that
+// it refused.
+func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
 	for len(records) > 0 {
 		out, settled := c.Transform.Transform(ctx, records)
 		records = records[len(out):]
@@ -102,11 +138,16 @@ func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) er
 		}
 		results, err := c.append(ctx, s, out)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		settled(results)
+		for i, result := range results {
+			if result == store.Refused {
+				refused = append(refused, out[i])
+			}
+		}
 	}
-	return nil
+	return refused, nil
 }
 
 func (c *Carrier) append(ctx context.Context, s Sink, records []record.Record) ([]store.AppendResult, error) {
@@ -119,20 +160,8 @@ func (c *Carrier) append(ctx context.Context, s Sink, records []record.Record) (
 	if len(results) != len(records) {
 		return nil, fmt.Errorf("appending %d records: the store answered for %d", len(records), len(results))
 	}
-	// First all dead letters, then the counting: a batch that is tried again
-	// counts once.
-	for i, result := range results {
-		if result == store.Refused {
-			if err := c.bury(ctx, s, records[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
 	for _, result := range results {
 		c.Metrics.appended.WithLabelValues(result.String()).Inc()
-		if result == store.Refused {
-			c.Metrics.dead.Inc()
-		}
 	}
 	return results, nil
 }

@@ -188,7 +188,7 @@ func (r *Replay) step(ctx context.Context, s Sink, after uint64) (uint64, error)
 		crashpoint.Here("platform-connectors/released")
 	}
 	if len(entries) > 0 {
-		err := r.Carrier.carry(ctx, s, r.complete(entries))
+		err := r.Carrier.carryAll(ctx, s, r.complete(entries))
 		if err != nil && !crashpoint.Sabotaged("platform-connectors/drop-unstored") {
 			return after, err
 		}

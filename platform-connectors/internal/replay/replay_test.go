@@ -222,6 +222,33 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 	})
 }
 
+// Past the spool somebody waits for the answer: what is refused is told, and the
+// rest is stored.
+func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
+	b := &books{refuse: map[string]bool{"1": true}}
+	c := &Carrier{
+		Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+	}
+	var records []record.Record
+	for _, e := range entries(3) {
+		records = append(records, e.Record)
+	}
+	err := c.Append(t.Context(), records)
+	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 {
+		t.Errorf("answer %v", err)
+	}
+	if len(b.stored) != 2 || len(b.dead) != 0 {
+		t.Errorf("%d stored, dead letters %v; want 2 and none, the publisher keeps it", len(b.stored), b.dead)
+	}
+	if n := testutil.ToFloat64(c.Metrics.appended.WithLabelValues("refused")); n != 1 {
+		t.Errorf("counted %v refused, want 1", n)
+	}
+	if err := c.Append(t.Context(), records[:1]); err != nil {
+		t.Errorf("without it: %v", err)
+	}
+}
+
 func TestWhatTheReplaySets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, b := &queue{entries: entries(2)}, &books{}
