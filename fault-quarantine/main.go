@@ -39,14 +39,15 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	now := cluster.Clock(d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset)
-	book := places.New(nodes.Lister, nodes.Synced, d.Clock, cfg.Quota())
+	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := desk.NewMetrics(d.Registry)
 	notes := desk.NewNotes(cluster.Clientset, d.Log, metrics.EventsLost)
 	handler := &desk.Desk{
-		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log, Later: notes}, Rules: rules,
+		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
-		Clock: d.Clock, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
+		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
 	d.Registry.MustRegister(book, handler)
 	daemon.Reload(d, config.Default, func(c config.Config) { book.Set(c.Quota()) })
@@ -55,12 +56,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Handle: handler.Handle, Backlog: handler.Backlog,
 		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, func(ctx context.Context, _ func(string)) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
-		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, d.Clock) }},
+		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, now) }},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)
 	d.Go("node events", notes.Run)
-	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, d.Clock) })
+	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, now) })
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("events", loop.Ready)
 	d.Elect("events", loop.Run)

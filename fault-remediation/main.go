@@ -44,7 +44,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	desk := &repair.Desk{
 		Records: records, Cluster: cluster, Repairs: repairs, Policy: plan.Policy{RecoveryWithin: cfg.RecoveryWithin},
-		Eviction: pods, DryRun: cfg.DryRun, Clock: d.Clock, Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+		Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)

@@ -33,10 +33,11 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	now := cluster.Clock(d.Clock)
 	shared := workshop.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
-		Notices: &notice.Board{Client: cluster.Clientset, Clock: d.Clock, Log: d.Log},
-		Clock:   d.Clock, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
+		Notices: &notice.Board{Client: cluster.Clientset, Clock: now, Log: d.Log},
+		Clock:   now, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
 	}
 	plugins := map[provider.Endpoint]*provider.Plugin{}
 	var controllers []*workshop.Controller

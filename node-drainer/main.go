@@ -49,7 +49,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		},
 		drain.Deps{
 			Records: records, Client: cluster.Clientset, World: world,
-			Clock: d.Clock, Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
+			Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
 	loop := &consume.Loop[record.Record]{
 		Name: name, Key: drains.Key, Workers: cfg.Workers,

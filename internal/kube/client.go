@@ -36,6 +36,8 @@ type Client struct {
 	Config    *rest.Config
 	Clientset kubernetes.Interface
 	Dynamic   dynamic.Interface
+
+	server *serverTime
 }
 
 // Connect makes the clients; it does not contact the API server yet.
@@ -73,6 +75,8 @@ func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 	if cfg.QPS > 0 {
 		rc.QPS, rc.Burst = float32(cfg.QPS), max(cfg.Burst, 1)
 	}
+	server := &serverTime{}
+	server.watch(rc)
 	clientset, err := kubernetes.NewForConfig(binary(rc))
 	if err != nil {
 		return nil, fmt.Errorf("making the API client: %w", err)
@@ -81,5 +85,5 @@ func ForConfig(rc *rest.Config, cfg Config, userAgent string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the dynamic API client: %w", err)
 	}
-	return &Client{Config: rc, Clientset: clientset, Dynamic: dyn}, nil
+	return &Client{Config: rc, Clientset: clientset, Dynamic: dyn, server: server}, nil
 }
