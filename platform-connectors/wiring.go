@@ -21,7 +21,6 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
-	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -75,16 +74,16 @@ func openNode(d *daemon.Daemon, cfg config.Config) (*sighting.Node, kubernetes.I
 }
 
 func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
-	r := records.New(func(ctx context.Context) (store.Store, error) {
+	r := records.New(func(ctx context.Context) (records.Place, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
-		s, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
+		place, err := openPlace(ctx, cfg, storeopen.Options{
 			SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: own, Clock: d.Clock,
 		})
 		if err == nil {
 			d.Registry.MustRegister(own)
 		}
-		return s, err
+		return place, err
 	}, d.Clock, d.Log)
 	d.Go("store", r.Run)
 	d.OnStop("store", func(context.Context) error { return r.Close() })
@@ -93,6 +92,18 @@ func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
 		return true, detail
 	})
 	return r
+}
+
+// openPlace opens the store with the rights that its account has.
+func openPlace(ctx context.Context, cfg config.Config, o storeopen.Options) (records.Place, error) {
+	if cfg.StoreAccount == config.AccountAppend {
+		return storeopen.OpenAppender(ctx, cfg.Store, o)
+	}
+	s, err := storeopen.Open(ctx, cfg.Store, o)
+	if err != nil {
+		return nil, err
+	}
+	return records.Direct{Store: s, Node: cfg.NodeName}, nil
 }
 
 // openPipeline reads the stages that change events behind the spool.
@@ -112,9 +123,26 @@ func openPipeline(d *daemon.Daemon, cfg config.Config, node *sighting.Node, clie
 // sinkOf is the store as the place where records go.
 type sinkOf struct{ *records.Records }
 
-func (s sinkOf) Sink(ctx context.Context) (replay.Sink, error) { return s.Store(ctx) }
+func (s sinkOf) Sink(ctx context.Context) (replay.Sink, error) { return s.Wait(ctx) }
 
 func (s sinkOf) Opened() (replay.Sink, bool) { return s.Records.Opened() }
+
+// history is the place as what knows the node's past, or nil where the account may
+// not read it.
+func history(cfg config.Config, r *records.Records) sink.Source {
+	if cfg.StoreAccount == config.AccountAppend {
+		return nil
+	}
+	return past{r}
+}
+
+type past struct{ *records.Records }
+
+func (p past) Opened() (sink.History, bool) {
+	place, _ := p.Records.Opened()
+	h, ok := place.(records.Historian)
+	return h, ok
+}
 
 func newCarrier(d *daemon.Daemon, q queue, source *records.Records, stages *transform.Runner) *replay.Carrier {
 	return &replay.Carrier{
@@ -178,8 +206,8 @@ type parts struct {
 func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
 	metrics := sink.NewMetrics(d.Registry)
 	fold := &sink.Fold{
-		Path: filepath.Join(cfg.SpoolDir, "faults.json"), NodeName: cfg.NodeName,
-		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.store,
+		Path:  filepath.Join(cfg.SpoolDir, "faults.json"),
+		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: history(cfg, p.store),
 		Identity: p.node.Identity, Change: p.stages.Change, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	fold.Load()

@@ -88,6 +88,20 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 	return &reader{s}, nil
 }
 
+// OpenAppender connects to the database at dsn for appending; it makes neither
+// indexes nor the append counter, and waits for a service that does.
+func OpenAppender(ctx context.Context, dsn string, cfg Config) (store.Appender, error) {
+	s, err := connect(ctx, dsn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// Reserving nothing fails without the counter.
+	if _, _, err := s.reserve(ctx, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
+	}
+	return s, nil
+}
+
 // connect checks that the server can do what the store promises.
 func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 	conf, database, err := parse(dsn)

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -48,6 +49,13 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
+	listen := cfg.Dialect.Wake
+	cfg.Dialect.Wake = func(ctx context.Context, ring func()) {
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		watch.Go(func() { endStrays(ctx, db, cfg) })
+		listen(ctx, ring)
+	}
 	return sqlstore.New(db, cfg), nil
 }
 
@@ -71,10 +79,15 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 	return sqlstore.New(db, cfg), nil
 }
 
-// prepare checks the server and brings the schema up to date.
+// prepare checks the server and brings the schema up to date. Where it is, no
+// lock is waited for: who may connect may take advisory locks, and must not keep
+// a service from starting.
 func prepare(ctx context.Context, db *sql.DB, unsafe bool) error {
 	if err := checkServer(ctx, db, unsafe); err != nil {
 		return err
+	}
+	if sqlstore.CheckSchema(ctx, db, schema) == nil {
+		return adopt(ctx, db)
 	}
 	err := locked(ctx, db, func(tx *sql.Tx) error { return sqlstore.Migrate(ctx, tx, schema) })
 	if err != nil {

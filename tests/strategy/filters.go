@@ -88,9 +88,9 @@ func connector() []Filter {
 			"./" + room + "conditions", "PersistOnly|Fold",
 		},
 		{
-			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/sink/rebuild.go",
+			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/records/records.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/sink", "PROCESS",
+			"./" + room + "internal/records", "PROCESS",
 		},
 		{
 			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/overview/overview.go",

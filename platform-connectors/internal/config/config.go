@@ -22,6 +22,14 @@ const (
 	RoleCluster = "cluster"
 )
 
+// Accounts of the store.
+const (
+	// AccountOwner makes the tables and may do everything.
+	AccountOwner = "owner"
+	// AccountAppend may append records and dead letters, and nothing else.
+	AccountAppend = "append"
+)
+
 // minSpool is room for a few of the largest batches, in bytes.
 const minSpool = 16 << 20
 
@@ -41,6 +49,8 @@ type Config struct {
 	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most; then publishers have to wait"`
 	// Store is the address of the record store; required.
 	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	// StoreAccount is what the store's account may do; by role node only.
+	StoreAccount string `toml:"storeAccount" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
 	// Datastore completes the address, or names the store without one.
 	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
@@ -63,7 +73,7 @@ type Config struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
+		Role: RoleNode, StoreAccount: AccountOwner, Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
 		Publishers: defaultPublishers(), Election: lease.Default(),
 	}
@@ -108,6 +118,9 @@ func (c Config) validateNode() error {
 	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
 		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
 	}
+	if c.StoreAccount != AccountOwner && c.StoreAccount != AccountAppend {
+		problems = append(problems, fmt.Errorf("storeAccount (--store-account) %q is not %s or %s", c.StoreAccount, AccountOwner, AccountAppend))
+	}
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
 	}
@@ -117,6 +130,9 @@ func (c Config) validateNode() error {
 // validateCluster checks what only the connector of the control plane needs.
 func (c Config) validateCluster() error {
 	var problems []error
+	if c.StoreAccount == AccountAppend {
+		problems = append(problems, errors.New("storeAccount (--store-account) is append: role cluster reads records"))
+	}
 	if !c.Kubernetes {
 		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
 	}

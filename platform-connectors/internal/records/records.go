@@ -1,5 +1,6 @@
-// Package records is the store as a connector needs it: it may be away when the
-// connector starts, and the door opens all the same.
+// Package records is where a connector's records go, the store or what stands
+// before it: it may be away when the connector starts, and the door opens all the
+// same.
 package records
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -17,20 +19,63 @@ import (
 // may mend the server while the spool keeps the events.
 const again = 30 * time.Second
 
-// Records opens the store in the background and hands it out.
+// Place is where records go.
+type Place interface {
+	// Append and Dead are those of store.Appender.
+	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+	Dead(ctx context.Context, letter store.DeadLetter) error
+	Close() error
+}
+
+// Historian is a Place that also tells what it holds of the connector's own node.
+type Historian interface {
+	// History is the next page of the node's PROCESS records in append order,
+	// behind the one at the given place; an empty page ends it.
+	History(ctx context.Context, after int64) ([]record.Record, error)
+}
+
+// page is how many records one page of a history has.
+const page = 500
+
+// historyOf selects the records of a node that may show in its conditions.
+func historyOf(node string) record.Selector {
+	return record.Selector{Name: "NodeHistory", Node: node, Strategy: record.Process}
+}
+
+// History is a page of a node's history in the store.
+func History(ctx context.Context, s interface {
+	List(ctx context.Context, q store.Query) ([]record.Record, error)
+}, node string, after int64,
+) ([]record.Record, error) {
+	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: page})
+}
+
+// Direct is the store as the Place of one node.
+type Direct struct {
+	store.Store
+	// Node is the connector's.
+	Node string
+}
+
+// History implements Historian.
+func (d Direct) History(ctx context.Context, after int64) ([]record.Record, error) {
+	return History(ctx, d.Store, d.Node, after)
+}
+
+// Records opens the place in the background and hands it out.
 type Records struct {
-	open  func(ctx context.Context) (store.Store, error)
+	open  func(ctx context.Context) (Place, error)
 	clock clock.Clock
 	log   *slog.Logger
 
-	opened chan struct{} // closed when store is set
+	opened chan struct{} // closed when place is set
 	mu     sync.Mutex
-	store  store.Store
+	place  Place
 	detail string
 }
 
-// New returns the records of the store that open opens.
-func New(open func(ctx context.Context) (store.Store, error), c clock.Clock, log *slog.Logger) *Records {
+// New returns the records of the place that open opens.
+func New(open func(ctx context.Context) (Place, error), c clock.Clock, log *slog.Logger) *Records {
 	return &Records{open: open, clock: c, log: log, opened: make(chan struct{}), detail: "the store is not open yet"}
 }
 
@@ -40,7 +85,7 @@ func (r *Records) Run(ctx context.Context) error {
 		s, err := r.open(ctx)
 		r.mu.Lock()
 		if err == nil {
-			r.store, r.detail = s, "open"
+			r.place, r.detail = s, "open"
 			r.mu.Unlock()
 			close(r.opened)
 			return nil
@@ -58,8 +103,8 @@ func (r *Records) Run(ctx context.Context) error {
 	return nil
 }
 
-// Store waits for the open store.
-func (r *Records) Store(ctx context.Context) (store.Store, error) {
+// Wait waits for the open place.
+func (r *Records) Wait(ctx context.Context) (Place, error) {
 	select {
 	case <-r.opened:
 		s, _ := r.Opened()
@@ -69,26 +114,26 @@ func (r *Records) Store(ctx context.Context) (store.Store, error) {
 	}
 }
 
-// Opened is the open store, or false while it is not.
-func (r *Records) Opened() (store.Store, bool) {
+// Opened is the open place, or false while it is not.
+func (r *Records) Opened() (Place, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.store, r.store != nil
+	return r.place, r.place != nil
 }
 
 // Ready says whether the store is open, and why not.
 func (r *Records) Ready() (bool, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.store != nil, r.detail
+	return r.place != nil, r.detail
 }
 
 // Close closes the store if it was opened.
 func (r *Records) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.store == nil {
+	if r.place == nil {
 		return nil
 	}
-	return r.store.Close()
+	return r.place.Close()
 }

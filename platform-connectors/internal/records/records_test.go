@@ -26,7 +26,7 @@ func (s *shelf) Close() error {
 func TestStoreIsOpenedWhenItCanBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries, s := 0, &shelf{}
-		r := New(func(context.Context) (store.Store, error) {
+		r := New(func(context.Context) (Place, error) {
 			if tries++; tries < 3 {
 				return nil, errors.New("no such database")
 			}
@@ -47,9 +47,9 @@ func TestStoreIsOpenedWhenItCanBe(t *testing.T) {
 		if ok, detail := r.Ready(); ok || detail != "no such database" {
 			t.Errorf("Ready = %v, %q", ok, detail)
 		}
-		got, err := r.Store(t.Context())
+		got, err := r.Wait(t.Context())
 		if err != nil || got != s || tries != 3 {
-			t.Errorf("Store = %v, %v after %d tries", got, err, tries)
+			t.Errorf("Wait = %v, %v after %d tries", got, err, tries)
 		}
 		if ok, _ := r.Ready(); !ok {
 			t.Error("not ready with an open store")
@@ -64,7 +64,7 @@ func TestWaitingForTheStoreEndsWithItsContext(t *testing.T) {
 	r := New(nil, clock.RealClock{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Store(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Store = %v", err)
+	if _, err := r.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait = %v", err)
 	}
 }

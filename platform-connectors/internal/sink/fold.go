@@ -12,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
-	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 const (
@@ -42,20 +41,27 @@ type Spool interface {
 // Confirmer is told what is folded.
 type Confirmer interface{ Confirm(index uint64) error }
 
-// Source knows the store.
+// History tells what the store holds of the connector's node.
+type History interface {
+	// History is the next page of its PROCESS records in append order, behind the
+	// one at the given place; an empty page ends it.
+	History(ctx context.Context, after int64) ([]record.Record, error)
+}
+
+// Source knows the history.
 type Source interface {
-	// Opened is the open store, or false.
-	Opened() (store.Store, bool)
+	// Opened is the history, or false while it cannot be read.
+	Opened() (History, bool)
 }
 
 // Fold keeps the fault set in step with the spool.
 type Fold struct {
 	// Path is the fault set's file.
-	Path     string
-	NodeName string
-	Spool    Spool
-	Reader   Confirmer
-	// Store is asked for the node's history when the file was lost.
+	Path   string
+	Spool  Spool
+	Reader Confirmer
+	// Store is asked for the node's history when the file was lost; nil where
+	// nobody may read it.
 	Store Source
 	// Identity is the node's machine; records of another one are passed over
 	// when the set is rebuilt.
@@ -83,6 +89,10 @@ func (f *Fold) Load() {
 	if problem != "" {
 		f.Log.Warn("the fault set is incomplete until it is rebuilt from the store",
 			"file", f.Path, "problem", problem)
+	}
+	if !state.Complete && f.Store == nil {
+		f.Log.Warn("the node's history cannot be read with this connector's account: its conditions show what is reported from now on")
+		state.Complete = true
 	}
 	f.state = state
 	f.Metrics.show(state)

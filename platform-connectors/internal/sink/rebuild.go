@@ -5,19 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
-	"github.com/nvidia/nvsentinel/store-client/store"
 )
-
-// historyPage is how many records one list of the history brings.
-const historyPage = 500
 
 // rebuild makes an incomplete set whole: the node's history in the store, then
 // what the spool holds up to the place that is folded. Nothing was confirmed
 // meanwhile, so there is no gap between the two; what is in both is folded
 // twice, which changes nothing.
-func (f *Fold) rebuild(ctx context.Context, s store.Store) error {
+func (f *Fold) rebuild(ctx context.Context, s History) error {
 	set := &conditions.Set{}
 	if err := f.foldHistory(ctx, s, set); err != nil {
 		return err
@@ -47,28 +42,22 @@ func (f *Fold) rebuild(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-// historyOf selects the records of a node that may show in its conditions.
-func historyOf(node string) record.Selector {
-	return record.Selector{Name: "NodeHistory", Node: node, Strategy: record.Process}
-}
-
-func (f *Fold) foldHistory(ctx context.Context, s store.Store, set *conditions.Set) error {
+func (f *Fold) foldHistory(ctx context.Context, s History, set *conditions.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, historyDeadline)
 	defer cancel()
-	query := store.Query{Selector: historyOf(f.NodeName), Limit: historyPage}
-	for {
-		page, err := s.List(ctx, query)
+	for after := int64(0); ; {
+		page, err := s.History(ctx, after)
 		if err != nil {
 			return fmt.Errorf("reading the node's history from the store: %w", err)
+		}
+		if len(page) == 0 {
+			return nil
 		}
 		for _, r := range page {
 			if !slices.Contains(f.Elsewhere, r.Event.Agent) {
 				set.FoldStored(r, f.Identity())
 			}
-			query.After = r.Append
-		}
-		if len(page) < historyPage {
-			return nil
+			after = r.Append
 		}
 	}
 }

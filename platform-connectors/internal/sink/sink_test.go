@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -64,7 +65,6 @@ func (q *queue) add(events ...record.Event) {
 
 // history is the node's records in a store, or a store that is away.
 type history struct {
-	store.Store
 	records []record.Record
 	away    bool
 	err     error
@@ -73,7 +73,11 @@ type history struct {
 
 type source struct{ h *history }
 
-func (s source) Opened() (store.Store, bool) { return s.h, !s.h.away }
+func (s source) Opened() (History, bool) { return s.h, !s.h.away }
+
+func (h *history) History(ctx context.Context, after int64) ([]record.Record, error) {
+	return records.History(ctx, h, "gpu-7", after)
+}
 
 func (h *history) List(_ context.Context, q store.Query) ([]record.Record, error) {
 	h.lists++
@@ -111,9 +115,12 @@ func minor() record.Event {
 func newFold(t *testing.T, path string, q *queue, h *history) *Fold {
 	t.Helper()
 	f := &Fold{
-		Path: path, NodeName: "gpu-7", Spool: q, Reader: q, Store: source{h},
+		Path: path, Spool: q, Reader: q,
 		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "uid-7"} },
 		Clock:    clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	if h != nil {
+		f.Store = source{h}
 	}
 	f.Load()
 	return f
@@ -368,6 +375,23 @@ func TestPushWaitsForItsNode(t *testing.T) {
 		push(t, p, time.Second)
 		if diff := cmp.Diff([]string{"patch nodes/status"}, writes(client)); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestHistoryThatNobodyMayRead: an account that only appends cannot read the past;
+// the spool is not held for it.
+func TestHistoryThatNobodyMayRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{epoch: "one"}
+		q.add(xid("0"), well("0"))
+		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, nil)
+		run(t, f, time.Minute)
+		if q.confirmed != 2 {
+			t.Errorf("confirmed %d, want 2", q.confirmed)
+		}
+		if got := f.View().Conditions; len(got) != 1 || got[0].Status != corev1.ConditionFalse {
+			t.Errorf("conditions %v, want that of a healthy check", got)
 		}
 	})
 }

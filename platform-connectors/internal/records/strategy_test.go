@@ -1,4 +1,4 @@
-package sink
+package records
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // TestTheHistoryOfANodeIsPROCESSRecordsOnly: what was only observed is not even
 // read when the fault set is rebuilt.
 func TestTheHistoryOfANodeIsPROCESSRecordsOnly(t *testing.T) {
-	r := record.Record{Event: xid("0")}
+	r := record.Record{Event: record.Event{NodeName: "gpu-7", ProcessingStrategy: record.Process}}
 	if !historyOf("gpu-7").Matches(r) {
 		t.Error("a PROCESS record is not read")
 	}
