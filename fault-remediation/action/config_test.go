@@ -49,7 +49,7 @@ completeConditionType = "Done"
 template = '''
 apiVersion: example.com/v1
 kind: Rebirth
-spec: {nodeName: {{ .NodeName }}}
+spec: {nodeName: {{ quote .NodeName }}}
 '''
 `
 
@@ -148,7 +148,7 @@ func TestCompile(t *testing.T) {
 		"no template at all":     {doc: withoutTemplate(), want: "template or templateFileName is required"},
 		"default file":           {doc: "[template]\nfileName = 'd.yaml'\n" + withoutTemplate(), files: map[string]string{"d.yaml": "apiVersion: example.com/v1\nkind: Rebirth"}},
 		"template of a mistake":  {doc: strings.Replace(valid, ".NodeName", ".NodName", 1), want: "NodName"},
-		"template syntax":        {doc: strings.Replace(valid, "{{ .NodeName }}", "{{ .NodeName", 1), want: "parsing inline"},
+		"template syntax":        {doc: strings.Replace(valid, "{{ quote .NodeName }}", "{{ .NodeName", 1), want: "parsing inline"},
 		"template no YAML":       {doc: strings.Replace(valid, "spec: {nodeName", "spec: }{", 1), want: "reading the YAML"},
 		"template another kind":  {doc: strings.Replace(valid, "kind: Rebirth", "kind: Death", 1), want: "not a example.com/v1, Kind=Rebirth"},
 		"attempts":               {doc: valid + "attempts = {max = 0, window = '1h'}", want: "attempts: max 0"},

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/template"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -125,6 +127,9 @@ func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.A
 	if _, ok := obj.Object["metadata"].(map[string]any); !ok && obj.Object["metadata"] != nil {
 		return errors.New("metadata is not an object")
 	}
+	if err := a.target(obj, r.Event.NodeName); err != nil {
+		return err
+	}
 	obj.SetName(at.Name)
 	obj.SetGenerateName("")
 	obj.SetNamespace(a.Namespace)
@@ -147,6 +152,42 @@ func (a Action) own(obj *unstructured.Unstructured, r record.Record, at record.A
 	marks[NodeAnnotation] = r.Event.NodeName
 	obj.SetAnnotations(marks)
 	return nil
+}
+
+// target checks that the object acts on the record's node. A spec.nodeName of
+// another node is an error in any kind, a missing one in those of the janitor.
+func (a Action) target(obj *unstructured.Unstructured, node string) error {
+	got, found, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "nodeName")
+	switch {
+	case (err != nil || !found) && a.GVK.Group == janitorGroup:
+		return fmt.Errorf("makes a %s without spec.nodeName", a.GVK.Kind)
+	case err == nil && found && got != node:
+		return fmt.Errorf("makes a %s for node %q, the fault is of %q: are all texts of the template quoted?", a.GVK.Kind, fmt.Sprint(got), node)
+	}
+	return nil
+}
+
+// functions are what a template can call beside the language's own.
+var functions = template.FuncMap{
+	// quote is a value as a text that YAML reads back unchanged, whatever is in it.
+	"quote": func(v any) string { return strconv.Quote(fmt.Sprint(v)) },
+	// toJson is any value as JSON, which YAML reads as well.
+	"toJson": toJSON,
+}
+
+// toJSON escapes what JSON leaves as it is and YAML takes for a line break or
+// refuses.
+func toJSON(v any) (string, error) {
+	b, err := json.Marshal(v)
+	var out strings.Builder
+	for _, r := range string(b) {
+		if unicode.IsControl(r) || r == '\ufeff' || r == '\ufffe' || r == '\uffff' {
+			fmt.Fprintf(&out, "\\u%04x", r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String(), err
 }
 
 // load finds the template's text: inline, embedded, or a file.
@@ -174,7 +215,7 @@ func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, 
 	}
 	sum := sha256.Sum256(text)
 	a.Template, a.Digest = file, "sha256:"+hex.EncodeToString(sum[:])
-	a.template, err = template.New(file).Option("missingkey=error").Parse(string(text))
+	a.template, err = template.New(file).Funcs(functions).Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return fmt.Errorf("template: parsing %s: %w", file, err)
 	}

@@ -113,6 +113,20 @@ func TestNormaliseCuts(t *testing.T) {
 			want:   func(e *record.Event) { e.Message = "a\ufffdb c\ufffd\ufffdd" },
 			cuts:   []Cut{CutControl},
 		},
+		"line separators": {
+			change: func(p *protos.HealthEvent) { p.Message = "x\"\u2028  nodeName: victim\u2029  force: true\u0085#" },
+			want:   func(e *record.Event) { e.Message = "x\"   nodeName: victim   force: true #" },
+			cuts:   []Cut{CutControl},
+		},
+		"turned and marked text": {
+			change: func(p *protos.HealthEvent) { p.Message = "a\u202eb\u2066c\u200ed\ufeffe\ufffff" },
+			want:   func(e *record.Event) { e.Message = "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf" },
+			cuts:   []Cut{CutControl},
+		},
+		"letters of all kinds stay": {
+			change: func(p *protos.HealthEvent) { p.Message = "G\u00e4rtner \u6e29\u5ea6 \U0001f525 a\u200db\u00a0c" },
+			want:   func(e *record.Event) { e.Message = "G\u00e4rtner \u6e29\u5ea6 \U0001f525 a\u200db\u00a0c" },
+		},
 		"long message ends at a rune": {
 			change: func(p *protos.HealthEvent) { p.Message = strings.Repeat("x", MaxMessage-1) + "\u00e9" },
 			want:   func(e *record.Event) { e.Message = strings.Repeat("x", MaxMessage-1) },
@@ -397,7 +411,7 @@ func broken(e record.Event) string {
 	}
 	for _, s := range texts {
 		for _, r := range s {
-			if r < ' ' || (r >= 0x7f && r < 0xa0) {
+			if unfit(r) {
 				return fmt.Sprintf("%q has a control character", s)
 			}
 		}

@@ -99,22 +99,38 @@ func (n *normaliser) text(s string, limit int, cut Cut) string {
 	return s[:limit]
 }
 
-// printable replaces white space other than the blank by a blank, and other
-// control characters and bytes that are not UTF-8 by the replacement character.
+// printable replaces line breaks and white space other than the blank by a
+// blank, and by the replacement character what else is no text of its own:
+// control characters, those that turn the direction of what is shown, byte order
+// marks, and bytes that are not UTF-8.
 func (n *normaliser) printable(s string) string {
-	if plain(s) || utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0 {
+	if plain(s) || utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 {
 		return s
 	}
 	n.cut(CutControl)
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\r', r == '\v', r == '\f':
+		case r == '\n', r == '\t', r == '\r', r == '\v', r == '\f', r == nextLine, unicode.In(r, unicode.Zl, unicode.Zp):
 			return ' '
-		case unicode.IsControl(r):
+		case unfit(r):
 			return utf8.RuneError
 		}
 		return r
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
+
+// nextLine ends a line for readers of YAML, as the separators of lines and
+// paragraphs do.
+const nextLine = '\u0085'
+
+// unfit says whether a text must not contain r: other programs would see another
+// text, or more lines, than there are.
+func unfit(r rune) bool {
+	switch r {
+	case '\ufeff', '\ufffe', '\uffff':
+		return true
+	}
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 // plain says that s is printable ASCII, as nearly every text is.

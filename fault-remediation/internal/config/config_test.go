@@ -43,7 +43,7 @@ func load(t *testing.T, text string, args ...string) (settings.Config, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
-	reboot := "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{.NodeName}}}\n"
+	reboot := "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{quote .NodeName}}}\n"
 	for name, body := range map[string]string{file: strings.ReplaceAll(text, "MOUNT", dir), filepath.Join(dir, "reboot.yaml"): reboot} {
 		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
 			t.Fatal(err)

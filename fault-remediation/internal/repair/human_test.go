@@ -178,7 +178,7 @@ func TestTemplateThatRendersNothing(t *testing.T) {
 	actions := action.Default()
 	some := actions["RESTART_VM"]
 	some.TemplateFileName = ""
-	some.Template = "{{ if ne .HealthEvent.Agent \"test-monitor\" }}apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{.NodeName}}}\n{{ end }}"
+	some.Template = "{{ if ne .HealthEvent.Agent \"test-monitor\" }}apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{quote .NodeName}}}\n{{ end }}"
 	actions["RESTART_VM"] = some
 	b.Repairs = compile(t, actions)
 	b.fault("r1", record.ActionRestartVM)
