@@ -39,24 +39,42 @@ func (c *Cluster) ServiceAccountKubeconfig(
 	if err := c.ensureNamespace(ctx, namespace); err != nil {
 		return "", err
 	}
-	accounts := c.client.CoreV1().ServiceAccounts(namespace)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := accounts.Create(ctx, account, metav1.CreateOptions{})
+	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("creating service account %s/%s: %w", namespace, name, err)
 	}
-	seconds := int64(life / time.Second)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, name, err)
-	}
 	path := filepath.Join(c.dir, "serviceaccount-"+namespace+"-"+name+".kubeconfig")
-	user := &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	if err := writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user); err != nil {
+	user, err := c.token(ctx, namespace, name, life, nil)
+	if err != nil {
 		return "", err
 	}
-	return path, nil
+	return path, writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user)
+}
+
+// PodKubeconfig writes a kubeconfig that acts as a pod's service account with a token bound to the
+// pod, as its kubelet projects it: the API server puts the pod and its node into it.
+func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, life time.Duration) (string, error) {
+	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	user, err := c.token(ctx, pod.Namespace, pod.Spec.ServiceAccountName, life, bound)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.dir, "pod-"+string(pod.UID)+".kubeconfig")
+	return path, writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user)
+}
+
+// token requests a token of a service account; bound is the object it ends with, or nil.
+func (c *Cluster) token(
+	ctx context.Context, namespace, account string, life time.Duration, bound *authenticationv1.BoundObjectReference,
+) (*clientcmdapi.AuthInfo, error) {
+	seconds := int64(life / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, account, err)
+	}
+	return &clientcmdapi.AuthInfo{Token: token.Status.Token}, nil
 }
 
 // ensureNamespace creates a namespace unless it exists. A new one is ready for pods: with

@@ -28,6 +28,8 @@ type PodSpec struct {
 	Annotations map[string]string
 	Tolerations []corev1.Toleration
 	Finalizers  []string
+	// ServiceAccount it runs as; empty is the namespace's "default".
+	ServiceAccount string
 }
 
 // AddPod creates a pod, and its namespace when missing. Its label app is its name.
@@ -46,6 +48,7 @@ func (c *Cluster) AddPod(ctx context.Context, spec PodSpec) (*corev1.Pod, error)
 	}
 	wanted.Spec.NodeName = spec.Node
 	wanted.Spec.Tolerations = spec.Tolerations
+	wanted.Spec.ServiceAccountName = spec.ServiceAccount
 	pod, err := c.client.CoreV1().Pods(spec.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("creating pod %s/%s: %w", spec.Namespace, spec.Name, err)

@@ -158,3 +158,29 @@ func TestSameEvictionPolicy(t *testing.T) {
 		t.Errorf("the policy has no %s:\n%s", want, drain)
 	}
 }
+
+// TestNodePolicies: they name the accounts of the release's namespace and the labels
+// under fault-quarantine's prefix, and can be left out.
+func TestNodePolicies(t *testing.T) {
+	only := []string{file("store"), "--show-only=templates/admission.yaml"}
+	for name, tc := range map[string]struct {
+		with []string
+		want string
+	}{
+		"the accounts of the release": {nil, "system:serviceaccount:" + release + ":platform-connectors'"},
+		"the prefix by default":       {nil, `expression: "'k8saas.nvidia.com/'"`},
+		"another prefix":              {[]string{"--set-string", `faultQuarantine.config=label-prefix = "acme.example/"`}, `expression: "'acme.example/'"`},
+	} {
+		if text, err := template(t, append(slices.Clone(only), tc.with...)...); err != nil || !strings.Contains(text, tc.want) {
+			t.Errorf("%s: no %s in the rendering (%v)", name, tc.want, err)
+		}
+	}
+	if _, err := template(t, append(only, "--set-string", `faultQuarantine.config=label-prefix = "a' + 'b"`)...); err == nil || !strings.Contains(err.Error(), "label-prefix") {
+		t.Errorf("a prefix that would be code: %v, want it refused", err)
+	}
+	for _, o := range rendered(t, file("store"), "--set=admission.nodes=false") {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+			t.Errorf("%s %s is rendered although it is switched off", o.GetKind(), o.GetName())
+		}
+	}
+}

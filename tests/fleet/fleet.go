@@ -186,7 +186,7 @@ func (f *Fleet) accounts(ctx context.Context) error {
 		}
 		f.Gate = gate
 	}
-	for _, name := range []string{Connector, "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"} {
+	for _, name := range []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"} {
 		path, err := f.Cluster.ServiceAccountKubeconfig(ctx, "nvsentinel", name, 24*time.Hour)
 		if err != nil {
 			return err

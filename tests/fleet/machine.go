@@ -2,7 +2,12 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +15,49 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
+
+// kubeconfig is by what a node's connector speaks to the API server.
+func (f *Fleet) kubeconfig(node string) string { return filepath.Join(f.Dir, node+".kubeconfig") }
+
+// identify gives a node's connector the token that a kubelet would: that of a pod
+// on the node, whose name the API server reads from it.
+func (f *Fleet) identify(ctx context.Context, node string) error {
+	pod, err := f.Cluster.AddPod(ctx, localcluster.PodSpec{
+		Namespace: "nvsentinel", Name: fmt.Sprintf("%s-%s-%s", Connector, node, strings.ToLower(rand.Text()[:5])), Node: node, ServiceAccount: Connector,
+		Labels: map[string]string{connectorOf: node}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	})
+	if err != nil {
+		return err
+	}
+	path, err := f.Cluster.PodKubeconfig(ctx, pod, 24*time.Hour)
+	if err != nil {
+		return err
+	}
+	if f.Gate != nil {
+		if path, err = f.Gate.through(path, f.Dir); err != nil {
+			return err
+		}
+	}
+	return os.Rename(path, f.kubeconfig(node))
+}
+
+// connectorOf is the label of the pod whose token a node's connector has.
+const connectorOf = "test/connector-of"
+
+// identified sees to it that a node's connector has a pod: Kubernetes removes those
+// of a Node that stays away.
+func (f *Fleet) identified(ctx context.Context, node string) error {
+	pods, err := f.Cluster.Client().CoreV1().Pods("nvsentinel").List(ctx, metav1.ListOptions{LabelSelector: connectorOf + "=" + node})
+	s := f.Service(Connector + "@" + node)
+	if err != nil || len(pods.Items) > 0 || s == nil {
+		return err
+	}
+	if err := f.identify(ctx, node); err != nil {
+		return err
+	}
+	s.Kill()
+	return nil
+}
 
 // Returned brings a deleted machine back under its name: a new Node object of
 // the same machine, as a kubelet makes it that registers again. Its processes
@@ -35,7 +83,10 @@ func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 			return err
 		}
 	}
-	return f.Cluster.WaitForNodes(ctx, was.Name)
+	if err := f.Cluster.WaitForNodes(ctx, was.Name); err != nil {
+		return err
+	}
+	return f.identified(ctx, was.Name)
 }
 
 // Gone deletes a Node object and makes sure that it is gone.

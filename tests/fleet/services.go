@@ -93,6 +93,11 @@ func (f *Fleet) AddAgents(ctx context.Context, node string) error {
 			return err
 		}
 	}
+	if f.runs(Connector, node) {
+		if err := f.identify(ctx, node); err != nil {
+			return err
+		}
+	}
 	f.startAgents(node)
 	return nil
 }
@@ -102,7 +107,7 @@ func (f *Fleet) startAgents(node string) {
 	socket := f.Socket(node)
 	f.launch(Connector, node, "platform-connectors", append([]string{
 		"--node-name", node, "--socket", socket, "--spool-dir", filepath.Join(dir, "spool"),
-		"--store", f.DSN, "--single-host", "--kubeconfig", f.kube[Connector], "--metrics-address", "127.0.0.1:0",
+		"--store", f.DSN, "--single-host", "--kubeconfig", f.kubeconfig(node), "--metrics-address", "127.0.0.1:0",
 	}, f.options.ConnectorFlags...)...)
 	f.launch(Monitor, node, "syslog-health-monitor",
 		"--node-name", node, "--source", "file", "--log-path", filepath.Join(dir, "log", "kern.log"),

@@ -1,0 +1,111 @@
+package access
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// TestServicesWriteTheirMarks goes a node's whole way, each mark by the account that
+// owns it and with the code that writes it: quarantine with taint and label of a rule
+// set, drain, repair, a changed set of faults, release, and the removal of the Node.
+func TestServicesWriteTheirMarks(t *testing.T) {
+	w := newWorld(t)
+	node := w.plain(t, "sick")
+	inForce(t, w.account(t, "janitor"), node.Name)
+	painter := marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}
+	paint := func(d marks.Desired) func(*corev1.Node) {
+		return func(n *corev1.Node) { painter.Apply(n, d, time.Now()); marks.FollowCordon(n) }
+	}
+	session := marks.Desired{
+		Session: "session", RuleSets: []string{"gpu"}, Faults: []record.Event{{ID: "session", NodeName: node.Name}},
+		Effects: record.Effects{
+			Cordon: true, Taints: []record.Taint{{Key: "nvidia.com/gpu-error", Value: "fatal", Effect: "NoSchedule"}},
+			Labels: []record.Label{{Key: "example.com/faulty", Value: "gpu"}},
+		},
+	}
+	fewer := session
+	fewer.Effects = record.Effects{Cordon: true}
+	label := func(state nodemark.State) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Labels[nodemark.StateLabel] = string(state) }
+	}
+	repair := func(n *corev1.Node) {
+		n.Labels[nodemark.StateLabel] = string(nodemark.Remediating)
+		n.Annotations[nodemark.LatestFaultRemediationState] = "{}"
+	}
+	claim := func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "uid" }
+	for _, step := range []struct {
+		what, account string
+		mutate        func(*corev1.Node)
+	}{
+		{"quarantine", "fault-quarantine", paint(session)},
+		{"drain", "node-drainer", label(nodemark.Draining)},
+		{"drained", "node-drainer", label(nodemark.DrainSucceeded)},
+		{"drain failed", "node-drainer", label(nodemark.DrainFailed)},
+		{"repair", "fault-remediation", repair},
+		{"claim", "janitor", claim},
+		{"unclaim", "janitor", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
+		{"repaired", "fault-remediation", label(nodemark.RemediationSucceeded)},
+		{"not repaired", "fault-remediation", label(nodemark.RemediationFailed)},
+		{"fewer faults", "fault-quarantine", paint(fewer)},
+		{"more faults", "fault-quarantine", paint(session)},
+		{"release", "fault-quarantine", paint(marks.Desired{})},
+		{"quarantine again", "fault-quarantine", paint(session)},
+		{"claim again", "janitor", claim},
+		{"session over while claimed", "fault-quarantine", paint(marks.Desired{})},
+	} {
+		before := w.now(t, node.Name)
+		after, err := kube.PatchNode(t.Context(), w.account(t, step.account), before, step.mutate)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", step.what, err, show(before))
+		}
+		if after.ResourceVersion == before.ResourceVersion {
+			t.Errorf("%s changes nothing", step.what)
+		}
+	}
+	if err := w.account(t, "janitor").CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}); err != nil {
+		t.Errorf("the removal of a node whose machine is gone: %v", err)
+	}
+	simulated := w.plain(t, "simulated")
+	for _, c := range []change{
+		{patch: annotations("nvsentinel.nvidia.com/simulated-power", "off")},
+		{status: true, patch: status("nodeInfo", map[string]any{"bootID": "next"})},
+	} {
+		if err := c.by(t.Context(), w.account(t, "csp-plugin-kwok"), simulated.Name); err != nil {
+			t.Errorf("the simulation plugin: %v", err)
+		}
+	}
+}
+
+// TestPolicyKnowsEveryMark: a mark that the policy does not name could not be written,
+// and its service would stand still.
+func TestPolicyKnowsEveryMark(t *testing.T) {
+	source, err := os.ReadFile("../../internal/nodemark/nodemark.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := os.ReadFile(manifests + "nodes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^\s+\w+ +(?:State +)?= "([^"]*[/A-Z][^"]*)"`).FindAllStringSubmatch(string(source), -1)
+	if len(found) < 10 {
+		t.Fatalf("%d marks are declared, which cannot be all", len(found))
+	}
+	for _, mark := range found {
+		if key := mark[1]; len(key) > len("True") && !strings.HasSuffix(key, "IsHealthy") && !strings.Contains(key, " ") &&
+			!strings.HasSuffix(key, "IsNotHealthy") && !strings.Contains(string(policy), "'"+key+"'") {
+			t.Errorf("nodes.yaml names no %s", key)
+		}
+	}
+}
