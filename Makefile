@@ -10,7 +10,7 @@ STORE ?= sqlite
 STRATEGY ?= PROCESS
 NODES ?= 20
 SEEDS ?= 13
-FIRST ?= 1
+FIRST ?=
 DURATION ?= 60m
 KEEP ?=
 BREAK ?=
@@ -22,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=13 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=1 SEED=<one> EVIDENCE=soak-evidence"
+	@echo "  journey takes SEEDS=13 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=<one> SEED=<one> EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.

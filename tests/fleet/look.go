@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -42,6 +43,16 @@ func (f *Fleet) UserPods(ctx context.Context, node string) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// Why asks the command line what happened to a node.
+func (f *Fleet) Why(ctx context.Context, node string, flags ...string) ([]byte, error) {
+	args := append([]string{"why", node, "--store", f.own, "--kubeconfig", f.Cluster.AdminKubeconfig()}, flags...)
+	out, err := exec.CommandContext(ctx, filepath.Join(f.options.Bin, "nvsentinel"), args...).CombinedOutput()
+	if err != nil {
+		return out, fmt.Errorf("asking nvsentinel why %s: %w: %.300s", node, err, out)
+	}
+	return out, nil
 }
 
 // Entry is a line of the plugin's books.

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
@@ -61,7 +63,8 @@ func (f *Fleet) identified(ctx context.Context, node string) error {
 
 // Returned brings a deleted machine back under its name: a new Node object of
 // the same machine, as a kubelet makes it that registers again. Its processes
-// and disks were there all the time.
+// and disks were there all the time. It returns when the simulated kubelet looks
+// after the new Node's pods.
 func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 	node, err := f.Node(ctx, was.Name)
 	switch {
@@ -86,13 +89,59 @@ func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 	if err := f.Cluster.WaitForNodes(ctx, was.Name); err != nil {
 		return err
 	}
-	return f.identified(ctx, was.Name)
+	if err := f.identified(ctx, was.Name); err != nil {
+		return err
+	}
+	return f.attended(ctx, was.Name)
 }
 
-// Gone deletes a Node object and makes sure that it is gone.
+// attended says whether the simulated kubelet holds the Node's own Lease, and
+// ended the pods that were taken away before it did. Without the Lease kwok lets
+// pods be; one whose end it overlooked meanwhile is shown to it again, since it
+// does not look by itself.
+func (f *Fleet) attended(ctx context.Context, name string) error {
+	node, err := f.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	client := f.Cluster.Client()
+	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("node %s has no kubelet yet: %w", name, err)
+	}
+	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID {
+		return fmt.Errorf("node %s has no kubelet yet: its lease is another Node's", name)
+	}
+	pods, err := client.CoreV1().Pods(UserNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		shown := []byte(`{"metadata":{"annotations":{"shown-again":"` + time.Now().Format(time.RFC3339Nano) + `"}}}`)
+		_, err := client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, shown, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			problems = append(problems, errors.Join(err, fmt.Errorf("pod %s is on its way out of node %s", p.Name, name)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Gone deletes a Node object and makes sure that it is gone, and its Lease with
+// it, before the garbage collector comes to it.
 func (f *Fleet) Gone(ctx context.Context, was *corev1.Node) error {
 	node, err := f.Node(ctx, was.Name)
-	if apierrors.IsNotFound(err) || err == nil && node.UID != was.UID {
+	if apierrors.IsNotFound(err) {
+		err = f.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, was.Name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if err == nil && node.UID != was.UID {
 		return nil
 	}
 	if err != nil {

@@ -31,13 +31,14 @@ const (
 	ProvenRecovery = "no recovery without a proven reboot"
 	NothingAgain   = "no session comes back after its end"
 	BadInput       = "malformed events are answered and change nothing"
+	Explained      = "nvsentinel why names what a stranded node waits for"
 )
 
 // Invariants lists them all.
 func Invariants() []string {
 	return []string{
 		OneReboot, NoStraySignal, NoMarkLeft, NothingLost, LegalMoves, CleanStart, ItEnds, NothingRepeats, NoEviction,
-		ProvenRecovery, NothingAgain, BadInput,
+		ProvenRecovery, NothingAgain, BadInput, Explained,
 	}
 }
 
@@ -72,6 +73,8 @@ func (t *trip) applies(invariant string) bool {
 		return t.scenario != Replaced
 	case NoEviction:
 		return t.guardMustStay()
+	case Explained:
+		return false // counted where a node is stranded
 	case ProvenRecovery:
 		return t.scenario == OutboxLost
 	}
@@ -148,7 +151,7 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			add(ProvenRecovery, "%d recoveries were reported", n)
 		}
 	}
-	if t.guardMustStay() {
+	if t.guardMustStay() && !t.evicted {
 		pod, err := t.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, t.guard, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil {
 			add(NoEviction, "pod %s is gone: %v", t.guard, err)

@@ -245,6 +245,13 @@ func (j *Journey) Run(ctx context.Context, p Plan) Result {
 	r.Err = j.run(ctx, p, t)
 	violations, err := t.settle(ctx, j, r.Checked)
 	r.Violations, r.Err = violations, errors.Join(r.Err, err)
+	if r.stranded() {
+		r.Why = j.ask(ctx, r.Node)
+		r.Checked[Explained]++
+		if r.Why.Vague != "" {
+			r.Violations = append(r.Violations, Violation{Explained, r.Node + ": " + r.Why.Vague})
+		}
+	}
 	r.Took = time.Since(began)
 	return r
 }

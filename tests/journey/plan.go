@@ -42,6 +42,10 @@ func (r Round) Has(store string) bool {
 // Batch is the number of a seed's batch; all its seeds share a Variant.
 func Batch(seed uint64) uint64 { return (seed - 1) / BatchSize }
 
+// NewSeeds is a first seed that nobody has run before: seeds count tenths of a
+// second, in which no machine runs a trip.
+func NewSeeds(now time.Time) uint64 { return uint64(now.UnixMilli() / 100) }
+
 // Of is the set-up of a batch.
 func (r Round) Of(batch uint64) Variant { return r[batch%uint64(len(r))] }
 

@@ -32,9 +32,15 @@ func (r *Run) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !r.Until.IsZero() && time.Now().After(r.Until)
 }
 
-// Soak goes through batches of seeds, from the given one, until the time is
-// up: in two lanes beside each other, each through every store.
+// Soak goes through the trips that are kept, then through batches of seeds, from
+// the given one, until the time is up: in two lanes beside each other, each
+// through every store.
 func (r *Run) Soak(ctx context.Context, batch uint64) error {
+	for _, p := range Kept() {
+		if err := r.trips(ctx, []Plan{p}); err != nil {
+			return err
+		}
+	}
 	const lanes = 2
 	var all sync.WaitGroup
 	var problems [lanes]error
@@ -61,21 +67,29 @@ type Run struct {
 // After a trip that failed the fleet is not to be trusted, so that the seeds
 // left get another one.
 func (r *Run) Seeds(ctx context.Context, first uint64, n int) error {
-	for n > 0 && !r.over(ctx) {
-		done, err := r.some(ctx, first, n)
+	var plans []Plan
+	for i := range n {
+		plans = append(plans, PlanOf(r.Round, first+uint64(i), r.Times))
+	}
+	return r.trips(ctx, plans)
+}
+
+func (r *Run) trips(ctx context.Context, plans []Plan) error {
+	for len(plans) > 0 && !r.over(ctx) {
+		done, err := r.some(ctx, plans)
 		if err != nil {
 			return err
 		}
-		first, n = first+uint64(done), n-done
+		plans = plans[done:]
 	}
 	return nil
 }
 
-// some goes through seeds on one fleet and returns how many.
-func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err error) {
-	variant := r.Round.Of(Batch(first))
+// some goes through plans of one variant on one fleet and returns how many.
+func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
+	variant := plans[0].Variant
 	j, err := Start(ctx, Options{
-		Variant: variant, Nodes: n, Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say),
+		Variant: variant, Nodes: len(plans), Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say),
 	})
 	if err != nil {
 		return 0, fmt.Errorf("starting a fleet (%s): %w", variant, err)
@@ -86,8 +100,8 @@ func (r *Run) some(ctx context.Context, first uint64, n int) (done int, err erro
 		err = errors.Join(err, r.tally.Close(j), j.Stop())
 	}()
 	var results []Result
-	for done < n && !r.over(ctx) {
-		result := j.Run(ctx, PlanOf(r.Round, first+uint64(done), r.Times))
+	for done < len(plans) && !r.over(ctx) {
+		result := j.Run(ctx, plans[done])
 		if ctx.Err() != nil {
 			break // cut short, so it says nothing
 		}

@@ -80,11 +80,16 @@ type trip struct {
 	answered     atomic.Int64
 	wrongAnswers []string
 	// guard is the pod whose disruption budget holds the drain up; once the
-	// session is over nobody may evict it.
-	guard string
+	// session is over nobody may evict it. evicted says that it went before: the
+	// API server lets a pod go that is not ready while its budget's status does
+	// not know it yet, as after an outage in which the Node's Lease ran out.
+	guard   string
+	evicted bool
+	began   time.Time
 }
 
 func (t *trip) run(ctx context.Context) error {
+	t.began = time.Now()
 	if t.scenario.guarded() {
 		t.guard = "guard-" + t.node
 		if err := t.placeGuard(ctx); err != nil {
@@ -116,6 +121,9 @@ func (t *trip) run(ctx context.Context) error {
 		return t.releaseBeforeTheSignal(ctx)
 	}
 	if err := t.until(ctx, "the end: all faults closed, no mark left", t.over); err != nil || !t.guardMustStay() {
+		return err
+	}
+	if err := t.lookAtGuard(ctx); err != nil {
 		return err
 	}
 	// With the budget gone nothing but a wrong eviction could take the pod.

@@ -18,6 +18,8 @@ type Result struct {
 	Took       time.Duration
 	Err        error // the story could not be told to its end
 	Violations []Violation
+	// Why is what nvsentinel why says of a stranded node.
+	Why strand
 	// Checked counts how often each invariant was looked at.
 	Checked map[string]int
 
@@ -34,6 +36,9 @@ func (r Result) String() string {
 	}
 	if r.Failed() {
 		s += fmt.Sprintf("\n  FAILED: %v %v", r.Violations, r.Err)
+	}
+	if r.Why.Text != "" {
+		s += "\n  why: " + strings.ReplaceAll(strings.TrimSpace(r.Why.Text), "\n", "\n  why: ")
 	}
 	return s
 }

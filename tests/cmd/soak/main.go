@@ -24,7 +24,7 @@ var times = journey.Times{Shortest: 3 * time.Second, Longest: 3 * time.Minute, L
 func main() {
 	duration := flag.Duration("duration", time.Hour, "for how long trips begin")
 	seed := flag.Uint64("seed", 0, "run this seed alone, as the soak did")
-	first := flag.Uint64("first", 1, "first seed; a whole batch of five begins with it")
+	first := flag.Uint64("first", 0, "first seed; a whole batch of five begins with it; 0 takes seeds that nobody has run before")
 	evidence := flag.String("evidence", "soak-evidence", "folder for what failed trips leave behind")
 	flag.DurationVar(&times.Longest, "longest", times.Longest, "longest outage")
 	flag.DurationVar(&times.Long, "long", times.Long, "from where on an outage is a long one")
@@ -64,7 +64,11 @@ func run(ctx context.Context, duration time.Duration, first, seed uint64, eviden
 	if seed > 0 {
 		err = soak.Seeds(ctx, seed, 1)
 	} else {
-		err = soak.Soak(ctx, journey.Batch(max(1, first)))
+		if first == 0 {
+			first = journey.NewSeeds(time.Now())
+		}
+		say("the first seed is %d; make soak FIRST=%d begins there again", first, first)
+		err = soak.Soak(ctx, journey.Batch(first))
 	}
 	tally := soak.Tally()
 	fmt.Printf("\n%s", tally)

@@ -1,0 +1,31 @@
+package journey
+
+import "time"
+
+// Kept are trips of soaks that broke an invariant once, as they were planned: a
+// seed's plan changes with the lists that it is dealt from. A soak begins with
+// them.
+func Kept() []Plan {
+	return []Plan{
+		// A drainer a day ahead called a drain over 40 ms after its last eviction,
+		// and the simulated kubelet of the Node that came back never ended the pod.
+		{
+			Seed: 770005, Variant: Variant{"postgresql", 1}, Scenario: Returned,
+			Kills: []string{"fault-remediation/created:1", "fault-remediation/name-stamped:1", "janitor/armed:1", "janitor/claimed:1", "node-drainer/done:1"},
+			Disturbances: []Disturbance{
+				{Kind: DatabaseAway, After: 73 * time.Millisecond, For: 7876 * time.Millisecond},
+				{Kind: ClockJump, After: 1394 * time.Millisecond, For: 78625 * time.Millisecond, By: 24 * time.Hour, Of: "node-drainer"},
+			},
+		},
+		// The Node's Lease ran out while the API server was away, and its guard was
+		// evicted within the session, since it was not Ready any more.
+		{
+			Seed: 770020, Variant: Variant{"postgresql", 2}, Scenario: OutboxLost,
+			Kills: []string{"platform-connectors/received:1", "node-drainer/observed:2", "platform-connectors/folded:1"},
+			Disturbances: []Disturbance{
+				{Kind: APIAway, After: 1146 * time.Millisecond, For: 91683 * time.Millisecond},
+				{Kind: Malformed, After: 747 * time.Millisecond, For: 11111 * time.Millisecond},
+			},
+		},
+	}
+}

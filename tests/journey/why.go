@@ -1,0 +1,71 @@
+package journey
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// whyLimit is how long the command line may take to say why a node is stranded.
+const whyLimit = time.Minute
+
+// strand is a trip that did not end, and what the command line says of it.
+type strand struct {
+	// Text is the answer for people.
+	Text string
+	// Vague is why the answer explains nothing, or empty.
+	Vague string
+}
+
+// stranded says whether a trip did not end.
+func (r Result) stranded() bool {
+	return r.Err != nil || slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Invariant == ItEnds || v.Invariant == NoMarkLeft })
+}
+
+// ask has nvsentinel why tell about a stranded node.
+func (j *Journey) ask(ctx context.Context, node string) strand {
+	ctx, cancel := context.WithTimeout(ctx, whyLimit)
+	defer cancel()
+	text, err := j.Fleet.Why(ctx, node)
+	if err != nil {
+		return strand{Text: string(text), Vague: err.Error()}
+	}
+	answer, err := j.Fleet.Why(ctx, node, "-o", "json")
+	if err != nil {
+		return strand{Text: string(text), Vague: err.Error()}
+	}
+	return strand{Text: string(text), Vague: vague(answer)}
+}
+
+// told are the phases in which a node waits for something, and what the answer
+// says no more than.
+var told = struct{ phases, nothing []string }{
+	phases: []string{"needs-human", "gone", "remediating", "draining", "quarantined", "recovering", "releasing", "held", "unjudged"},
+	nothing: []string{
+		"waiting for node-drainer", "waiting for fault-quarantine's verdict", "waiting for fault-quarantine to mark the Node",
+		"drained; waiting for fault-remediation", "pods are being evicted",
+	},
+}
+
+// vague says what is missing in an answer of nvsentinel why -o json: a phase in
+// which a node waits, with a reason that says for what. That the next service
+// has to do something is none, nor is a reserved name.
+func vague(answer []byte) string {
+	var story struct {
+		Standing struct{ Phase, Reason string }
+	}
+	if err := json.Unmarshal(answer, &story); err != nil {
+		return err.Error()
+	}
+	s := story.Standing
+	switch {
+	case !slices.Contains(told.phases, s.Phase):
+		return fmt.Sprintf("it calls the node %q", s.Phase)
+	case s.Reason == "", slices.Contains(told.nothing, s.Reason), strings.HasSuffix(s.Reason, ": Reserved"):
+		return fmt.Sprintf("it says %s: %q and not what for", s.Phase, s.Reason)
+	}
+	return ""
+}
