@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	promtest "github.com/prometheus/client_golang/prometheus/testutil"
@@ -36,10 +37,12 @@ func scripted(t *testing.T, registry *prometheus.Registry, answers ...bson.D) *S
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return &Store{
+	s := &Store{
 		Config: Config{Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}, Metrics: provider.NewMetrics(registry)},
-		client: client, db: client.Database(database), home: "here",
+		client: client, db: client.Database(database),
 	}
+	s.home.Store(new("here"))
+	return s
 }
 
 func failure(code int32, name string) bson.D {
@@ -99,6 +102,40 @@ func TestRefusedTokens(t *testing.T) {
 				t.Errorf("%d rescans counted, want %d", counted, want)
 			}
 		})
+	}
+}
+
+// TestAnEndedStreamIsNotSilence: the server ends a stream whose collection was
+// dropped, renamed or restored without an error. The feed says so, opens another
+// one at the present and reads what is there.
+func TestAnEndedStreamIsNotSilence(t *testing.T) {
+	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	old := position{Version: positionVersion, Home: "here", Kind: byInsert, Scan: 1, Count: 5, Token: "old", Head: 3}
+	line := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: old.String()}, {Key: "scan", Value: 1}, {Key: "count", Value: 5}}
+	head := batch(state, bson.D{{Key: "_id", Value: "append"}, {Key: "n", Value: int64(9)}})
+	restored := record.Record{ID: "restored", Append: 4, CreatedAt: at, Event: record.Event{NodeName: "n", ProcessingStrategy: record.Process}}
+	doc, err := encode(restored, at, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	s := scripted(t, registry,
+		batch(Positions, line), head, batch(Events), // the feed opens; its cursor is closed
+		batch(state, bson.D{{Key: "_id", Value: "home"}, {Key: "name", Value: "elsewhere"}}),
+		batch(Positions, line), batch(Events), head, updated(), batch(Events, doc))
+	feed, err := s.Feed(t.Context(), "c", record.ProcessableHealthEventInserts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := feed.Next(t.Context()); !errors.Is(err, errEnded) {
+		t.Fatalf("the end of the stream is %v", err)
+	}
+	r, position, err := feed.Next(t.Context())
+	if err != nil || r.ID != "restored" || !strings.Contains(position, `"s":"elsewhere"`) || !strings.Contains(position, `"c":2`) {
+		t.Errorf("after the end of the stream: %q at %s, %v", r.ID, position, err)
+	}
+	if n := promtest.CollectAndCount(registry, "nvsentinel_store_feed_rescans_total"); n != 1 {
+		t.Errorf("%d kinds of rescans counted, want one", n)
 	}
 }
 

@@ -31,7 +31,12 @@ const (
 	overlap = 2 * provider.OperationTimeout
 )
 
-var errClosed = errors.New("feed is closed")
+var (
+	errClosed = errors.New("feed is closed")
+	// errEnded: nothing more will come of a stream whose cursor is gone, although
+	// the server tells of no error.
+	errEnded = errors.New("the server ended the change stream: the collection was dropped, renamed or restored; reading again")
+)
 
 // feed implements store.Feed: first a scan of what was stored before the
 // change stream was opened, where the consumer has not got it, then the
@@ -48,8 +53,10 @@ type feed struct {
 	// at is how far was read; buffer what was read by a scan and not delivered.
 	at     position
 	buffer []stored
-	// stream is nil while it has to be opened again.
+	// stream is nil while it has to be opened again; ended says that the server
+	// ended the last one.
 	stream *mongo.ChangeStream
+	ended  bool
 	// twice are records that the scan delivered and the stream may bear too.
 	twice map[string]bool
 	// broken was read and is not kept aside yet; nil most of the time.
@@ -214,6 +221,10 @@ func (f *feed) follow(ctx context.Context) (stored, bool, error) {
 	if !f.stream.TryNext(ctx) {
 		if err := f.stream.Err(); err != nil {
 			return stored{}, false, err
+		}
+		if f.stream.ID() == 0 {
+			f.ended = true
+			return stored{}, false, errEnded
 		}
 		return stored{}, false, f.rest(ctx)
 	}

@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,7 +83,9 @@ func (r *reader) lag(ctx context.Context, consumer string, selector record.Selec
 	}
 	if token != "" {
 		f.at.Token = token
-		if err := f.count(ctx, waiting, limit); err != nil {
+		if err := f.count(ctx, waiting, limit); errors.Is(err, errEnded) {
+			lag.Lost = string(streamEnded)
+		} else if err != nil {
 			return lag, fmt.Errorf("counting: %w", err)
 		}
 	}
@@ -141,6 +144,9 @@ func (f *feed) count(ctx context.Context, waiting map[string]time.Time, limit in
 		if _, known := waiting[c.Doc.ID]; !known {
 			waiting[c.Doc.ID] = f.time(c.Doc)
 		}
+	}
+	if stream.Err() == nil && stream.ID() == 0 {
+		return errEnded
 	}
 	return stream.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,8 +47,9 @@ type Store struct {
 	Config
 	client *mongo.Client
 	db     *mongo.Database
-	// home names this database; positions of another say nothing here.
-	home string
+	// home names this database; positions of another say nothing here. It is
+	// another one after the database was dropped or restored.
+	home atomic.Pointer[string]
 }
 
 var (
@@ -76,15 +78,13 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	var home struct{ Name string }
-	err = s.db.Collection(state).FindOne(ctx, byID("home")).Decode(&home)
+	err = s.goHome(ctx)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		err = fmt.Errorf("%w: the database %s has no records (has a service ever opened this store?)", provider.ErrUnusable, s.db.Name())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
-	s.home = home.Name
 	return &reader{s}, nil
 }
 
@@ -167,11 +167,19 @@ func (s *Store) prepare(ctx context.Context) error {
 			return fmt.Errorf("preparing the state %q: %w", id, err)
 		}
 	}
-	var named struct{ Name string }
-	if err := s.db.Collection(state).FindOne(ctx, byID("home")).Decode(&named); err != nil {
+	if err := s.goHome(ctx); err != nil {
 		return fmt.Errorf("reading the name of the database: %w", err)
 	}
-	s.home = named.Name
+	return nil
+}
+
+// goHome reads the name of the database.
+func (s *Store) goHome(ctx context.Context) error {
+	var named struct{ Name string }
+	if err := s.db.Collection(state).FindOne(ctx, byID("home")).Decode(&named); err != nil {
+		return err
+	}
+	s.home.Store(&named.Name)
 	return nil
 }
 

@@ -113,6 +113,9 @@ const (
 	beyondEnd loss = "beyond-end"
 	// tokenLost: the server refuses the token: its history is gone.
 	tokenLost loss = "token-lost"
+	// streamEnded: the collection or the database was dropped, renamed or
+	// restored; what is there now may have come without a change to tell of it.
+	streamEnded loss = "stream-ended"
 )
 
 // line is a consumer's stored position. Scan and Count are repeated outside
@@ -151,7 +154,7 @@ func (s *Store) standing(ctx context.Context, l line, k kind) (position, loss, e
 		return p, notLost, err
 	}
 	switch {
-	case p.Home != s.home:
+	case p.Home != *s.home.Load():
 		return p, otherServer, nil
 	case p.Kind != k:
 		return p, otherKind, nil

@@ -40,6 +40,9 @@ func (f *feed) resume(ctx context.Context) error {
 func (f *feed) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
+	if f.ended {
+		return f.reopen(ctx)
+	}
 	stream, err := f.watch(ctx, options.ChangeStream().SetResumeAfter(f.at.token()))
 	if err == nil {
 		f.stream = stream
@@ -48,15 +51,36 @@ func (f *feed) open(ctx context.Context) error {
 	if !refused(err) {
 		return fmt.Errorf("opening the change stream: %w", err)
 	}
-	l, found, lineErr := f.s.lineOf(ctx, f.consumer)
-	if lineErr != nil {
-		return errors.Join(err, lineErr)
+	if lost := f.lost(ctx, tokenLost); lost != nil {
+		return errors.Join(err, lost)
+	}
+	return nil
+}
+
+// reopen goes on after the server ended the stream. The token is of no use: the
+// server would end the stream behind it again.
+func (f *feed) reopen(ctx context.Context) error {
+	if err := f.s.goHome(ctx); err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return fmt.Errorf("reading the name of the database: %w", err)
+	}
+	if err := f.lost(ctx, streamEnded); err != nil {
+		return err
+	}
+	f.ended = false
+	return nil
+}
+
+// lost begins the reading that a lost position asks for.
+func (f *feed) lost(ctx context.Context, why loss) error {
+	l, found, err := f.s.lineOf(ctx, f.consumer)
+	if err != nil {
+		return err
 	}
 	if !found {
 		// Nothing was committed: everything is read again.
 		return f.begin(ctx, reading{}, f.at.Scan+1)
 	}
-	return f.again(ctx, l, tokenLost)
+	return f.again(ctx, l, why)
 }
 
 // watch opens a stream that outlives ctx.
@@ -80,7 +104,7 @@ func (f *feed) begin(ctx context.Context, r reading, scan int64) error {
 	if r.Until, err = f.s.head(ctx); err != nil {
 		return err
 	}
-	f.at = position{Version: positionVersion, Home: f.s.home, Kind: f.kind, Scan: scan, Token: token, Head: r.Until, Reading: &r}
+	f.at = position{Version: positionVersion, Home: *f.s.home.Load(), Kind: f.kind, Scan: scan, Token: token, Head: r.Until, Reading: &r}
 	return nil
 }
 
@@ -91,7 +115,7 @@ func (f *feed) again(ctx context.Context, l line, why loss) error {
 		since := l.Mark.Add(-rescanMargin).UnixMicro()
 		r.Since = &since
 	}
-	if err := f.begin(ctx, r, l.Scan+1); err != nil {
+	if err := f.begin(ctx, r, max(l.Scan, f.at.Scan)+1); err != nil {
 		return err
 	}
 	if err := f.replace(ctx, l, f.at); err != nil {

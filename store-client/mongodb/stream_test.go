@@ -213,6 +213,49 @@ func TestHistoryLost(t *testing.T) {
 	}
 }
 
+// TestCollectionGone drops, renames and restores what a feed follows: it does
+// not go deaf, and appends go on.
+func TestCollectionGone(t *testing.T) {
+	for name, gone := range map[string]func(t *testing.T, db *mongo.Database) error{
+		"collection dropped": func(t *testing.T, db *mongo.Database) error {
+			return db.Collection(mongodb.Events).Drop(t.Context())
+		},
+		"database dropped": func(t *testing.T, db *mongo.Database) error { return db.Drop(t.Context()) },
+		"collection renamed": func(t *testing.T, db *mongo.Database) error {
+			from, to := db.Name()+"."+mongodb.Events, db.Name()+".Old"
+			return db.Client().Database("admin").RunCommand(t.Context(), bson.D{{Key: "renameCollection", Value: from}, {Key: "to", Value: to}}).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := mongotest.Database(t)
+			s := storetest.Open(t, dsn, storeopen.Options{})
+			f, err := s.Feed(t.Context(), "c", record.ProcessableHealthEventInserts())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			before, after := storetest.Record("n"), storetest.Record("n")
+			storetest.MustAppend(t, s, before)
+			storetest.Receive(t, f, 1)
+			if err := gone(t, raw(t, dsn)); err != nil {
+				t.Fatal(err)
+			}
+			storetest.MustAppend(t, s, after)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			for {
+				r, _, err := f.Next(ctx)
+				if ctx.Err() != nil {
+					t.Fatalf("the feed is deaf: %v", err)
+				}
+				if err == nil && r.ID == after.ID {
+					return
+				}
+			}
+		})
+	}
+}
+
 // records is how many TestServerKilled appends. The stand-in syncs each one by
 // itself, so 10,000 take minutes: go test -run TestServerKilled -args -records 10000.
 var records = flag.Int("records", 600, "records appended by TestServerKilled")
