@@ -21,9 +21,10 @@ const home = `(SELECT system_identifier FROM pg_control_system()) || '/' ||
 
 // queryHead reads the horizon: every transaction numbered below the oldest one
 // still running has ended; and which of those above have. The history is that of
-// home and the timeline, which changes when another server takes over or an
-// older state is restored.
-const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8),
+// home, the timeline, which changes when another server takes over or an older
+// state is restored, and the table's file, which changes when it was emptied or
+// restored under the same name: its rows then bear numbers of long ago.
+const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || pg_relation_filenode('health_events'),
 pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmax(shot)::text::bigint,
 (SELECT string_agg(tx::text, ' ' ORDER BY tx) FROM pg_snapshot_xip(shot) AS tx)
 FROM pg_current_snapshot() AS shot`

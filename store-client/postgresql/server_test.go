@@ -67,6 +67,31 @@ func TestRestoredElsewhere(t *testing.T) {
 	}
 }
 
+// A table that is emptied and filled again under a running feed has other rows,
+// with numbers that the feed has passed: what is not finished comes again.
+func TestTableRestoredUnderAFeed(t *testing.T) {
+	for name, steps := range map[string][]string{
+		"emptied":  {"CREATE TABLE dump AS SELECT * FROM health_events", "TRUNCATE health_events", "INSERT INTO health_events SELECT * FROM dump"},
+		"replaced": {"CREATE TABLE dump (LIKE health_events INCLUDING ALL)", "INSERT INTO dump SELECT * FROM health_events", "DROP TABLE health_events", "ALTER TABLE dump RENAME TO health_events"},
+	} {
+		_, dsn := pgtest.Database(t)
+		s := storetest.Open(t, dsn, storeopen.Options{})
+		f := feedOf(t, s, "c", all())
+		r := storetest.Record("n")
+		storetest.MustAppend(t, s, r)
+		storetest.Receive(t, f, 1)
+		db := raw(t, dsn)
+		for _, step := range steps {
+			if _, err := db.ExecContext(t.Context(), step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := storetest.Receive(t, f, 1)[0]; got.ID != r.ID {
+			t.Errorf("%s: fed %s, want the restored %s", name, got.ID, r.ID)
+		}
+	}
+}
+
 // A feed that runs while another server takes the address over reads again
 // there; positions of the old server are not written over the new one's.
 func TestServerReplaced(t *testing.T) {
