@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	only.admin = cluster.Client()
-	for _, name := range []string{"rbac.yaml", "nodes.yaml"} {
+	for _, name := range []string{"rbac.yaml", "nodes.yaml", "events.yaml"} {
 		text, err := os.ReadFile(filepath.Join(manifests, name))
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // TestLint: Helm finds nothing to say, and each file of values brings the workloads
@@ -179,8 +180,23 @@ func TestNodePolicies(t *testing.T) {
 		t.Errorf("a prefix that would be code: %v, want it refused", err)
 	}
 	for _, o := range rendered(t, file("store"), "--set=admission.nodes=false") {
-		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && strings.Contains(o.GetName(), "-node-") {
 			t.Errorf("%s %s is rendered although it is switched off", o.GetKind(), o.GetName())
+		}
+	}
+}
+
+// TestKubeletEvents: the shipped policy that acts on Events of the kubelet is for the
+// record only where nobody sees to it that the kubelet wrote them.
+func TestKubeletEvents(t *testing.T) {
+	for value, want := range map[string]bool{"true": false, "false": true} {
+		objects := rendered(t, file("store"), "--set=admission.events="+value)
+		_, nvml, found := strings.Cut(texts(t, objects)["kubernetes-health-monitor-config"]["policies.toml"], `name = "NVMLError"`)
+		if !found || strings.Contains(nvml, "\nprocessingStrategy = \"PERSIST_ONLY\"\n") != want {
+			t.Errorf("admission.events=%s: for the record only, want %v:\n%s", value, want, nvml)
+		}
+		if policy := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "nvsentinel-kubelet-events" }); policy == want {
+			t.Errorf("admission.events=%s: the policy is rendered: %v", value, policy)
 		}
 	}
 }

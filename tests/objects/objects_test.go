@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -36,11 +38,18 @@ func TestJourneys(t *testing.T) {
 
 func (s *site) nvml(t *testing.T) {
 	node := s.targets[0]
-	pod, err := s.fleet.Cluster.AddPod(t.Context(), localcluster.PodSpec{Namespace: fleet.UserNamespace, Name: "train-0", Node: node})
+	pod, err := s.fleet.Cluster.AddPod(t.Context(), localcluster.PodSpec{Namespace: fleet.UserNamespace, Name: "train-0", Node: node, GPUs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.fleet.Cluster.Client().EventsV1().Events(pod.Namespace).Create(t.Context(), &eventsv1.Event{
+	// Nobody else than the node's kubelet may write it.
+	config := s.fleet.Cluster.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node, Groups: []string{"system:nodes", "system:authenticated"}}
+	kubelet, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kubelet.EventsV1().Events(pod.Namespace).Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "train-0.nvml", Namespace: pod.Namespace}, EventTime: metav1.NowMicro(),
 		ReportingController: "kubelet", ReportingInstance: node, Action: "Pulling", Reason: "Failed", Type: "Warning",
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},

@@ -39,7 +39,7 @@ func TestTheExampleOnThreeNodes(t *testing.T) {
 	for _, want := range []string{
 		"policy GPUNodeNotReady (v1 Node)\n", "  gpu-down: match on node gpu-down\n", `"recommendedAction":"RESTART_VM"`,
 		"  gpu-soon: no match, evaluated again at 2026-03-01T13:00:00Z\n", "  broken-object: error: no such key: status\n",
-		"policy NVMLError (events.k8s.io/v1 Event)\n  no object of this kind was given\n",
+		"policy NVMLError (events.k8s.io/v1 Event)\n  warning: whoever may write objects of kind Event", "  no object of this kind was given\n",
 	} {
 		if !strings.Contains(strings.ReplaceAll(out, `": "`, `":"`), want) {
 			t.Errorf("%q is not in the output", want)
@@ -75,5 +75,113 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		if code, _, problems := run(t, c.in, c.args...); code != exitUsage || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: exit code %d, %q", name, code, problems)
 		}
+	}
+}
+
+// shipped is the file of policies that the chart ships.
+func shipped(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../../distros/helm/nvsentinel/manifests/kubernetes-object-monitor/deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := decode("deployment.yaml", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range given {
+		if data, ok := object.Object["data"].(map[string]any); ok {
+			file := filepath.Join(t.TempDir(), "policies.toml")
+			if err := os.WriteFile(file, []byte(data["policies.toml"].(string)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+	}
+	t.Fatal("the manifest has no policies")
+	return ""
+}
+
+// TestShippedPolicyBelievesTheNodesOwnKubelet: an Event that anybody could have
+// written, about a pod that anybody could have made, names no node.
+func TestShippedPolicyBelievesTheNodesOwnKubelet(t *testing.T) {
+	const event = `
+apiVersion: events.k8s.io/v1
+kind: Event
+metadata: {name: e, namespace: team}
+type: Warning
+reason: Failed
+regarding: {kind: Pod, namespace: team, name: train}
+reportingController: kubelet
+reportingInstance: victim
+note: "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+eventTime: "2026-03-01T11:59:00.000000Z"
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: team}
+spec: {nodeName: victim, containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: victim, labels: {nvidia.com/gpu.present: "true"}}
+status: {conditions: []}
+`
+	for name, c := range map[string]struct {
+		change []string
+		match  bool
+	}{
+		"the node's own kubelet":       {nil, true},
+		"a slice of a GPU":             {[]string{"nvidia.com/gpu:", "nvidia.com/mig-1g.5gb:"}, true},
+		"another node's kubelet":       {[]string{"reportingInstance: victim", "reportingInstance: evil"}, false},
+		"nobody says on which node":    {[]string{"reportingInstance: victim\n", ""}, false},
+		"a pod on another node":        {[]string{"nodeName: victim", "nodeName: other"}, false},
+		"a pod without GPUs":           {[]string{"nvidia.com/gpu:", "cpu:"}, false},
+		"a pod without limits":         {[]string{`, resources: {limits: {nvidia.com/gpu: "1"}}`, ""}, false},
+		"a pod that is not there":      {[]string{"name: train}\nreporting", "name: none}\nreporting"}, false},
+		"a node without GPUs":          {[]string{", labels: {nvidia.com/gpu.present: \"true\"}", ""}, false},
+		"another reporter":             {[]string{"reportingController: kubelet", "reportingController: team"}, false},
+		"a node whose GPUs are absent": {[]string{"present: \"true\"", "present: \"false\""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, out, problems := run(t, strings.NewReplacer(append(c.change, "\x00", "")...).Replace(event), "--policy-config-path", shipped(t))
+			if strings.Contains(out, "match on node victim") != c.match || problems != "" || strings.Contains(out, "match on node evil") {
+				t.Errorf("want a match: %v\n%s%s", c.match, out, problems)
+			}
+			if strings.Contains(out, "warning") {
+				t.Errorf("a warning about a policy of ours:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestPoliciesThatTenantsCouldUseAreNamed: of each kind that is in a namespace.
+func TestPoliciesThatTenantsCouldUseAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind, more, association, strategy string
+		warned                            bool
+	}{
+		"a Pod of any namespace":     {`version = "v1"` + "\n" + `kind = "Pod"`, "", "resource.spec.nodeName", "", true},
+		"a Pod of one namespace":     {`version = "v1"` + "\n" + `kind = "Pod"`, `namespace = "storage"`, "resource.spec.nodeName", "", false},
+		"a Pod for the record":       {`version = "v1"` + "\n" + `kind = "Pod"`, "", "resource.spec.nodeName", `processingStrategy = "PERSIST_ONLY"`, false},
+		"a Job":                      {`group = "batch"` + "\n" + `version = "v1"` + "\n" + `kind = "Job"`, "", "resource.metadata.annotations['node']", "", true},
+		"a ConfigMap":                {`version = "v1"` + "\n" + `kind = "ConfigMap"`, "", "resource.data.node", "", true},
+		"an Event of whoever":        {`version = "v1"` + "\n" + `kind = "Event"`, "", "resource.reportingInstance", "", true},
+		"a kind of one's own":        {`group = "example.com"` + "\n" + `version = "v1"` + "\n" + `kind = "Check"`, "", "resource.spec.node", "", true},
+		"a volume, which no tenant.": {`version = "v1"` + "\n" + `kind = "PersistentVolume"`, "", "resource.metadata.labels['node']", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "policies.toml")
+			text := "[[policies]]\nname = \"P\"\nenabled = true\n[policies.resource]\n" + c.kind + "\n" + c.more +
+				"\n[policies.predicate]\nexpression = \"true\"\n[policies.nodeAssociation]\nexpression = \"" + c.association +
+				"\"\n[policies.healthEvent]\n" + c.strategy + "\ncomponentClass = \"Node\"\nisFatal = true\nmessage = \"m\"\nrecommendedAction = \"REBOOT_NODE\"\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, out, problems := run(t, nodes, "--policy-config-path", file)
+			if strings.Contains(out, "warning: whoever may write") != c.warned || problems != "" {
+				t.Errorf("want a warning: %v\n%s%s", c.warned, out, problems)
+			}
+		})
 	}
 }

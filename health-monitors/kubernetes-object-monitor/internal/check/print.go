@@ -29,6 +29,9 @@ func report(set *policy.Set, given objects, at time.Time, out io.Writer) int {
 	code := exitFine
 	for _, p := range set.Policies {
 		fmt.Fprintf(out, "policy %s (%s %s)\n", p.Name, p.Kind.GroupVersion(), p.Kind.Kind)
+		if doubt := p.Doubt(record.Process); doubt != "" {
+			fmt.Fprintf(out, "  warning: %s\n", doubt)
+		}
 		seen := false
 		for i := range given {
 			object := &given[i]
