@@ -79,6 +79,9 @@ func (a args) node() story.Node {
 		Name: a.or("name", "gpu-1"), Ready: a.or("ready", "True"), Unschedulable: a.has("cordoned"), OurCordon: a.has("ours"),
 		Session: a.or("session", ""), Claim: a.or("claim", ""), State: a.or("state", ""), OptedOut: a.has("optedout"),
 	}
+	if ids := a.or("unknown", ""); ids != "" {
+		n.Unknown = []string{ids}
+	}
 	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
 	if taint := a.text("taint"); taint != "" {
 		n.Taints = []record.Taint{{Key: taint, Effect: "NoSchedule"}}

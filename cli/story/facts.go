@@ -80,6 +80,9 @@ type Node struct {
 	// OurCordon says that the cordon is claimed by fault-quarantine.
 	OurCordon bool `json:"ourCordon"`
 	OptedOut  bool `json:"optedOut"`
+	// Unknown are faults of the session of which the store cannot tell whether
+	// they are over.
+	Unknown []string `json:"unknown,omitempty"`
 	// Conditions are the checks that report a fault now.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Calls are what fault-remediation asks a person for.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -75,6 +77,9 @@ type sighting struct {
 // from the Node.
 func standing(s sighting, storeRead bool, records []record.Record) Standing {
 	open := only(records, record.Open)
+	if st, ok := ofUnknown(s.node, open); ok {
+		return behind(st, open)
+	}
 	if len(open) > 0 {
 		st := ofOpen(open)
 		if s.node == nil && s.read {
@@ -86,6 +91,26 @@ func standing(s sighting, storeRead bool, records []record.Record) Standing {
 		return st
 	}
 	return ofNode(s, storeRead)
+}
+
+// ofUnknown is the standing of a node of which the store knows less than the
+// Node: emptied, restored to an older state, or exchanged.
+func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
+	const see = "; see docs/store-restore.md"
+	switch {
+	case n == nil:
+	case len(n.Unknown) > 0:
+		return Standing{Phase: NeedsHuman, Session: n.Session, Reason: "SessionUnknown: the store cannot tell whether " + strings.Join(n.Unknown, ", ") +
+			" is over; nothing is drained, repaired or released until it can, or until the node is uncordoned" + see}, true
+	case len(open) > 0 && n.Session == "" && !n.Unschedulable && len(n.Taints) == 0 && !slices.ContainsFunc(open, func(r record.Record) bool { return unmarked(n, r) }):
+		return Standing{Phase: NeedsHuman, Reason: "SessionUnknown: the Node was marked for open faults and bears no marks; nothing is done for them until its checks tell" + see}, true
+	}
+	return Standing{}, false
+}
+
+// unmarked says that a Node was never marked for a record, or another one was.
+func unmarked(n *Node, r record.Record) bool {
+	return r.Status.QuarantineFinishTimestamp == nil || fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine
 }
 
 // ofOpen is the standing that open records give.

@@ -85,6 +85,9 @@ const (
 	ClearedManual   = "manual"
 	ClearedNodeGone = "node-gone"
 	ClearedReboot   = "reboot"
+	// ClearedNodeReleased: the Node, which was marked for it, was found released,
+	// and its checks healthy. The store was at an older state then.
+	ClearedNodeReleased = "node-released"
 )
 
 // Taint is a node taint asked for by a rule set.
@@ -127,7 +130,7 @@ type Verdict struct {
 type Fault struct {
 	Key              string     `json:"key"`
 	ClearedTimestamp *time.Time `json:"clearedtimestamp"`
-	// ClearedBy is a record id, manual, node-gone or reboot.
+	// ClearedBy is a record id, manual, node-gone, reboot or node-released.
 	ClearedBy string `json:"clearedby"`
 }
 

@@ -24,10 +24,11 @@ type fold struct {
 	opens      *record.Record
 	held       *record.Record
 	waiting    string
+	doubted    map[string]bool // open records of which the Node says otherwise
 }
 
 func newFold(v View, p Policy, now time.Time) *fold {
-	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}}
+	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}, doubted: map[string]bool{}}
 	current := ""
 	if v.Node != nil {
 		current = v.Node.Identity.BootID
@@ -86,13 +87,17 @@ func (f *fold) goneForGood() bool {
 
 func (f *fold) closeAll(by string) {
 	for _, r := range f.open {
-		for i := range r.Status.Faults {
-			f.clear(&r.Status.Faults[i], by)
-		}
-		r.Status.NodeQuarantined = record.QuarantineCanceled
-		f.closed = append(f.closed, r)
+		f.cancel(r, by)
 	}
 	f.open, f.session = nil, ""
+}
+
+func (f *fold) cancel(r record.Record, by string) {
+	for i := range r.Status.Faults {
+		f.clear(&r.Status.Faults[i], by)
+	}
+	r.Status.NodeQuarantined = record.QuarantineCanceled
+	f.closed = append(f.closed, r)
 }
 
 func (f *fold) clear(entry *record.Fault, by string) bool {
@@ -220,6 +225,7 @@ func (f *fold) judgement() Judgement {
 		}
 	}
 	j.Changed = changes.ordered()
+	f.prove(&j)
 	return j
 }
 

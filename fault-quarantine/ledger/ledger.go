@@ -25,6 +25,25 @@ type Node struct {
 	Session string
 	// Released says that a person took away a mark our annotations claim.
 	Released bool
+	// Active are the ids of the faults that the Node lists as active.
+	Active []string
+	// Doubted are the ids of faults that it lists as unknown to the store.
+	Doubted []string
+	// LetGo says that a person's release of the last session is noted on it.
+	LetGo bool
+	// Unschedulable and Taints are what keeps pods away now.
+	Unschedulable bool
+	Taints        []record.Taint
+	// Checks are the conditions of the node's checks, by name.
+	Checks map[string]Check
+}
+
+// Check is what a Node's condition says of a check: the node's connector writes
+// it from a set of open faults of its own, which no state of the store changes.
+type Check struct {
+	Faulty bool
+	// Since is when it began to say so.
+	Since time.Time
 }
 
 // View is everything the judgement depends on.
@@ -37,6 +56,9 @@ type View struct {
 	Open []record.Record
 	// Past are its judged recoveries and its records with a repair trace.
 	Past []record.Record
+	// Named are the records that the Node names and that are neither pending nor
+	// open, as far as the store has them, and one of the Node's session.
+	Named []record.Record
 }
 
 // Policy is what the operator decides.
@@ -65,12 +87,20 @@ type Judgement struct {
 	Held *record.Record
 	// Waiting names why some records were left unjudged, or is empty.
 	Waiting string
+	// Unknown are the ids of faults of the Node's session of which the store
+	// cannot tell whether they are over: marks may be added, none taken away.
+	Unknown []string
+	// Leave says that the Node bears no marks, and that all open faults are
+	// unknown ones: it is left as it is.
+	Leave bool
 }
 
 // Reasons to leave records unjudged.
 const (
 	WaitNodeMissing   = "NodeMissing"
 	WaitMachineUnsure = "MachineUndecidable"
+	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
+	WaitUnknown = "SessionUnknown"
 )
 
 // Judge decides. It is safe to repeat: a judged record is not judged again.
@@ -79,6 +109,7 @@ func Judge(v View, p Policy, now time.Time) Judgement {
 	v.Pending, v.Open, v.Past = record.Acting(v.Pending), record.Acting(v.Open), record.Acting(v.Past)
 	f := newFold(v, p, now)
 	f.endForeignSession()
+	f.doubt()
 	for _, r := range fault.InOrder(v.Pending) {
 		if r.Event.IsHealthy {
 			f.recovery(r)

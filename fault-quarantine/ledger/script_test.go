@@ -25,6 +25,8 @@ type world struct {
 	dryRun  bool
 	hold    string
 	now     time.Time
+	// backup are the records of an older state of the store.
+	backup map[string]record.Record
 
 	// stopAt is the write in parts after which the judge is stopped, once; parts
 	// counts them.
@@ -84,10 +86,33 @@ func (w *world) judge() ledger.Judgement {
 			return w.judge()
 		}
 	}
-	if w.node != nil {
-		w.node.Session = ledger.Session(j.Open)
-	}
+	w.mark(j)
 	return j
+}
+
+// mark is what becomes of the Node, without the details of package marks.
+func (w *world) mark(j ledger.Judgement) {
+	if w.node == nil || j.Leave {
+		return
+	}
+	n := w.node
+	n.Active, n.Doubted = slices.DeleteFunc(n.Active, func(id string) bool { return !slices.Contains(j.Unknown, id) }), j.Unknown
+	if session := ledger.Session(j.Open); session != "" || len(j.Unknown) == 0 {
+		n.Released = n.Released && session == n.Session
+		n.Session = session
+	}
+	n.Unschedulable = n.Session != ""
+	for _, r := range j.Open {
+		if !slices.Contains(n.Active, r.ID) {
+			n.Active = append(n.Active, r.ID)
+		}
+		if r.Status.QuarantineFinishTimestamp == nil {
+			at := w.now
+			r = w.records[r.ID]
+			r.Status.QuarantineFinishTimestamp = &at
+			w.records[r.ID] = r
+		}
+	}
 }
 
 func (w *world) write(r record.Record) {
@@ -110,6 +135,12 @@ func (w *world) decide() ledger.Judgement {
 		Past: w.list(func(r record.Record) bool {
 			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
 		}),
+	}
+	if w.node != nil && w.node.Session != "" {
+		view.Named = w.list(func(r record.Record) bool {
+			settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
+			return settled && (slices.Contains(w.node.Active, r.ID) || r.Status.Session == w.node.Session)
+		})
 	}
 	return ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}, w.now)
 }
@@ -185,6 +216,9 @@ func (w *world) show(j ledger.Judgement) string {
 		session = "none"
 	}
 	fmt.Fprintf(&b, "session: %s, open: %d\n", session, len(j.Open))
+	if len(j.Unknown) > 0 {
+		fmt.Fprintf(&b, "unknown: %s; node: session %s, unschedulable %t\n", strings.Join(j.Unknown, " "), w.node.Session, w.node.Unschedulable)
+	}
 	return b.String()
 }
 
@@ -207,8 +241,16 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.node = &ledger.Node{Identity: record.NodeIdentity{UID: "u-" + d.CmdArgs[0].Key, ProviderID: d.CmdArgs[0].Key, BootID: "bx"}, Created: w.now}
 	case "delete-node":
 		w.node = nil
+	case "store": // backup, restore or empty
+		w.store(d.CmdArgs[0].Key)
+	case "check": // what the node's own condition says
+		w.node.Checks = map[string]ledger.Check{"SysLogsXIDError": {Faulty: d.CmdArgs[0].Key == "faulty", Since: w.now}}
+	case "node-restored": // to what it was before all
+		w.node.Session, w.node.Active, w.node.Unschedulable = "", nil, false
+	case "let-go": // a person's release is noted on the Node
+		w.node.LetGo = true
 	case "release":
-		w.node.Released = true
+		w.node.Released, w.node.Unschedulable = true, false
 	case "dry-run":
 		w.dryRun = d.CmdArgs[0].Key == "on"
 	case "clock":
@@ -233,6 +275,17 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.t.Fatalf("unknown command %q", d.Cmd)
 	}
 	return ""
+}
+
+func (w *world) store(what string) {
+	switch what {
+	case "backup":
+		w.backup = maps.Clone(w.records)
+	case "restore":
+		w.records = maps.Clone(w.backup)
+	case "empty":
+		w.records = map[string]record.Record{}
+	}
 }
 
 func (w *world) openKeys() map[string]bool {

@@ -57,6 +57,7 @@ var ownAnnotations = []string{
 	nodemark.SessionAnnotation, nodemark.QuarantineHealthEvent,
 	nodemark.QuarantineHealthEventAppliedTaints, nodemark.QuarantineHealthEventAppliedLabels,
 	nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
+	nodemark.UnknownAnnotation,
 }
 
 // Hand is how a person released a Node.

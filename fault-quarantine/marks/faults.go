@@ -17,11 +17,18 @@ const (
 
 // faultsJSON is the JSON array of active faults, in the wire's field names,
 // oldest first, each shortened, as many as fit. The store has them whole.
-func faultsJSON(events []record.Event) string {
+// What only the Node knows goes first.
+func faultsJSON(lost []json.RawMessage, events []record.Event) string {
 	out := []byte{'['}
 	for _, e := range events {
 		b, err := json.Marshal(record.ToProto(shorten(e)))
-		if err != nil || len(out)+len(b)+2 > maxFaultBytes {
+		if err != nil {
+			break
+		}
+		lost = append(lost, b)
+	}
+	for _, b := range lost {
+		if len(out)+len(b)+2 > maxFaultBytes {
 			break
 		}
 		if len(out) > 1 {

@@ -22,6 +22,10 @@ type Desired struct {
 	RuleSets []string
 	// Faults are the events of the open records, oldest first.
 	Faults []record.Event
+	// Unknown are the ids of faults of which the store cannot tell; see Keep.
+	Unknown []string
+	// Lost are the faults among them that only the Node lists, as it does.
+	Lost []json.RawMessage
 }
 
 // Of computes the desired marks from the open records of a node, from their
@@ -76,7 +80,12 @@ func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
 		delete(node.Annotations, nodemark.QuarantinedNodeUntaintedManually)
 	}
 	set(&node.Annotations, nodemark.SessionAnnotation, d.Session)
-	set(&node.Annotations, nodemark.QuarantineHealthEvent, faultsJSON(d.Faults))
+	set(&node.Annotations, nodemark.QuarantineHealthEvent, faultsJSON(d.Lost, d.Faults))
+	if len(d.Unknown) == 0 {
+		delete(node.Annotations, nodemark.UnknownAnnotation)
+	} else {
+		set(&node.Annotations, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
+	}
 	p.cordon(node, c, d, now)
 	applyTaints(node, c.taints, d.Effects.Taints)
 	applyLabels(node, c.labels, d.Effects.Labels)
@@ -96,7 +105,9 @@ func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
 		delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
 		set(&node.Annotations, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
 		set(&node.Labels, keys.CordonBy, "NVSentinel")
-		set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
+		if len(d.RuleSets) > 0 || len(d.Unknown) == 0 {
+			set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
+		}
 		if node.Labels[keys.CordonTimestamp] == "" {
 			set(&node.Labels, keys.CordonTimestamp, stamp(now))
 		}
@@ -197,6 +208,7 @@ func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
 	hand := ReleasedBy(node)
 	delete(node.Annotations, nodemark.SessionAnnotation)
 	delete(node.Annotations, nodemark.QuarantineHealthEvent)
+	delete(node.Annotations, nodemark.UnknownAnnotation)
 	delete(node.Labels, nodemark.StateLabel)
 	switch hand {
 	case ByUncordon:

@@ -62,6 +62,8 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return wait(NodeGone, "the Node is deleted")
 	case n.Session == "":
 		return wait(WaitSession, "the Node bears no session yet")
+	case n.Unknown:
+		return wait(WaitUnknown, "the store cannot tell of all faults of the Node's session")
 	}
 	mine := only(open, func(r record.Record) bool { return r.Status.Session == n.Session })
 	if len(mine) == 0 {

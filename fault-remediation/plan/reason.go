@@ -13,6 +13,8 @@ const (
 	WaitNode Reason = "WaitNode"
 	// WaitSession: the Node does not bear the session of the open records yet.
 	WaitSession Reason = "WaitSession"
+	// WaitUnknown: the store cannot tell of all faults of the Node's session.
+	WaitUnknown Reason = "WaitUnknown"
 	// WaitMachine: the Node is another machine than the records', or it can not
 	// be told.
 	WaitMachine Reason = "WaitMachine"

@@ -32,6 +32,8 @@ type Node struct {
 	Identity record.NodeIdentity
 	// Session is the quarantine session the Node bears, or empty.
 	Session string
+	// Unknown says that the store cannot tell of all faults of the session.
+	Unknown bool
 	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
 	// or NoExecute taint of the session.
 	Marked bool

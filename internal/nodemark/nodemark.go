@@ -42,6 +42,10 @@ const (
 	// SessionAnnotation holds the id of the quarantine session, which is the
 	// id of the record that opened it. Written by fault-quarantine.
 	SessionAnnotation = "dgxc.nvidia.com/nvsentinel-session"
+	// UnknownAnnotation lists the ids, with commas, of faults of the session of
+	// which the store cannot tell whether they are over: nothing is drained,
+	// repaired or released while it is there. Written by fault-quarantine.
+	UnknownAnnotation = "dgxc.nvidia.com/nvsentinel-session-unknown"
 	// RepairAnnotation holds the uid of the repair object that claims the
 	// node. Written and dropped by the actor (janitor).
 	RepairAnnotation = "dgxc.nvidia.com/nvsentinel-repair"

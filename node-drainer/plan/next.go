@@ -108,6 +108,8 @@ func blocked(v View, undone []record.Record, p Policy, now time.Time) (Step, boo
 		wait.Why = NodeMissing
 	case len(undone) == 0:
 		wait.Why = SessionNotShown
+	case v.Node.Unknown:
+		wait.Why = SessionUnknown
 	case !marks.asked:
 		return Step{Kind: Nothing, Why: NoMarks}, true
 	case v.Node.Released:

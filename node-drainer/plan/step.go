@@ -50,6 +50,8 @@ const (
 	// SessionNotShown: the Node does not bear the records' session, not yet or
 	// not any more; the records say which, once they are written.
 	SessionNotShown Reason = "SessionNotShown"
+	// SessionUnknown: the store cannot tell of all faults of the session.
+	SessionUnknown Reason = "SessionUnknown"
 	// ManuallyReleased: a person took away a mark of ours.
 	ManuallyReleased Reason = "ManuallyReleased"
 	// NodeSchedulable: the Node is neither cordoned nor tainted by the session.

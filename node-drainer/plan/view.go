@@ -45,6 +45,8 @@ type Node struct {
 	State         nodemark.State
 	Unschedulable bool
 	Taints        []record.Taint
+	// Unknown: the store cannot tell of all faults of the session.
+	Unknown bool
 	// Released: our annotations claim a cordon or taint that the Node lacks, so
 	// a person took it away.
 	Released bool
@@ -60,6 +62,7 @@ func NodeOf(n *corev1.Node) Node {
 		Session:       n.Annotations[nodemark.SessionAnnotation],
 		State:         nodemark.State(n.Labels[nodemark.StateLabel]),
 		Unschedulable: n.Spec.Unschedulable,
+		Unknown:       n.Annotations[nodemark.UnknownAnnotation] != "",
 	}
 	for _, t := range n.Spec.Taints {
 		out.Taints = append(out.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})

@@ -2,6 +2,7 @@ package stories
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,11 @@ func (w *world) quarantine() {
 	if w.node != nil {
 		view.Node = &ledger.Node{
 			Identity: kube.NodeIdentity(w.node), Created: w.node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(w.node.Labels),
-			Session: marks.Session(w.node), Released: marks.Released(w.node),
+			Session: marks.Session(w.node), Released: marks.Released(w.node), LetGo: marks.LetGo(w.node),
+			Active: marks.Active(w.node), Doubted: marks.Doubted(w.node), Unschedulable: w.node.Spec.Unschedulable,
+			Checks: w.checks,
 		}
+		view.Named = w.named(view.Node)
 	}
 	match := func(e record.Event) ruling.Ruling { return w.rules.Decide(e, map[string]any{}) }
 	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: 24 * hour}, w.now)
@@ -46,7 +50,38 @@ func (w *world) quarantine() {
 	if w.node == nil {
 		return
 	}
-	w.mark(marks.Of(w.list(open)))
+	if j.Leave {
+		return
+	}
+	want := marks.Of(w.list(open))
+	if len(j.Unknown) > 0 {
+		want = want.Keep(w.node, j.Unknown)
+	}
+	w.mark(want)
+	w.finish()
+}
+
+// named are the settled records that the Node names.
+func (w *world) named(n *ledger.Node) (out []record.Record) {
+	for _, r := range w.list(record.Selector{}) {
+		settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
+		if n.Session != "" && settled && (slices.Contains(n.Active, r.ID) || r.Status.Session == n.Session) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// finish stamps that the Node bears the marks of its open records.
+func (w *world) finish() {
+	for _, r := range w.list(record.OpenOfNode(nodeName)) {
+		if r.Status.QuarantineFinishTimestamp == nil {
+			w.write()
+			at := w.now
+			r.Status.QuarantineFinishTimestamp = &at
+			w.update(record.FaultQuarantine, r.ID, r.Revision, r.Status, r.ExpireAt)
+		}
+	}
 }
 
 func (w *world) mark(want marks.Desired) {
@@ -172,7 +207,8 @@ func (w *world) repairView() repair.View {
 	if n := w.node; n != nil {
 		v.Node = repair.Node{
 			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
-			Claim: n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
+			Unknown: n.Annotations[nodemark.UnknownAnnotation] != "",
+			Claim:   n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
 		}
 	}
 	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {

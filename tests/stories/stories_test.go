@@ -2,6 +2,7 @@ package stories
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -27,6 +29,7 @@ import (
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node
 //	uncordon                    by a person
+//	store backup|restored|emptied, check faulty|healthy
 //	clock D, dry-run on|off, budget full|free, provider silent|answers
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -115,10 +118,28 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.hold = map[string]string{"full": "no room", "free": ""}[name]
 	case "machine-gone":
 		w.gone = true
+	case "store":
+		w.store(name)
+	case "check": // faulty or healthy, says the node's connector
+		w.checks = map[string]ledger.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
 	case "provider":
 		w.silent = name == "silent"
 	default:
 		w.t.Fatalf("unknown: %q", what)
+	}
+}
+
+// store takes a backup of the records, restores it, or empties the store.
+func (w *world) store(what string) {
+	switch what {
+	case "backup":
+		w.backup = maps.Clone(w.records)
+	case "restored":
+		w.records = maps.Clone(w.backup)
+	case "emptied":
+		w.records = map[string]record.Record{}
+	default:
+		w.t.Fatalf("unknown: store %q", what)
 	}
 }
 
@@ -196,6 +217,9 @@ func (w *world) look() string {
 	}
 	if w.node.Annotations[nodemark.RepairAnnotation] != "" {
 		state += " claimed"
+	}
+	if unknown := w.node.Annotations[nodemark.UnknownAnnotation]; unknown != "" {
+		state += " unknown: " + unknown
 	}
 	return state + "; open: " + w.open()
 }

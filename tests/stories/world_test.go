@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/eviction"
@@ -41,6 +42,10 @@ type world struct {
 	uids    int
 	pods    []*corev1.Pod
 	records map[string]record.Record
+	// backup is an older state of the records.
+	backup map[string]record.Record
+	// checks are the Node's conditions that its connector writes.
+	checks  map[string]ledger.Check
 	objects map[string]*object
 	// signals are what the provider was asked for, by idempotency key.
 	signals []string

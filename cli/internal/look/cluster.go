@@ -88,7 +88,8 @@ func see(node *corev1.Node) story.Node {
 		Name: node.Name, Identity: kube.NodeIdentity(node), Unschedulable: node.Spec.Unschedulable,
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
 		State: node.Labels[nodemark.StateLabel], OurCordon: node.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True,
-		Calls: calls(node.Annotations[nodemark.LatestFaultRemediationState]), OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
+		Unknown: unknown(node.Annotations[nodemark.UnknownAnnotation]),
+		Calls:   calls(node.Annotations[nodemark.LatestFaultRemediationState]), OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
 	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
@@ -104,6 +105,14 @@ func see(node *corev1.Node) story.Node {
 		}
 	}
 	return n
+}
+
+// unknown are the faults of the session of which the store cannot tell.
+func unknown(annotation string) []string {
+	if annotation == "" {
+		return nil
+	}
+	return strings.Split(annotation, ",")
 }
 
 // calls are what a Node's annotation asks a person for; one that cannot be

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,9 @@ type Desk struct {
 // soon is when a node is looked at again of which one look could not judge all
 // records; those left are found by the backlog after a restart.
 const soon = time.Millisecond
+
+// maxTold bounds the ids in an Event.
+const maxTold = 5
 
 // waitForNode is how long a node whose object is missing, or whose machine is
 // undecidable, waits when nothing rings it.
@@ -163,15 +167,26 @@ func (d *Desk) settle(name string, j ledger.Judgement) {
 	}
 }
 
+// waitingText says what a person should know of a wait.
+func waitingText(j ledger.Judgement) string {
+	if j.Waiting != ledger.WaitUnknown {
+		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
+	}
+	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
+	if j.Leave {
+		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
+			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
+	}
+	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
+		"kubectl uncordon confirms that they are over, see docs/store-restore.md"
+}
+
 // rest says what the node waits for, and lets it go.
 func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledger.Judgement) error {
 	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
 		d.Log.Warn("faults wait to be judged", "node", name, "reason", j.Waiting)
 		if node != nil {
-			d.Nodes.Note(ctx, node, Event{
-				Warning: true, Reason: j.Waiting,
-				Message: "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one",
-			})
+			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
 	switch {

@@ -27,6 +27,12 @@ type Event struct {
 func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) error {
 	desired := marks.Of(j.Open)
 	d.noteHeld(ctx, node, j.Changed)
+	if len(j.Unknown) > 0 {
+		if j.Leave {
+			return nil
+		}
+		desired = desired.Keep(node, j.Unknown)
+	}
 	if desired.Session == "" && (!marks.Bears(node) || crashpoint.Sabotaged("fault-quarantine/skip-release")) {
 		return nil
 	}

@@ -2,7 +2,9 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -50,8 +52,41 @@ func (d *Desk) observe(ctx context.Context, name string) (facts, error) {
 	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
 	}
+	if seen.view.Named, err = d.named(ctx, name, seen.view); err != nil {
+		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
+	}
 	misread(&seen.view)
 	return seen, nil
+}
+
+// named reads the records that the Node names and that are neither pending nor
+// open, and one of its session: a release needs them.
+func (d *Desk) named(ctx context.Context, name string, v ledger.View) (out []record.Record, err error) {
+	if v.Node == nil || v.Node.Session == "" {
+		return nil, nil
+	}
+	known, sessions := map[string]bool{}, map[string]bool{}
+	for _, r := range slices.Concat(v.Pending, v.Open) {
+		known[r.ID], sessions[r.Status.Session] = true, true
+	}
+	for _, id := range v.Node.Active {
+		if known[id] {
+			continue
+		}
+		r, err := d.Store.Get(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out, sessions[r.Status.Session] = append(out, r), true
+	}
+	if sessions[v.Node.Session] {
+		return out, nil
+	}
+	one, err := d.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
+	return append(out, one...), err
 }
 
 // present reads the records that are not judged for good, or open: in one query,

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -15,10 +16,19 @@ func nodeView(node *corev1.Node) *ledger.Node {
 	if node == nil {
 		return nil
 	}
-	return &ledger.Node{
+	v := &ledger.Node{
 		Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(node.Labels),
-		Session: marks.Session(node), Released: marks.Released(node),
+		Session: marks.Session(node), Released: marks.Released(node), LetGo: marks.LetGo(node),
+		Active: marks.Active(node), Doubted: marks.Doubted(node), Unschedulable: node.Spec.Unschedulable,
+		Checks: map[string]ledger.Check{},
 	}
+	for _, t := range node.Spec.Taints {
+		v.Taints = append(v.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	for _, c := range node.Status.Conditions {
+		v.Checks[string(c.Type)] = ledger.Check{Faulty: c.Status == corev1.ConditionTrue, Since: c.LastTransitionTime.Time}
+	}
+	return v
 }
 
 // nodeValue is the Node as rule expressions see it: decoded JSON without status.

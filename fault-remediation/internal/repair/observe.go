@@ -120,6 +120,7 @@ func (f *facts) knew(cur plan.Ref) bool {
 func nodeFacts(node *corev1.Node) plan.Node {
 	return plan.Node{
 		Name: node.Name, Presence: plan.Present, Identity: kube.NodeIdentity(node),
+		Unknown: node.Annotations[nodemark.UnknownAnnotation] != "",
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
 		Marked: marked(node), Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
 	}

@@ -1,0 +1,115 @@
+package desk_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// unknown handles a node whose session the store does not know.
+func unknown(t *testing.T, d *desk.Desk, nodes *books) {
+	t.Helper()
+	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "SessionUnknown" {
+		t.Errorf("parked %v: %q", parked, why)
+	}
+	if n := nodes.node; !n.Spec.Unschedulable || marks.Session(n) == "" || n.Annotations[nodemark.UnknownAnnotation] == "" {
+		t.Errorf("the node is released, or it is not said: %v, %v", n.Spec, n.Annotations)
+	}
+	if !slices.Contains(nodes.notes, "SessionUnknown") {
+		t.Errorf("told only %v", nodes.notes)
+	}
+}
+
+// quarantined is a node in quarantine for one fault, with the desk that did it.
+func quarantined(t *testing.T) (*desk.Desk, *books, record.Record) {
+	t.Helper()
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d, f := newDesk(t, s, nodes), event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	return d, nodes, f
+}
+
+// TestAnEmptiedStoreReleasesNothing: the store says nothing of the session; the
+// node stays as it is until its fault is stored again and recovers.
+func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
+	d, nodes, f := quarantined(t)
+	d.Store = storetest.SQLite(t)
+	unknown(t, d, nodes)
+	storetest.MustAppend(t, d.Store, event(2, false, "48", "GPU-2"))
+	unknown(t, d, nodes)
+	if active := marks.Active(nodes.node); len(active) != 2 || active[0] != f.ID {
+		t.Errorf("the node lists %v", active)
+	}
+	storetest.MustAppend(t, d.Store, f)
+	handle(t, d)
+	if nodes.node.Annotations[nodemark.UnknownAnnotation] != "" || !nodes.node.Spec.Unschedulable {
+		t.Errorf("the fault is stored again: %v", nodes.node.Annotations)
+	}
+	storetest.MustAppend(t, d.Store, event(3, true, ""))
+	handle(t, d)
+	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+		t.Errorf("not released: %v", nodes.node.Annotations)
+	}
+}
+
+// TestAPersonReleasesAnUnknownSession confirms that the node is well.
+func TestAPersonReleasesAnUnknownSession(t *testing.T) {
+	d, nodes, _ := quarantined(t)
+	d.Store = storetest.SQLite(t)
+	unknown(t, d, nodes)
+	nodes.node.Spec.Unschedulable = false
+	handle(t, d)
+	if marks.Bears(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+		t.Errorf("not released: %v", nodes.node.Annotations)
+	}
+}
+
+// TestAFaultJudgedAnewIsNoProof: the store holds the session's record in the
+// state before its verdict, and by now no rule matches it.
+func TestAFaultJudgedAnewIsNoProof(t *testing.T) {
+	d, nodes, f := quarantined(t)
+	d.Store, d.DryRun = storetest.SQLite(t), true
+	storetest.MustAppend(t, d.Store, f)
+	unknown(t, d, nodes)
+	unknown(t, d, nodes)
+	if r := storetest.MustGet(t, d.Store, f.ID); r.Reason() != record.DryRun {
+		t.Errorf("judged %s", r.Reason())
+	}
+}
+
+// TestAnOlderStoreQuarantinesNobody: the store holds a fault as open for which
+// the node was marked and has been released since; the node's own check proves
+// it. Without a word of it the node is left as it is.
+func TestAnOlderStoreQuarantinesNobody(t *testing.T) {
+	for name, checks := range map[string][]corev1.NodeCondition{
+		"healthy": {{Type: "SysLogsXIDError", Status: corev1.ConditionFalse}}, "silent": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, nodes := storetest.SQLite(t), &books{node: newNode()}
+			d, f := newDesk(t, s, nodes), event(1, false, "79", "GPU-1")
+			f.Node.UID, f.Event.Metadata = "u1", map[string]string{record.MetadataBootID: "b1"}
+			storetest.MustAppend(t, s, f)
+			handle(t, d)
+			patches := nodes.patches
+			nodes.node = newNode() // as after its release
+			nodes.node.Status.Conditions = checks
+			for i := range nodes.node.Status.Conditions {
+				nodes.node.Status.Conditions[i].LastTransitionTime.Time = d.Clock.Now().Add(1e9)
+			}
+			_, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1"))
+			r := storetest.MustGet(t, s, f.ID)
+			if nodes.patches != patches || record.Open(r) != (name == "silent") || (why == "SessionUnknown") != (name == "silent") {
+				t.Errorf("%d patches, %q, the fault is %+v", nodes.patches-patches, why, r.Status.Faults)
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package marks
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// maxUnknown bounds the ids in the annotation of unknown faults.
+const maxUnknown = 64
+
+// shown is a fault in the annotation of active ones.
+type shown struct {
+	ID  string `json:"id"`
+	raw json.RawMessage
+}
+
+// active are the faults that a Node lists as active; an annotation that somebody
+// broke lists none.
+func active(node *corev1.Node) (out []shown) {
+	var list []json.RawMessage
+	if json.Unmarshal([]byte(node.Annotations[nodemark.QuarantineHealthEvent]), &list) != nil {
+		return nil
+	}
+	for _, raw := range list {
+		s := shown{raw: raw}
+		if json.Unmarshal(raw, &s) == nil && s.ID != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Active are the ids of the faults that a Node lists as active.
+func Active(node *corev1.Node) (ids []string) {
+	for _, s := range active(node) {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// Doubted are the ids of faults that a Node lists as unknown to the store.
+func Doubted(node *corev1.Node) []string {
+	if list := node.Annotations[nodemark.UnknownAnnotation]; list != "" {
+		return strings.Split(list, ",")
+	}
+	return nil
+}
+
+// LetGo says whether a person's release of the last session is noted on a Node.
+func LetGo(node *corev1.Node) bool {
+	a := node.Annotations
+	return a[nodemark.QuarantinedNodeUncordonedManually] == nodemark.True || a[nodemark.QuarantinedNodeUntaintedManually] == nodemark.True
+}
+
+// Keep adds everything that a Node bears of ours to what is desired, because
+// the store cannot tell of the unknown faults: it knows too little to take
+// anything away.
+func (d Desired) Keep(node *corev1.Node, unknown []string) Desired {
+	c := readClaims(node)
+	d.Unknown = unknown
+	if d.Session == "" {
+		d.Session = c.session
+	}
+	d.Effects.Cordon = d.Effects.Cordon || c.cordoned || c.cordonPreExisting
+	d.Effects.Taints, d.Effects.Labels = slices.Clone(d.Effects.Taints), slices.Clone(d.Effects.Labels)
+	for _, t := range c.taints {
+		if !slices.Contains(d.Effects.Taints, t.Taint) {
+			d.Effects.Taints = append(d.Effects.Taints, t.Taint)
+		}
+	}
+	for _, l := range c.labels {
+		if !slices.Contains(d.Effects.Labels, l) {
+			d.Effects.Labels = append(d.Effects.Labels, l)
+		}
+	}
+	for _, s := range active(node) {
+		if slices.Contains(unknown, s.ID) && !d.lists(s.ID) {
+			d.Lost = append(d.Lost, s.raw)
+		}
+	}
+	return d
+}
+
+func (d Desired) lists(id string) bool {
+	for _, e := range d.Faults {
+		if e.ID == id {
+			return true
+		}
+	}
+	return false
+}
