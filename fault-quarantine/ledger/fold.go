@@ -35,7 +35,7 @@ func newFold(v View, p Policy, now time.Time) *fold {
 	}
 	known := slices.Concat(v.Past, v.Open, v.Pending)
 	f.boots = fault.BootsOf(known, f.session, current)
-	for _, r := range known {
+	for _, r := range slices.Concat(known, v.Named) {
 		if r.Event.IsHealthy {
 			f.recoveries = append(f.recoveries, r)
 		}

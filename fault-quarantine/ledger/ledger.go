@@ -25,8 +25,9 @@ type Node struct {
 	Session string
 	// Released says that a person took away a mark our annotations claim.
 	Released bool
-	// Active are the ids of the faults that the Node lists as active.
-	Active []string
+	// Active are the faults that the Node lists as active. One that it does not
+	// list whole has its id alone.
+	Active []record.Record
 	// Doubted are the ids of faults that it lists as unknown to the store.
 	Doubted []string
 	// LetGo says that a person's release of the last session is noted on it.

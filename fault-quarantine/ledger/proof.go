@@ -107,12 +107,14 @@ func (f *fold) prove(j *Judgement) {
 		known[r.ID] = r
 		session = session || r.Status.Session == f.Node.Session
 	}
-	if s := f.Node.Session; !session && !slices.Contains(f.Node.Active, s) {
-		j.Unknown = append(j.Unknown, s)
+	listed := func(r record.Record) bool { return r.ID == f.Node.Session }
+	if !session && !slices.ContainsFunc(f.Node.Active, listed) {
+		j.Unknown = append(j.Unknown, f.Node.Session)
 	}
-	for _, id := range f.Node.Active {
-		if r, ok := known[id]; !ok || !record.Open(r) && !ended(r) {
-			j.Unknown = append(j.Unknown, id)
+	for _, a := range f.Node.Active {
+		r, ok := known[a.ID]
+		if ok && !record.Open(r) && !ended(r) || !ok && !f.overtaken(a) {
+			j.Unknown = append(j.Unknown, a.ID)
 		}
 	}
 	for _, r := range f.open {
@@ -124,6 +126,29 @@ func (f *fold) prove(j *Judgement) {
 		j.Waiting = WaitUnknown
 	}
 	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.doubted) == len(f.open)
+}
+
+// overtaken says whether later records of its publisher tell what became of a
+// fault that only the Node knows: for each entry a recovery that names it, or
+// the same fault, open, whose recovery will be its own.
+func (f *fold) overtaken(lost record.Record) bool {
+	entries := fault.Entries(lost.Event)
+	told := func(e fault.Entry) bool {
+		for _, r := range f.recoveries {
+			if follows(lost, r) && fault.Clears(r.Event, lost.Event, e) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(f.open, func(r record.Record) bool {
+			return follows(lost, r) && slices.ContainsFunc(r.Status.Faults, func(x record.Fault) bool { return x.Key == e.Key })
+		})
+	}
+	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e fault.Entry) bool { return !told(e) })
+}
+
+// follows says whether b comes after a in the counting of one publisher.
+func follows(a, b record.Record) bool {
+	return a.SeqEpoch != "" && a.SeqEpoch == b.SeqEpoch && a.Event.Agent == b.Event.Agent && a.Seq < b.Seq
 }
 
 // ended says whether a fault is proven to be over.

@@ -96,15 +96,16 @@ func (w *world) mark(j ledger.Judgement) {
 		return
 	}
 	n := w.node
-	n.Active, n.Doubted = slices.DeleteFunc(n.Active, func(id string) bool { return !slices.Contains(j.Unknown, id) }), j.Unknown
+	n.Active = slices.DeleteFunc(n.Active, func(r record.Record) bool { return !slices.Contains(j.Unknown, r.ID) })
+	n.Doubted = j.Unknown
 	if session := ledger.Session(j.Open); session != "" || len(j.Unknown) == 0 {
 		n.Released = n.Released && session == n.Session
 		n.Session = session
 	}
 	n.Unschedulable = n.Session != ""
 	for _, r := range j.Open {
-		if !slices.Contains(n.Active, r.ID) {
-			n.Active = append(n.Active, r.ID)
+		if !w.lists(r.ID) {
+			n.Active = append(n.Active, record.Record{ID: r.ID, Event: r.Event, Seq: r.Seq, SeqEpoch: r.SeqEpoch})
 		}
 		if r.Status.QuarantineFinishTimestamp == nil {
 			at := w.now
@@ -139,7 +140,7 @@ func (w *world) decide() ledger.Judgement {
 	if w.node != nil && w.node.Session != "" {
 		view.Named = w.list(func(r record.Record) bool {
 			settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
-			return settled && (slices.Contains(w.node.Active, r.ID) || r.Status.Session == w.node.Session)
+			return settled && (w.lists(r.ID) || r.Status.Session == w.node.Session)
 		})
 	}
 	return ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}, w.now)
@@ -275,6 +276,11 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.t.Fatalf("unknown command %q", d.Cmd)
 	}
 	return ""
+}
+
+// lists says whether the Node lists a fault as active.
+func (w *world) lists(id string) bool {
+	return slices.ContainsFunc(w.node.Active, func(r record.Record) bool { return r.ID == id })
 }
 
 func (w *world) store(what string) {

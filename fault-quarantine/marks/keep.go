@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -15,7 +17,7 @@ const maxUnknown = 64
 
 // shown is a fault in the annotation of active ones.
 type shown struct {
-	ID  string `json:"id"`
+	record.Record
 	raw json.RawMessage
 }
 
@@ -27,20 +29,27 @@ func active(node *corev1.Node) (out []shown) {
 		return nil
 	}
 	for _, raw := range list {
-		s := shown{raw: raw}
-		if json.Unmarshal(raw, &s) == nil && s.ID != "" {
-			out = append(out, s)
+		var event protos.HealthEvent
+		if json.Unmarshal(raw, &event) != nil || event.GetId() == "" {
+			continue
 		}
+		s := shown{raw: raw, Record: record.Record{ID: event.GetId()}}
+		if len(event.GetEntitiesImpacted()) < maxShownList && len(event.GetErrorCode()) < maxShownList { // nothing is cut off
+			s.Event = record.FromProto(&event)
+			s.Seq, s.SeqEpoch, _ = s.Event.Seq()
+		}
+		out = append(out, s)
 	}
 	return out
 }
 
-// Active are the ids of the faults that a Node lists as active.
-func Active(node *corev1.Node) (ids []string) {
+// Active are the faults that a Node lists as active; one that it does not list
+// whole has its id alone.
+func Active(node *corev1.Node) (out []record.Record) {
 	for _, s := range active(node) {
-		ids = append(ids, s.ID)
+		out = append(out, s.Record)
 	}
-	return ids
+	return out
 }
 
 // Doubted are the ids of faults that a Node lists as unknown to the store.

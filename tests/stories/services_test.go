@@ -65,7 +65,7 @@ func (w *world) quarantine() {
 func (w *world) named(n *ledger.Node) (out []record.Record) {
 	for _, r := range w.list(record.Selector{}) {
 		settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
-		if n.Session != "" && settled && (slices.Contains(n.Active, r.ID) || r.Status.Session == n.Session) {
+		if n.Session != "" && settled && (slices.ContainsFunc(n.Active, func(a record.Record) bool { return a.ID == r.ID }) || r.Status.Session == n.Session) {
 			out = append(out, r)
 		}
 	}

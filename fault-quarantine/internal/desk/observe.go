@@ -69,12 +69,14 @@ func (d *Desk) named(ctx context.Context, name string, v ledger.View) (out []rec
 	for _, r := range slices.Concat(v.Pending, v.Open) {
 		known[r.ID], sessions[r.Status.Session] = true, true
 	}
-	for _, id := range v.Node.Active {
-		if known[id] {
+	var lost []record.Record
+	for _, a := range v.Node.Active {
+		if known[a.ID] {
 			continue
 		}
-		r, err := d.Store.Get(ctx, id)
+		r, err := d.Store.Get(ctx, a.ID)
 		if errors.Is(err, store.ErrNotFound) {
+			lost = append(lost, a)
 			continue
 		}
 		if err != nil {
@@ -82,11 +84,33 @@ func (d *Desk) named(ctx context.Context, name string, v ledger.View) (out []rec
 		}
 		out, sessions[r.Status.Session] = append(out, r), true
 	}
-	if sessions[v.Node.Session] {
-		return out, nil
+	since, err := d.since(ctx, name, lost)
+	if out = append(out, since...); err != nil || sessions[v.Node.Session] {
+		return out, err
 	}
 	one, err := d.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
 	return append(out, one...), err
+}
+
+// since reads the recoveries that later events of their publishers hold for
+// faults that only the Node knows.
+func (d *Desk) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
+	back := lookBack{desk: d, recoveries: Past(name), fresh: cases(lost)}
+	back.recoveries.Healthy = record.Yes()
+	seen := map[publisher]bool{{}: true}
+	for _, r := range lost {
+		p := publisher{r.Event.Agent, r.SeqEpoch}
+		if p.epoch == "" || seen[p] {
+			continue
+		}
+		seen[p] = true
+		own := back.recoveries
+		own.Agent, own.SeqEpoch = p.agent, p.epoch
+		if err := back.scan(ctx, own, 0); err != nil {
+			return nil, err
+		}
+	}
+	return back.found, nil
 }
 
 // present reads the records that are not judged for good, or open: in one query,

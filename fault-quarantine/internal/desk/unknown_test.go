@@ -33,6 +33,7 @@ func quarantined(t *testing.T) (*desk.Desk, *books, record.Record) {
 	t.Helper()
 	s, nodes := storetest.SQLite(t), &books{node: newNode()}
 	d, f := newDesk(t, s, nodes), event(1, false, "79", "GPU-1")
+	f.Event.Metadata = map[string]string{record.MetadataSeq: "1", record.MetadataSeqEpoch: "e"}
 	storetest.MustAppend(t, s, f)
 	handle(t, d)
 	return d, nodes, f
@@ -46,7 +47,7 @@ func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	unknown(t, d, nodes)
 	storetest.MustAppend(t, d.Store, event(2, false, "48", "GPU-2"))
 	unknown(t, d, nodes)
-	if active := marks.Active(nodes.node); len(active) != 2 || active[0] != f.ID {
+	if active := marks.Active(nodes.node); len(active) != 2 || active[0].ID != f.ID {
 		t.Errorf("the node lists %v", active)
 	}
 	storetest.MustAppend(t, d.Store, f)
@@ -55,6 +56,22 @@ func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 		t.Errorf("the fault is stored again: %v", nodes.node.Annotations)
 	}
 	storetest.MustAppend(t, d.Store, event(3, true, ""))
+	handle(t, d)
+	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+		t.Errorf("not released: %v", nodes.node.Annotations)
+	}
+}
+
+// TestALaterRecoveryIsProof: the publisher itself says that what only the Node
+// knows is over, in its own counting.
+func TestALaterRecoveryIsProof(t *testing.T) {
+	d, nodes, _ := quarantined(t)
+	d.Store = storetest.SQLite(t)
+	older := event(1, true, "")
+	older.SeqEpoch = "another outbox"
+	storetest.MustAppend(t, d.Store, older)
+	unknown(t, d, nodes)
+	storetest.MustAppend(t, d.Store, event(2, true, "", "GPU-1"))
 	handle(t, d)
 	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
 		t.Errorf("not released: %v", nodes.node.Annotations)
