@@ -47,11 +47,15 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
+	claims, err := repair.NewClaims(desk, nodes.Lister, cfg.OrphanedAfter)
+	if err != nil {
+		return err
+	}
 	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)
 	loop := &consume.Loop[record.Record]{
 		Name: name, Key: desk.Key, Workers: cfg.Workers,
 		Handle: desk.Handle, Backlog: desk.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell},
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell, claims.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),
 	}
 	d.Go("node watch", nodes.Run)

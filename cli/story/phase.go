@@ -140,7 +140,7 @@ func repairing(r record.Record) (Standing, bool) {
 	for _, a := range attempts(r) {
 		if a.FinishedAt == nil {
 			reason := fmt.Sprintf("attempt %d: %s %s", a.Ordinal, a.Kind, a.Name)
-			return Standing{Phase: Remediating, Reason: joined(reason, joined(a.Reason, a.Message)), Object: a.Kind + "/" + a.Name}, true
+			return Standing{Phase: Remediating, Reason: joined(reason, joined(joined(a.Reason, a.Message), waits(r))), Object: a.Kind + "/" + a.Name}, true
 		}
 	}
 	return Standing{}, false
@@ -161,7 +161,25 @@ func undrained(r record.Record) (Standing, bool) {
 }
 
 func unrepaired(r record.Record) (Standing, bool) {
-	return Standing{Phase: Quarantined, Reason: "drained; waiting for fault-remediation"}, r.Status.FaultRemediated == nil
+	reason := "drained; waiting for fault-remediation"
+	if w := waits(r); w != "" {
+		reason = "drained; " + w
+	}
+	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil
+}
+
+// waits is what the repair of a record waits for, and until when; empty when it
+// says nothing.
+func waits(r record.Record) string {
+	rem := r.Status.Remediation
+	if rem == nil || rem.Waiting == nil {
+		return ""
+	}
+	text := joined(rem.Waiting.Reason, rem.Waiting.Message)
+	if rem.Waiting.Until != nil {
+		text += "; until " + rem.Waiting.Until.UTC().Format(time.DateTime) + " UTC at the latest"
+	}
+	return text
 }
 
 // ofBacklog is the standing that held and unjudged faults give.
@@ -193,6 +211,8 @@ func ofNode(s sighting, storeRead bool) Standing {
 		return Standing{Phase: Unknown, Reason: "nothing could be read"}
 	case n.Session != "":
 		return ofMarks(n, storeRead)
+	case n.Claim != "" && n.OurCordon:
+		return Standing{Phase: Releasing, Reason: "no fault is open; our marks stay until the repair object with uid " + n.Claim + ", which claims the Node, has ended"}
 	case n.Unschedulable:
 		return Standing{Phase: Cordoned, Reason: "cordoned, but not by fault-quarantine"}
 	case n.Ready != "True":

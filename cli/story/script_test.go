@@ -55,7 +55,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		s.facts.Now = clockOf(s.t, d.CmdArgs[0].Key)
 	case "record":
 		s.record(a)
-	case "verdict", "drain", "attempt", "outcome", "clear":
+	case "verdict", "drain", "attempt", "outcome", "clear", "waiting":
 		s.stamp(a)
 	case "node":
 		n := a.node()
@@ -190,6 +190,14 @@ func (s *script) stamp(a args) {
 		}
 		if !at.IsZero() {
 			st.LastRemediationTimestamp = &at
+		}
+	case "waiting": // since at
+		if st.Remediation == nil {
+			st.Remediation = &record.Remediation{Cause: r.ID}
+		}
+		st.Remediation.Waiting = &record.Wait{Reason: a.text("reason"), Message: a.Input, Since: at}
+		if until := a.time("until"); !until.IsZero() {
+			st.Remediation.Waiting.Until = &until
 		}
 	case "clear":
 		st.Faults[0].ClearedTimestamp, st.Faults[0].ClearedBy = &at, a.text("by")

@@ -193,6 +193,18 @@ type Remediation struct {
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
 	Message  string    `json:"message"`
+	// Waiting is what the repair waits for before it does something; nil when it
+	// waits for nothing but its object or its recovery.
+	Waiting *Wait `json:"waiting,omitempty"`
+}
+
+// Wait is what a repair waits for.
+type Wait struct {
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"since"`
+	// Until is when it ends at the latest; nil when only the world ends it.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Status is what the rooms stamp; each field has one writer (see CheckWrite).

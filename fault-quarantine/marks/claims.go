@@ -74,9 +74,16 @@ const (
 // and which: the cordon or one of the taints. No claim means not yet written.
 func ReleasedBy(node *corev1.Node) Hand {
 	c := readClaims(node)
-	switch {
-	case c.session == "":
+	if c.session == "" {
 		return ByNobody
+	}
+	return c.takenBy(node)
+}
+
+// takenBy says how a person took away a mark that the claims name, in a session
+// or after it.
+func (c claims) takenBy(node *corev1.Node) Hand {
+	switch {
 	case c.cordoned && !node.Spec.Unschedulable:
 		return ByUncordon
 	case slices.ContainsFunc(c.taints, func(t claimedTaint) bool { return !t.PreExisting && !hasTaint(node, t.Taint) }):

@@ -200,12 +200,13 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 }
 
 // release ends the session on the Node and, unless a repair object claims the
-// Node, takes back every mark of ours.
+// Node, takes back every mark of ours. A person who takes away a mark that was
+// kept for a claim takes back the rest as well.
 func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
 	if !Bears(node) {
 		return
 	}
-	hand := ReleasedBy(node)
+	hand := c.takenBy(node)
 	delete(node.Annotations, nodemark.SessionAnnotation)
 	delete(node.Annotations, nodemark.QuarantineHealthEvent)
 	delete(node.Annotations, nodemark.UnknownAnnotation)

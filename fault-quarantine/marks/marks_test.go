@@ -121,6 +121,20 @@ func TestReleaseWhileClaimed(t *testing.T) {
 	}
 }
 
+// TestAHandCompletesAReleaseThatWaits: marks that were kept for a claim go with
+// the first of them that a person takes away.
+func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
+	node := bare()
+	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	node.Annotations[nodemark.RepairAnnotation] = "uid"
+	painter.Apply(node, marks.Desired{}, now)
+	node.Spec.Unschedulable = false
+	painter.Apply(node, marks.Desired{}, now)
+	if len(node.Spec.Taints) != 1 || marks.Bears(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+		t.Errorf("the release was not completed: %+v", node)
+	}
+}
+
 // TestReleasedByHand: whatever a person takes away, nothing of ours is left,
 // claimed by a repair or not, and one annotation says what the person did.
 func TestReleasedByHand(t *testing.T) {

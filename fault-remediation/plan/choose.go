@@ -235,6 +235,7 @@ func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 		return e.step(why, message)
 	}
 	if wait, ok := d.hold(next, s); ok {
+		wait.Waits = next.record.ID
 		return wait
 	}
 	return d.stamp(next, s)

@@ -29,7 +29,7 @@ func (e *edit) of(r record.Record) *record.Status {
 		if r.Status.Remediation != nil {
 			rem = *r.Status.Remediation
 		}
-		rem.Attempts = slices.Clone(rem.Attempts)
+		rem.Attempts, rem.Waiting = slices.Clone(rem.Attempts), nil
 		status.Remediation = &rem
 		e.writes = append(e.writes, Write{ID: r.ID, Revision: r.Revision, Status: status, ExpireAt: r.ExpireAt})
 		i = len(e.writes) - 1

@@ -23,7 +23,7 @@ const (
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
-	s := d.next()
+	s := d.voiced(d.next())
 	s.Label = d.label(s)
 	return s
 }
@@ -55,7 +55,11 @@ func (d decision) next() Step {
 	a, o := cur.Attempt, d.v.Object
 	switch {
 	case o.Presence == Unread && a.UID == "":
-		return Step{Reason: unreadWhy(o), After: soon, Message: fmt.Sprintf("%s %s could not be read: %s", a.Kind, a.Name, o.Health.Message)}
+		s := Step{Reason: unreadWhy(o), After: soon, Message: fmt.Sprintf("%s %s could not be read: %s", a.Kind, a.Name, o.Health.Message)}
+		if s.Reason != ReadError { // which passes, and says something else each time
+			s.Waits = cur.Record.ID
+		}
+		return s
 	case o.Presence == Unread:
 		return d.judge(cur)
 	case o.Presence == Absent && a.UID == "":

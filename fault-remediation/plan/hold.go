@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
@@ -17,6 +16,10 @@ const (
 	symptomsBefore = 2 * time.Minute
 	symptomsAfter  = 5 * time.Minute
 )
+
+// claimedFor is how long a Node that another repair object claims is waited for
+// before a person is asked.
+const claimedFor = time.Hour
 
 // exhausted says why the slot has no further object.
 func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
@@ -37,6 +40,8 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, str
 	switch {
 	case len(s.used) >= a.Attempts.Max:
 		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
+	case d.v.Node.Claim != "" && !d.now.Before(d.claimedSince(next.record).Add(claimedFor)):
+		return ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), true
 	case s.away != nil && d.bootLeft(*s.away) <= 0:
 		return NeverReady, d.neverReady(*s.away) + "; another signal could interrupt its boot: look at its console, then repair the node by hand", true
 	case s.refused >= a.Attempts.Max:
@@ -50,18 +55,17 @@ func (d decision) hold(next job, s slot) (Step, bool) {
 	n := d.v.Node
 	switch {
 	case n.Claim != "":
-		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node"}, true
+		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node", Until: d.claimedSince(next.record).Add(claimedFor)}, true
 	case len(d.v.PodsBack) > 0:
-		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + strings.Join(d.v.PodsBack, ", ")}, true
-	}
-	if s.away != nil {
-		return Step{Reason: WaitReady, After: d.bootLeft(*s.away), Message: fmt.Sprintf("the Node has not been Ready since %s %s; no second signal is sent to a machine that may be booting", s.away.Kind, s.away.Name)}, true
+		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + listed(d.v.PodsBack)}, true
+	case s.away != nil:
+		return d.rest(WaitReady, d.now.Add(d.bootLeft(*s.away)), fmt.Sprintf("the Node has not been Ready since %s %s; no second signal is sent to a machine that may be booting", s.away.Kind, s.away.Name)), true
 	}
 	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
-		return Step{Reason: WaitBackoff, After: rest, Message: "after a failed repair; last: " + s.last}, true
+		return d.rest(WaitBackoff, d.now.Add(rest), "after a failed repair; last: "+s.last), true
 	}
 	if until := d.symptomUntil(next.record); d.now.Before(until) {
-		return Step{Reason: WaitSymptoms, After: until.Sub(d.now), Message: "the fault may be a symptom of the last repair"}, true
+		return d.rest(WaitSymptoms, until, "the fault may be a symptom of the last repair"), true
 	}
 	return Step{}, false
 }

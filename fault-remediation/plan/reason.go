@@ -87,6 +87,8 @@ const (
 	// NeverReady: the machine has not been Ready since its last signal; another
 	// one could interrupt its boot.
 	NeverReady Reason = "NeverReady"
+	// ClaimStuck: another repair object has claimed the Node for too long.
+	ClaimStuck Reason = "ClaimStuck"
 	// StrongerFailed: a stronger repair failed, a weaker one can not help.
 	StrongerFailed Reason = "StrongerFailed"
 	// SlotClosed: the slot's repair ended with a person.

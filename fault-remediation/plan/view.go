@@ -116,6 +116,10 @@ type Step struct {
 	After   time.Duration
 	// Label is the state label the Node should bear; empty leaves it alone.
 	Label nodemark.State
+	// Waits is the record that waits, until when at the latest; zero is for the
+	// world alone to end.
+	Waits string
+	Until time.Time
 }
 
 // Ref is an attempt within its record.

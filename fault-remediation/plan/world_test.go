@@ -158,6 +158,13 @@ func statusText(s record.Status) string {
 	if rem.Outcome != "" {
 		text += "/" + string(rem.Outcome) + "(" + rem.Reason + " by " + rem.Cause + ")"
 	}
+	if w := rem.Waiting; w != nil {
+		text += "(" + w.Reason + " since " + w.Since.Format(time.TimeOnly)
+		if w.Until != nil {
+			text += " until " + w.Until.Format(time.TimeOnly)
+		}
+		text += ")"
+	}
 	for _, a := range rem.Attempts {
 		text += fmt.Sprintf("[%d %s %s:%s", a.Ordinal, a.Kind, a.State, a.Reason)
 		if a.UID != "" {

@@ -189,6 +189,25 @@ func (w *world) remediate() {
 	w.t.Fatalf("the repair does not come to rest:\n%s", w.out.String())
 }
 
+// sweep drops the claims of repair objects that do not exist.
+func (w *world) sweep() {
+	if w.node == nil {
+		return
+	}
+	claimed, exists := map[string]string{}, map[string]bool{}
+	if uid := w.node.Annotations[nodemark.RepairAnnotation]; uid != "" {
+		claimed[nodeName] = uid
+	}
+	for _, o := range w.objects {
+		exists[o.UID] = true
+	}
+	for range w.claims.Orphans(claimed, exists, w.now, repair.DefaultOrphanedAfter) {
+		w.write()
+		w.say("fault-remediation", "ClaimOrphaned: %s", claimed[nodeName])
+		delete(w.node.Annotations, nodemark.RepairAnnotation)
+	}
+}
+
 func (w *world) create(a record.Attempt) {
 	if w.objects[a.Name] != nil {
 		w.t.Errorf("%s is created twice", a.Name)

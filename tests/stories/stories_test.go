@@ -26,6 +26,7 @@ import (
 //	node [machine=M] [boot=B]   the Node object comes to be
 //	boot B, node-deleted        the machine comes back under another boot; the object goes
 //	ready yes|no                the Node's condition
+//	claim UID                   a repair object claims the Node
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node
 //	uncordon                    by a person
@@ -97,6 +98,8 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "ready":
 		status := map[string]corev1.ConditionStatus{"yes": corev1.ConditionTrue, "no": corev1.ConditionUnknown}[name]
 		w.node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(w.now)}
+	case "claim":
+		w.node.Annotations[nodemark.RepairAnnotation] = name
 	case "node-deleted":
 		w.node, w.pods = nil, nil
 	case "fault", "recovery":

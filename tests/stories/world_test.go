@@ -19,6 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	remediation "github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
@@ -51,6 +52,8 @@ type world struct {
 	signals []string
 	// gone: the provider has no machine of the node's name any more.
 	gone bool
+	// claims are the claims that were seen without their object.
+	claims remediation.Claims
 	// silent makes the provider's answers get lost.
 	silent bool
 
@@ -151,7 +154,7 @@ func (w *world) inOrder() []*object {
 func (w *world) settle() {
 	for range 50 {
 		before := w.writes
-		for _, service := range []func(){w.quarantine, w.drain, w.remediate, w.janitor} {
+		for _, service := range []func(){w.quarantine, w.drain, w.sweep, w.remediate, w.janitor} {
 			w.run(service)
 		}
 		if w.writes == before {

@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -93,6 +94,9 @@ func (d *Desk) note(ctx context.Context, was, is *corev1.Node, desired marks.Des
 			d.Metrics.Untainted.Inc()
 			why = "a person removed a taint of the session"
 		case marks.ByNobody:
+		}
+		if uid := is.Annotations[nodemark.RepairAnnotation]; desired.Session == "" && marks.Bears(is) && uid != "" {
+			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
 		}
 		d.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
 	}

@@ -32,6 +32,9 @@ type Config struct {
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
 	RecoveryWithin time.Duration `toml:"recoveryWithin" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+	// OrphanedAfter is how long a Node's claim must have been seen without its
+	// repair object before it is dropped.
+	OrphanedAfter time.Duration `toml:"orphanedAfter" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
 
 	// Template says where template files are read from.
 	Template action.Templates `toml:"template"`
@@ -47,7 +50,7 @@ type Config struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, Eviction: eviction.Default()}
+	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default()}
 }
 
 // Validate joins everything that is wrong, each with its key.
@@ -61,6 +64,9 @@ func (c Config) Validate() error {
 	}
 	if c.RecoveryWithin <= 0 {
 		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) %s is not above 0", c.RecoveryWithin))
+	}
+	if c.OrphanedAfter <= 0 {
+		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) %s is not above 0", c.OrphanedAfter))
 	}
 	if err := c.Lease.Validate(); err != nil {
 		problems = append(problems, err)

@@ -17,6 +17,7 @@ type Metrics struct {
 	errors      *prometheus.CounterVec
 	calls       *prometheus.CounterVec
 	objects     *prometheus.CounterVec
+	orphans     prometheus.Counter
 	generate    prometheus.Histogram
 }
 
@@ -43,12 +44,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "objects_created_total", Help: "Repair objects created, by kind.",
 		}, []string{"kind"}),
+		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "orphaned_claims_total", Help: "Claims of repair objects that do not exist, taken off their Nodes.",
+		}),
 		generate: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.calls, m.objects, m.generate)
+	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.calls, m.objects, m.orphans, m.generate)
 	return m
 }
 
@@ -106,6 +110,12 @@ func (m *Metrics) rehearsed(why plan.Reason) {
 func (m *Metrics) calledHuman(reason string) {
 	if m != nil {
 		m.calls.WithLabelValues(reason).Inc()
+	}
+}
+
+func (m *Metrics) orphaned() {
+	if m != nil {
+		m.orphans.Inc()
 	}
 }
 

@@ -1,0 +1,160 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
+
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// EventClaimOrphaned tells that a claim without an object was taken off a Node.
+const EventClaimOrphaned = "ClaimOrphaned"
+
+// claimsEvery is how often claims are looked at.
+const claimsEvery = time.Minute
+
+// Claims takes the claims of repair objects that certainly do not exist off
+// their Nodes: nobody else would, and a Node that is claimed is neither repaired
+// nor given back whole.
+type Claims struct {
+	Desk  *Desk
+	Nodes listers.NodeLister
+	// Objects reads the objects' metadata.
+	Objects metadata.Interface
+	// Patience is how long a claim must have been seen without its object.
+	Patience time.Duration
+
+	book plan.Claims
+}
+
+// NewClaims looks at the claims of the Nodes of a cache.
+func NewClaims(desk *Desk, nodes listers.NodeLister, patience time.Duration) (*Claims, error) {
+	objects, err := metadata.NewForConfig(desk.Cluster.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of metadata: %w", err)
+	}
+	return &Claims{Desk: desk, Nodes: nodes, Objects: objects, Patience: patience}, nil
+}
+
+// Bell looks until ctx ends. It rings nobody: a Node whose claim is gone does.
+func (c *Claims) Bell(ctx context.Context, _ func(node string)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.Desk.Clock.After(claimsEvery):
+		}
+		if err := c.Look(ctx); err != nil && ctx.Err() == nil {
+			c.Desk.Log.Error("looking for claims without an object failed, trying again", "in", claimsEvery, "error", err)
+		}
+	}
+}
+
+// Look looks once. What can not be read leaves every claim as it is.
+func (c *Claims) Look(ctx context.Context) error {
+	claimed, err := c.claimed()
+	if err != nil {
+		return err
+	}
+	if len(claimed) == 0 {
+		c.book = plan.Claims{}
+		return nil
+	}
+	exists, err := c.uids(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, node := range c.book.Orphans(claimed, exists, c.Desk.Clock.Now(), c.Patience) {
+		problems = append(problems, c.drop(ctx, node, claimed[node]))
+	}
+	return errors.Join(problems...)
+}
+
+// claimed are the uids that claim Nodes, by the Node's name.
+func (c *Claims) claimed() (map[string]string, error) {
+	nodes, err := c.Nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	claimed := map[string]string{}
+	for _, n := range nodes {
+		if uid := n.Annotations[nodemark.RepairAnnotation]; uid != "" {
+			claimed[n.Name] = uid
+		}
+	}
+	return claimed, nil
+}
+
+// uids are those of all objects that may claim a Node: of the janitor's kinds
+// and of those that repairs are made of. A kind that is not served has none.
+func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
+	kinds := map[schema.GroupVersionResource]bool{}
+	for _, resource := range []string{"rebootnodes", "terminatenodes"} {
+		kinds[schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: resource}] = true
+	}
+	for _, a := range c.Desk.Repairs.All() {
+		kinds[a.GVR()] = true
+	}
+	uids := map[string]bool{}
+	for _, gvr := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }) {
+		for page := (metav1.ListOptions{Limit: backlogPage}); ; {
+			list, err := c.Objects.Resource(gvr).List(ctx, page)
+			if kindMissing(err) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", gvr.GroupResource(), err)
+			}
+			for _, o := range list.Items {
+				uids[string(o.UID)] = true
+			}
+			if page.Continue = list.Continue; page.Continue == "" {
+				break
+			}
+		}
+	}
+	return uids, nil
+}
+
+// drop takes a claim off a Node that still bears it, and says so.
+func (c *Claims) drop(ctx context.Context, name, uid string) error {
+	node, err := kube.ReadNode(ctx, c.Desk.Cluster.Clientset, name)
+	if errors.Is(err, kube.ErrGone) || (err == nil && node.Annotations[nodemark.RepairAnnotation] != uid) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	message := fmt.Sprintf("the repair object with uid %s that claims the Node has not existed for %s; its claim is dropped", uid, c.Patience)
+	c.Desk.Log.Warn("claim without an object", "node", name, "uid", uid, "dryRun", c.Desk.DryRun)
+	if c.Desk.DryRun {
+		return nil
+	}
+	if err := c.Desk.tell(ctx, &facts{node: node}, EventClaimOrphaned, message); err != nil {
+		return err
+	}
+	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) })
+	if _, _, lost := outcome.AsWait(err); lost || errors.Is(err, kube.ErrGone) {
+		return nil // the next look decides anew
+	}
+	if err == nil {
+		c.Desk.Metrics.orphaned()
+	}
+	return err
+}
