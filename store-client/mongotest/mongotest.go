@@ -234,6 +234,11 @@ func (s *Server) Command(ctx context.Context, database string, command bson.D) e
 }
 
 // connect connects; each command waits so long for the server to be there.
+// Drop takes a collection away with all it holds.
+func (s *Server) Drop(ctx context.Context, database, collection string) error {
+	return s.Command(ctx, database, bson.D{{Key: "drop", Value: collection}})
+}
+
 func (s *Server) connect(wait time.Duration) (*mongo.Client, error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(wait))
 	if err != nil {

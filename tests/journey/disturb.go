@@ -71,6 +71,8 @@ func (j *Journey) starter(t *trip, d Disturbance) (starter, error) {
 			f.Gate.Delay(d.By)
 			return func(context.Context) error { f.Gate.Delay(0); return nil }, nil
 		}, nil
+	case ForeignTransaction:
+		return func(ctx context.Context) (func(context.Context) error, error) { return t.besideTransaction(ctx) }, nil
 	case Malformed:
 		return func(ctx context.Context) (func(context.Context) error, error) { return j.pestering(ctx, t), nil }, nil
 	case DiskFull:

@@ -31,6 +31,8 @@ const (
 	ProvenRecovery = "no recovery without a proven reboot"
 	NothingAgain   = "no session comes back after its end"
 	BadInput       = "malformed events are answered and change nothing"
+	ProvenRelease  = "what the store has forgotten puts no broken node into service and reboots no healthy one"
+	NotHeldUp      = "a foreign transaction holds nothing up"
 	Explained      = "nvsentinel why names what a stranded node waits for"
 )
 
@@ -38,7 +40,7 @@ const (
 func Invariants() []string {
 	return []string{
 		OneReboot, NoStraySignal, NoMarkLeft, NothingLost, LegalMoves, CleanStart, ItEnds, NothingRepeats, NoEviction,
-		ProvenRecovery, NothingAgain, BadInput, Explained,
+		ProvenRecovery, NothingAgain, BadInput, Explained, ProvenRelease, NotHeldUp,
 	}
 }
 
@@ -66,13 +68,19 @@ func (t *trip) applies(invariant string) bool {
 	case OneReboot:
 		return t.scenario.reboots() > 0
 	case NoStraySignal:
-		return t.scenario.reboots() == 0
+		return t.scenario.reboots() == 0 && !t.scenario.forgets()
+	case NothingAgain:
+		return !t.scenario.forgets()
 	case CleanStart:
 		return t.scenario == Replaced
 	case NoMarkLeft:
 		return t.scenario != Replaced
 	case NoEviction:
 		return t.guardMustStay()
+	case ProvenRelease:
+		return t.scenario.forgets()
+	case NotHeldUp:
+		return t.beside
 	case Explained:
 		return false // counted where a node is stranded
 	case ProvenRecovery:
@@ -98,7 +106,17 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			keys[e.Key]++
 		}
 	}
+	for _, moment := range t.unproven {
+		add(ProvenRelease, "%s", moment)
+	}
+	if t.heldUp != "" {
+		add(NotHeldUp, "%s", t.heldUp)
+	}
 	switch want := t.scenario.reboots(); {
+	case t.scenario == Emptied || t.scenario == Restored:
+		if reboots > 1 {
+			add(OneReboot, "rebooted %d times, want at most 1", reboots)
+		}
 	case want == 0 && reboots > 0:
 		add(NoStraySignal, "rebooted %d times", reboots)
 	case want > 0 && reboots != want:
@@ -160,8 +178,10 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 	for _, illegal := range j.audit.illegal(t.node) {
 		add(LegalMoves, "%s", illegal)
 	}
-	for _, again := range j.sessions.again(t.node) {
-		add(NothingAgain, "%s", again)
+	if !t.scenario.forgets() { // a store that is put back may show what has ended
+		for _, again := range j.sessions.again(t.node) {
+			add(NothingAgain, "%s", again)
+		}
 	}
 	more, err := t.checkLoad(ctx)
 	return append(out, more...), err

@@ -17,6 +17,7 @@ import (
 var (
 	seeds     = flag.Int("seeds", 0, "trips of the kill journey; 0 is one on each store")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
+	forgetful = flag.Bool("forgetful", false, "trips in which the store loses what it knew, in place of seeds")
 	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
 )
@@ -73,20 +74,20 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestKillJourney takes faults the whole way while services are killed, frozen
 // and cut off at points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
-	if *seeds > 0 {
-		travel(t, spans(*firstSeed, *seeds))
+	if *seeds > 0 || *forgetful {
+		travel(t, spans(*firstSeed, *seeds), *forgetful)
 		return
 	}
-	travel(t, onePerStore)
+	travel(t, onePerStore, false)
 }
 
 // TestKillJourneyOfManySeeds meets more stories, faults and pairs of them.
 func TestKillJourneyOfManySeeds(t *testing.T) {
 	testkit.Long(t, "TestKillJourney takes one seed on each store")
-	travel(t, manySeeds)
+	travel(t, manySeeds, false)
 }
 
-func travel(t *testing.T, seeds []span) {
+func travel(t *testing.T, seeds []span, forgetful bool) {
 	t.Helper()
 	round, missing := Here()
 	run := NewRun(RunOptions{
@@ -94,6 +95,14 @@ func travel(t *testing.T, seeds []span) {
 	})
 	for _, s := range seeds {
 		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range round.Forgetful() {
+		if !forgetful {
+			break
+		}
+		if err := run.trips(t.Context(), []Plan{p}); err != nil {
 			t.Fatal(err)
 		}
 	}

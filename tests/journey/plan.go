@@ -80,16 +80,26 @@ const (
 	// ColdStart: all services start at once on an empty database, with a fault
 	// in a log already.
 	ColdStart Kind = "all started at once"
+	// ForeignTransaction: somebody else's writing transaction is open on the
+	// PostgreSQL server until the fault is judged.
+	ForeignTransaction Kind = "foreign transaction"
 	// NodeDeleted: the Node object goes in mid-flow, and comes back as the same
 	// machine or another.
 	NodeDeleted Kind = "node deleted"
 )
+
+// besideTransactions deals foreign transactions out to the seeds. That changes
+// the plans of all that run on PostgreSQL.
+const besideTransactions = false
 
 // kinds are what a seed of a variant can draw.
 func kinds(v Variant) []Kind {
 	all := []Kind{APIAway, Frozen, DatabaseAway, ClockJump, DiskFull, StaleWatch, Malformed}
 	if v.Store != "sqlite" {
 		all = append(all, DatabaseCut)
+	}
+	if v.Store == "postgresql" && besideTransactions {
+		all = append(all, ForeignTransaction)
 	}
 	if v.Store == "mongodb" {
 		all = append(all, NotPrimary)

@@ -44,6 +44,14 @@ const (
 	// OutboxLost: the monitor's state is lost in mid-drain, which proves no
 	// reboot; a person ends the session.
 	OutboxLost Scenario = "outbox lost"
+	// Emptied: the store loses every record in mid-drain.
+	Emptied Scenario = "store emptied"
+	// Restored: in mid-drain the store is put back to what it was before the
+	// fault.
+	Restored Scenario = "store restored to before the fault"
+	// RestoredLate: after the repair, when the node is in service, the store is
+	// put back to what it was in mid-drain.
+	RestoredLate Scenario = "store restored to mid-drain"
 )
 
 // Scenarios is the round of stories that the seeds go through: every second
@@ -54,7 +62,7 @@ func Scenarios() []Scenario {
 
 // reboots is how often the node must have been rebooted in the end.
 func (s Scenario) reboots() int {
-	if s == OneFault || s == TwoFaults || s == Returned {
+	if s == OneFault || s == TwoFaults || s == Returned || s == RestoredLate {
 		return 1
 	}
 	return 0
@@ -62,8 +70,11 @@ func (s Scenario) reboots() int {
 
 // guarded says whether the drain has to be held up by a disruption budget.
 func (s Scenario) guarded() bool {
-	return s == ByHand || s == Recovered || s == Replaced || s == Returned || s == OutboxLost
+	return s == ByHand || s == Recovered || s == Replaced || s == Returned || s == OutboxLost || s.forgets()
 }
+
+// forgets says whether the store loses what it knew.
+func (s Scenario) forgets() bool { return s == Emptied || s == Restored || s == RestoredLate }
 
 // trip is one scenario on one node.
 type trip struct {
@@ -86,6 +97,13 @@ type trip struct {
 	guard   string
 	evicted bool
 	began   time.Time
+	// restore puts the store back; unproven are the moments in which a node was
+	// taken for well because the store did not know better.
+	restore  func(context.Context) error
+	unproven []string
+	// beside says that a foreign transaction was open, heldUp what waited for it.
+	beside bool
+	heldUp string
 }
 
 func (t *trip) run(ctx context.Context) error {
@@ -93,6 +111,11 @@ func (t *trip) run(ctx context.Context) error {
 	if t.scenario.guarded() {
 		t.guard = "guard-" + t.node
 		if err := t.placeGuard(ctx); err != nil {
+			return err
+		}
+	}
+	if t.scenario == Restored {
+		if err := t.backUp(ctx); err != nil {
 			return err
 		}
 	}
@@ -119,6 +142,11 @@ func (t *trip) run(ctx context.Context) error {
 	}
 	if t.scenario == TooLate {
 		return t.releaseBeforeTheSignal(ctx)
+	}
+	if t.scenario == RestoredLate {
+		if err := t.forgetLate(ctx); err != nil {
+			return err
+		}
 	}
 	if err := t.until(ctx, "the end: all faults closed, no mark left", t.over); err != nil || !t.guardMustStay() {
 		return err
@@ -151,7 +179,7 @@ func (t *trip) endGuard(ctx context.Context) error {
 
 // guardMustStay says whether the guard's pod outlives the trip.
 func (t *trip) guardMustStay() bool {
-	return t.guard != "" && t.scenario != Replaced && t.scenario != Returned
+	return t.guard != "" && t.scenario != Replaced && t.scenario != Returned && !t.scenario.forgets()
 }
 
 func (t *trip) releaseBeforeTheSignal(ctx context.Context) error {
@@ -244,6 +272,13 @@ func (t *trip) cutShort(ctx context.Context) error {
 		return t.comeBack(ctx)
 	case OutboxLost:
 		return t.loseOutbox(ctx)
+	case Emptied, Restored:
+		return t.forget(ctx)
+	case RestoredLate:
+		if err := t.backUp(ctx); err != nil {
+			return err
+		}
+		return t.endGuard(ctx)
 	case OneFault, TwoFaults, TooLate:
 	}
 	return fmt.Errorf("scenario %s is not cut short", t.scenario)
