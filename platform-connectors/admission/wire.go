@@ -8,16 +8,34 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 )
 
 // maxDepth bounds nested messages; a batch has three levels, and one more for
 // the entries of a map.
 const maxDepth = 8
 
-// Decode reads a message from the wire. Publishers whose library does not check
-// may send text that is not UTF-8, which protobuf refuses with the whole
-// request; its bad bytes are replaced instead, and mended says so.
-func Decode(wire []byte, into proto.Message) (mended bool, err error) {
+// Bounds of what is decoded at all: an empty entity has two bytes on the wire and
+// a hundred in memory.
+const (
+	// MaxElements bounds entities, codes and metadata entries of one request.
+	MaxElements = 65536
+	// maxGiven bounds the metadata entries of one event as given. They have no
+	// order on the wire, so of more nobody could say which to keep.
+	maxGiven = 4096
+)
+
+// Decode reads a batch from the wire. It counts before it decodes: a batch of
+// too many events or elements is a *Refusal, and what an event lists beyond the
+// bounds of an event is left out but for one, which Normalise cuts and names.
+// Publishers whose library does not check may send text that is not UTF-8, which
+// protobuf refuses with the whole request; its bad bytes are replaced instead,
+// and mended says so.
+func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
+	if wire, err = new(counter).batch(wire, into.ProtoReflect().Descriptor().Fields().ByName("events")); err != nil {
+		return false, err
+	}
 	err = proto.Unmarshal(wire, into)
 	if err == nil {
 		return false, nil
@@ -27,6 +45,82 @@ func Decode(wire []byte, into proto.Message) (mended bool, err error) {
 		return false, err
 	}
 	return true, proto.Unmarshal(better, into)
+}
+
+// most is how many of each list of an event are decoded.
+var most = map[protoreflect.Name]int{"entitiesImpacted": MaxEntities + 1, "errorCode": MaxCodes + 1, "metadata": maxGiven}
+
+// counter counts what a request would become in memory.
+type counter struct{ events, elements int }
+
+// batch returns the batch without what is beyond the bounds of an event.
+func (c *counter) batch(wire []byte, d protoreflect.FieldDescriptor) ([]byte, error) {
+	return filter(wire, func(number protowire.Number, field []byte) ([]byte, error) {
+		_, kind, tag := protowire.ConsumeTag(field)
+		if number != d.Number() || kind != protowire.BytesType {
+			return field, nil
+		}
+		if c.events++; c.events > MaxEvents {
+			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d events in one batch", MaxEvents)}
+		}
+		content, _ := protowire.ConsumeBytes(field[tag:])
+		lean, err := c.event(content, d.Message())
+		if err != nil || len(lean) == len(content) {
+			return field, err
+		}
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, kind), lean), nil
+	})
+}
+
+// event returns an event without the elements beyond its bounds.
+func (c *counter) event(wire []byte, d protoreflect.MessageDescriptor) ([]byte, error) {
+	counts := map[protowire.Number]int{}
+	return filter(wire, func(number protowire.Number, field []byte) ([]byte, error) {
+		f := d.Fields().ByNumber(number)
+		if f == nil || most[f.Name()] == 0 {
+			return field, nil
+		}
+		counts[number]++
+		switch {
+		case counts[number] <= most[f.Name()]:
+		case f.IsMap():
+			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d metadata entries in one event", maxGiven)}
+		default:
+			return nil, nil
+		}
+		if c.elements++; c.elements > MaxElements {
+			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d entities, codes and metadata entries in one batch", MaxElements)}
+		}
+		return field, nil
+	})
+}
+
+// filter replaces each field of a message by what keep makes of it. What it
+// cannot read it leaves to the decoder.
+func filter(wire []byte, keep func(number protowire.Number, field []byte) ([]byte, error)) ([]byte, error) {
+	var out []byte // nil as long as nothing was replaced
+	for at := 0; at < len(wire); {
+		number, _, size := protowire.ConsumeField(wire[at:])
+		if size < 0 {
+			return wire, nil
+		}
+		field := wire[at : at+size]
+		kept, err := keep(number, field)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil && len(kept) != len(field) {
+			out = append(make([]byte, 0, len(wire)), wire[:at]...)
+		}
+		if out != nil {
+			out = append(out, kept...)
+		}
+		at += size
+	}
+	if out == nil {
+		return wire, nil
+	}
+	return out, nil
 }
 
 // mend copies a message and makes its texts valid.

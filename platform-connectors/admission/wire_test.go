@@ -1,12 +1,15 @@
 package admission
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // raw is a batch of one event with these strings: its message, the value of an
@@ -71,8 +74,43 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		var strict, lenient protos.HealthEvents
 		mended, err := Decode(wire, &lenient)
-		if proto.Unmarshal(wire, &strict) == nil && (err != nil || mended || !proto.Equal(&strict, &lenient)) {
+		if proto.Unmarshal(wire, &strict) == nil && withinBounds(&strict) && (err != nil || mended || !proto.Equal(&strict, &lenient)) {
 			t.Errorf("a valid message: mended %v, %v", mended, err)
 		}
 	})
+}
+
+func withinBounds(batch *protos.HealthEvents) bool {
+	for _, e := range batch.GetEvents() {
+		if len(e.GetEntitiesImpacted()) > MaxEntities || len(e.GetErrorCode()) > MaxCodes || len(e.GetMetadata()) > MaxMetadata {
+			return false
+		}
+	}
+	return len(batch.GetEvents()) < 16
+}
+
+// What is left out before decoding is what would be cut after it: the digest of
+// an event does not depend on where.
+func TestDecodeLeavesOutWhatWouldBeCut(t *testing.T) {
+	p := event(func(p *protos.HealthEvent) {
+		for i := range 3 * MaxEntities {
+			p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: "GPU", EntityValue: fmt.Sprint(i)})
+		}
+	})
+	wire, err := proto.Marshal(&protos.HealthEvents{Version: 7, Events: []*protos.HealthEvent{event(), p, event()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got protos.HealthEvents
+	if _, err := Decode(wire, &got); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.GetEvents()[1].GetEntitiesImpacted()); n != MaxEntities+1 || got.GetVersion() != 7 || len(got.GetEvents()) != 3 {
+		t.Errorf("%d entities are left, version %d, %d events", n, got.GetVersion(), len(got.GetEvents()))
+	}
+	before, cutsBefore, _ := Normalise(p, node)
+	after, cutsAfter, _ := Normalise(got.GetEvents()[1], node)
+	if record.Digest(before) != record.Digest(after) || !slices.Equal(cutsBefore, cutsAfter) {
+		t.Errorf("cuts %v and %v, digests %s and %s", cutsBefore, cutsAfter, record.Digest(before), record.Digest(after))
+	}
 }

@@ -1,65 +1,85 @@
 package door
 
 import (
-	"context"
+	"errors"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
 )
 
-// codec reads requests as admission does; what it writes is protobuf as ever.
+// codec leaves requests as they came; what it writes is protobuf as ever.
 type codec struct{ encoding.CodecV2 }
 
-// request is a batch, or why it cannot be read.
-type request struct {
-	batch  protos.HealthEvents
-	mended bool
-	err    error
-}
+// request is a batch as it came.
+type request struct{ wire []byte }
 
-// Unmarshal reads a request, mended if need be; other messages are read as
-// ever. gRPC answers an error of a codec itself and with Internal, so the
-// request keeps its own for the handler.
+// Unmarshal keeps a request for decode, and reads other messages as ever.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	r.mended, r.err = admission.Decode(data.Materialize(), &r.batch)
+	r.wire = data.Materialize()
 	return nil
 }
 
-// service is the wire's service with one difference: a request that cannot be
-// decoded is InvalidArgument, the one answer at which a publisher looks for the
-// bad event instead of sending the batch for ever.
+// service is the wire's service with two differences. Its method is served as a
+// stream of one message, which is the same on the wire: so the caller is known,
+// and there is room, before the message is taken from the line. And a request
+// that cannot be decoded is InvalidArgument, the one answer at which a publisher
+// looks for the bad event instead of sending the batch for ever.
 var service = grpc.ServiceDesc{
 	ServiceName: protos.PlatformConnector_ServiceDesc.ServiceName,
 	HandlerType: (*protos.PlatformConnectorServer)(nil),
-	Methods:     []grpc.MethodDesc{{MethodName: "HealthEventOccurredV1", Handler: occurred}},
+	Streams:     []grpc.StreamDesc{{StreamName: "HealthEventOccurredV1", Handler: occurred}},
 	Metadata:    "health_event.proto",
 }
 
-func occurred(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func occurred(srv any, stream grpc.ServerStream) error {
 	d, ok := srv.(*Door)
 	if !ok {
-		return nil, status.Errorf(codes.Internal, "the service is a %T", srv)
+		return status.Errorf(codes.Internal, "the service is a %T", srv)
 	}
-	var r request
-	if err := decode(&r); err != nil {
-		return nil, err
+	ctx := stream.Context()
+	caller, wide, err := d.Gate.Enter(ctx)
+	if err != nil {
+		return d.refuse(err)
 	}
-	if r.err != nil {
+	r, release, err := d.receive(ctx, stream)
+	if err != nil {
+		return err
+	}
+	defer release()
+	batch, err := d.decode(r)
+	if err != nil {
+		return err
+	}
+	if err := d.occurred(ctx, sender{caller, wide}, batch); err != nil {
+		return err
+	}
+	return stream.SendMsg(&emptypb.Empty{})
+}
+
+// decode reads a request, mended if need be.
+func (d *Door) decode(r request) (*protos.HealthEvents, error) {
+	var batch protos.HealthEvents
+	mended, err := admission.Decode(r.wire, &batch)
+	if refusal, ok := errors.AsType[*admission.Refusal](err); ok {
+		return nil, d.refuse(refusal)
+	}
+	if err != nil {
 		d.Metrics.refused.WithLabelValues(string(admission.Malformed)).Inc()
-		return nil, status.Errorf(codes.InvalidArgument, "the request is not a HealthEvents message: %v", r.err)
+		return nil, status.Errorf(codes.InvalidArgument, "the request is not a HealthEvents message: %v", err)
 	}
-	if r.mended {
+	if mended {
 		d.Metrics.cuts.WithLabelValues(string(admission.CutUTF8)).Inc()
 	}
-	return d.HealthEventOccurredV1(ctx, &r.batch)
+	return &batch, nil
 }

@@ -64,53 +64,69 @@ type Door struct {
 	Clock      clock.PassiveClock
 	Log        *slog.Logger
 	Metrics    *Metrics
+	// Patience ends the wait for the message of a request; nil is that of the
+	// package.
+	Patience func() <-chan time.Time
+
+	room room
 }
 
-// HealthEventOccurredV1 accepts a batch whole, or refuses it whole and names
-// the event and the field. Those of a cluster-wide publisher are acknowledged
-// when the store has them, all others when the spool has.
+// sender is who sends a batch.
+type sender struct {
+	caller authority.Caller
+	// wide says that it speaks for all nodes.
+	wide bool
+}
+
+// HealthEventOccurredV1 is a batch that came otherwise than over the socket.
 func (d *Door) HealthEventOccurredV1(ctx context.Context, batch *protos.HealthEvents) (*emptypb.Empty, error) {
+	caller, wide, err := d.Gate.Enter(ctx)
+	if err != nil {
+		return nil, d.refuse(err)
+	}
+	return &emptypb.Empty{}, d.occurred(ctx, sender{caller, wide}, batch)
+}
+
+// occurred accepts a batch whole, or refuses it whole and names the event and
+// the field. Those of a cluster-wide publisher are acknowledged when the store
+// has them, all others when the spool has.
+func (d *Door) occurred(ctx context.Context, from sender, batch *protos.HealthEvents) error {
 	crashpoint.Here("platform-connectors/received")
-	admitted, wide, err := d.admit(ctx, batch)
+	admitted, err := d.admit(from, batch)
 	if err != nil {
-		return nil, d.refuse(err)
+		return d.refuse(err)
 	}
-	records, err := d.records(ctx, admitted, wide)
+	records, err := d.records(ctx, admitted, from.wide)
 	if err != nil {
-		return nil, d.refuse(err)
+		return d.refuse(err)
 	}
-	if wide {
+	if from.wide {
 		err = d.Direct.Append(ctx, records)
 	} else {
 		err = d.Spool.Append(ctx, records)
 	}
 	if err != nil && !crashpoint.Sabotaged("platform-connectors/acknowledge-anyway") {
-		return nil, d.refuse(err)
+		return d.refuse(err)
 	}
 	crashpoint.Here("platform-connectors/spooled")
 	d.Metrics.count(admitted)
-	return &emptypb.Empty{}, nil
+	return nil
 }
 
-// admit checks who sends the batch, what is in it, and whether the one may say
-// the other.
-func (d *Door) admit(ctx context.Context, batch *protos.HealthEvents) (admitted []admission.Admitted, wide bool, err error) {
-	caller, wide, err := d.Gate.Enter(ctx)
-	if err != nil {
-		return nil, false, err
-	}
+// admit checks what is in the batch, and whether its sender may say that.
+func (d *Door) admit(from sender, batch *protos.HealthEvents) (admitted []admission.Admitted, err error) {
 	node := d.NodeName
-	if wide || crashpoint.Sabotaged("platform-connectors/accept-foreign") {
+	if from.wide || crashpoint.Sabotaged("platform-connectors/accept-foreign") {
 		node = "" // any
 	}
 	if admitted, err = admission.Batch(batch.GetEvents(), node); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	events := make([]record.Event, len(admitted))
 	for i, a := range admitted {
 		events[i] = a.Event
 	}
-	return admitted, wide, d.Gate.Speak(caller, events)
+	return admitted, d.Gate.Speak(from.caller, events)
 }
 
 // records are the admitted events as they will be stored.

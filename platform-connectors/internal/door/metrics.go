@@ -22,6 +22,7 @@ const (
 	reasonUnavailable = "unavailable"
 	reasonStoreAway   = "store-away"
 	reasonTaken       = "id-taken"
+	reasonCrowded     = "connections"
 )
 
 // NewMetrics registers the door's metrics.
@@ -49,13 +50,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range admission.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway, reasonTaken) {
+	for _, reason := range append(gate.Reasons(), reasonFull, reasonUnavailable, reasonStoreAway, reasonTaken, reasonCrowded) {
 		m.refused.WithLabelValues(reason)
 	}
 	m.deaf = &deaf{}
 	r.MustRegister(m.accepted, m.refused, m.cuts, m.deaf)
 	return m
 }
+
+// crowded books a connection that was closed because there are too many.
+func (m *Metrics) crowded() { m.refused.WithLabelValues(reasonCrowded).Inc() }
 
 // count books an acknowledged batch.
 func (m *Metrics) count(admitted []admission.Admitted) {

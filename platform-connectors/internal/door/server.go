@@ -90,7 +90,7 @@ func Serve(ctx context.Context, l net.Listener, d *Door) error {
 		// With windows of its own choice gRPC would measure the line with a ping
 		// per request, which the publisher has to answer.
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.NumStreamWorkers(workers),
+		grpc.NumStreamWorkers(workers), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute, Timeout: 20 * time.Second}),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)}),
@@ -104,8 +104,9 @@ func Serve(ctx context.Context, l net.Listener, d *Door) error {
 	grpc_health_v1.RegisterHealthServer(server, probe)
 	probe.SetServingStatus(protos.PlatformConnector_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 
+	within := bounded{l, make(chan struct{}, maxConnections), d.Metrics.crowded}
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
+	go func() { done <- server.Serve(within) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serving the door: %w", err)

@@ -34,7 +34,7 @@ func (p Peers) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 		p.Log.Warn("the kernel does not tell who connects", "error", err)
 		return conn, anonymous{}, nil
 	}
-	p.Log.Info("a publisher connects", "uid", user.UID, "gid", user.GID, "pid", user.PID)
+	p.Log.Debug("a publisher connects", "uid", user.UID, "gid", user.GID, "pid", user.PID)
 	return conn, user, nil
 }
 

@@ -10,6 +10,9 @@ import (
 
 // userOf reads SO_PEERCRED of a Unix socket's connection.
 func userOf(conn net.Conn) (User, error) {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = wrapped.NetConn()
+	}
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
 		return User{}, fmt.Errorf("connection over %s has no peer credentials", conn.LocalAddr().Network())
