@@ -33,7 +33,10 @@ const (
 	StateLabel = "dgxc.nvidia.com/nvsentinel-state"
 	// ManagedLabel opts a node out when it is ManagedOptOut.
 	ManagedLabel = "nvsentinel.dgxc.nvidia.com/managed"
-	// ManagedOptOut is the only value of ManagedLabel that opts out.
+	// FormerManagedLabel is ManagedLabel as other installations of the kind call
+	// it; it opts out in the same way.
+	FormerManagedLabel = "k8saas.nvidia.com/ManagedByNVSentinel"
+	// ManagedOptOut is the only value of both that opts out.
 	ManagedOptOut = "false"
 )
 
@@ -102,8 +105,10 @@ func CordonLabelsWith(prefix string) CordonLabels {
 }
 
 // OptedOut tells whether a node's labels take it out of our hands; only the
-// literal "false" does.
-func OptedOut(labels map[string]string) bool { return labels[ManagedLabel] == ManagedOptOut }
+// literal "false" of one of the two labels does, whatever the other says.
+func OptedOut(labels map[string]string) bool {
+	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
+}
 
 // Prefixes of conditions' reasons and texts.
 const (

@@ -14,6 +14,7 @@ func TestTheContract(t *testing.T) {
 	want := map[string]string{
 		"state":           "dgxc.nvidia.com/nvsentinel-state",
 		"managed":         "nvsentinel.dgxc.nvidia.com/managed",
+		"managed before":  "k8saas.nvidia.com/ManagedByNVSentinel",
 		"session":         "dgxc.nvidia.com/nvsentinel-session",
 		"repair":          "dgxc.nvidia.com/nvsentinel-repair",
 		"faults":          "quarantineHealthEvent",
@@ -32,6 +33,7 @@ func TestTheContract(t *testing.T) {
 	got := map[string]string{
 		"state":           nodemark.StateLabel,
 		"managed":         nodemark.ManagedLabel,
+		"managed before":  nodemark.FormerManagedLabel,
 		"session":         nodemark.SessionAnnotation,
 		"repair":          nodemark.RepairAnnotation,
 		"faults":          nodemark.QuarantineHealthEvent,
@@ -71,9 +73,14 @@ func TestCordonLabelsWith(t *testing.T) {
 
 func TestOptedOut(t *testing.T) {
 	for value, want := range map[string]bool{"false": true, "False": false, "0": false, "": false, "true": false} {
-		if got := nodemark.OptedOut(map[string]string{nodemark.ManagedLabel: value}); got != want {
-			t.Errorf("%q opts out: %v, want %v", value, got, want)
+		for _, label := range []string{nodemark.ManagedLabel, nodemark.FormerManagedLabel} {
+			if got := nodemark.OptedOut(map[string]string{label: value}); got != want {
+				t.Errorf("%s=%q opts out: %v, want %v", label, value, got, want)
+			}
 		}
+	}
+	if !nodemark.OptedOut(map[string]string{nodemark.ManagedLabel: "true", nodemark.FormerManagedLabel: "false"}) {
+		t.Error("one of the labels opts out, and the node is not")
 	}
 	if nodemark.OptedOut(nil) {
 		t.Error("a node without labels is opted out")
