@@ -36,6 +36,8 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 	}
 	fewer := session
 	fewer.Effects = record.Effects{Cordon: true}
+	lost := session
+	lost.Unknown = []string{"lost"}
 	label := func(state nodemark.State) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Labels[nodemark.StateLabel] = string(state) }
 	}
@@ -63,6 +65,9 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"quarantine again", "fault-quarantine", paint(session)},
 		{"claim again", "janitor", claim},
 		{"session over while claimed", "fault-quarantine", paint(marks.Desired{})},
+		{"claim without an object", "fault-remediation", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
+		{"quarantine with a fault that the store lost", "fault-quarantine", paint(lost)},
+		{"claim once more", "janitor", claim},
 	} {
 		before := w.now(t, node.Name)
 		after, err := kube.PatchNode(t.Context(), w.account(t, step.account), before, step.mutate)
