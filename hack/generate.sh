@@ -14,6 +14,8 @@ protoc -I data-models/protobufs --go_out=data-models/pkg/protos --go_opt=paths=s
 	--go-grpc_out=data-models/pkg/protos --go-grpc_opt=paths=source_relative health_event.proto
 protoc -I janitor/protos/v1 --go_out=janitor/protos/v1 --go_opt=paths=source_relative \
 	--go-grpc_out=janitor/protos/v1 --go-grpc_opt=paths=source_relative csp_plugin.proto
+protoc -I platform-connectors/internal/protos --go_out=platform-connectors/internal/protos --go_opt=paths=source_relative \
+	--go-grpc_out=platform-connectors/internal/protos --go-grpc_opt=paths=source_relative gateway.proto
 for m in data-models health-monitors janitor; do
 	(cd "$m" && go generate ./...)
 done

@@ -1,15 +1,19 @@
 // Command platform-connectors is the front door of a node: it makes health
 // events durable, acknowledges them, and carries them to the record store and
-// to Kubernetes.
+// to Kubernetes. In other roles it stands between the connectors of nodes and the
+// store, or shows the faults of cluster-wide publishers.
 package main
 
 import (
 	"context"
-	"io/fs"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/door"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 const name = "platform-connectors"
@@ -18,47 +22,32 @@ func main() { daemon.Main(name, config.Default(), build) }
 
 // build wires the role's parts.
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	if cfg.Role == config.RoleCluster {
+	switch cfg.Role {
+	case config.RoleCluster:
 		return buildCluster(ctx, d, cfg)
+	case config.RoleGateway:
+		return buildGateway(ctx, d, cfg)
 	}
-	return buildNode(ctx, d, cfg)
+	return front.Build(ctx, d, cfg.Config, front.Upstream{
+		Open: func(ctx context.Context, metrics prometheus.Registerer) (records.Place, error) {
+			return openPlace(ctx, cfg, options(d, cfg, metrics))
+		},
+		History: cfg.StoreAccount != config.AccountAppend,
+	})
 }
 
-// buildNode wires the walk of an event: door, spool, then store and Kubernetes. The
-// spool closes last, after everything that uses it has ended.
-func buildNode(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	queue, err := openSpool(d, cfg)
-	if err != nil {
-		return err
-	}
-	node, client, err := openNode(d, cfg)
-	if err != nil {
-		return err
-	}
-	stages, err := openPipeline(d, cfg, node, client)
-	if err != nil {
-		return err
-	}
-	records := openStore(d, cfg)
-	if client != nil {
-		startSink(d, cfg, parts{queue, node, records, client, stages})
-	}
-	carrier := newCarrier(d, queue, records, stages)
-	startReplay(d, queue, node, carrier)
-	gate, err := newGate(d, cfg, client)
-	if err != nil {
-		return err
-	}
+func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer) storeopen.Options {
+	return storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
+}
 
-	listener, err := door.Listen(ctx, cfg.Socket, fs.FileMode(cfg.SocketMode))
+// openPlace opens the store with the rights that its account has.
+func openPlace(ctx context.Context, cfg config.Config, o storeopen.Options) (records.Place, error) {
+	if cfg.StoreAccount == config.AccountAppend {
+		return storeopen.OpenAppender(ctx, cfg.Store, o)
+	}
+	s, err := storeopen.Open(ctx, cfg.Store, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	front := &door.Door{
-		NodeName: cfg.NodeName, Spool: queue.spool, Gate: gate, Direct: carrier,
-		Identity: node.Identity, IdentityOf: identityOf(client, d.Log),
-		Clock: d.Clock, Log: d.Log, Metrics: door.NewMetrics(d.Registry),
-	}
-	d.Go("door", func(ctx context.Context) error { return door.Serve(ctx, listener, front) })
-	return nil
+	return records.Direct{Store: s, Node: cfg.NodeName}, nil
 }

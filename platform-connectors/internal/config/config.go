@@ -1,15 +1,16 @@
-// Package config holds what an operator can set about a platform connector.
+// Package config holds what an operator can set about a platform connector that
+// goes to the record store itself, or stands before it.
 package config
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"strconv"
+	"net"
+	"time"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -17,6 +18,9 @@ import (
 const (
 	// RoleNode is the connector of one node: its monitors' front door.
 	RoleNode = "node"
+	// RoleGateway is the connector between nodes and the store: nodes need no
+	// account of the store.
+	RoleGateway = "gateway"
 	// RoleCluster is the connector of the control plane: it shows the faults of
 	// cluster-wide publishers as conditions of their nodes.
 	RoleCluster = "cluster"
@@ -30,23 +34,12 @@ const (
 	AccountAppend = "append"
 )
 
-// minSpool is room for a few of the largest batches, in bytes.
-const minSpool = 16 << 20
-
 // Config is the configuration of a platform connector.
 type Config struct {
 	// Role is what this connector is for.
-	Role string `toml:"role" flag:"role" usage:"what this connector is for: node (the front door of a node) or cluster (the conditions of cluster-wide publishers' faults)"`
-	// NodeName is the node whose events are accepted; required by role node.
-	NodeName string `toml:"nodeName" flag:"node-name" usage:"the connector's node; events of other nodes are refused"`
-	// Socket is the path of the Unix socket.
-	Socket string `toml:"socket" flag:"socket" usage:"path of the Unix socket that accepts health events"`
-	// SocketMode is the socket's permissions.
-	SocketMode Mode `toml:"socketMode" flag:"socket-mode" usage:"permissions of the socket, octal"`
-	// SpoolDir is a folder on the node's own disk.
-	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
-	// SpoolMaxBytes bounds what is accepted and not stored yet.
-	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most; then publishers have to wait"`
+	Role string `toml:"role" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
+	// Config is that of the front door.
+	front.Config
 	// Store is the address of the record store; required.
 	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
 	// StoreAccount is what the store's account may do; by role node only.
@@ -55,74 +48,70 @@ type Config struct {
 	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost admits a sqlite store.
 	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
-	// Kubernetes switches the Kubernetes sink and the binding of events to the
-	// node's machine on or off.
-	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
-
-	// Pipeline names the stages that change events on their way to the store;
-	// empty changes nothing. It is read again when it changes.
-	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
-	// Publishers is who may send what.
-	Publishers Publishers `toml:"publishers"`
-
-	Kube kube.Config `toml:"kube"`
+	// Gateway is what role gateway listens with.
+	Gateway Gateway `toml:"gateway"`
 	// Election lets one of several connectors of role cluster act.
 	Election lease.Config `toml:"leaderElection"`
+}
+
+// Gateway is what role gateway listens with.
+type Gateway struct {
+	// Listen is host:port.
+	Listen string `toml:"listen" flag:"gateway-listen" usage:"host:port where role gateway takes the connectors of nodes; port 0 takes a free one"`
+	// CertFile and KeyFile are its certificate, read again for each connection.
+	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the gateway's certificate; read again for each connection"`
+	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the key of that certificate"`
+	// ClientCAFile signs the connectors' certificates; empty asks for none.
+	ClientCAFile string `toml:"clientCAFile" flag:"gateway-client-ca-file" usage:"PEM file with the authority of the connectors' certificates; empty asks for none: a connector proves itself by its token"`
+	// Accounts are the service accounts of the nodes' connectors; required.
+	Accounts []string `toml:"accounts" flag:"gateway-accounts" usage:"service accounts of the nodes' connectors, with commas: system:serviceaccount:nvsentinel:platform-connectors"`
+	// Audience is the one that the connectors' tokens must be for.
+	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"audience of the connectors' tokens"`
+	// VerdictLife is how long a positive verdict about a token is remembered.
+	VerdictLife time.Duration `toml:"verdictLife" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
+	// Reviews bounds the questions to the API server in flight.
+	Reviews int `toml:"reviews" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
+	// PerNode bounds the calls of one node.
+	PerNode int `toml:"perNode" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	// MaxBytes bounds the requests that are worked on.
+	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
+	// Connections bounds all connections, PerAddress those of one address.
+	Connections int `toml:"connections" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	PerAddress  int `toml:"perAddress" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, StoreAccount: AccountOwner, Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
-		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		Publishers: defaultPublishers(), Election: lease.Default(),
+		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Election: lease.Default(),
+		Gateway: Gateway{
+			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
+		},
 	}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
+	problems := []error{c.ValidateShared()}
 	switch c.Role {
 	case RoleNode:
-		problems = append(problems, c.validateNode())
+		problems = append(problems, c.ValidateDoor())
 	case RoleCluster:
 		problems = append(problems, c.validateCluster())
+	case RoleGateway:
+		problems = append(problems, c.validateGateway())
 	default:
-		problems = append(problems, fmt.Errorf("role (--role) %q is not %s or %s", c.Role, RoleNode, RoleCluster), c.validateNode())
-	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
-		problems = append(problems, fmt.Errorf("store (--store): %w", err))
-	}
-	if err := c.Publishers.validate(c.Kubernetes); err != nil {
-		problems = append(problems, err)
-	}
-	if err := c.Kube.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("kube: %w", err))
-	}
-	return errors.Join(problems...)
-}
-
-// validateNode checks what only the front door of a node needs.
-func (c Config) validateNode() error {
-	var problems []error
-	if c.NodeName == "" {
-		problems = append(problems, errors.New("nodeName (--node-name) is empty"))
-	}
-	for _, p := range []struct{ key, path string }{
-		{"socket (--socket)", c.Socket}, {"spoolDir (--spool-dir)", c.SpoolDir},
-	} {
-		if !filepath.IsAbs(p.path) {
-			problems = append(problems, fmt.Errorf("%s %q is not an absolute path", p.key, p.path))
-		}
-	}
-	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
-		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s, %s or %s", c.Role, RoleNode, RoleGateway, RoleCluster), c.ValidateDoor())
 	}
 	if c.StoreAccount != AccountOwner && c.StoreAccount != AccountAppend {
 		problems = append(problems, fmt.Errorf("storeAccount (--store-account) %q is not %s or %s", c.StoreAccount, AccountOwner, AccountAppend))
 	}
-	if c.SpoolMaxBytes < minSpool {
-		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
+	if c.StoreAccount == AccountAppend && c.Role != RoleNode {
+		problems = append(problems, fmt.Errorf("storeAccount (--store-account) is append: role %s reads records", c.Role))
+	}
+	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
+		problems = append(problems, fmt.Errorf("store (--store): %w", err))
 	}
 	return errors.Join(problems...)
 }
@@ -130,9 +119,6 @@ func (c Config) validateNode() error {
 // validateCluster checks what only the connector of the control plane needs.
 func (c Config) validateCluster() error {
 	var problems []error
-	if c.StoreAccount == AccountAppend {
-		problems = append(problems, errors.New("storeAccount (--store-account) is append: role cluster reads records"))
-	}
 	if !c.Kubernetes {
 		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
 	}
@@ -142,18 +128,46 @@ func (c Config) validateCluster() error {
 	return errors.Join(append(problems, c.Election.Validate())...)
 }
 
-// Mode is file permissions, written in octal.
-type Mode fs.FileMode
+// maxVerdictLife bounds how long a withdrawn account still gets in.
+const maxVerdictLife = 10 * time.Minute
 
-// UnmarshalText reads "0660".
-func (m *Mode) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 8, 32)
-	if err != nil || n > 0o777 {
-		return fmt.Errorf("%q is not permissions such as 0660", text)
+// validateGateway checks what only the gateway needs.
+func (c Config) validateGateway() error {
+	g := c.Gateway
+	var problems []error
+	if !c.Kubernetes {
+		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role gateway cannot verify a token"))
 	}
-	*m = Mode(n)
-	return nil
+	if _, _, err := net.SplitHostPort(g.Listen); err != nil {
+		problems = append(problems, fmt.Errorf("gateway.listen (--gateway-listen) %q is not host:port", g.Listen))
+	}
+	for _, f := range []struct{ key, value string }{
+		{"gateway.certFile (--gateway-cert-file)", g.CertFile}, {"gateway.keyFile (--gateway-key-file)", g.KeyFile},
+		{"gateway.audience (--gateway-token-audience)", g.Audience},
+	} {
+		if f.value == "" {
+			problems = append(problems, fmt.Errorf("%s is empty", f.key))
+		}
+	}
+	if len(g.Accounts) == 0 {
+		problems = append(problems, errors.New("gateway.accounts (--gateway-accounts) is empty: nobody could call"))
+	}
+	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
+		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not between 0 and %s", g.VerdictLife, maxVerdictLife))
+	}
+	if g.MaxBytes < gateway.MaxMessage {
+		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))
+	}
+	for _, f := range []struct {
+		key   string
+		value int
+	}{
+		{"gateway.reviews (--gateway-token-reviews)", g.Reviews}, {"gateway.perNode (--gateway-calls-per-node)", g.PerNode},
+		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
+	} {
+		if f.value < 1 {
+			problems = append(problems, fmt.Errorf("%s is less than 1", f.key))
+		}
+	}
+	return errors.Join(problems...)
 }
-
-// String writes "0660".
-func (m Mode) String() string { return fmt.Sprintf("%04o", uint32(m)) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
 )
 
 func good() Config {
@@ -18,7 +19,7 @@ func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := Config{Role: "gateway", Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, Store: "sqlite:///x"}
+	bad := Config{Role: "window", Config: front.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1}, Store: "sqlite:///x"}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
@@ -60,7 +61,7 @@ func TestRoleCluster(t *testing.T) {
 func TestPublishers(t *testing.T) {
 	c := good()
 	c.Kubernetes = false
-	c.Publishers = Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authority.Agent{{}}}
+	c.Publishers = front.Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authority.Agent{{}}}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("accepted")
@@ -78,18 +79,41 @@ func TestPublishers(t *testing.T) {
 
 func TestMode(t *testing.T) {
 	tests := map[string]struct {
-		want Mode
+		want front.Mode
 		bad  bool
 	}{
 		"0660": {0o660, false}, "600": {0o600, false}, "0888": {0, true}, "01777": {0, true}, "rw": {0, true}, "": {0, true},
 	}
 	for text, tc := range tests {
-		var m Mode
+		var m front.Mode
 		if err := m.UnmarshalText([]byte(text)); (err != nil) != tc.bad || m != tc.want {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
 	}
-	if s := Mode(0o660).String(); s != "0660" {
+	if s := front.Mode(0o660).String(); s != "0660" {
 		t.Errorf("String = %s", s)
+	}
+}
+
+func TestRoleGateway(t *testing.T) {
+	c := Default()
+	c.Role, c.Store, c.Kubernetes, c.StoreAccount = RoleGateway, "postgres://store/HealthEventsDatabase", false, AccountAppend
+	c.Gateway = Gateway{Listen: "nowhere", VerdictLife: time.Hour}
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, key := range []string{
+		"--kubernetes", "--store-account", "--gateway-listen", "--gateway-cert-file", "--gateway-key-file", "--gateway-token-audience", "--gateway-accounts",
+		"--gateway-token-verdict-life", "--gateway-token-reviews", "--gateway-calls-per-node", "--gateway-max-bytes", "--gateway-connections", "--gateway-connections-per-address",
+	} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("the error does not name %s:\n%v", key, err)
+		}
+	}
+	c = Default()
+	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, "postgres://store/HealthEventsDatabase", []string{"system:serviceaccount:nvsentinel:platform-connectors"}
+	if err := c.Validate(); err != nil {
+		t.Errorf("a good configuration: %v", err)
 	}
 }

@@ -121,7 +121,7 @@ func (g *Gate) Enter(ctx context.Context) (caller authority.Caller, wide bool, e
 		}
 	}
 	if g.Tokens != nil {
-		token, given, err := bearer(ctx)
+		token, given, err := Bearer(ctx, "authorization")
 		if err != nil {
 			return caller, false, err
 		}
@@ -162,10 +162,10 @@ func (g *Gate) Speak(caller authority.Caller, events []record.Event) error {
 	})
 }
 
-// bearer is the token of a request.
-func bearer(ctx context.Context) (token string, given bool, err error) {
+// Bearer is the token that a header of a request bears. The error is a *Denied.
+func Bearer(ctx context.Context, header string) (token string, given bool, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	values := md.Get("authorization")
+	values := md.Get(header)
 	switch {
 	case len(values) == 0:
 		return "", false, nil

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 	// reviewsAtOnce bounds the questions in flight, so that a process of the
 	// node cannot use the connector against the API server.
 	reviewsAtOnce = 4
-	// maxVerdicts bounds the cache.
+	// maxVerdicts bounds the cache, unless a Verification says more.
 	maxVerdicts = 1024
 	// maxToken is in bytes; no token is that long.
 	maxToken = 16 << 10
@@ -41,15 +42,22 @@ type Verification struct {
 	Audience string
 	// Life is how long a positive verdict is remembered.
 	Life time.Duration
+	// Refused is how long a refusal is; 0 remembers none.
+	Refused time.Duration
+	// AtOnce bounds the questions in flight, Remembered the verdicts that are
+	// kept; 0 is a number for the publishers of one node.
+	AtOnce, Remembered int
 }
 
 // Review verifies tokens with the API server's TokenReview. Only positive
-// verdicts are remembered, and not for longer than its life. When the API
-// server cannot be asked nobody is let in: the publisher keeps its events.
+// verdicts are remembered, and not for longer than its life, unless the
+// Verification says more. When the API server cannot be asked nobody is let in:
+// the publisher keeps its events.
 type Review struct {
 	client kubernetes.Interface
 	Verification
 	verdicts *cache.LRUExpireCache
+	refused  *cache.LRUExpireCache
 	slots    chan struct{}
 	asked    *prometheus.CounterVec
 }
@@ -65,9 +73,11 @@ const (
 // NewReview makes a Review and registers its metrics. A nil client verifies
 // nothing and refuses every token.
 func NewReview(client kubernetes.Interface, what Verification, c clock.PassiveClock, r prometheus.Registerer) *Review {
+	verdicts, atOnce := max(what.Remembered, maxVerdicts), max(what.AtOnce, reviewsAtOnce)
 	v := &Review{
 		client: client, Verification: what,
-		verdicts: cache.NewLRUExpireCacheWithClock(maxVerdicts, c), slots: make(chan struct{}, reviewsAtOnce),
+		verdicts: cache.NewLRUExpireCacheWithClock(verdicts, c), refused: cache.NewLRUExpireCacheWithClock(verdicts, c),
+		slots: make(chan struct{}, atOnce),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "platform_connector_token_reviews_total",
 			Help: "Tokens looked at, by verdict; cached ones were not asked about again.",
@@ -97,6 +107,10 @@ func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 			return id, nil
 		}
 	}
+	if problem, ok := v.refused.Get(key); ok && v.Refused > 0 {
+		v.asked.WithLabelValues(verdictCached).Inc()
+		return Identity{}, v.invalid(fmt.Sprint(problem))
+	}
 	status, err := v.ask(ctx, token)
 	if err != nil {
 		v.asked.WithLabelValues(verdictUnknown).Inc()
@@ -105,14 +119,25 @@ func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 	}
 	if !status.Authenticated || !slices.Contains(status.Audiences, v.Audience) {
 		v.asked.WithLabelValues(verdictRefused).Inc()
-		return Identity{}, denied(codes.Unauthenticated, reasonInvalid,
-			"the API server refuses the token for the audience %s: project a service account token with this audience and read its file again for each request: %s",
-			v.Audience, status.Error)
+		v.refused.Add(key, status.Error, v.Refused)
+		return Identity{}, v.invalid(status.Error)
 	}
 	v.asked.WithLabelValues(verdictAccepted).Inc()
 	id := Identity{Account: status.User.Username, Pod: claim(status, claimPod), Node: claim(status, claimNode)}
 	v.verdicts.Add(key, id, v.Life)
 	return id, nil
+}
+
+// Known says whether a token was found valid and need not be asked about.
+func (v *Review) Known(token string) bool {
+	_, ok := v.verdicts.Get(sha256.Sum256([]byte(token)))
+	return ok
+}
+
+func (v *Review) invalid(problem string) *Denied {
+	return denied(codes.Unauthenticated, reasonInvalid,
+		"the API server refuses the token for the audience %s: project a service account token with this audience and read its file again for each request: %s",
+		v.Audience, problem)
 }
 
 // ask makes one review.

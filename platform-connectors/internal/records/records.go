@@ -45,9 +45,9 @@ func historyOf(node string) record.Selector {
 // History is a page of a node's history in the store.
 func History(ctx context.Context, s interface {
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
-}, node string, after int64,
+}, node string, after int64, limit int,
 ) ([]record.Record, error) {
-	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: page})
+	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: limit})
 }
 
 // Direct is the store as the Place of one node.
@@ -59,7 +59,7 @@ type Direct struct {
 
 // History implements Historian.
 func (d Direct) History(ctx context.Context, after int64) ([]record.Record, error) {
-	return History(ctx, d.Store, d.Node, after)
+	return History(ctx, d.Store, d.Node, after, page)
 }
 
 // Records opens the place in the background and hands it out.

@@ -76,7 +76,7 @@ type source struct{ h *history }
 func (s source) Opened() (History, bool) { return s.h, !s.h.away }
 
 func (h *history) History(ctx context.Context, after int64) ([]record.Record, error) {
-	return records.History(ctx, h, "gpu-7", after)
+	return records.History(ctx, h, "gpu-7", after, 2)
 }
 
 func (h *history) List(_ context.Context, q store.Query) ([]record.Record, error) {

@@ -1,4 +1,4 @@
-package main
+package front
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
@@ -21,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
-	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // late is the age of the oldest unreleased event from which on the connector is
@@ -42,7 +40,7 @@ type queue struct {
 	metrics *spool.Metrics
 }
 
-func openSpool(d *daemon.Daemon, cfg config.Config) (queue, error) {
+func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 	metrics := spool.NewMetrics(d.Registry)
 	s, err := spool.Open(spool.Options{
 		Dir: cfg.SpoolDir, MaxBytes: cfg.SpoolMaxBytes, Clock: d.Clock, Log: d.Log, Metrics: metrics,
@@ -60,10 +58,10 @@ func openSpool(d *daemon.Daemon, cfg config.Config) (queue, error) {
 }
 
 // openNode knows the node's machine; without Kubernetes, only as it was last seen.
-func openNode(d *daemon.Daemon, cfg config.Config) (*sighting.Node, kubernetes.Interface, error) {
+func openNode(d *daemon.Daemon, cfg Config) (*sighting.Node, kubernetes.Interface, error) {
 	var client kubernetes.Interface
 	if cfg.Kubernetes {
-		cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+		cluster, err := kube.Connect(cfg.Kube, "platform-connectors/"+d.Version)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -73,13 +71,11 @@ func openNode(d *daemon.Daemon, cfg config.Config) (*sighting.Node, kubernetes.I
 	return node, client, err
 }
 
-func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
+func openRecords(d *daemon.Daemon, up Upstream) *records.Records {
 	r := records.New(func(ctx context.Context) (records.Place, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
-		place, err := openPlace(ctx, cfg, storeopen.Options{
-			SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: own, Clock: d.Clock,
-		})
+		place, err := up.Open(ctx, own)
 		if err == nil {
 			d.Registry.MustRegister(own)
 		}
@@ -94,20 +90,8 @@ func openStore(d *daemon.Daemon, cfg config.Config) *records.Records {
 	return r
 }
 
-// openPlace opens the store with the rights that its account has.
-func openPlace(ctx context.Context, cfg config.Config, o storeopen.Options) (records.Place, error) {
-	if cfg.StoreAccount == config.AccountAppend {
-		return storeopen.OpenAppender(ctx, cfg.Store, o)
-	}
-	s, err := storeopen.Open(ctx, cfg.Store, o)
-	if err != nil {
-		return nil, err
-	}
-	return records.Direct{Store: s, Node: cfg.NodeName}, nil
-}
-
 // openPipeline reads the stages that change events behind the spool.
-func openPipeline(d *daemon.Daemon, cfg config.Config, node *sighting.Node, client kubernetes.Interface) (*transform.Runner, error) {
+func openPipeline(d *daemon.Daemon, cfg Config, node *sighting.Node, client kubernetes.Interface) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
 		File: cfg.Pipeline, Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
 		Nodes: &transform.Cluster{Own: cfg.NodeName, Object: node.Object, Client: client, Clock: d.Clock, Log: d.Log},
@@ -127,10 +111,10 @@ func (s sinkOf) Sink(ctx context.Context) (replay.Sink, error) { return s.Wait(c
 
 func (s sinkOf) Opened() (replay.Sink, bool) { return s.Records.Opened() }
 
-// history is the place as what knows the node's past, or nil where the account may
-// not read it.
-func history(cfg config.Config, r *records.Records) sink.Source {
-	if cfg.StoreAccount == config.AccountAppend {
+// history is the place as what knows the node's past, or nil where nobody may read
+// it.
+func history(up Upstream, r *records.Records) sink.Source {
+	if !up.History {
 		return nil
 	}
 	return past{r}
@@ -163,7 +147,7 @@ func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay
 }
 
 // newGate knows the callers; without Kubernetes it refuses every token.
-func newGate(d *daemon.Daemon, cfg config.Config, client kubernetes.Interface) (*gate.Gate, error) {
+func newGate(d *daemon.Daemon, cfg Config, client kubernetes.Interface) (*gate.Gate, error) {
 	owners, err := gate.OpenOwners(filepath.Join(cfg.SpoolDir, "owners.json"), d.Log)
 	if err != nil {
 		return nil, err
@@ -196,18 +180,18 @@ func identityOf(client kubernetes.Interface, log *slog.Logger) func(context.Cont
 
 // parts are what the Kubernetes sink needs.
 type parts struct {
-	queue  queue
-	node   *sighting.Node
-	store  *records.Records
-	client kubernetes.Interface
-	stages *transform.Runner
+	queue   queue
+	node    *sighting.Node
+	history sink.Source
+	client  kubernetes.Interface
+	stages  *transform.Runner
 }
 
-func startSink(d *daemon.Daemon, cfg config.Config, p parts) {
+func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	metrics := sink.NewMetrics(d.Registry)
 	fold := &sink.Fold{
 		Path:  filepath.Join(cfg.SpoolDir, "faults.json"),
-		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: history(cfg, p.store),
+		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.history,
 		Identity: p.node.Identity, Change: p.stages.Change, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	fold.Load()

@@ -1,4 +1,4 @@
-package config
+package front
 
 import (
 	"errors"
@@ -29,11 +29,14 @@ type Publishers struct {
 	Agents []authority.Agent `toml:"agent"`
 }
 
-func defaultPublishers() Publishers {
+// DefaultPublishers checks a token that is given.
+func DefaultPublishers() Publishers {
 	return Publishers{Tokens: gate.TokensOptional, Audience: gate.Audience, VerdictLife: 2 * time.Minute}
 }
 
-func (p Publishers) validate(kubernetes bool) error {
+// Validate joins everything that is wrong; kubernetes says whether tokens can be
+// verified.
+func (p Publishers) Validate(kubernetes bool) error {
 	var problems []error
 	if !slices.Contains([]string{gate.TokensOff, gate.TokensOptional, gate.TokensRequired}, p.Tokens) {
 		problems = append(problems, fmt.Errorf("publishers.tokens (--publisher-tokens) %q is not off, optional or required", p.Tokens))

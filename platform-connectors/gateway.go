@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// remembered is how many tokens a gateway keeps verdicts of: those of 10,000 nodes
+// before and after they are renewed.
+const remembered = 32768
+
+// refusedLife is how long a refused token is not asked about again.
+const refusedLife = 10 * time.Second
+
+// buildGateway wires the connector between the nodes and the store. It listens
+// when the store is open.
+func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	cluster, err := kube.Connect(cfg.Kube, name+"-gateway/"+d.Version)
+	if err != nil {
+		return err
+	}
+	store, err := storeopen.Open(ctx, cfg.Store, options(d, cfg, d.Registry))
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return store.Close() })
+	review := func(of, audience string) *gate.Review {
+		return gate.NewReview(cluster.Clientset, gate.Verification{
+			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
+		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"of": of}, d.Registry))
+	}
+	g := &gateway.Gateway{
+		Callers: &gateway.Callers{
+			Connectors: review("connectors", cfg.Gateway.Audience), Publishers: review("publishers", cfg.Publishers.Audience),
+			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents}, Clock: d.Clock,
+		},
+		Store: store, PerNode: cfg.Gateway.PerNode, Bytes: gateway.NewRoom(cfg.Gateway.MaxBytes),
+		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", cfg.Gateway.Listen)
+	if err != nil {
+		return fmt.Errorf("listening for connectors: %w", err)
+	}
+	d.Log.Info("taking the connectors of nodes", "address", l.Addr().String())
+	certificates := gateway.Certificates{Cert: cfg.Gateway.CertFile, Key: cfg.Gateway.KeyFile, ClientCA: cfg.Gateway.ClientCAFile}
+	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerAddress: cfg.Gateway.PerAddress}
+	d.Go("gateway", func(ctx context.Context) error { return gateway.Serve(ctx, l, g, certificates, limits) })
+	return nil
+}

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+)
+
+// Audience is the audience of the connectors' tokens for the gateway.
+const Audience = "gateway.nvsentinel.nvidia.com"
+
+// PublisherHeader bears the token of the publisher on whose behalf a connector
+// calls.
+const PublisherHeader = "nvsentinel-publisher-authorization"
+
+// Bounds of callers that nobody knows.
+const (
+	// firstPause is how long a peer has to wait after its first refused token;
+	// it doubles up to longestPause.
+	firstPause   = time.Second
+	longestPause = time.Minute
+	// maxPeers bounds how many peers' refusals are remembered.
+	maxPeers = 16384
+)
+
+// Tokens verifies tokens.
+type Tokens interface {
+	gate.Tokens
+	// Known says whether a token need not be asked about.
+	Known(token string) bool
+}
+
+// Callers finds out who calls.
+type Callers struct {
+	// Connectors verifies the connectors' tokens, Publishers those of publishers.
+	Connectors, Publishers Tokens
+	// Accounts are those of the nodes' connectors.
+	Accounts []string
+	Policy   passage.Policy
+	Clock    clock.PassiveClock
+
+	mu     sync.Mutex
+	paused map[string]pause
+}
+
+// pause is what a peer has earned by refused tokens.
+type pause struct {
+	length time.Duration
+	until  time.Time
+	asking bool
+}
+
+// Enter identifies the caller. Its errors are for the caller.
+func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
+	id, err := c.identify(ctx, c.Connectors, "authorization", true)
+	if err != nil {
+		return passage.Caller{}, err
+	}
+	allowed := false
+	for _, account := range c.Accounts {
+		allowed = allowed || account == id.Account
+	}
+	switch {
+	case !allowed:
+		return passage.Caller{}, status.Errorf(codes.PermissionDenied, "%s is no account of connectors: name it in gateway.accounts", id.Account)
+	case id.Node == "" || id.Pod == "":
+		return passage.Caller{}, status.Error(codes.PermissionDenied, "the token is not bound to a pod of a node: use a projected token")
+	}
+	caller := passage.Caller{Node: id.Node}
+	publisher, err := c.identify(ctx, c.Publishers, PublisherHeader, false)
+	if err != nil {
+		return passage.Caller{}, err
+	}
+	if publisher.Account != "" {
+		caller.Publisher = &authority.Caller{Account: publisher.Account, Pod: publisher.Pod, Node: publisher.Node}
+	}
+	if refusal := c.Policy.Enter(caller); refusal != nil {
+		return passage.Caller{}, status.Error(codes.PermissionDenied, refusal.Problem)
+	}
+	return caller, nil
+}
+
+// identify verifies the token in a header; without one it is nobody, unless it is
+// required.
+func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, required bool) (gate.Identity, error) {
+	token, given, err := gate.Bearer(ctx, header)
+	if err != nil {
+		return gate.Identity{}, told(err)
+	}
+	if !given {
+		if required {
+			return gate.Identity{}, status.Error(codes.Unauthenticated, "there is no token: a connector shows the one of its pod")
+		}
+		return gate.Identity{}, nil
+	}
+	if tokens.Known(token) {
+		id, err := tokens.Identify(ctx, token)
+		return id, told(err)
+	}
+	from := address(ctx)
+	if !c.begin(from) {
+		return gate.Identity{}, status.Error(codes.ResourceExhausted, "tokens from this address were refused: it has to wait before another one is looked at")
+	}
+	id, err := tokens.Identify(ctx, token)
+	c.end(from, err)
+	return id, told(err)
+}
+
+// told is an error as the caller is told it.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	if denied, ok := asDenied(err); ok {
+		return status.Error(denied.Code, denied.Problem)
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// begin says whether a token of a peer may be asked about now: one at a time, and
+// after a refused one not at once. Whoever has no valid token can so cause few
+// questions to the API server, and none on behalf of another address.
+func (c *Callers) begin(from string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	p := c.paused[from]
+	if p.asking || now.Before(p.until) {
+		return false
+	}
+	if len(c.paused) >= maxPeers {
+		c.forget(now)
+	}
+	if c.paused == nil {
+		c.paused = map[string]pause{}
+	}
+	p.asking = true
+	c.paused[from] = p
+	return true
+}
+
+// end notes what a question brought.
+func (c *Callers) end(from string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	denied, ok := asDenied(err)
+	if err == nil || !ok || denied.Code != codes.Unauthenticated {
+		delete(c.paused, from)
+		return
+	}
+	length := min(max(2*c.paused[from].length, firstPause), longestPause)
+	c.paused[from] = pause{length: length, until: c.Clock.Now().Add(length)}
+}
+
+// forget drops the peers whose pause is long over, or, when there are none, some.
+func (c *Callers) forget(now time.Time) {
+	for from, p := range c.paused {
+		if !p.asking && now.After(p.until.Add(p.length)) {
+			delete(c.paused, from)
+		}
+	}
+	for from, p := range c.paused {
+		if len(c.paused) < maxPeers {
+			return
+		}
+		if !p.asking {
+			delete(c.paused, from)
+		}
+	}
+}
+
+// address is the peer's, without its port.
+func address(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String()
+	}
+	return host
+}

@@ -1,0 +1,97 @@
+// Package upstream is the way of a node's connector to the gateway: the place
+// where its records go, and where it learns what is stored of its node. It links
+// no database.
+package upstream
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// Config says how to reach the gateways.
+type Config struct {
+	// Address is one or several host:port with commas; every address that a host
+	// has is a gateway. Required.
+	Address string `toml:"address" flag:"gateway" usage:"host:port of the gateways; several with commas, and all addresses that a name has"`
+	// TokenFile holds the projected token of the connector's pod. Required.
+	TokenFile string `toml:"tokenFile" flag:"gateway-token-file" usage:"file with the pod's projected token for the gateway; read again for each call"`
+	// CAFile signs the gateways' certificates. Required.
+	CAFile string `toml:"caFile" flag:"gateway-ca-file" usage:"PEM file with the authority of the gateways' certificates; read again for each connection"`
+	// ServerName is what their certificates are for; empty is the first host.
+	ServerName string `toml:"serverName" flag:"gateway-server-name" usage:"name in the gateways' certificates; empty is the first host"`
+	// CertFile and KeyFile are the connector's own, where gateways ask for one.
+	CertFile string `toml:"certFile" flag:"gateway-cert-file" usage:"PEM file with the connector's own certificate, where the gateways ask for one"`
+	KeyFile  string `toml:"keyFile" flag:"gateway-key-file" usage:"PEM file with the key of that certificate"`
+}
+
+// Default is where the chart mounts the files.
+func Default() Config {
+	return Config{
+		TokenFile: "/var/run/secrets/nvsentinel-gateway/token", CAFile: "/etc/nvsentinel/gateway/ca.crt",
+	}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	for _, address := range c.addresses() {
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+			problems = append(problems, fmt.Errorf("gateway.address (--gateway) %q is not host:port", address))
+		}
+	}
+	for key, value := range map[string]string{
+		"gateway.address (--gateway)": c.Address, "gateway.tokenFile (--gateway-token-file)": c.TokenFile, "gateway.caFile (--gateway-ca-file)": c.CAFile,
+	} {
+		if value == "" {
+			problems = append(problems, fmt.Errorf("%s is empty", key))
+		}
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		problems = append(problems, errors.New("gateway.certFile (--gateway-cert-file) and gateway.keyFile (--gateway-key-file) go together"))
+	}
+	return errors.Join(problems...)
+}
+
+func (c Config) addresses() []string {
+	var out []string
+	for address := range strings.SplitSeq(c.Address, ",") {
+		if address = strings.TrimSpace(address); address != "" {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+// name is what the gateways' certificates are for.
+func (c Config) name() string {
+	if c.ServerName != "" {
+		return c.ServerName
+	}
+	host, _, _ := net.SplitHostPort(c.addresses()[0])
+	return host
+}
+
+// tls reads the files.
+func (c Config) tls() (*tls.Config, error) {
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority of the gateways: %w", err)
+	}
+	conf := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: c.name(), MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+	if !conf.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("reading the authority of the gateways: %s holds none", c.CAFile)
+	}
+	if c.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the connector's certificate: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}

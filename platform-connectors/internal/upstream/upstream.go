@@ -1,0 +1,235 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	// maxMessage bounds one message in either direction, as the gateway does.
+	maxMessage = 16 << 20
+	// chunk is from how many bytes on the records of a batch go in a call of their
+	// own.
+	chunk = 1 << 20
+	// attempt bounds one call; a batch's calls together have the caller's deadline.
+	attempt = 25 * time.Second
+	// publisherHeader bears the token of a cluster-wide publisher.
+	publisherHeader = "nvsentinel-publisher-authorization"
+	// policy: one connection to one gateway, chosen by chance, another one when
+	// that is gone. A call waits for a connection until its deadline, and is sent
+	// again where it was not answered: appending twice is appending once.
+	policy = `{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}],
+"methodConfig":[{"name":[{"service":"nvsentinel.gateway.v1.Gateway"}],"waitForReady":true,
+"retryPolicy":{"maxAttempts":3,"initialBackoff":"0.1s","maxBackoff":"1s","backoffMultiplier":3,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
+)
+
+// Gateway is the gateways as the place where records go. Batches of one caller
+// keep their order, whichever gateway each of their calls reaches: the next one is
+// sent when the store has the one before, and a call that arrives late finds its
+// records stored.
+type Gateway struct {
+	conn *grpc.ClientConn
+	api  protos.GatewayClient
+	log  *slog.Logger
+}
+
+var (
+	_ records.Place     = (*Gateway)(nil)
+	_ records.Historian = (*Gateway)(nil)
+)
+
+// Open prepares connections to the gateways; it does not wait for one.
+func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
+	if _, err := cfg.tls(); err != nil {
+		return nil, err
+	}
+	target, options := "dns:///"+cfg.addresses()[0], []grpc.DialOption{
+		grpc.WithTransportCredentials(renewed{cfg}),
+		grpc.WithPerRPCCredentials(token(cfg.TokenFile)),
+		grpc.WithDefaultServiceConfig(policy), grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 10 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// A gateway whose machine is gone says nothing: calls must not wait for it.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+	}
+	if several := cfg.addresses(); len(several) > 1 {
+		list := manual.NewBuilderWithScheme("gateways")
+		var state resolver.State
+		for _, address := range several {
+			state.Addresses = append(state.Addresses, resolver.Address{Addr: address})
+		}
+		list.InitialState(state)
+		target, options = "gateways:///"+cfg.name(), append(options, grpc.WithResolvers(list))
+	}
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to the gateways: %w", err)
+	}
+	return &Gateway{conn, protos.NewGatewayClient(conn), log}, nil
+}
+
+// Append implements records.Place. Called for a publisher's request it shows the
+// gateway that publisher's token: only with it may an event be about any node.
+func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
+	ctx = forPublisher(ctx)
+	out := make([]store.AppendResult, 0, len(batch))
+	request, size := &protos.AppendRequest{}, 0
+	for i, r := range batch {
+		doc, err := record.AppendJSON(nil, r)
+		if err != nil {
+			return nil, fmt.Errorf("encoding record %s: %w", r.ID, err)
+		}
+		request.Records, size = append(request.Records, doc), size+len(doc)
+		if size < chunk && i < len(batch)-1 {
+			continue
+		}
+		results, err := g.append(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		out, request, size = append(out, results...), &protos.AppendRequest{}, 0
+	}
+	return out, nil
+}
+
+func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.AppendResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	reply, err := g.api.Append(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("asking the gateway: %w", err)
+	}
+	if len(reply.GetResults()) != len(q.GetRecords()) {
+		return nil, fmt.Errorf("the gateway answered for %d of %d records", len(reply.GetResults()), len(q.GetRecords()))
+	}
+	out := make([]store.AppendResult, len(reply.GetResults()))
+	for i, result := range reply.GetResults() {
+		switch result.GetOutcome() {
+		case protos.Outcome_OUTCOME_APPENDED:
+			out[i] = store.Appended
+		case protos.Outcome_OUTCOME_DUPLICATE:
+			out[i] = store.Duplicate
+		case protos.Outcome_OUTCOME_REFUSED:
+			out[i] = store.Refused
+			g.log.Error("the gateway refused a record", "problem", result.GetProblem())
+		case protos.Outcome_OUTCOME_UNSPECIFIED:
+			return nil, fmt.Errorf("the gateway does not say what became of record %d", i)
+		}
+	}
+	return out, nil
+}
+
+// Dead implements records.Place.
+func (g *Gateway) Dead(ctx context.Context, letter store.DeadLetter) error {
+	ctx, cancel := context.WithTimeout(forPublisher(ctx), attempt)
+	defer cancel()
+	_, err := g.api.Dead(ctx, &protos.DeadRequest{Id: letter.ID, Reason: letter.Reason, Body: letter.Body})
+	if err != nil {
+		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", letter.ID, err)
+	}
+	return nil
+}
+
+// History implements records.Historian.
+func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	reply, err := g.api.History(ctx, &protos.HistoryRequest{After: after})
+	if err != nil {
+		return nil, fmt.Errorf("asking the gateway for the node's history: %w", err)
+	}
+	out := make([]record.Record, len(reply.GetRecords()))
+	for i, doc := range reply.GetRecords() {
+		if err := json.Unmarshal(doc, &out[i]); err != nil {
+			return nil, fmt.Errorf("decoding a record of the node's history: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Close implements records.Place.
+func (g *Gateway) Close() error {
+	if err := g.conn.Close(); err != nil {
+		return fmt.Errorf("closing the connection to the gateways: %w", err)
+	}
+	return nil
+}
+
+// forPublisher hands the token of a publisher's own request on; a spool's batches
+// come without one.
+func forPublisher(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if values := md.Get("authorization"); len(values) == 1 {
+		return metadata.AppendToOutgoingContext(ctx, publisherHeader, values[0])
+	}
+	return ctx
+}
+
+// token is the path of a file with a bearer token.
+type token string
+
+// GetRequestMetadata reads the token as it is now.
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	data, err := os.ReadFile(string(t))
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "reading the token for the gateway: %v", err)
+	}
+	return map[string]string{"authorization": "Bearer " + strings.TrimSpace(string(data))}, nil
+}
+
+// RequireTransportSecurity is true: a token stands for a node.
+func (token) RequireTransportSecurity() bool { return true }
+
+// renewed is TLS whose files are read again for each connection, because they are
+// renewed.
+type renewed struct{ cfg Config }
+
+// ClientHandshake proves the gateway.
+func (r renewed) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conf, err := r.cfg.tls()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(conf).ClientHandshake(ctx, conf.ServerName, conn)
+}
+
+// ServerHandshake is not for a client.
+func (renewed) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are for connectors")
+}
+
+// Info describes the credentials.
+func (r renewed) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: r.cfg.name()}
+}
+
+// Clone returns the same credentials, which hold no state.
+func (r renewed) Clone() credentials.TransportCredentials { return r }
+
+// OverrideServerName has no meaning: the name is configured.
+func (renewed) OverrideServerName(string) error { return nil }

@@ -1,0 +1,171 @@
+// Package passage decides which records of a node's connector the gateway passes
+// on to the store. A connector may be in the hands of whoever is root on its node:
+// every record is checked as if no door had seen it, and the node is that of the
+// connector's token, whatever the record says. It does no I/O and reads no clock.
+package passage
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/admission"
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+)
+
+// Retention of records on which nothing is to be done.
+const Retention = 30 * 24 * time.Hour
+
+// maxIdentity bounds one name of a machine, in bytes.
+const maxIdentity = 512
+
+// Reason is why a record is refused. It is the label value of a counter.
+type Reason string
+
+// Reasons of a refusal.
+const (
+	// ForeignNode is a record about another node than the connector's.
+	ForeignNode Reason = "foreign-node"
+	// Unspoken is a record in the name of an agent that speaks for all nodes,
+	// without that agent's token.
+	Unspoken Reason = "agent-without-token"
+	// ForeignAgent is a record of another agent than the token's.
+	ForeignAgent Reason = "agent-of-another-account"
+	// Stamped is a record with a status.
+	Stamped Reason = "status"
+	// BadID is an id that is not random, which somebody else could have guessed.
+	BadID Reason = "id"
+	// Malformed is what a door would not have accepted.
+	Malformed Reason = "malformed"
+)
+
+// Reasons lists every reason, in a fixed order.
+func Reasons() []Reason {
+	return []Reason{ForeignNode, Unspoken, ForeignAgent, Stamped, BadID, Malformed}
+}
+
+// Refusal is why a record can never be passed on.
+type Refusal struct {
+	Reason  Reason
+	Problem string
+}
+
+// Error is the problem.
+func (r *Refusal) Error() string { return r.Problem }
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// Caller is who brings records, as verified tokens say.
+type Caller struct {
+	// Node is that of the connector's pod.
+	Node string
+	// Publisher is the publisher on whose behalf the connector calls, by the
+	// publisher's own token; nil when it carries its spool.
+	Publisher *authority.Caller
+}
+
+// Policy is what an operator says of publishers.
+type Policy struct{ Agents []authority.Agent }
+
+// Enter says whether the caller's publisher, if it has one, may speak for all
+// nodes: its account is that of a cluster-wide agent, and its pod runs on the
+// connector's node.
+func (p Policy) Enter(c Caller) *authority.Refusal {
+	if c.Publisher == nil {
+		return nil
+	}
+	policy := p.of(c)
+	if refusal := policy.Enter(*c.Publisher); refusal != nil {
+		return refusal
+	}
+	if !policy.ClusterWide(*c.Publisher) {
+		return &authority.Refusal{Reason: authority.ForeignAgent, Problem: fmt.Sprintf(
+			"%s speaks for no agent with clusterWide: name it in publishers.agent of the gateway", c.Publisher.Account)}
+	}
+	return nil
+}
+
+func (p Policy) of(c Caller) authority.Policy {
+	return authority.Policy{Node: c.Node, RequireToken: true, Agents: p.Agents}
+}
+
+// Pass returns a record as it goes to the store, or why it does not. What is
+// stored is made here from what was brought: order, expiry, bounds. The content by
+// which the store knows the record again stays the same.
+func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *Refusal) {
+	if refusal := p.speak(c, r.Event); refusal != nil {
+		return r, refusal
+	}
+	if !r.Status.Blank() || r.Revision != 0 {
+		return r, refuse(Stamped, "record %.64q has a status", r.ID)
+	}
+	if refusal := checkID(c, r.ID); refusal != nil {
+		return r, refusal
+	}
+	for _, name := range []string{r.Node.UID, r.Node.ProviderID, r.Node.SystemUUID, r.Node.BootID} {
+		if len(name) > maxIdentity {
+			return r, refuse(Malformed, "record %s names its machine with %d bytes, at most %d", r.ID, len(name), maxIdentity)
+		}
+	}
+	if digest, err := hex.DecodeString(r.Accepted); r.Accepted != "" && (err != nil || len(digest) != 32) {
+		return r, refuse(Malformed, "record %s has a digest that is none", r.ID)
+	}
+	event, _, err := admission.Normalise(record.ToProto(r.Event), "")
+	if err != nil {
+		return r, refuse(Malformed, "record %s: %s", r.ID, err)
+	}
+	content := record.Content(r)
+	out := record.Record{ID: r.ID, CreatedAt: r.CreatedAt, Node: r.Node, Accepted: r.Accepted, Event: event}
+	if record.Content(out) != content {
+		out.Accepted = content
+	}
+	if out.CreatedAt.After(now) || out.CreatedAt.IsZero() {
+		out.CreatedAt = now
+	}
+	if seq, epoch, ok := event.Seq(); ok && seq <= math.MaxInt64 {
+		out.Seq, out.SeqEpoch = seq, epoch
+	}
+	if !out.Acts() {
+		expire := now.Add(Retention)
+		out.ExpireAt = &expire
+	}
+	return out, nil
+}
+
+// speak says whether the caller may bring an event of this agent about this node.
+func (p Policy) speak(c Caller, e record.Event) *Refusal {
+	if c.Publisher != nil {
+		if _, refusal := p.of(c).Speak(&authority.Ledger{}, *c.Publisher, e.Agent, e.CheckName); refusal != nil {
+			return refuse(ForeignAgent, "%s", refusal.Problem)
+		}
+		return nil
+	}
+	if e.NodeName != c.Node {
+		return refuse(ForeignNode, "the record is about node %.64q, and its connector is that of %q", e.NodeName, c.Node)
+	}
+	for _, a := range p.Agents {
+		if a.ClusterWide && a.Name == e.Agent {
+			return refuse(Unspoken, "agent %q speaks for all nodes: its events come with its own token, not through a spool", e.Agent)
+		}
+	}
+	return nil
+}
+
+// checkID admits ids that nobody could have guessed before: a derived fault's id is
+// a function of what it is derived from, and only publishers that derive have such.
+func checkID(c Caller, id string) *Refusal {
+	parsed, err := uuid.Parse(id)
+	if err != nil || parsed == uuid.Nil || parsed.String() != id {
+		return refuse(BadID, "%.64q is not a UUID", id)
+	}
+	if v := parsed.Version(); c.Publisher == nil && v != 4 && v != 7 {
+		return refuse(BadID, "the id %s is a UUID of version %d: a publisher of one node gives random ones, of version 7 or 4", id, v)
+	}
+	return nil
+}
