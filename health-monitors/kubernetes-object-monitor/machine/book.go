@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,13 +16,6 @@ import (
 
 // Agent is the name of this monitor in its events.
 const Agent = "kubernetes-object-monitor"
-
-// MaxEntries bounds the open faults and waiting events together. At the bound no
-// fault is begun any more; recoveries always are.
-const MaxEntries = 10_000
-
-// ErrFull means that a fault was not begun since the book is full.
-var ErrFull = errors.New("too many open faults and waiting events")
 
 // Wording is what an event says beside the identity of its fault.
 type Wording struct {
@@ -47,10 +39,13 @@ type Book struct {
 	last    uint64 // the last seq given
 	open    map[Key]Fault
 	waiting []Waiting // by rising seq
+	weights weights
 }
 
 // New makes an empty book; epoch names its counter.
-func New(epoch string) *Book { return &Book{epoch: epoch, open: map[Key]Fault{}} }
+func New(epoch string) *Book {
+	return &Book{epoch: epoch, open: map[Key]Fault{}, weights: weights{shares: map[share]int{}}}
+}
 
 // Seen is one evaluation of a policy on an object.
 type Seen struct {
@@ -69,8 +64,10 @@ func (b *Book) Observe(s Seen, newID func() (string, error)) (Decision, error) {
 		open = &f
 	}
 	d := Decide(open, s.Sight, s.Fault)
-	if d.Report && !d.Recover && len(b.open)+len(b.waiting) >= MaxEntries {
-		return d, fmt.Errorf("beginning a fault of %s: %w", s.Key.Policy, ErrFull)
+	if d.Report && !d.Recover {
+		if err := b.room(s.Key, s.Fault); err != nil {
+			return d, err
+		}
 	}
 	var events []*protos.HealthEvent
 	if d.Recover {
@@ -89,19 +86,37 @@ func (b *Book) Observe(s Seen, newID func() (string, error)) (Decision, error) {
 	b.append(events)
 	switch {
 	case d.Report:
-		b.open[s.Key] = s.Fault
+		b.close(s.Key)
+		b.begin(s.Key, s.Fault)
 	case d.Recover:
-		delete(b.open, s.Key)
+		b.close(s.Key)
 	}
 	return d, nil
+}
+
+func (b *Book) begin(k Key, f Fault) {
+	b.open[k] = f
+	b.weights.open(k, f, 1)
+}
+
+func (b *Book) close(k Key) {
+	if f, ok := b.open[k]; ok {
+		b.weights.open(k, f, -1)
+		delete(b.open, k)
+	}
 }
 
 func (b *Book) append(events []*protos.HealthEvent) {
 	for _, e := range events {
 		b.last++
 		e.Metadata = map[string]string{record.MetadataSeq: strconv.FormatUint(b.last, 10), record.MetadataSeqEpoch: b.epoch}
-		b.waiting = append(b.waiting, Waiting{b.last, e})
+		b.wait(Waiting{b.last, e})
 	}
+}
+
+func (b *Book) wait(w Waiting) {
+	b.waiting = append(b.waiting, w)
+	b.weights.event(w.Event, 1)
 }
 
 // Open lists the open faults' keys, sorted.
@@ -123,7 +138,13 @@ func (b *Book) Waiting() []Waiting { return b.waiting }
 
 // Remove takes acknowledged events out.
 func (b *Book) Remove(seqs ...uint64) {
-	b.waiting = slices.DeleteFunc(slices.Clone(b.waiting), func(w Waiting) bool { return slices.Contains(seqs, w.Seq) })
+	b.waiting = slices.DeleteFunc(slices.Clone(b.waiting), func(w Waiting) bool {
+		gone := slices.Contains(seqs, w.Seq)
+		if gone {
+			b.weights.event(w.Event, -1)
+		}
+		return gone
+	})
 }
 
 // codes are one list per event: an event names one code, or none.
@@ -174,7 +195,7 @@ func override(o *record.Override) *protos.BehaviourOverrides {
 	return &protos.BehaviourOverrides{Force: o.Force, Skip: o.Skip}
 }
 
-// Copy is a snapshot that later changes of b do not touch.
+// Copy is a snapshot to write, which later changes of b do not touch.
 func (b *Book) Copy() *Book {
 	out := &Book{epoch: b.epoch, last: b.last, open: maps.Clone(b.open)}
 	for _, w := range b.waiting {

@@ -81,7 +81,7 @@ func Decode(data []byte) (*Book, error) {
 	b := New(p.Epoch)
 	b.last = p.Last
 	for _, l := range p.Open {
-		b.open[l.Key] = l.Fault
+		b.begin(l.Key, l.Fault)
 	}
 	for i, raw := range p.Waiting {
 		e := &protos.HealthEvent{}
@@ -92,7 +92,7 @@ func Decode(data []byte) (*Book, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decoding waiting event %d: %w", i, err)
 		}
-		b.waiting = append(b.waiting, Waiting{seq, e})
+		b.wait(Waiting{seq, e})
 	}
 	slices.SortFunc(b.waiting, func(x, y Waiting) int { return int(int64(x.Seq) - int64(y.Seq)) })
 	return b, nil

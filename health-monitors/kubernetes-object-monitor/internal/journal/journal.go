@@ -9,8 +9,8 @@
 package journal
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +39,13 @@ const (
 // writeTime bounds one request.
 const writeTime = 15 * time.Second
 
+// sum tells one written state from another.
+type sum = [sha256.Size]byte
+
+// maxSent bounds the requests without an answer that are remembered. No request
+// is under way for as long as that many take.
+const maxSent = 64
+
 // ErrTaken means that somebody else has written the book: this process must act
 // no more.
 var ErrTaken = errors.New("the state was written by another process")
@@ -58,7 +65,7 @@ type Journal struct {
 	trouble error
 
 	object *corev1.ConfigMap // as it was last read or written; Run's alone, like sent
-	sent   [][]byte          // written since the last answer, in requests that may have arrived
+	sent   []sum             // of what was sent since the last answer, in requests that may have arrived
 }
 
 // Load reads the book; it tries until the API server answers or ctx ends.
@@ -206,7 +213,8 @@ func (j *Journal) write(ctx context.Context) error {
 		return err
 	}
 	crashpoint.Here(machine.Agent + "/decided")
-	j.sent = append(j.sent, data)
+	j.sent = append(j.sent, sha256.Sum256(data))
+	j.sent = j.sent[max(0, len(j.sent)-maxSent):]
 	if err := j.put(ctx, data); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
@@ -262,7 +270,7 @@ func (j *Journal) ours(ctx context.Context, refused error) error {
 	if err != nil {
 		return fmt.Errorf("reading the state after %w: %w", refused, err)
 	}
-	if !slices.ContainsFunc(j.sent, func(x []byte) bool { return bytes.Equal(x, object.BinaryData[bookKey]) }) {
+	if !slices.Contains(j.sent, sha256.Sum256(object.BinaryData[bookKey])) {
 		return fmt.Errorf("%w: %w", ErrTaken, refused)
 	}
 	j.object = object

@@ -87,6 +87,7 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 	decision, err := g.Journal.Observe(seen)
 	if err != nil {
 		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonBook).Inc()
+		g.Metrics.refused(p.Name, err)
 		g.warn(p.Name, "state", err)
 		return flip, false
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -30,6 +32,8 @@ type Metrics struct {
 	// ReloadFailed is 1 while the policy file cannot be used and older policies are
 	// in force.
 	ReloadFailed prometheus.Gauge
+	// Refused counts looks at matches that were not begun for want of room.
+	Refused *prometheus.CounterVec
 	// PublishErrors counts events that a request did not get acknowledged, by gRPC
 	// code.
 	PublishErrors *prometheus.CounterVec
@@ -55,6 +59,7 @@ func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metri
 		EvaluationErrors: vector("policy_evaluation_errors_total",
 			"Evaluations that gave no answer: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
 		ReconciliationErrors: vector("reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
+		Refused:              vector("faults_refused_total", "Looks at a match that was not begun since the state, or its share of it, is full; it is tried again.", "policy_name", "bound"),
 		PublishErrors:        vector("health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code.", "policy_name", "error_type"),
 		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("evaluations_total", "Predicates evaluated."))),
 		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
@@ -67,7 +72,7 @@ func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metri
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("open_faults", "Matches that have begun and not ended.")), func() float64 { n, _ := size(); return float64(n) })
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("waiting_events", "Events that wait for the platform connector.")), func() float64 { _, n := size(); return float64(n) })
-	r.MustRegister(m.Matches, m.EvaluationErrors, m.ReconciliationErrors, m.Evaluations, m.Missing, m.ReloadFailed, m.PublishErrors, open, waiting,
+	r.MustRegister(m.Matches, m.EvaluationErrors, m.ReconciliationErrors, m.Evaluations, m.Missing, m.ReloadFailed, m.PublishErrors, m.Refused, open, waiting,
 		m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
 	return m
 }
@@ -91,4 +96,14 @@ func (c *counted) HealthEventOccurredV1(ctx context.Context, in *protos.HealthEv
 		}
 	}
 	return out, err
+}
+
+// refused counts a fault that found no room.
+func (m *Metrics) refused(policy string, err error) {
+	switch {
+	case errors.Is(err, machine.ErrShare):
+		m.Refused.WithLabelValues(policy, "namespace").Inc()
+	case errors.Is(err, machine.ErrFull):
+		m.Refused.WithLabelValues(policy, "all").Inc()
+	}
 }
