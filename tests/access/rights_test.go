@@ -1,0 +1,97 @@
+package access
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// leases are the names of the services' leases by account.
+var leases = map[string]string{
+	"platform-connectors-cluster": "platform-connectors-conditions",
+	"fault-quarantine":            "fault-quarantine-events",
+	"node-drainer":                "node-drainer-drains",
+	"fault-remediation":           "fault-remediation-repairs",
+	"janitor":                     "janitor-repairs",
+	"event-exporter":              "event-exporter-events",
+	"health-events-analyzer":      "health-events-analyzer-events",
+	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",
+}
+
+// TestLeasesOfOthers: no account takes a lease but its own: not that of another
+// service, not that of a controller of Kubernetes, not a node's heartbeat.
+func TestLeasesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	lease := func(ns, name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("somebody")}}
+	}
+	foreign := []*coordinationv1.Lease{lease("kube-system", "kube-scheduler-test"), lease("kube-node-lease", "some-node"), lease(namespace, "another-service")}
+	for i, l := range foreign {
+		_, err := w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		if foreign[i], err = w.admin.CoordinationV1().Leases(l.Namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for account, name := range leases {
+		caller := w.account(t, account)
+		own, err := caller.CoordinationV1().Leases(namespace).Create(t.Context(), lease(namespace, name), metav1.CreateOptions{})
+		if err == nil {
+			_, err = caller.CoordinationV1().Leases(namespace).Update(t.Context(), own, metav1.UpdateOptions{})
+		}
+		if err == nil {
+			_, err = caller.CoordinationV1().Leases(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		}
+		if err != nil {
+			t.Errorf("%s and its own lease: %v", account, err)
+		}
+		for _, l := range foreign {
+			stolen := l.DeepCopy()
+			stolen.Spec.HolderIdentity = &account
+			if _, err := caller.CoordinationV1().Leases(l.Namespace).Update(t.Context(), stolen, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("%s takes lease %s/%s: %v, want it forbidden", account, l.Namespace, l.Name, err)
+			}
+		}
+	}
+}
+
+// TestPluginWritesItsMemoryOnly: not the configuration of the services beside it.
+func TestPluginWritesItsMemoryOnly(t *testing.T) {
+	w := newWorld(t)
+	text, err := os.ReadFile(manifests + "deploy/csp-plugin-aws.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cluster.Apply(t.Context(), bytes.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	maps := w.admin.CoreV1().ConfigMaps(namespace)
+	policies, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes-health-monitor-config"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies.Data = map[string]string{"policies.toml": "forged"}
+	plugin := w.account(t, "csp-plugin-aws").CoreV1().ConfigMaps(namespace)
+	testkit.Until(t, 2*time.Minute, func() bool {
+		_, err := plugin.Update(t.Context(), policies, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return refused(err) && strings.Contains(err.Error(), "csp-plugin-aws-...")
+	})
+	memory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "csp-plugin-aws-0123"}}
+	if memory, err = plugin.Create(t.Context(), memory, metav1.CreateOptions{}); err == nil {
+		_, err = plugin.Update(t.Context(), memory, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Errorf("its memory: %v", err)
+	}
+}
