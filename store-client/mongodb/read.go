@@ -51,19 +51,35 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 	case store.ByAppendDescending:
 		order = bson.D{{Key: "append", Value: -1}}
 	}
-	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(q.Limit)))
+	cursor, err := s.events().Find(ctx, where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(q.Limit)))
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
 	}
-	var out []record.Record
-	for _, f := range found {
-		r, err := f.decode()
-		if err != nil {
-			return nil, fmt.Errorf("listing %s: record %q: %w", q.Selector.Name, f.ID, err)
-		}
-		out = append(out, r)
+	out, err := taken(ctx, cursor, q)
+	if err := errors.Join(err, cursor.Close(ctx)); err != nil {
+		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
 	}
 	return out, nil
+}
+
+// taken are the records of a cursor, as far as the query's page goes.
+func taken(ctx context.Context, cursor *mongo.Cursor, q store.Query) (out []record.Record, err error) {
+	size := 0
+	for (q.More == nil || size < store.PageBytes) && cursor.Next(ctx) {
+		var f stored
+		if err := cursor.Decode(&f); err != nil {
+			return nil, err
+		}
+		r, err := f.decode()
+		if err != nil {
+			return nil, fmt.Errorf("record %q: %w", f.ID, err)
+		}
+		out, size = append(out, r), size+len(f.Exact)
+	}
+	if q.More != nil {
+		*q.More = size >= store.PageBytes || q.Limit > 0 && len(out) == q.Limit
+	}
+	return out, cursor.Err()
 }
 
 // Dead implements store.Store. The same letter again replaces the first.

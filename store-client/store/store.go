@@ -69,7 +69,15 @@ type Query struct {
 	After int64
 	// Limit bounds the page; 0 is no bound.
 	Limit int
+	// More, if it is given, is set to whether more records may follow the page.
+	// Then the page also ends with the record that brings its documents to
+	// PageBytes, however few they are: its length says nothing. See Pages.
+	More *bool
 }
+
+// PageBytes bounds the documents of a page in bytes; a page has one record at
+// least.
+const PageBytes = 8 << 20
 
 // Change is one compare-and-set: it applies only if the stored revision is
 // Revision. The whole status is given; the store refuses changed fields that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,45 @@ func listPages(t *testing.T, b Backend) {
 	for i, r := range got {
 		if r.Append <= 0 || i > 0 && r.Append <= got[i-1].Append {
 			t.Errorf("append order %d of record %d does not grow", r.Append, i)
+		}
+	}
+}
+
+// listBytes: large records end a page early, in both directions; a query that
+// does not ask whether more follows gets all of them.
+func listBytes(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	records := faults(4)
+	for i := 0; i < 4; i += 2 {
+		records[i].Event.Message = strings.Repeat("x", store.PageBytes/2)
+	}
+	for _, r := range records {
+		MustAppend(t, s, r)
+	}
+	for _, order := range []store.Order{store.ByAppend, store.ByAppendDescending} {
+		want := slices.Clone(records)
+		if order == store.ByAppendDescending {
+			slices.Reverse(want)
+		}
+		query := store.Query{Selector: record.BacklogOfNode("n"), Order: order, Limit: 5}
+		all, err := s.List(within(t), query)
+		if err != nil || len(all) != 4 {
+			t.Fatalf("%d records without asking for more, %v", len(all), err)
+		}
+		var got []record.Record
+		var sizes []int
+		err = store.Pages(within(t), s, query, func(page []record.Record) error {
+			got, sizes = append(got, page...), append(sizes, len(page))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(ids(want), ids(got)); diff != "" {
+			t.Errorf("pages of order %d (-want +got):\n%s", order, diff)
+		}
+		if order == store.ByAppend && (len(sizes) != 2 || sizes[0] != 3) {
+			t.Errorf("pages of %v records, want two: the second large one ends the first", sizes)
 		}
 	}
 }

@@ -96,6 +96,7 @@ func cases() []testCase {
 		{"feed: more records than a page", feedPages},
 		{"feed: a record that cannot be decoded is kept aside and passed", feedPoisoned},
 		{"list: the newest first", listNewest},
+		{"list: a page is bounded by bytes and says that more follows", listBytes},
 		{"reader: its connections do not write", readerWrites},
 		{"reader: refuses a database without tables and makes none", readerEmpty},
 		{"reader: who has how much before it", readerLag},

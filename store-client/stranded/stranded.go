@@ -11,11 +11,6 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Lister lists records.
-type Lister interface {
-	List(ctx context.Context, q store.Query) ([]record.Record, error)
-}
-
 // Fault is an open fault and the newest event of its publisher about the same
 // check of the same node, which is PERSIST_ONLY.
 type Fault struct {
@@ -23,27 +18,45 @@ type Fault struct {
 }
 
 // within bounds how many of an agent's newest events on a node are looked
-// through; a check that none of them is about counts as not switched.
-const within = 500
+// through, in pages of atOnce; a check that none of them is about counts as not
+// switched.
+const (
+	within = 500
+	atOnce = 100
+)
 
 // Of finds the stranded among the open faults; newest are later events of their
 // publishers, the newest first. An agent is told apart by check, because one
 // policy or check may be switched and another not. Repeats that the connector
 // demoted are not what the publisher said.
 func Of(open, newest []record.Record) []Fault {
-	type publisher struct{ node, agent, check string }
-	of := func(r record.Record) publisher {
-		return publisher{r.Event.NodeName, r.Event.Agent, r.Event.CheckName}
-	}
-	last := map[publisher]record.Record{}
+	last := said{}
+	last.add(newest)
+	return last.strand(open)
+}
+
+// publisher is an agent on a node, about one of its checks.
+type publisher struct{ node, agent, check string }
+
+func publisherOf(r record.Record) publisher {
+	return publisher{r.Event.NodeName, r.Event.Agent, r.Event.CheckName}
+}
+
+// said is what each publisher said last.
+type said map[publisher]record.Record
+
+// add takes records, the newest first, that are older than those before.
+func (s said) add(newest []record.Record) {
 	for _, r := range newest {
-		if _, known := last[of(r)]; !known && r.Event.Metadata[record.MetadataRepeatOf] == "" {
-			last[of(r)] = r
+		if _, known := s[publisherOf(r)]; !known && r.Event.Metadata[record.MetadataRepeatOf] == "" {
+			s[publisherOf(r)] = r
 		}
 	}
-	var out []Fault
+}
+
+func (s said) strand(open []record.Record) (out []Fault) {
 	for _, r := range record.Acting(open) {
-		if now, known := last[of(r)]; known && !now.Acts() && now.Append > r.Append {
+		if now, known := s[publisherOf(r)]; known && !now.Acts() && now.Append > r.Append {
 			out = append(out, Fault{Open: r, Newest: now})
 		}
 	}
@@ -52,24 +65,28 @@ func Of(open, newest []record.Record) []Fault {
 
 // Find reads what the publishers of open faults said last, with one query for
 // each agent and node, and finds the stranded among them.
-func Find(ctx context.Context, records Lister, open []record.Record) ([]Fault, error) {
-	type publisher struct{ node, agent string }
-	asked := map[publisher]bool{}
-	var newest []record.Record
+func Find(ctx context.Context, records store.Lister, open []record.Record) ([]Fault, error) {
+	asked, last := map[publisher]bool{}, said{}
 	for _, r := range open {
-		p := publisher{r.Event.NodeName, r.Event.Agent}
+		p := publisher{node: r.Event.NodeName, agent: r.Event.Agent}
 		if asked[p] {
 			continue
 		}
 		asked[p] = true
-		page, err := records.List(ctx, store.Query{
+		q, looked := store.Query{
 			Selector: record.Selector{Name: "Newest of an agent", Node: p.node, Agent: p.agent},
-			Order:    store.ByAppendDescending, Limit: within,
+			Order:    store.ByAppendDescending, Limit: atOnce,
+		}, 0
+		err := store.Pages(ctx, records, q, func(page []record.Record) error {
+			last.add(page)
+			if looked += len(page); looked >= within {
+				return store.Enough
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("reading the newest records of %s on node %s: %w", p.agent, p.node, err)
 		}
-		newest = append(newest, page...)
 	}
-	return Of(open, newest), nil
+	return last.strand(open), nil
 }

@@ -59,19 +59,10 @@ func (d *Desk) pages(ctx context.Context, selector record.Selector, each func([]
 }
 
 func (d *Desk) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
-	for {
-		page, err := d.Store.List(ctx, store.Query{Selector: selector, After: after, Limit: pageSize})
-		if err != nil {
-			return fmt.Errorf("reading records (%s): %w", selector.Name, err)
-		}
-		if err := each(page); err != nil {
-			return err
-		}
-		if len(page) < pageSize {
-			return nil
-		}
-		after = page[len(page)-1].Append
+	if err := store.Pages(ctx, d.Store, store.Query{Selector: selector, After: after, Limit: pageSize}, each); err != nil {
+		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
 	}
+	return nil
 }
 
 // touch gives the faults of a page another revision. A record that got one

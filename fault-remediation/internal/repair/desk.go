@@ -218,19 +218,16 @@ func (d *Desk) Backlog(ctx context.Context, ring func(node string)) error {
 const backlogPage = 500
 
 func (d *Desk) ringAll(ctx context.Context, selector record.Selector, ring func(node string)) error {
-	for after := int64(0); ; {
-		page, err := d.Records.List(ctx, store.Query{Selector: selector, After: after, Limit: backlogPage})
-		if err != nil {
-			return fmt.Errorf("listing the backlog %q: %w", selector.Name, err)
-		}
+	err := store.Pages(ctx, d.Records, store.Query{Selector: selector, Limit: backlogPage}, func(page []record.Record) error {
 		for _, r := range page {
 			if plan.Unsettled(r) {
 				ring(r.Event.NodeName)
 			}
-			after = r.Append
 		}
-		if len(page) < backlogPage {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing the backlog %q: %w", selector.Name, err)
 	}
+	return nil
 }

@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -66,11 +67,8 @@ func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window) (known []*
 		return nil, nil // only faults of rules that are gone have to end
 	}
 	begin := d.begin(d.ofCluster)
-	for q := (store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}); ; {
-		page, err := d.list(ctx, q)
-		if err != nil {
-			return nil, err
-		}
+	q := store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}
+	err = store.Pages(ctx, d.Records, q, func(page []record.Record) error {
 		past := true
 		for _, r := range page {
 			past = past && r.CreatedAt.Before(begin)
@@ -78,11 +76,15 @@ func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window) (known []*
 				known = append(known, f)
 			}
 		}
-		if past || len(page) < clusterPage || len(known) > d.forCluster() {
-			return known, nil
+		if past || len(known) > d.forCluster() {
+			return store.Enough
 		}
-		q.After = page[len(page)-1].Append
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading records (%s): %w", q.Selector.Name, err)
 	}
+	return known, nil
 }
 
 // trim keeps the cluster's window within its bound.

@@ -213,8 +213,10 @@ func (d *Desk) read(ctx context.Context, name string) (*pattern.Window, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.Reverse(known)
-	for _, r := range append(known, derived...) {
+	for _, f := range slices.Backward(known) {
+		w.Add(f)
+	}
+	for _, r := range derived {
 		w.Add(pattern.NewFact(r))
 	}
 	// The rule may be gone from the file, with its fault still open.
@@ -229,30 +231,36 @@ func (d *Desk) begin(rules []rule.Rule) time.Time {
 	return d.Clock.Now().Add(-rule.Longest(rules) - time.Hour)
 }
 
-// pages of a node's history: the first, and the most that is read.
+// pages of a node's history: the first, the largest, and the most that is read.
 const (
-	firstPage = 32
-	lastPage  = 1 << 16
+	firstPage   = 32
+	largestPage = 2048
+	lastPage    = 1 << 16
 )
 
 // history is the newest records of a node, as far back as the longest rule
-// looks. It asks for more until it has them, so that the cost follows what is in
-// the window and not what is in the store.
-func (d *Desk) history(ctx context.Context, name string) ([]record.Record, error) {
-	begin := d.begin(d.ofNodes)
-	for limit := firstPage; ; limit *= 4 {
-		known, err := d.list(ctx, store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, Limit: limit})
+// looks, the newest first. It asks for more until it has them, so that the cost
+// follows what is in the window and not what is in the store.
+func (d *Desk) history(ctx context.Context, name string) (known []*pattern.Fact, err error) {
+	begin, more := d.begin(d.ofNodes), false
+	q := store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, More: &more}
+	for q.Limit = firstPage; ; q.Limit = min(4*q.Limit, largestPage) {
+		page, err := d.list(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		if len(known) < limit || known[len(known)-1].CreatedAt.Before(begin) {
+		for _, r := range page {
+			known = append(known, pattern.NewFact(r))
+		}
+		if !more || len(page) == 0 || page[len(page)-1].CreatedAt.Before(begin) {
 			return known, nil
 		}
-		if limit >= lastPage {
+		if len(known) >= lastPage {
 			d.Metrics.Truncated.Inc()
-			d.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", limit)
+			d.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
 			return known, nil
 		}
+		q.After = page[len(page)-1].Append
 	}
 }
 

@@ -105,20 +105,16 @@ func kept() record.Selector {
 
 // Backlog rings every node with a drain that is owed, or to be kept up.
 func (d *Drain) Backlog(ctx context.Context, ring func(key string)) error {
-	q := store.Query{Limit: 500, Selector: Outstanding()}
-	for {
-		page, err := d.records.List(ctx, q)
-		if err != nil {
-			return fmt.Errorf("listing the backlog of drains: %w", err)
-		}
+	err := store.Pages(ctx, d.records, store.Query{Limit: 500, Selector: Outstanding()}, func(page []record.Record) error {
 		for _, r := range page {
 			ring(r.Event.NodeName)
-			q.After = max(q.After, r.Append)
 		}
-		if len(page) < q.Limit {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing the backlog of drains: %w", err)
 	}
+	return nil
 }
 
 // deaf plants a fault for the crash tests, which must find it: a drain that

@@ -116,18 +116,14 @@ func (o *Overview) remember(node string, desired []corev1.NodeCondition) {
 
 // each visits the agents' records of a node, or of all, in append order.
 func (o *Overview) each(ctx context.Context, node string, visit func(record.Record)) error {
-	query := store.Query{Selector: o.of(node), Limit: page}
-	for {
-		records, err := o.Records.List(ctx, query)
-		if err != nil {
-			return fmt.Errorf("reading the records of cluster-wide agents: %w", err)
-		}
+	err := store.Pages(ctx, o.Records, store.Query{Selector: o.of(node), Limit: page}, func(records []record.Record) error {
 		for _, r := range records {
 			visit(r)
-			query.After = r.Append
 		}
-		if len(records) < page {
-			return nil
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the records of cluster-wide agents: %w", err)
 	}
+	return nil
 }

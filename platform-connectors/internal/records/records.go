@@ -47,7 +47,8 @@ func History(ctx context.Context, s interface {
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }, node string, after int64, limit int,
 ) ([]record.Record, error) {
-	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: limit})
+	var more bool // who asks gets a page that is bounded by bytes; an empty one is the end
+	return s.List(ctx, store.Query{Selector: historyOf(node), After: after, Limit: limit, More: &more})
 }
 
 // Direct is the store as the Place of one node.

@@ -90,6 +90,7 @@ func (h *history) List(_ context.Context, q store.Query) ([]record.Record, error
 			out = append(out, r)
 		}
 	}
+	*q.More = len(out) == q.Limit
 	return out, nil
 }
 

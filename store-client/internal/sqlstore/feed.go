@@ -22,9 +22,8 @@ const (
 	// restEvery is how often a feed with nothing to deliver stores how far it
 	// has looked, so that a restart does not look again.
 	restEvery = time.Minute
-	// pageRows and pageBytes bound what one read of a feed holds in memory.
-	pageRows  = 500
-	pageBytes = 8 << 20
+	// pageRows and store.PageBytes bound what one read of a feed holds in memory.
+	pageRows = 500
 )
 
 // errClosed is returned by a closed feed.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // place is where a row lies in the store's order.
@@ -39,7 +41,7 @@ func (f *feed) page(ctx context.Context, conn *sql.Conn) (page, error) {
 	query, args := f.pageSQL(*f.target)
 	p, n, size := page{last: f.read}, 0, 0
 	err := each(ctx, conn, query, args, func(scan func(...any) error) error {
-		if size >= pageBytes {
+		if size >= store.PageBytes {
 			p.full = true
 			return nil
 		}

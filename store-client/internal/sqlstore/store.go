@@ -112,7 +112,8 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 	}
 	defer rows.Close()
 	var out []record.Record
-	for rows.Next() {
+	size := 0
+	for (q.More == nil || size < store.PageBytes) && rows.Next() {
 		var id string
 		var doc []byte
 		if err := rows.Scan(&id, &doc); err != nil {
@@ -122,10 +123,13 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: record %q: %w", q.Selector.Name, id, err)
 		}
-		out = append(out, r)
+		out, size = append(out, r), size+len(doc)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
+	}
+	if q.More != nil {
+		*q.More = size >= store.PageBytes || q.Limit > 0 && len(out) == q.Limit
 	}
 	return out, nil
 }

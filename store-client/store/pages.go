@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Enough ends Pages early, without an error.
+var Enough = errors.New("no more pages are wanted") //nolint:errname,staticcheck // a word, not a failure
+
+// Lister lists records.
+type Lister interface {
+	List(ctx context.Context, q Query) ([]record.Record, error)
+}
+
+// Pages reads a query in append order, ascending or descending, from q.After on
+// and calls visit with every page that is not empty. Pages are bounded by
+// q.Limit, which must not be 0, and by PageBytes. It ends with the last page,
+// with an error, or when visit returns Enough.
+func Pages(ctx context.Context, records Lister, q Query, visit func(page []record.Record) error) error {
+	if q.Limit <= 0 || q.Order == BySeqDescending {
+		return errors.New("pages need a limit and an append order")
+	}
+	for more := true; more; {
+		more = false
+		q.More = &more
+		page, err := records.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		if err := visit(page); err != nil {
+			if errors.Is(err, Enough) {
+				return nil
+			}
+			return err
+		}
+		q.After = page[len(page)-1].Append
+	}
+	return nil
+}
