@@ -3,6 +3,7 @@ package mongodb
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,6 +47,16 @@ func parse(dsn string) (*options.ClientOptions, string, error) {
 		return nil, "", fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
 	return conf, databaseOf(dsn), nil
+}
+
+// clearText says whether records would cross a network without TLS.
+func clearText(conf *options.ClientOptions) bool {
+	return conf.TLSConfig == nil && slices.ContainsFunc(conf.Hosts, func(host string) bool {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		return provider.OnNetwork(strings.ToLower(strings.TrimSuffix(host, ".")))
+	})
 }
 
 // known finds options that the driver would pass over: a misspelt tlsCAFile

@@ -148,6 +148,26 @@ func feedOf(t *testing.T, f any) *feed {
 	return out
 }
 
+// TestClearTextIsNoticed: whoever sends records over a network without TLS is
+// warned.
+func TestClearTextIsNoticed(t *testing.T) {
+	for dsn, want := range map[string]bool{
+		"mongodb://db.example.com/d":           true,
+		"mongodb://db.example.com/d?tls=false": true,
+		"mongodb://127.0.0.1:1,10.0.0.1/d":     true,
+		"mongodb://db.example.com/d?tls=true":  false,
+		"mongodb://localhost/d":                false,
+		"mongodb://127.0.0.1:27018/d":          false,
+		"mongodb://[::1]:27018/d":              false,
+		"mongodb://%2Ftmp%2Fmongo.sock/d":      false,
+	} {
+		conf, _, err := parse(dsn)
+		if err != nil || clearText(conf) != want {
+			t.Errorf("%s: clear text over a network: %v, want %v, %v", dsn, clearText(conf), want, err)
+		}
+	}
+}
+
 // TestErrorsKeepSecrets: whatever is wrong with an address, no error repeats
 // its password.
 func TestErrorsKeepSecrets(t *testing.T) {

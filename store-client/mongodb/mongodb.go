@@ -116,6 +116,9 @@ func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 	if err := s.checkServer(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
+	if clearText(conf) {
+		s.Log.Warn(provider.ClearText, "mend_with", "tls=true")
+	}
 	return s, nil
 }
 

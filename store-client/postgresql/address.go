@@ -1,14 +1,17 @@
 package postgresql
 
 import (
+	"crypto/tls"
 	"database/sql"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
@@ -56,6 +59,9 @@ type parsed struct {
 	conn   *pgx.ConnConfig
 	pool   limits
 	unsafe bool
+	// clear: the address admits a network without TLS. encrypted: it says nothing
+	// of TLS, so that a network without is not admitted.
+	clear, encrypted bool
 }
 
 // Check says what is wrong with an address, without connecting.
@@ -71,6 +77,7 @@ func parse(dsn string) (parsed, error) {
 		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
 	p := parsed{conn: conf, pool: defaults()}
+	p.secure(dsn)
 	if err := p.own(); err != nil {
 		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
@@ -96,6 +103,28 @@ func parse(dsn string) (parsed, error) {
 		conf.RuntimeParams["application_name"] = "nvsentinel"
 	}
 	return p, nil
+}
+
+// secure leaves out the ways over a network without TLS, unless the address asks
+// for them: libpq's default would take them when the server has no TLS, or when
+// somebody on the way says so.
+func (p *parsed) secure(dsn string) {
+	plain := func(host string, t *tls.Config) bool { return t == nil && provider.OnNetwork(host) }
+	open := plain(p.conn.Host, p.conn.TLSConfig) ||
+		slices.ContainsFunc(p.conn.Fallbacks, func(f *pgconn.FallbackConfig) bool { return plain(f.Host, f.TLSConfig) })
+	asked := os.Getenv("PGSSLMODE") != "" || strings.Contains(dsn, "sslmode=")
+	p.clear, p.encrypted = open && asked, open && !asked
+	if p.encrypted {
+		p.conn.Fallbacks = slices.DeleteFunc(p.conn.Fallbacks, func(f *pgconn.FallbackConfig) bool { return plain(f.Host, f.TLSConfig) })
+	}
+}
+
+// hint explains an error of a connection that had to be encrypted.
+func (p *parsed) hint(err error) error {
+	if err == nil || !p.encrypted || !strings.Contains(err.Error(), "refused TLS") {
+		return err
+	}
+	return fmt.Errorf("%w: %w; the address names no sslmode, and then a network needs TLS: sslmode=verify-full checks the server, sslmode=disable does without", provider.ErrUnusable, err)
 }
 
 // own takes out the options that are ours and not the server's.

@@ -46,7 +46,10 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	db := stdlib.OpenDB(*p.conn)
 	p.pool.apply(db)
 	if err := prepare(ctx, db, p.unsafe); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
+	}
+	if p.clear {
+		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	listen := cfg.Dialect.Wake
@@ -73,7 +76,7 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 	p.pool.open = min(p.pool.open, 4)
 	p.pool.apply(db)
 	if err := sqlstore.CheckSchema(ctx, db, schema); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	return sqlstore.New(db, cfg), nil
