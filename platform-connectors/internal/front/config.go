@@ -24,7 +24,7 @@ type Config struct {
 	// SpoolDir is a folder on the node's own disk.
 	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
-	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most; then publishers have to wait"`
+	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
 	// Kubernetes switches the Kubernetes sink and the binding of events to the
 	// node's machine on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`

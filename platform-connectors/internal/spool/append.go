@@ -18,9 +18,10 @@ import (
 const (
 	maxGroup      = 1024
 	maxGroupBytes = 8 << 20
-	// recent is how many records are also kept in memory, so that readers that
-	// keep up need not decode them.
-	recent = 2048
+	// recent and recentBytes are how many records, of how many bytes on the disk,
+	// are also kept in memory, so that readers that keep up need not decode them.
+	recent      = 2048
+	recentBytes = 16 << 20
 	// keepBuffer bounds the memory that is kept from one group to the next.
 	keepBuffer = 1 << 20
 )
@@ -205,7 +206,7 @@ func (s *Spool) fresh(p *plan, r *request) (fresh []frame, bytes int64) {
 		if !known {
 			mine[f.id] = f.digest
 			fresh = append(fresh, f)
-			bytes += int64(f.size())
+			bytes += f.cost()
 		}
 	}
 	return fresh, bytes
@@ -285,15 +286,28 @@ func (s *Spool) accept(p *plan) {
 	}
 	for _, f := range p.frames {
 		s.remember(f)
-		if old := len(s.live) - recent; old > 0 {
-			s.live[old-1].record = nil
-		}
+		s.forgetOld()
 	}
 	s.committed += uint64(len(p.frames))
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.o.Metrics.groupSize.Observe(float64(len(p.frames)))
 	s.o.Metrics.bytes.Set(float64(s.bytes))
+}
+
+// forgetOld lets go of the oldest records that are kept in memory when there are
+// too many.
+func (s *Spool) forgetOld() {
+	last := s.released + uint64(len(s.live))
+	s.recentFrom = max(s.recentFrom, s.released+1)
+	for s.recentFrom <= last && (last-s.recentFrom >= recent || s.recentBytes > recentBytes) {
+		e := &s.live[s.recentFrom-s.released-1]
+		if e.record != nil {
+			e.record = nil
+			s.recentBytes -= e.size
+		}
+		s.recentFrom++
+	}
 }
 
 // heal opens the journal again after a failed write or read, repairs it and cuts

@@ -48,6 +48,15 @@ func (f frame) tombstone() bool { return len(f.body) == 0 }
 // size is the length of the encoded frame.
 func (f frame) size() int { return headerLen + len(f.body) }
 
+// overhead is what an unreleased entry takes beside its bytes on the disk: in
+// memory, from the moment the spool is opened, for its place, id and digest. It
+// counts against the spool's bound, so that small events cannot fill the memory
+// long before the disk.
+const overhead = 256
+
+// cost is what the frame takes of the spool's bound, in bytes.
+func (f frame) cost() int64 { return int64(f.size()) + overhead }
+
 // append adds the frame to b as it stands in a segment.
 func (f frame) append(b []byte) []byte {
 	start := len(b)

@@ -178,6 +178,9 @@ func (s *Spool) moveCursor(upTo uint64) error {
 		s.live = s.live[1:]
 		delete(s.ids, e.id)
 		s.bytes -= e.size
+		if e.record != nil {
+			s.recentBytes -= e.size
+		}
 		s.released++
 	}
 	released := s.released

@@ -36,7 +36,8 @@ var ErrNotDurable = errors.New("spool could not make the records durable")
 type Options struct {
 	// Dir is the spool's folder; it is created if it does not exist.
 	Dir string
-	// MaxBytes bounds what is accepted and not released.
+	// MaxBytes bounds what is accepted and not released: its bytes on the disk and
+	// what its entries take in memory.
 	MaxBytes int64
 	// SegmentBytes is the size of one file of the journal, 4 MiB if 0.
 	SegmentBytes int
@@ -77,12 +78,16 @@ type Spool struct {
 	changed   chan struct{} // closed when committed grows
 	readers   []*Reader
 	buried    map[uint64]bool
+	// recentFrom is the first entry whose record may be in memory, recentBytes the
+	// size of those that are.
+	recentFrom  uint64
+	recentBytes int64
 }
 
 // entry is what is remembered of an unreleased record.
 type entry struct {
 	id       uuid.UUID
-	size     int64
+	size     int64 // its share of the bound
 	accepted time.Time
 	record   *record.Record // of a recent one; readers share it and change nothing in it
 }
@@ -177,9 +182,12 @@ func (s *Spool) openJournal(see func(frame)) ([]Damage, error) {
 
 // remember counts an unreleased entry.
 func (s *Spool) remember(f frame) {
-	size := int64(f.size())
+	size := f.cost()
 	s.live = append(s.live, entry{f.id, size, f.accepted, f.record})
 	s.bytes += size
+	if f.record != nil {
+		s.recentBytes += size
+	}
 	if !f.tombstone() {
 		s.ids[f.id] = f.digest
 	}
