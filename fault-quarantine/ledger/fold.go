@@ -24,6 +24,7 @@ type fold struct {
 	opens      *record.Record
 	held       *record.Record
 	waiting    string
+	detail     string
 	doubted    map[string]bool // open records of which the Node says otherwise
 }
 
@@ -213,7 +214,7 @@ func (f *fold) judgement() Judgement {
 	for _, r := range slices.Concat(f.Open, f.Pending) {
 		before[r.ID] = r
 	}
-	j := Judgement{Open: slices.Clone(f.open), Opens: f.opens, Held: f.held, Waiting: f.waiting}
+	j := Judgement{Open: slices.Clone(f.open), Opens: f.opens, Held: f.held, Waiting: f.waiting, Detail: f.detail}
 	changes := writing{before: before, session: Session(f.Open)}
 	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
 		if record.Finished(r) && r.ExpireAt == nil {

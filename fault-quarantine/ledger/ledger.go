@@ -86,8 +86,9 @@ type Judgement struct {
 	Opens *record.Record
 	// Held is the oldest fault that waits for a session to be allowed, or nil.
 	Held *record.Record
-	// Waiting names why some records were left unjudged, or is empty.
-	Waiting string
+	// Waiting names why some records were left unjudged, or is empty; Detail says
+	// more of it in words.
+	Waiting, Detail string
 	// Unknown are the ids of faults of the Node's session of which the store
 	// cannot tell whether they are over: marks may be added, none taken away.
 	Unknown []string
@@ -100,6 +101,8 @@ type Judgement struct {
 const (
 	WaitNodeMissing   = "NodeMissing"
 	WaitMachineUnsure = "MachineUndecidable"
+	// WaitRule: no rule matched, and one could not be evaluated.
+	WaitRule = "RuleNotEvaluated"
 	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
 	WaitUnknown = "SessionUnknown"
 )

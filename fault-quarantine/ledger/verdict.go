@@ -24,6 +24,10 @@ func (f *fold) rule(r record.Record) {
 		asks.Effects.Cordon = true
 	}
 	reason := f.reason(r, asks)
+	if reason == record.NoRuleMatched && asks.Undecided() {
+		f.waiting, f.detail = WaitRule, cut(errors.Join(asks.Errors...).Error(), maxDetail)
+		return
+	}
 	r = f.sentence(r, reason, asks)
 	switch reason {
 	case record.Matched:

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -79,15 +81,33 @@ func Validate(sets []Set) error {
 		if len(s.Match.All)+len(s.Match.Any) == 0 {
 			problems = append(problems, fmt.Errorf("%s.match has neither all nor any rules", at))
 		}
-		if t := s.Taint; t != nil && (t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect)) {
-			problems = append(problems, fmt.Errorf("%s.taint needs a key and an effect NoSchedule, PreferNoSchedule or NoExecute", at))
-		}
-		if s.Label != nil && s.Label.Key == "" {
-			problems = append(problems, fmt.Errorf("%s.label.key is empty", at))
-		}
+		problems = append(problems, validMarks(s, at))
 		if s.Taint == nil && s.Label == nil && !s.Cordon.ShouldCordon {
 			problems = append(problems, fmt.Errorf("%s asks for nothing: give cordon.shouldCordon, taint or label", at))
 		}
+	}
+	return errors.Join(problems...)
+}
+
+// validMarks checks what a set asks for as the API server does, which would
+// refuse every patch of a Node with it.
+func validMarks(s Set, at string) error {
+	var problems []error
+	check := func(what, value string, valid func(string) []string) {
+		for _, why := range valid(value) {
+			problems = append(problems, fmt.Errorf("%s.%s %q: %s", at, what, value, why))
+		}
+	}
+	if t := s.Taint; t != nil {
+		check("taint.key", t.Key, validation.IsQualifiedName)
+		check("taint.value", t.Value, validation.IsValidLabelValue)
+		if !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
+			problems = append(problems, fmt.Errorf("%s.taint.effect %q is not NoSchedule, PreferNoSchedule or NoExecute", at, t.Effect))
+		}
+	}
+	if l := s.Label; l != nil {
+		check("label.key", l.Key, validation.IsQualifiedName)
+		check("label.value", l.Value, validation.IsValidLabelValue)
 	}
 	return errors.Join(problems...)
 }

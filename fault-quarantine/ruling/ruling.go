@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/ext"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -35,12 +35,16 @@ type Ruling struct {
 	// Names of the sets that matched, highest priority first.
 	Names   []string
 	Effects record.Effects
-	// Errors are evaluation errors; a rule that fails does not match.
+	// Errors are evaluation errors: what fails neither matches nor does not.
 	Errors []error
 }
 
 // Matched says whether any set matched.
 func (r Ruling) Matched() bool { return len(r.Names) > 0 }
+
+// Undecided says that no set matched and that some could not be evaluated: one
+// of them might have.
+func (r Ruling) Undecided() bool { return !r.Matched() && len(r.Errors) > 0 }
 
 // Compile checks and compiles the enabled sets once. Errors name the set, the
 // rule and the position in the expression.
@@ -48,7 +52,7 @@ func Compile(sets []Set) (*Rules, error) {
 	if err := Validate(sets); err != nil {
 		return nil, err
 	}
-	env, err := cel.NewEnv(cel.Variable("event", cel.DynType), cel.Variable("node", cel.DynType), ext.Strings())
+	env, err := newEnvironments()
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)
 	}
@@ -68,7 +72,7 @@ func Compile(sets []Set) (*Rules, error) {
 	return rules, errors.Join(problems...)
 }
 
-func compile(env *cel.Env, rules []Rule, at string) ([]program, error) {
+func compile(env environments, rules []Rule, at string) ([]program, error) {
 	var out []program
 	var problems []error
 	for i, r := range rules {
@@ -76,16 +80,7 @@ func compile(env *cel.Env, rules []Rule, at string) ([]program, error) {
 			problems = append(problems, fmt.Errorf("%s[%d].kind %q is not HealthEvent or Node", at, i, r.Kind))
 			continue
 		}
-		ast, issues := env.Compile(r.Expression)
-		if err := issues.Err(); err != nil {
-			problems = append(problems, fmt.Errorf("%s[%d].expression: %w", at, i, err))
-			continue
-		}
-		if t := ast.OutputType(); t != cel.BoolType && t != cel.DynType {
-			problems = append(problems, fmt.Errorf("%s[%d].expression returns %s, not bool", at, i, t))
-			continue
-		}
-		p, err := env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+		p, err := env.compile(r.Expression)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s[%d].expression: %w", at, i, err))
 			continue
@@ -117,6 +112,9 @@ func (s compiled) matches(input map[string]any) (bool, []error) {
 	var errs []error
 	holds := func(p program) bool {
 		value, _, err := p.Eval(input)
+		if err != nil && strings.Contains(err.Error(), absentKey) {
+			return false
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("evaluating %s: %w", p.text, err))
 			return false

@@ -45,8 +45,10 @@ func TestExpressions(t *testing.T) {
 		`event.metadata["missing"] == "b"`:                                                false,
 		`node.metadata.labels["pool"] == "train"`:                                         true,
 		`node.metadata.labels["absent"] == "train"`:                                       false,
-		`event.message`: false,
-		`event.agent.startsWith("sys") && !event.isHealthy`: true,
+		`event.quarantineOverrides == null`:                                               true,
+		`event.generatedTimestamp < timestamp("2026-01-01T00:00:00Z")`:                    true,
+		`event.metadata.a == "b" && size(event.errorCode) == 1`:                           true,
+		`event.agent.startsWith("sys") && !event.isHealthy`:                               true,
 	} {
 		if got := decide(t, xid79, node, set("s", 0, expression)).Matched(); got != want {
 			t.Errorf("%s: got %v, want %v", expression, got, want)
@@ -106,18 +108,50 @@ func TestBadRulesAreNamed(t *testing.T) {
 	taint.Taint = &record.Taint{Key: "k", Effect: "Never"}
 	for want, sets := range map[string][]ruling.Set{
 		`("a").match.all[0].expression`:   {set("a", 0, "event.")},
-		`returns int, not bool`:           {set("a", 0, "1 + 1")},
+		`returns int, not bool`:           {set("a", 0, "event.recommendedAction")},
+		`undefined field 'isfatal'`:       {set("a", 0, `event.agent == "x" && event.isfatal`)},
+		`an event has: version, agent,`:   {set("a", 0, `event.isfatal`)},
+		`undefined field 'kind'`:          {set("a", 0, `event.entitiesImpacted.exists(e, e.kind == "GPU")`)},
+		`no matching overload for '_==_'`: {set("a", 0, `event.isFatal == "true"`)},
+		`taint.key "not a key!"`:          {marked(record.Taint{Key: "not a key!", Effect: "NoSchedule"}, record.Label{Key: "l"})},
+		`taint.value "a b"`:               {marked(record.Taint{Key: "k", Value: "a b", Effect: "NoSchedule"}, record.Label{Key: "l"})},
+		`label.key "a b"`:                 {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "a b"})},
+		`label.value "c d"`:               {marked(record.Taint{Key: "k", Effect: "NoSchedule"}, record.Label{Key: "l", Value: "c d"})},
 		`undeclared reference to 'pod'`:   {set("a", 0, "pod.x")},
 		`name is given twice`:             {set("a", 0, "true"), set("a", 0, "true")},
 		`has neither all nor any rules`:   {empty},
 		`asks for nothing`:                {nothing},
 		`kind "Pod" is not HealthEvent`:   {kind},
-		`taint needs a key and an effect`: {taint},
+		`taint.effect "Never" is not`:     {taint},
 	} {
 		_, err := ruling.Compile(sets)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
+	}
+}
+
+func marked(taint record.Taint, label record.Label) ruling.Set {
+	s := set("marked", 0, "true")
+	s.Taint, s.Label = &taint, &label
+	return s
+}
+
+// TestAFailureIsNoAnswer: what cannot be evaluated may have matched; a key that a
+// map does not have is an answer.
+func TestAFailureIsNoAnswer(t *testing.T) {
+	node := map[string]any{"metadata": map[string]any{"labels": map[string]any{"slots": "8"}}}
+	for expression, undecided := range map[string]bool{
+		`node.metadata.labels["absent"] == "x"`: false,
+		`node.metadata.labels["slots"] > 4`:     true,
+		`int(event.metadata["a"]) > 4`:          true,
+	} {
+		if got := decide(t, xid79, node, set("s", 0, expression)); got.Undecided() != undecided || got.Matched() {
+			t.Errorf("%s: undecided %v, %v", expression, got.Undecided(), got.Errors)
+		}
+	}
+	if got := decide(t, xid79, node, set("s", 0, `int(event.metadata["a"]) > 4`), set("t", 0, "event.isFatal")); !got.Matched() || got.Undecided() {
+		t.Errorf("another set matches: %+v", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
@@ -116,6 +117,9 @@ func (c Config) Validate() error {
 	}
 	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
 		problems = append(problems, err)
+	}
+	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {
+		problems = append(problems, fmt.Errorf("label-prefix %q makes no label key: %s", c.LabelPrefix, why))
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))

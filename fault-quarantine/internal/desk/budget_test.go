@@ -241,13 +241,13 @@ func TestAStaleCache(t *testing.T) {
 }
 
 // TestARuleThatFailsIsTold: an expression whose type is known only when it runs
-// matches nothing, and the verdict says so.
+// is no answer: the fault is left unjudged, said, and judged once it can be.
 func TestARuleThatFailsIsTold(t *testing.T) {
 	s, nodes := storetest.SQLite(t), &books{node: newNode()}
 	d := newDesk(t, s, nodes)
 	rules, err := ruling.Compile([]ruling.Set{{
 		Enabled: true, Name: "number", Cordon: ruling.Cordon{ShouldCordon: true},
-		Match: ruling.Match{All: []ruling.Rule{{Kind: "HealthEvent", Expression: "event.recommendedAction"}}},
+		Match: ruling.Match{All: []ruling.Rule{{Kind: "HealthEvent", Expression: "node.metadata.labels.slots"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -256,10 +256,20 @@ func TestARuleThatFailsIsTold(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	d.Metrics, d.Log = desk.NewMetrics(registry), slog.New(slog.DiscardHandler)
 	f := event(1, false, "79", "GPU-1")
+	nodes.node.Labels = map[string]string{"slots": "8"}
 	storetest.MustAppend(t, s, f)
+	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "RuleNotEvaluated" {
+		t.Errorf("parked %v: %q", parked, why)
+	}
+	if storetest.MustGet(t, s, f.ID).Judged() || !slices.Equal(nodes.notes, []string{"RuleNotEvaluated"}) {
+		t.Errorf("the fault is judged, or it is not told: %v", nodes.notes)
+	}
+	d.Rules, err = ruling.Compile(ruling.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
 	handle(t, d)
-	v := storetest.MustGet(t, s, f.ID).Status.QuarantineVerdict
-	if v.Reason != record.NoRuleMatched || v.Detail != `evaluating rule-sets[0] ("number").match.all[0]: got int, not bool` {
-		t.Errorf("%s: %q", v.Reason, v.Detail)
+	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Matched {
+		t.Errorf("judged %q", r.Reason())
 	}
 }

@@ -169,7 +169,11 @@ func (d *Desk) settle(name string, j ledger.Judgement) {
 
 // waitingText says what a person should know of a wait.
 func waitingText(j ledger.Judgement) string {
-	if j.Waiting != ledger.WaitUnknown {
+	switch j.Waiting {
+	case ledger.WaitUnknown:
+	case ledger.WaitRule:
+		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
+	default:
 		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
 	}
 	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
@@ -184,7 +188,7 @@ func waitingText(j ledger.Judgement) string {
 // rest says what the node waits for, and lets it go.
 func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledger.Judgement) error {
 	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
-		d.Log.Warn("faults wait to be judged", "node", name, "reason", j.Waiting)
+		d.Log.Warn("faults wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
 			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: j.Waiting, Message: waitingText(j)})
 		}

@@ -25,7 +25,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "fault_quarantine", Name: "verdicts_total", Help: "Records judged, by the reason of the verdict.",
 		}, []string{"reason"}),
-		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed and counted as no match."),
+		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed. If no other rule matches, the fault is left unjudged and tried again."),
 		Quarantined: counter("nodes_quarantined_total", "Sessions opened on a Node."),
 		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
 		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
