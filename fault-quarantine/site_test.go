@@ -79,7 +79,7 @@ func (s *site) start(extra ...string) *process {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args := []string{"--config", s.config, "--store", s.dsn, "--single-host", "--kubeconfig", s.kubeconfig, "--metrics-address", "127.0.0.1:0"}
+	args := []string{"--config", s.config, "--store", s.dsn, "--single-host", "--default-budgets=false", "--kubeconfig", s.kubeconfig, "--metrics-address", "127.0.0.1:0"}
 	var env []string
 	for len(extra) > 0 && !strings.HasPrefix(extra[0], "-") {
 		env, extra = append(env, extra[0]), extra[1:]

@@ -93,7 +93,10 @@ type book struct {
 	groups map[string]*tally
 }
 
-type tally struct{ population, used int }
+type tally struct {
+	population, used int
+	holders          []string
+}
 
 func open(limits []Limit, nodes []Node, now time.Time) []book {
 	books := make([]book, len(limits))
@@ -106,6 +109,7 @@ func open(limits []Limit, nodes []Node, now time.Time) []book {
 			}
 			if n.InSession && l.counts(n.Began, now) {
 				t.used++
+				t.holders = append(t.holders, n.Name)
 			}
 		}
 	}
@@ -138,12 +142,13 @@ func (b book) refuses(c Candidate) string {
 	if u.Used < u.Allowed {
 		return ""
 	}
-	return b.refusal(c.Labels[b.Label], u)
+	return b.refusal(c.Labels[b.Label], u, slices.Clone(t.holders))
 }
 
 func (b book) take(c Candidate) {
 	t := b.group(c.Labels)
 	t.used++
+	t.holders = append(t.holders, c.Name)
 	if !c.Counted {
 		t.population++
 	}

@@ -126,3 +126,17 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestARefusalNamesWhoHoldsThePlaces, by name and not too many.
+func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
+	var nodes []budget.Node
+	for i := range 10 {
+		nodes = append(nodes, budget.Node{Name: fmt.Sprintf("gpu-%d", 9-i), InSession: i != 4})
+	}
+	limits := []budget.Limit{{Name: "b", Nodes: new(3)}}
+	d := budget.Admit(limits, nodes, []budget.Candidate{{Name: "gpu-5"}}, time.Now())
+	want := "budget b: 9 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8 and 1 more"
+	if got := d.Refused["gpu-5"]; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

@@ -6,6 +6,8 @@ package budget
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -71,7 +73,7 @@ func (l Limit) counts(began, now time.Time) bool {
 }
 
 // refusal says why a limit has no room.
-func (l Limit) refusal(group string, u Use) string {
+func (l Limit) refusal(group string, u Use, holders []string) string {
 	where, when := "", " are in quarantine"
 	if l.Label != "" {
 		where = fmt.Sprintf(" of %s=%q", l.Label, group)
@@ -79,5 +81,21 @@ func (l Limit) refusal(group string, u Use) string {
 	if l.Duration > 0 {
 		when = fmt.Sprintf(" went into quarantine within %s", l.Duration)
 	}
-	return fmt.Sprintf("budget %s: %d nodes%s%s, %d allowed", l.Name, u.Used, where, when, u.Allowed)
+	return fmt.Sprintf("budget %s: %d nodes%s%s, %d allowed", l.Name, u.Used, where, when, u.Allowed) + listed(holders)
+}
+
+// maxHolders bounds the names in a refusal.
+const maxHolders = 8
+
+// listed names who holds the places, by name.
+func listed(holders []string) string {
+	if len(holders) == 0 {
+		return ""
+	}
+	slices.Sort(holders)
+	more := ""
+	if n := len(holders) - maxHolders; n > 0 {
+		holders, more = holders[:maxHolders], fmt.Sprintf(" and %d more", n)
+	}
+	return "; held by " + strings.Join(holders, ", ") + more
 }

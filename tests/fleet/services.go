@@ -44,7 +44,7 @@ func (f *Fleet) control(context.Context) error {
 	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
 	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
 	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
-	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false"}, f.options.QuarantineFlags)...)
+	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false", "--default-budgets=false"}, f.options.QuarantineFlags)...)
 	return nil
 }
 

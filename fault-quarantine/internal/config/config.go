@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -23,11 +24,14 @@ import (
 type Config struct {
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
 	LabelPrefix string `toml:"label-prefix"`
-	// Breaker is the quarantine budget of the whole cluster. It, Budgets and
-	// GPUNodeLabel are taken over while the service runs.
+	// Breaker is the quarantine budget of the whole cluster. It, Budgets,
+	// DefaultBudgets and GPUNodeLabel are taken over while the service runs.
 	Breaker Breaker `toml:"circuitBreaker"`
 	// Budgets are further limits, each over the cluster or per value of a label.
 	Budgets []budget.Limit `toml:"budgets"`
+	// DefaultBudgets bounds the sessions open at once, as long as Budgets has no
+	// limits of the operator's own.
+	DefaultBudgets bool `toml:"default-budgets" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
 	// GPUNodeLabel chooses the nodes that percentages are taken of.
 	GPUNodeLabel string `toml:"gpu-node-label" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
@@ -75,6 +79,10 @@ func (b Breaker) limit() budget.Limit {
 const (
 	defaultPercentage = 50
 	defaultWindow     = 5 * time.Minute
+	// defaultAtOnce percent of the GPU nodes, and defaultOfZone nodes of one zone,
+	// may be in quarantine at once.
+	defaultAtOnce = 20
+	defaultOfZone = 64
 )
 
 // Default is safe: it judges and changes nothing.
@@ -82,7 +90,7 @@ func Default() Config {
 	return Config{
 		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Lease: lease.Default(),
 		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
-		GPUNodeLabel: "nvidia.com/gpu.present=true",
+		GPUNodeLabel: "nvidia.com/gpu.present=true", DefaultBudgets: true,
 		Retention:    30 * 24 * time.Hour, Workers: 128,
 	}
 }
@@ -106,7 +114,19 @@ func (c Config) Quota() places.Rules {
 	if err != nil {
 		counted = labels.Nothing()
 	}
-	return places.Rules{Limits: append(limits, c.Budgets...), Counted: counted}
+	return places.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
+}
+
+// budgets are the operator's, or the built-in ones: the circuit breaker bounds a
+// rate, and no rate keeps a fleet from going into quarantine node by node.
+func (c Config) budgets() []budget.Limit {
+	if len(c.Budgets) > 0 || !c.DefaultBudgets {
+		return c.Budgets
+	}
+	return []budget.Limit{
+		{Name: "at-once", Percentage: new(defaultAtOnce)},
+		{Name: "zone", Label: corev1.LabelTopologyZone, Nodes: new(defaultOfZone)},
+	}
 }
 
 // Validate checks everything.

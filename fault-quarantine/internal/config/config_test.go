@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,12 +55,35 @@ func TestBreakerKeysOfExistingFiles(t *testing.T) {
 	if l := breaker(t, load(t, "")); *l.Percentage != 50 {
 		t.Errorf("one file changes the defaults of the next: %d", *l.Percentage)
 	}
-	if q := load(t, "", "--circuit-breaker-enabled=false").Quota(); len(q.Limits) != 0 {
+	if q := load(t, "", "--circuit-breaker-enabled=false", "--default-budgets=false").Quota(); len(q.Limits) != 0 {
 		t.Errorf("switched off: %+v", q.Limits)
 	}
 	all := load(t, "[circuitBreaker]\nnodes = 3\nresetAt = 2026-01-02T03:04:05Z\n[[budgets]]\nname = \"zone\"\nlabel = \"z\"\nnodes = 1\n")
 	if l := breaker(t, all); *l.Nodes != 3 || l.ResetAt.Year() != 2026 || len(all.Quota().Limits) != 2 {
 		t.Errorf("all keys: %+v", all.Quota().Limits)
+	}
+}
+
+// TestSessionsAtOnceAreBounded: without any setting a fifth of the GPU nodes, and
+// a number in a zone, at least one; budgets of the file replace the built-in ones.
+func TestSessionsAtOnceAreBounded(t *testing.T) {
+	for gpus, want := range map[int]int{0: 1, 1: 1, 4: 1, 10: 2, 100: 20, 1000: 64} {
+		now := time.Now()
+		var nodes []budget.Node
+		var waiting []budget.Candidate
+		for i := range max(gpus, 3) {
+			name := fmt.Sprintf("n-%d", i)
+			nodes = append(nodes, budget.Node{Name: name, Counted: i < gpus})
+			waiting = append(waiting, budget.Candidate{Name: name, Counted: i < gpus, Order: int64(i)})
+		}
+		d := budget.Admit(load(t, "", "--circuit-breaker-enabled=false").Quota().Limits, nodes, waiting, now)
+		if len(d.Granted) != want {
+			t.Errorf("%d GPU nodes: %d at once, want %d", gpus, len(d.Granted), want)
+		}
+	}
+	own := load(t, "[[budgets]]\nname = \"zone\"\nlabel = \"z\"\nnodes = 1\n")
+	if l := own.Quota().Limits; len(l) != 2 || l[1].Label != "z" {
+		t.Errorf("the file's budgets: %+v", l)
 	}
 }
 
