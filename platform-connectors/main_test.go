@@ -126,7 +126,13 @@ func (p *place) start() *process {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c := &process{cmd: exec.Command(exe, p.args...), done: make(chan struct{}), log: &said{out: p.t.Output()}}
+	return p.run(exe, p.args...)
+}
+
+// run starts a program beside the connector.
+func (p *place) run(program string, args ...string) *process {
+	p.t.Helper()
+	c := &process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: &said{out: p.t.Output()}}
 	c.cmd.Env = append(append(os.Environ(), asConnector+"=1"), p.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {

@@ -2,17 +2,10 @@ package gateway_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,6 +34,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
@@ -136,7 +130,8 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 	}
 	h.address = l.Addr().String()
 	var certificates gateway.Certificates
-	certificates, h.ca = identity(t)
+	certificates.Cert, certificates.Key = gatewaytest.Certificate(t)
+	h.ca = certificates.Cert
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	done := make(chan error, 1)
@@ -148,35 +143,6 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 		}
 	})
 	return h
-}
-
-// identity is a self-signed certificate for 127.0.0.1 and who signed it.
-func identity(t *testing.T) (gateway.Certificates, string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	out := gateway.Certificates{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}
-	for path, block := range map[string]*pem.Block{out.Cert: {Type: "CERTIFICATE", Bytes: der}, out.Key: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out, out.Cert
 }
 
 // connector is the real client with a token.
@@ -516,7 +482,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // TestAGatewayThatIsNoneIsShownNoToken.
 func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	h := newHall(t)
-	_, h.ca = identity(t) // another authority
+	h.ca, _ = gatewaytest.Certificate(t) // another authority
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := h.connector(of("gpu-7")).History(ctx, 0); err == nil {

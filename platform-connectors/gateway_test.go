@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/freeport"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// avenue is a node whose connector goes through two gateways, each a process, with
+// tokens of a real API server.
+type avenue struct {
+	*site
+	address   [2]string
+	cert, key string
+	account   string
+	token     string
+	program   string
+}
+
+func newAvenue(t *testing.T) *avenue {
+	t.Helper()
+	a := &avenue{site: newSite(t)}
+	a.makeStoreReachable()
+	a.cert, a.key = gatewaytest.Certificate(t)
+	for i := range a.address {
+		port, err := freeport.Find(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.address[i] = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	namespace := a.cluster.Namespace(t)
+	a.account = "system:serviceaccount:" + namespace + ":connectors"
+	a.token = filepath.Join(a.dir, "token")
+	a.show(a.site.token(namespace, "connectors", nodeName, gateway.Audience))
+	var err error
+	if a.program, err = testkit.Binary(t.TempDir(), "node-connector"); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// show makes a token the one of the connector's pod.
+func (a *avenue) show(token string) {
+	a.t.Helper()
+	if err := os.WriteFile(a.token, []byte(token), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// gateway starts one of the two.
+func (a *avenue) gateway(i int) *process {
+	a.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.run(exe, "--role=gateway", "--kubeconfig="+a.cluster.AdminKubeconfig(), "--store="+a.dsn(), "--single-host",
+		"--gateway-listen="+a.address[i], "--gateway-cert-file="+a.cert, "--gateway-key-file="+a.key, "--gateway-accounts="+a.account,
+		"--metrics-address=off", "--log-format=text")
+}
+
+// connector starts the one of the node.
+func (a *avenue) connector() *process {
+	a.t.Helper()
+	return a.run(a.program, "--node-name="+nodeName, "--socket="+a.socket, "--spool-dir="+filepath.Join(a.dir, "spool"),
+		"--kubeconfig="+a.cluster.AdminKubeconfig(), "--gateway="+strings.Join(a.address[:], ","), "--gateway-ca-file="+a.cert,
+		"--gateway-token-file="+a.token, "--metrics-address=off", "--log-format=text")
+}
+
+// TestGatewaysAreKilledWhileEventsFlow: one gateway after the other is killed as by
+// a power cut while four publishers send. Every acknowledged event is stored once
+// and in its publisher's order, and a lost fault set is rebuilt through a gateway.
+func TestGatewaysAreKilledWhileEventsFlow(t *testing.T) {
+	a := newAvenue(t)
+	gateways := []*process{a.gateway(0), a.gateway(1)}
+	connector := a.connector()
+	const publishers, each, kills = 4, 60, 3
+	var sent atomic.Int64
+	ids := make([][]string, publishers)
+	var wg sync.WaitGroup
+	for n := range publishers {
+		wg.Go(func() {
+			client := a.client()
+			for seq := 1; seq <= each; seq++ {
+				e := event(fmt.Sprint("p", n), seq)
+				e.Id = uuid.Must(uuid.NewV7()).String()
+				if err := send(t.Context(), client, e); err != nil {
+					t.Error(err)
+					return
+				}
+				ids[n] = append(ids[n], e.GetId())
+				sent.Add(1)
+			}
+		})
+	}
+	for kill := range kills {
+		await(t, func() (bool, string) {
+			return sent.Load() >= int64(publishers*each*(kill+1)/(kills+1)), fmt.Sprint(sent.Load(), " events are acknowledged")
+		})
+		gateways[kill%2].kill()
+		gateways[kill%2] = a.gateway(kill % 2)
+	}
+	wg.Wait()
+	all := awaitStored(t, a.records(), publishers*each)
+	stored := make([][]string, publishers)
+	for _, r := range all {
+		var n, seq int
+		if _, err := fmt.Sscanf(r.Event.Message, "p%d/%d", &n, &seq); err != nil {
+			t.Fatal(err)
+		}
+		stored[n] = append(stored[n], r.ID)
+	}
+	for n := range publishers {
+		if fmt.Sprint(stored[n]) != fmt.Sprint(ids[n]) {
+			t.Errorf("publisher %d sent %d events, %d are stored, or in another order", n, len(ids[n]), len(stored[n]))
+		}
+	}
+	connector.kill()
+	if err := os.Remove(filepath.Join(a.dir, "spool", "faults.json")); err != nil {
+		t.Fatal(err)
+	}
+	a.forgetConditions()
+	a.connector()
+	await(t, func() (bool, string) {
+		got := a.conditions()[check]
+		return strings.Contains(got, "GPU-p3"), got
+	})
+}
+
+// forgetConditions takes the check's condition from the Node.
+func (a *avenue) forgetConditions() {
+	a.t.Helper()
+	node, err := a.cluster.Client().CoreV1().Nodes().Get(a.t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	node.Status.Conditions = nil
+	if _, err := a.cluster.Client().CoreV1().Nodes().UpdateStatus(a.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// TestAGatewayBelievesTokensOnly: with the token of another node's pod, of another
+// account, of no pod, or for the door, nothing is stored; the spool keeps the event
+// and it is stored when the pod's own token is there.
+func TestAGatewayBelievesTokensOnly(t *testing.T) {
+	a := newAvenue(t)
+	a.gateway(0)
+	namespace := strings.Split(a.account, ":")[2]
+	good, err := os.ReadFile(a.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: "gpu-9"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.cluster.DeleteNode(context.WithoutCancel(t.Context()), "gpu-9"); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, bad := range []struct{ name, token, says string }{
+		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "no account of connectors"},
+		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a pod"},
+		{"another audience", a.site.token(namespace, "connectors", nodeName, gate.Audience), "refuses the token"},
+	} {
+		g, err := upstream.Open(upstream.Config{Address: a.address[0], TokenFile: a.token, CAFile: a.cert}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.show(bad.token)
+		await(t, func() (bool, string) {
+			_, err := g.Append(t.Context(), []record.Record{storetest.Record(nodeName)})
+			return strings.Contains(fmt.Sprint(err), bad.says), fmt.Sprint(bad.name, ": ", err)
+		})
+		g.Close()
+	}
+	// The pod of gpu-9 speaks for gpu-9, whatever the connector believes to be.
+	a.show(a.site.token(namespace, "connectors", "gpu-9", gateway.Audience))
+	connector := a.connector()
+	foreign := event("foreign", 1)
+	foreign.Id = uuid.Must(uuid.NewV7()).String()
+	a.send(foreign)
+	await(t, func() (bool, string) {
+		return strings.Contains(connector.log.String(), "the gateway refused a record"), "the record is not refused"
+	})
+	a.show(string(good))
+	own := event("own", 1)
+	own.Id = uuid.Must(uuid.NewV7()).String()
+	a.send(own)
+	if all := awaitStored(t, a.records(), 1); all[0].ID != own.GetId() {
+		t.Errorf("stored is %s", all[0].Event.Message)
+	}
+}
