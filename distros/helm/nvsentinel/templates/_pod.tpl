@@ -15,6 +15,7 @@ and, where it has them:
   onNode      true: root, for the folders of the node
   privileged  true: all devices
   capability  one that it cannot do without
+  noAPI       true: it does not speak to the API server and gets no token for it
 */}}
 
 {{- define "nvsentinel.labels" -}}
@@ -50,11 +51,17 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{- else if .values.replicas -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
 {{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
-# Where there are nodes without GPUs, those are not the ones that are rebooted.
+# Nodes without GPUs are not the ones that are rebooted, and run nobody's jobs.
 nodeAffinity:
+  {{- if eq .root.Values.controllers.offGpuNodes "required" }}
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]
+  {{- else }}
   preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 50
+    - weight: 100
       preference: {matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}
+  {{- end }}
 # One loss of a node does not take all replicas.
 podAntiAffinity:
   {{- if eq .root.Values.antiAffinity "required" }}
@@ -82,6 +89,9 @@ annotations:
 {{- define "nvsentinel.podSpec" -}}
 {{- $root := .root -}}
 serviceAccountName: {{ .name }}
+{{- if .noAPI }}
+automountServiceAccountToken: false
+{{- end }}
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -89,11 +99,12 @@ imagePullSecrets:
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .values.nodeSelector }}
+{{- $shared := ternary dict $root.Values.controllers (.onNode | default false) -}}
+{{- with .values.nodeSelector | default $shared.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.tolerations }}
+{{- with .values.tolerations | default $shared.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -167,7 +178,8 @@ volumes:
 {{- end }}
 {{- end }}
 {{- if .publisher }}
-- {name: connector, mountPath: /var/run/nvsentinel}
+# Connecting to a socket writes nothing.
+- {name: connector, mountPath: /var/run/nvsentinel, readOnly: true}
 - {name: token, mountPath: /var/run/secrets/nvsentinel, readOnly: true}
 {{- end }}
 {{- with .mounts }}
