@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -13,7 +15,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +27,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // asPlugin in the environment makes the test binary the plugin, so that it can
@@ -51,9 +56,10 @@ type world struct {
 func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	t.Helper()
 	w := &world{cluster: cluster, namespace: cluster.Namespace(t)}
-	nodes := map[string]string{"i-000000000000000aa": w.namespace + "-a", "i-000000000000000bb": w.namespace + "-b"}
-	w.fake = ec2fake.New(ec2fake.Account{AccessKey: "AKIDTEST", Secret: "secret"}, "i-000000000000000aa", "i-000000000000000bb")
+	nodes := map[string]string{w.id("a"): w.namespace + "-a", w.id("b"): w.namespace + "-b"}
+	w.fake = ec2fake.New(ec2fake.Account{AccessKey: "AKIDTEST", Secret: "secret"}, w.id("a"), w.id("b"))
 	for id, name := range nodes {
+		w.fake.Change(id, func(i *ec2fake.Instance) { i.DNS = name })
 		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-0", ProviderID: "aws:///us-west-2a/" + id}); err != nil {
 			t.Fatal(err)
 		}
@@ -83,6 +89,12 @@ func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	w.endpoint, w.socket = server.URL, "unix://"+filepath.Join(dir, "s")
 	t.Cleanup(func() { w.kill(t) })
 	return w
+}
+
+// id is the instance of a node of this world, and of no other.
+func (w *world) id(node string) string {
+	sum := sha256.Sum256([]byte(w.namespace + "-" + node))
+	return "i-0" + hex.EncodeToString(sum[:8])
 }
 
 func (w *world) start(t *testing.T) grpc.ClientConnInterface {
@@ -131,12 +143,64 @@ func TestConformance(t *testing.T) {
 				return n.Status.NodeInfo.BootID
 			},
 			Reboots: func(_ *testing.T, node string) int {
-				return w.fake.Instance("i-000000000000000" + strings.Repeat(node[len(node)-1:], 2)).Reboots
+				return w.fake.Instance(w.id(node[len(node)-1:])).Reboots
 			},
 			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
 			Patience: 2 * time.Minute,
 		}
 	})
+}
+
+// Whoever registers a Node chooses its providerID. One that names somebody else's
+// machine is refused for good, and that machine is told nothing.
+func TestWhoseMachineItIs(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	w := newWorld(t, cluster)
+	client := v1.NewCSPPluginServiceClient(w.start(t))
+	lone := "i-0fedcba987654321"
+	w.fake.Add(lone, func(i *ec2fake.Instance) { i.DNS, i.IP = "ip-10-0-0-7.us-west-2.compute.internal", "10.0.0.7" })
+	add := func(name, id, ip string) {
+		t.Helper()
+		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-0", ProviderID: "aws:///us-west-2a/" + id}); err != nil {
+			t.Fatal(err)
+		}
+		patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, ip)
+		if _, err := cluster.Client().CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(node string, want codes.Code, words string) {
+		t.Helper()
+		for _, signal := range []func() error{
+			func() error {
+				_, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: node, IdempotencyKey: "reboot of " + node}, grpc.WaitForReady(true))
+				return err
+			},
+			func() error {
+				_, err := client.SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: node, IdempotencyKey: "end of " + node}, grpc.WaitForReady(true))
+				return err
+			},
+		} {
+			if err := signal(); status.Code(err) != want || !strings.Contains(fmt.Sprint(err), words) {
+				t.Errorf("node %s: %v, want %s: %s", node, err, want, words)
+			}
+		}
+	}
+	add(w.namespace+"-evil", w.id("a"), "10.9.9.9")
+	ask(w.namespace+"-evil", codes.FailedPrecondition, "both say that they are machine")
+	ask(w.namespace+"-a", codes.FailedPrecondition, "both say that they are machine")
+	add(w.namespace+"-stranger", lone, "10.9.9.9")
+	ask(w.namespace+"-stranger", codes.FailedPrecondition, "none of the node's name and addresses")
+	for _, id := range []string{w.id("a"), lone} {
+		if i := w.fake.Instance(id); i.Reboots+i.Terminates > 0 {
+			t.Errorf("instance %s was told: %+v", id, i)
+		}
+	}
+	if err := cluster.DeleteNode(t.Context(), w.namespace+"-stranger"); err != nil {
+		t.Fatal(err)
+	}
+	add(w.namespace+"-by-address", lone, "10.0.0.7")
+	ask(w.namespace+"-by-address", codes.OK, "")
 }
 
 // A plugin that can destroy machines does not start in clear text or for anybody

@@ -75,6 +75,43 @@ func (p *Provider) State(ctx context.Context, machine string) (cloud.State, erro
 	return stateOf(answer.InstanceStatuses[0]), nil
 }
 
+// Names asks for the private names and addresses of all network interfaces, and
+// for those that a Node can be named after: the instance's id, and its host name
+// by the id.
+func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+	id, err := instance(machine)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err != nil {
+		return nil, answered(err)
+	}
+	names := []string{id}
+	add := func(name *string) {
+		if aws.ToString(name) != "" {
+			names = append(names, *name)
+		}
+	}
+	for _, reservation := range answer.Reservations {
+		for _, i := range reservation.Instances {
+			add(i.PrivateDnsName)
+			add(i.PrivateIpAddress)
+			add(i.Ipv6Address)
+			for _, card := range i.NetworkInterfaces {
+				for _, a := range card.PrivateIpAddresses {
+					add(a.PrivateDnsName)
+					add(a.PrivateIpAddress)
+				}
+				for _, a := range card.Ipv6Addresses {
+					add(a.Ipv6Address)
+				}
+			}
+		}
+	}
+	return names, nil
+}
+
 func stateOf(s types.InstanceStatus) cloud.State {
 	switch {
 	case s.InstanceState == nil:

@@ -39,6 +39,9 @@ const (
 type Provider interface {
 	// State says how a machine is.
 	State(ctx context.Context, machine string) (State, error)
+	// Names are the private addresses and host names by which the cloud knows a
+	// machine.
+	Names(ctx context.Context, machine string) ([]string, error)
 	// Reboot and Terminate return when the cloud took the request. They never
 	// repeat a request by themselves. Force does not wait for the operating
 	// system, if the cloud can do so.
@@ -122,6 +125,9 @@ func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
 		return "", status.Errorf(codes.NotFound, "there is no machine %q any more", node.Spec.ProviderID)
 	}
 	if known == nil {
+		if err := p.believe(ctx, node); err != nil {
+			return "", err
+		}
 		if known, err = p.Memory.intend(ctx, w, node); err != nil {
 			return "", err
 		}

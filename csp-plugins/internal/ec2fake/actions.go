@@ -50,6 +50,36 @@ func (c *Cloud) describe(form url.Values, e *Entry) (any, *refusal) {
 	return answer, nil
 }
 
+type privateAddress struct {
+	IP  string `xml:"privateIpAddress"`
+	DNS string `xml:"privateDnsName"`
+}
+
+type instanceItem struct {
+	ID    string           `xml:"instanceId"`
+	State state            `xml:"instanceState"`
+	DNS   string           `xml:"privateDnsName"`
+	IP    string           `xml:"privateIpAddress,omitempty"`
+	Cards []privateAddress `xml:"networkInterfaceSet>item>privateIpAddressesSet>item"`
+}
+
+type instancesAnswer struct {
+	XMLName   xml.Name       `xml:"DescribeInstancesResponse"`
+	Namespace string         `xml:"xmlns,attr"`
+	RequestID string         `xml:"requestId"`
+	Items     []instanceItem `xml:"reservationSet>item>instancesSet>item"`
+}
+
+// instancesSet shows an instance with its first network interface.
+func (c *Cloud) instancesSet(_ url.Values, e *Entry) (any, *refusal) {
+	i := c.instances[e.Instance]
+	item := instanceItem{ID: e.Instance, State: state{codesOfStates[i.State], i.State}, DNS: i.DNS, IP: i.IP}
+	if i.IP != "" {
+		item.Cards = []privateAddress{{i.IP, i.DNS}}
+	}
+	return instancesAnswer{Namespace: namespace, RequestID: requestID, Items: []instanceItem{item}}, nil
+}
+
 type rebootAnswer struct {
 	XMLName   xml.Name `xml:"RebootInstancesResponse"`
 	Namespace string   `xml:"xmlns,attr"`

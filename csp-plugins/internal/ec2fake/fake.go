@@ -1,4 +1,4 @@
-// Package ec2fake is a stand-in of the EC2 Query API for tests: it knows three
+// Package ec2fake is a stand-in of the EC2 Query API for tests: it knows four
 // actions, keeps books of everything that was asked, verifies every signature,
 // and refuses what it does not know, as EC2 does (source: the Amazon EC2 API
 // reference, "Query requests" and "Error codes").
@@ -41,6 +41,8 @@ type Instance struct {
 	Checks              string
 	Reboots, Terminates int
 	Protected           bool
+	// DNS and IP are its private name and address.
+	DNS, IP string
 }
 
 // Fault is what goes wrong with a request.
@@ -97,6 +99,14 @@ func (c *Cloud) Fail(action string, faults ...Fault) {
 func (c *Cloud) Change(id string, change func(*Instance)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	change(c.instances[id])
+}
+
+// Add adds a running instance.
+func (c *Cloud) Add(id string, change func(*Instance)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[id] = &Instance{State: "running", Checks: "ok"}
 	change(c.instances[id])
 }
 
@@ -242,6 +252,7 @@ func (c *Cloud) check(form url.Values, e *Entry) (action, *refusal) {
 		parameters []string
 	}{
 		"DescribeInstanceStatus": {c.describe, []string{"IncludeAllInstances"}},
+		"DescribeInstances":      {c.instancesSet, nil},
 		"RebootInstances":        {c.reboot, nil},
 		"TerminateInstances":     {c.terminate, []string{"SkipOsShutdown", "Force"}},
 	}
