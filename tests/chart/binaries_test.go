@@ -26,7 +26,7 @@ var buildServices = sync.OnceValues(func() (string, error) {
 
 // binaries are the programs of the containers that are not named after them.
 var binaries = map[string]string{
-	"platform-connectors-cluster": "platform-connectors", "csp-plugin-aws": "aws", "csp-plugin-kwok": "kwok",
+	"platform-connectors-cluster": "platform-connectors", "platform-connectors-gateway": "platform-connectors", "csp-plugin-aws": "aws", "csp-plugin-kwok": "kwok",
 }
 
 // TestServicesTakeTheirArguments: each container's program, with the container's
@@ -47,6 +47,9 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 					program = other
 				}
 				container := pod.Spec.Containers[0]
+				if workload == "platform-connectors" && name != "direct" {
+					program = "node-connector"
+				}
 				args, env := settle(t, pod, files)
 				ask := append(slices.Clone(args), "--check-config")
 				if program == "kubernetes-object-monitor" {

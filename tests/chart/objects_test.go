@@ -93,8 +93,9 @@ func TestNamespaceOfTheRelease(t *testing.T) {
 	}
 }
 
-// secrets are those that the values name; the chart makes none.
-var secrets = []string{"nvsentinel-store", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca"}
+// secrets are those that the values name; the chart makes that of the gateway, where
+// they name none.
+var secrets = []string{"nvsentinel-store", "append-store", "gateway-tls", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca"}
 
 // TestEverythingNamedIsThere: what a pod, a binding or a Service refers to is in
 // the same rendering.
@@ -109,6 +110,7 @@ func TestEverythingNamedIsThere(t *testing.T) {
 			for _, s := range secrets {
 				there["Secret "+s] = true
 			}
+			there["ConfigMap gateway-ca"] = true
 			for _, o := range objects {
 				for _, ref := range references(o) {
 					if !there[ref] {
@@ -229,6 +231,30 @@ func TestNoSecretInArguments(t *testing.T) {
 		for _, a := range pod.Spec.Containers[0].Args {
 			if strings.HasPrefix(a, "--store=") && a != "--store=${file:/etc/nvsentinel/store/address}" {
 				t.Errorf("%s is given %s", workload, a)
+			}
+		}
+	}
+}
+
+// TestNodesHoldNoSecret: what runs on every node mounts no Secret; whoever is root
+// there finds neither the store's address nor the gateway's key. With upstream:
+// store it is the account's that can only append.
+func TestNodesHoldNoSecret(t *testing.T) {
+	for _, name := range values {
+		for _, o := range rendered(t, file(name)) {
+			if o.GetKind() != "DaemonSet" {
+				continue
+			}
+			pod := workloads(t, []*unstructured.Unstructured{o})[o.GetName()]
+			for _, v := range pod.Spec.Volumes {
+				if v.Secret != nil && (name != "direct" || v.Secret.SecretName != "append-store") {
+					t.Errorf("%s: DaemonSet %s mounts Secret %s", name, o.GetName(), v.Secret.SecretName)
+				}
+			}
+			for _, a := range pod.Spec.Containers[0].Args {
+				if strings.HasPrefix(a, "--store=") && !slices.Contains(pod.Spec.Containers[0].Args, "--store-account=append") {
+					t.Errorf("%s: DaemonSet %s goes to the store with its owner's account", name, o.GetName())
+				}
 			}
 		}
 	}

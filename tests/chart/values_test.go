@@ -15,14 +15,15 @@ import (
 func TestLint(t *testing.T) {
 	defaults := []string{
 		"fault-quarantine", "fault-remediation", "health-events-analyzer", "kubernetes-object-monitor", "node-drainer",
-		"platform-connectors", "platform-connectors-cluster", "syslog-health-monitor",
+		"platform-connectors", "platform-connectors-cluster", "platform-connectors-gateway", "syslog-health-monitor",
 	}
 	want := map[string][]string{
 		"store":      defaults,
 		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "janitor"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
-		"nodes":      {"platform-connectors", "syslog-health-monitor"},
+		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
+		"direct":     slices.DeleteFunc(slices.Clone(defaults), func(w string) bool { return w == "platform-connectors-gateway" }),
 		"nulls":      append(slices.Clone(defaults), "csp-plugin-aws", "janitor"),
 		"nothing":    {},
 	}

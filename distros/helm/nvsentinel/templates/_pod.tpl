@@ -11,6 +11,7 @@ and, where it has them:
   configs     files: a list of {name, volume, path, files, reload}, where reload
               says that the service follows a change by itself
   store       true: the address of the records is mounted
+  storeSecret the Secret of that address, if not the services'
   publisher   true: the connector's socket and a token for it are mounted
   onNode      true: root, for the folders of the node
   privileged  true: all devices
@@ -195,7 +196,7 @@ volumes:
 {{- if .store }}
 - name: store
   secret:
-    secretName: {{ .root.Values.store.secretName }}
+    secretName: {{ .storeSecret | default .root.Values.store.secretName }}
     items: [{key: {{ .root.Values.store.secretKey }}, path: {{ .root.Values.store.secretKey }}}]
 {{- with .root.Values.store.tlsSecretName }}
 - name: store-tls
