@@ -49,15 +49,19 @@ type Callers struct {
 	Policy   passage.Policy
 	Clock    clock.PassiveClock
 
-	mu     sync.Mutex
-	paused map[string]pause
+	mu    sync.Mutex
+	peers map[string]*visitor
 }
 
-// pause is what a peer has earned by refused tokens.
-type pause struct {
-	length time.Duration
-	until  time.Time
-	asking bool
+// visitor is an address whose tokens are asked about, or were refused.
+type visitor struct {
+	// turn is held while one of its tokens is asked about.
+	turn chan struct{}
+	// waiting counts who holds the turn or waits for it.
+	waiting int
+	// until is when its next token is looked at, pause the last wait.
+	until time.Time
+	pause time.Duration
 }
 
 // Enter identifies the caller. Its errors are for the caller.
@@ -108,8 +112,8 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 		return id, told(err)
 	}
 	from := address(ctx)
-	if !c.begin(from) {
-		return gate.Identity{}, status.Error(codes.ResourceExhausted, "tokens from this address were refused: it has to wait before another one is looked at")
+	if err := c.begin(ctx, from); err != nil {
+		return gate.Identity{}, err
 	}
 	id, err := tokens.Identify(ctx, token)
 	c.end(from, err)
@@ -127,54 +131,81 @@ func told(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// begin says whether a token of a peer may be asked about now: one at a time, and
+// errPaused is the answer to an address whose tokens were refused.
+var errPaused = status.Error(codes.ResourceExhausted, "tokens from this address were refused: it has to wait before another one is looked at")
+
+// begin waits until a token of an address may be asked about: one at a time, and
 // after a refused one not at once. Whoever has no valid token can so cause few
-// questions to the API server, and none on behalf of another address.
-func (c *Callers) begin(from string) bool {
+// questions to the API server, and keeps no other address from its own.
+func (c *Callers) begin(ctx context.Context, from string) error {
+	c.mu.Lock()
+	v := c.peers[from]
+	if v == nil {
+		c.forget()
+		v = &visitor{turn: make(chan struct{}, 1)}
+		c.peers[from] = v
+	}
+	if c.Clock.Now().Before(v.until) {
+		c.mu.Unlock()
+		return errPaused
+	}
+	v.waiting++
+	c.mu.Unlock()
+	var err error
+	select {
+	case v.turn <- struct{}{}:
+	case <-ctx.Done():
+		err = status.FromContextError(ctx.Err()).Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.Clock.Now()
-	p := c.paused[from]
-	if p.asking || now.Before(p.until) {
-		return false
+	if err == nil && c.Clock.Now().Before(v.until) {
+		<-v.turn
+		err = errPaused
 	}
-	if len(c.paused) >= maxPeers {
-		c.forget(now)
+	if err != nil {
+		v.waiting--
 	}
-	if c.paused == nil {
-		c.paused = map[string]pause{}
-	}
-	p.asking = true
-	c.paused[from] = p
-	return true
+	return err
 }
 
 // end notes what a question brought.
 func (c *Callers) end(from string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	v := c.peers[from]
+	v.waiting--
+	<-v.turn
 	denied, ok := asDenied(err)
 	if err == nil || !ok || denied.Code != codes.Unauthenticated {
-		delete(c.paused, from)
+		v.pause = 0
 		return
 	}
-	length := min(max(2*c.paused[from].length, firstPause), longestPause)
-	c.paused[from] = pause{length: length, until: c.Clock.Now().Add(length)}
+	v.pause = min(max(2*v.pause, firstPause), longestPause)
+	v.until = c.Clock.Now().Add(v.pause)
 }
 
-// forget drops the peers whose pause is long over, or, when there are none, some.
-func (c *Callers) forget(now time.Time) {
-	for from, p := range c.paused {
-		if !p.asking && now.After(p.until.Add(p.length)) {
-			delete(c.paused, from)
+// forget makes room for one more address: those that have nothing under way and
+// whose pause is over, and if all are in a pause, any of them.
+func (c *Callers) forget() {
+	if c.peers == nil {
+		c.peers = map[string]*visitor{}
+	}
+	if len(c.peers) < maxPeers {
+		return
+	}
+	now := c.Clock.Now()
+	for from, v := range c.peers {
+		if v.waiting == 0 && now.After(v.until) {
+			delete(c.peers, from)
 		}
 	}
-	for from, p := range c.paused {
-		if len(c.paused) < maxPeers {
+	for from, v := range c.peers {
+		if len(c.peers) < maxPeers {
 			return
 		}
-		if !p.asking {
-			delete(c.paused, from)
+		if v.waiting == 0 {
+			delete(c.peers, from)
 		}
 	}
 }

@@ -4,7 +4,7 @@ package gateway
 func (c *Callers) Forgive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paused = nil
+	c.peers = nil
 }
 
 // Busy is how many calls of a node are under way.
