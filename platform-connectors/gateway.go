@@ -24,6 +24,10 @@ const remembered = 32768
 // refusedLife is how long a refused token is not asked about again.
 const refusedLife = 10 * time.Second
 
+// burst is what a node may bring at once, for example after an outage of the
+// gateways, in bytes.
+const burst = 64 << 20
+
 // buildGateway wires the connector between the nodes and the store. It listens
 // when the store is open.
 func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
@@ -46,7 +50,8 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 			Connectors: review("connectors", cfg.Gateway.Audience), Publishers: review("publishers", cfg.Publishers.Audience),
 			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents}, Clock: d.Clock,
 		},
-		Store: store, PerNode: cfg.Gateway.PerNode, Bytes: gateway.NewRoom(cfg.Gateway.MaxBytes),
+		Shares: &gateway.Shares{PerSecond: cfg.Gateway.NodeBytes, Burst: burst, Clock: d.Clock},
+		Store:  store, PerNode: cfg.Gateway.PerNode, Bytes: gateway.NewRoom(cfg.Gateway.MaxBytes),
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
 	var listen net.ListenConfig

@@ -2,6 +2,8 @@ package chart
 
 import (
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -233,6 +235,39 @@ func TestNoSecretInArguments(t *testing.T) {
 				t.Errorf("%s is given %s", workload, a)
 			}
 		}
+	}
+}
+
+// TestGatewayCertificate: what Helm makes is believed by the connectors' authority
+// under the name by which they call, and they are not shown the key.
+func TestGatewayCertificate(t *testing.T) {
+	objects := rendered(t, file("store"))
+	var tls corev1.Secret
+	for _, o := range objects {
+		if o.GetKind() == "Secret" {
+			tls = as[corev1.Secret](t, o)
+		}
+	}
+	block, _ := pem.Decode(tls.Data["tls.crt"])
+	if block == nil || len(tls.Data["tls.key"]) == 0 {
+		t.Fatalf("Secret %s has no certificate", tls.Name)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := texts(t, objects)["platform-connectors-gateway-ca"]
+	roots := x509.NewCertPool()
+	if len(authority) != 1 || !roots.AppendCertsFromPEM([]byte(authority["ca.crt"])) {
+		t.Fatalf("the authority is %v", authority)
+	}
+	args := workloads(t, objects)["platform-connectors"].Spec.Containers[0].Args
+	name := "platform-connectors-gateway." + release + ".svc"
+	if !slices.Contains(args, "--gateway="+name+":8443") {
+		t.Errorf("connectors are given %v", args)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -113,6 +113,9 @@ func TestRefused(t *testing.T) {
 		"an argument that is none":           {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                        {set("logLevel=verbose"), []string{"/logLevel"}},
 		"a spool that holds no large batch":  {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},
+		"nodes with the owner's store":       {set("platformConnectors.upstream=store"), []string{"platformConnectors.storeSecretName", "only append"}},
+		"a way that is none":                 {set("platformConnectors.upstream=direct"), []string{"/platformConnectors/upstream"}},
+		"half a certificate":                 {set("platformConnectorsGateway.tls.secretName=x"), []string{"both or neither"}},
 		"connections that are less than one": {set("platformConnectors.storeConnections=0"), []string{"/platformConnectors/storeConnections"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,6 +73,8 @@ type Gateway struct {
 	Reviews int `toml:"reviews" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
 	// PerNode bounds the calls of one node.
 	PerNode int `toml:"perNode" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	// NodeBytes bounds what one node brings in the long run, per second.
+	NodeBytes int64 `toml:"nodeBytes" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
 	// MaxBytes bounds the requests that are worked on.
 	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
 	// Connections bounds all connections, PerAddress those of one address.
@@ -86,7 +88,7 @@ func Default() Config {
 		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Election: lease.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
-			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
 		},
 	}
 }
@@ -154,6 +156,9 @@ func (c Config) validateGateway() error {
 	}
 	if g.VerdictLife <= 0 || g.VerdictLife > maxVerdictLife {
 		problems = append(problems, fmt.Errorf("gateway.verdictLife (--gateway-token-verdict-life) %s is not between 0 and %s", g.VerdictLife, maxVerdictLife))
+	}
+	if g.NodeBytes < 1 {
+		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
 	}
 	if g.MaxBytes < gateway.MaxMessage {
 		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))

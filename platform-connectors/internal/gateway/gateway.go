@@ -40,6 +40,8 @@ const (
 	historyPage = 64
 	// historyBytes ends a page that has as many bytes.
 	historyBytes = 4 << 20
+	// historyCost is what a page costs of the node's share, besides its request.
+	historyCost = 64 << 10
 	// patience bounds how long a caller may take to send its request, and how
 	// long the store may take for it.
 	patience = 20 * time.Second
@@ -58,6 +60,8 @@ type Gateway struct {
 	Store   Store
 	// PerNode bounds the calls of one node at the same time.
 	PerNode int
+	// Shares bounds what one node brings over time.
+	Shares *Shares
 	// Bytes bounds the requests that are worked on at the same time.
 	Bytes   *Room
 	Clock   clock.Clock
@@ -100,6 +104,9 @@ func handler[Q any, P interface {
 				return nil, err
 			}
 			size := int64(proto.Size(request))
+			if !g.Shares.Spend(caller.Node, size) {
+				return nil, status.Errorf(codes.ResourceExhausted, "node %s sends more than %d bytes a second, nothing was taken, send again later", caller.Node, g.Shares.PerSecond)
+			}
 			if err := g.Bytes.Take(ctx, size); err != nil {
 				return nil, status.Error(codes.Unavailable, "the gateway has too much before it, nothing was taken, send again")
 			}
@@ -254,6 +261,7 @@ func (g *Gateway) history(ctx context.Context, caller passage.Caller, q *protos.
 	if err != nil {
 		return nil, g.away(err)
 	}
+	g.Shares.Spend(caller.Node, historyCost)
 	out, size := &protos.HistoryResponse{}, 0
 	for _, r := range page {
 		doc, err := record.AppendJSON(nil, r)

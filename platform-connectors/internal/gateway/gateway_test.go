@@ -117,7 +117,8 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 			Connectors: review(gateway.Audience), Publishers: review(gate.Audience), Accounts: []string{connectors}, Clock: clock.RealClock{},
 			Policy: passage.Policy{Agents: append(authority.DefaultAgents(), authority.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
 		},
-		Store: h.store, PerNode: 2, Bytes: gateway.NewRoom(gateway.MaxMessage),
+		Shares: &gateway.Shares{PerSecond: 1 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
+		Store:  h.store, PerNode: 2, Bytes: gateway.NewRoom(gateway.MaxMessage),
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: gateway.NewMetrics(prometheus.NewRegistry()),
 	}
 	limits := gateway.Limits{Connections: 100, PerAddress: 100}
@@ -490,5 +491,40 @@ func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	}
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("%d tokens were shown", n)
+	}
+}
+
+// TestOneMadNode brings more than its share: it has to wait, and nobody else has.
+func TestOneMadNode(t *testing.T) {
+	clk := testkit.NewClock()
+	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
+		g.Shares = &gateway.Shares{PerSecond: 10 << 10, Burst: 100 << 10, Clock: clk}
+	})
+	mad, other := h.connector(of("gpu-7")), h.connector(of("gpu-8"))
+	bring := func(c *upstream.Gateway, node string) error {
+		_, err := c.Append(t.Context(), []record.Record{storetest.Record(node, func(r *record.Record) { r.Event.Message = strings.Repeat("x", 30<<10) })})
+		return err
+	}
+	passed := 0
+	for range 20 {
+		err := bring(mad, "gpu-7")
+		if err == nil {
+			passed++
+		} else if status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+	}
+	if passed != 4 {
+		t.Errorf("%d records of 30 KiB passed with a burst of 100 KiB", passed)
+	}
+	if err := mad.Dead(t.Context(), store.DeadLetter{ID: "x", Body: make([]byte, 1024)}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a dead letter beyond the share: %v", err)
+	}
+	if err := bring(other, "gpu-8"); err != nil {
+		t.Errorf("the other node: %v", err)
+	}
+	clk.Step(4 * time.Second)
+	if err := bring(mad, "gpu-7"); err != nil {
+		t.Errorf("after a while: %v", err)
 	}
 }

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Shares bounds what one node brings and asks for over time, so that none can fill
+// the store or keep it from the others.
+type Shares struct {
+	// PerSecond is what a node may bring in the long run, Burst at once; in bytes.
+	PerSecond, Burst int64
+	Clock            clock.PassiveClock
+
+	mu sync.Mutex
+	of map[string]share
+}
+
+// share is what a node has brought and not worked off yet.
+type share struct {
+	bytes int64
+	at    time.Time
+}
+
+// Spend notes n bytes of a node; false says that it has brought too much before
+// and has to wait.
+func (s *Shares) Spend(node string, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	if s.of == nil {
+		s.of = map[string]share{}
+	}
+	if _, known := s.of[node]; !known && len(s.of) >= maxPeers {
+		for other, o := range s.of {
+			if s.left(o, now) == 0 {
+				delete(s.of, other)
+			}
+		}
+	}
+	bytes := s.left(s.of[node], now)
+	if bytes >= s.Burst {
+		return false
+	}
+	s.of[node] = share{bytes + n, now}
+	return true
+}
+
+// left is what of a share is not worked off at a time.
+func (s *Shares) left(o share, now time.Time) int64 {
+	since := now.Sub(o.at)
+	if since > time.Hour {
+		return 0
+	}
+	return max(o.bytes-int64(since.Seconds()*float64(s.PerSecond)), 0)
+}
