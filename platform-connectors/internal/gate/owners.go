@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 
@@ -42,7 +43,7 @@ func OpenOwners(path string, log *slog.Logger) (*Owners, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.EIO) {
 		return nil, fmt.Errorf("reading the owners of checks: %w", err)
 	}
 	var file ownersFile

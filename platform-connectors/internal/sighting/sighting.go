@@ -6,10 +6,12 @@ package sighting
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +45,7 @@ func Open(name, path string, client kubernetes.Interface, log *slog.Logger) (*No
 	if os.IsNotExist(err) {
 		return n, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.EIO) {
 		return nil, fmt.Errorf("reading the node's sighting: %w", err)
 	}
 	if err := json.Unmarshal(b, &n.identity); err != nil {

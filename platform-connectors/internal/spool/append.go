@@ -325,15 +325,22 @@ func (s *Spool) heal() error {
 	_, last := s.journal.bounds()
 	_, committed := s.Bounds()
 	if last < committed {
-		return fmt.Errorf("healing the spool: it ends at entry %d, %d was durable", last, committed)
+		// The disk has lost them; those that come next must not take their places.
+		if err := s.journal.fillUp(committed); err != nil {
+			return fmt.Errorf("healing the spool, which ends at entry %d of %d: %w", last, committed, err)
+		}
 	}
 	if err := s.journal.cutBack(committed); err != nil {
 		return fmt.Errorf("cutting the spool back to entry %d: %w", committed, err)
 	}
 	for _, d := range damage {
-		if d.Index <= committed {
-			s.bury(DeadDamaged, d)
+		if d.Index > committed {
+			continue
 		}
+		if d.Count == 0 {
+			d.Count = committed - last
+		}
+		s.bury(DeadDamaged, d)
 	}
 	s.broken = false
 	return nil

@@ -139,7 +139,7 @@ func FuzzRepair(f *testing.F) {
 		write(t, filepath.Join(dir, fmt.Sprintf("%020d", 1)), first)
 		write(t, filepath.Join(dir, fmt.Sprintf("%020d", 3)), second)
 		var seen []uint64
-		segments, _, err := repair(dir, func(f frame) { seen = append(seen, f.index) })
+		segments, _, err := repair(dir, (*os.File).ReadAt, func(f frame) { seen = append(seen, f.index) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func FuzzRepair(f *testing.F) {
 				t.Fatalf("entries %v are not contiguous", seen)
 			}
 		}
-		j, err := openJournal(dir, 1<<20, segments)
+		j, err := openJournal(dir, 1<<20, segments, (*os.File).ReadAt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func FuzzRepair(f *testing.F) {
 		if err := j.close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, damage, err := repair(dir, func(frame) {}); err != nil || len(damage) > 0 {
+		if _, damage, err := repair(dir, (*os.File).ReadAt, func(frame) {}); err != nil || len(damage) > 0 {
 			t.Fatalf("the second repair found %v, %v", damage, err)
 		}
 	})

@@ -45,11 +45,12 @@ type journal struct {
 	segments []*segment
 	tail     *os.File // the last segment
 	filled   int64    // bytes of the tail's file
+	pread    pread
 }
 
 // openJournal opens the segments that repair has found.
-func openJournal(dir string, full int64, segments []*segment) (*journal, error) {
-	j := &journal{dir: dir, full: full, segments: segments}
+func openJournal(dir string, full int64, segments []*segment, read pread) (*journal, error) {
+	j := &journal{dir: dir, full: full, segments: segments, pread: read}
 	if len(segments) == 0 {
 		if err := j.begin(1); err != nil {
 			return nil, err
@@ -146,7 +147,7 @@ func (j *journal) read(from uint64, limit int, most int64, buffer []byte) (frame
 		buffer = make([]byte, size)
 	}
 	buffer = buffer[:size]
-	if err := readAt(s.path, buffer, start); err != nil {
+	if err := j.pread.piece(s.path, buffer, start); err != nil {
 		return nil, buffer, fmt.Errorf("reading spool entry %d: %w", from, err)
 	}
 	whole := buffer
@@ -157,16 +158,6 @@ func (j *journal) read(from uint64, limit int, most int64, buffer []byte) (frame
 		frames = append(frames, entry[max(n, 0):])
 	}
 	return frames, whole, nil
-}
-
-// readAt fills the buffer from a place of a file.
-func readAt(path string, buffer []byte, at int64) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.ReadAt(buffer, at)
-	return errors.Join(err, f.Close())
 }
 
 // seal lets the last segment end with its last entry and begins the next one,
@@ -221,6 +212,29 @@ func (j *journal) cutBack(index uint64) error {
 		return err
 	}
 	return durable.SyncDir(j.dir)
+}
+
+// fillUp puts tombstones behind the last entry, up to an index.
+func (j *journal) fillUp(index uint64) error {
+	j.filled = -1 // what is behind the last entry goes
+	if err := j.trim(); err != nil {
+		return err
+	}
+	var buffer []byte
+	last, at := j.last(), j.last().size()
+	ends := last.ends
+	for next := last.next(); next <= index; next++ {
+		buffer = appendEntry(buffer, frame{index: next})
+		ends = append(ends, uint32(at+int64(len(buffer))))
+	}
+	if err := j.put(buffer); err != nil {
+		return err
+	}
+	if err := durable.SyncData(j.tail); err != nil {
+		return err
+	}
+	last.ends = ends
+	return nil
 }
 
 // cutFront removes the segments of which every entry is up to the index. The

@@ -32,7 +32,6 @@ func TestSmallestEventsDoNotFillTheMemory(t *testing.T) {
 	before := heap()
 	again := open(t, o)
 	took := heap() - before
-	t.Logf("%d entries take %d bytes", n, took)
 	if most := o.MaxBytes * 2 / 5; took > most {
 		t.Errorf("%d entries take %d bytes of memory, want at most %d", n, took, most)
 	}
@@ -95,6 +94,9 @@ func TestRecordsKeptInMemoryAreBoundedInBytes(t *testing.T) {
 		r := rec(i, fmt.Sprint(i, strings.Repeat("x", size)))
 		r.Event.RecommendedAction = record.ActionNone
 		add(t, s, r)
+		if i%100 > 0 && i < n-1 {
+			continue
+		}
 		if bytes, records := kept(); bytes > recentBytes || records == 0 {
 			t.Fatalf("%d records of %d bytes are kept", records, bytes)
 		}

@@ -132,7 +132,7 @@ func (s *Spool) copyOut(after uint64, limit int, buffer *[]byte) (found [][]byte
 func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
 	f, _, ok := decode(data)
 	if !ok {
-		s.buryRead(DeadDamaged, Damage{index, 1, data})
+		s.buryRead(DeadDamaged, Damage{Index: index, Count: 1, Bytes: data})
 		return Entry{}, false
 	}
 	if f.tombstone() {
@@ -140,7 +140,7 @@ func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
 	}
 	r, err := decodeRecord(f)
 	if err != nil {
-		s.buryRead(DeadUndecodable, Damage{index, 1, f.body})
+		s.buryRead(DeadUndecodable, Damage{Index: index, Count: 1, Bytes: f.body})
 		return Entry{}, false
 	}
 	return s.entry(index, r), true

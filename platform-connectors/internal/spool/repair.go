@@ -20,6 +20,8 @@ type Damage struct {
 	Count uint64
 	// Bytes are what was found in their place.
 	Bytes []byte
+	// Lost: in the file are bytes that the disk did not give back.
+	Lost bool
 }
 
 // repair makes the journal in dir readable and lists its segments. A torn tail is
@@ -28,21 +30,23 @@ type Damage struct {
 // behind it is lost and every entry keeps its index. See is called with every
 // entry in order, also the tombstones; its body is only valid during the call.
 //
+// What the disk does not give back is damage as well.
+//
 // After a power cut the pages of a group that was not synced yet may be there or
 // not, each for itself: then a stretch counts as damaged of which nobody was
 // told that it is durable.
-func repair(dir string, see func(f frame)) ([]*segment, []Damage, error) {
+func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []Damage
 	for i, s := range segments {
-		data, err := os.ReadFile(s.path)
+		data, lost, err := read.file(s.path)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading a spool segment: %w", err)
 		}
-		c := &checker{data: data, next: s.first, see: see}
+		c := &checker{data: data, next: s.first, see: see, lost: lost}
 		if i+1 < len(segments) {
 			c.end = segments[i+1].first
 		}
@@ -65,6 +69,7 @@ type checker struct {
 	next uint64 // index the next entry must have
 	end  uint64 // index at which the next segment begins; 0 in the last one
 	see  func(f frame)
+	lost bool // the disk did not give all of it back
 
 	ends   []uint32 // of the entries
 	good   []byte   // once mended, the segment without its damage
@@ -114,7 +119,7 @@ func (c *checker) skip(at int) int {
 	if found {
 		until = next.frame.index
 	}
-	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:next.start])}
+	damage := Damage{c.next, until - c.next, bytes.Clone(c.data[at:next.start]), c.lost}
 	if damage.Count == 0 {
 		damage.Bytes = bytes.TrimRight(damage.Bytes, "\x00") // room that was prepared
 	}

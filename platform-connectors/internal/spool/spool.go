@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,8 @@ type Options struct {
 	Clock        clock.Clock
 	Log          *slog.Logger
 	Metrics      *Metrics
+
+	pread pread // of the log's files; nil reads them
 }
 
 // Spool is a durable queue of records. It is safe for concurrent use.
@@ -106,6 +109,9 @@ func Open(o Options) (*Spool, error) {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = defaultSegment
 	}
+	if o.pread == nil {
+		o.pread = (*os.File).ReadAt
+	}
 	s := &Spool{
 		o: o, dir: o.Dir, sync: durable.SyncData, changed: make(chan struct{}),
 		ids: map[uuid.UUID]digest{}, buried: map[uint64]bool{},
@@ -153,9 +159,9 @@ func (s *Spool) load() error {
 		return err
 	}
 	first, last := s.journal.bounds()
-	// An index that was released and is gone would be given again, so the
-	// counter could fall: a new epoch begins.
-	if err := s.loadEpoch(len(segments) == 0 || cursor > last); err != nil {
+	// An index that was given and is gone would be given again, so the counter
+	// could fall: a new epoch begins.
+	if err := s.loadEpoch(len(segments) == 0 || cursor > last || lostEnd(damage)); err != nil {
 		return err
 	}
 	s.committed = last
@@ -169,15 +175,21 @@ func (s *Spool) load() error {
 // openJournal repairs the journal and opens it.
 func (s *Spool) openJournal(see func(frame)) ([]Damage, error) {
 	path := filepath.Join(s.dir, logDir)
-	segments, damage, err := repair(path, see)
+	segments, damage, err := repair(path, s.o.pread, see)
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(path, int64(s.o.SegmentBytes), segments)
+	j, err := openJournal(path, int64(s.o.SegmentBytes), segments, s.o.pread)
 	if err == nil {
 		s.journal = j
 	}
 	return damage, err
+}
+
+// lostEnd says whether the end of the log, as the disk gives it back, may have had
+// durable entries behind it.
+func lostEnd(damage []Damage) bool {
+	return slices.ContainsFunc(damage, func(d Damage) bool { return d.Count == 0 && d.Lost })
 }
 
 // remember counts an unreleased entry.
@@ -201,7 +213,7 @@ func (s *Spool) loadEpoch(begin bool) error {
 		s.epoch = id
 		return nil
 	}
-	if err != nil && !os.IsNotExist(err) {
+	if err != nil && !os.IsNotExist(err) && !unreadable(err) {
 		return fmt.Errorf("reading the spool's epoch: %w", err)
 	}
 	s.epoch = uuid.NewString()

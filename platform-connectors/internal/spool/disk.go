@@ -1,0 +1,82 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// pread reads a piece of a file, as (*os.File).ReadAt does.
+type pread func(f *os.File, b []byte, at int64) (int, error)
+
+const (
+	// page is the piece of a file that a disk fails to read at least.
+	page = 4096
+	// tries is how often a piece is read before it is given up for lost.
+	tries = 3
+	// illegible is in the place of each byte that the disk does not give back. It
+	// is in no room that was prepared, so it counts as damage.
+	illegible = 0xFF
+)
+
+// file reads a whole segment. Pages that the disk does not give back are
+// illegible, and lost says whether there are any: the rest must not be lost with
+// them. Other errors say nothing about what is on the disk.
+func (read pread) file(path string) (data []byte, lost bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	data = make([]byte, info.Size())
+	if _, err := read(f, data, 0); err == nil || errors.Is(err, io.EOF) {
+		return data, false, nil
+	}
+	for at := 0; at < len(data); at += page {
+		piece := data[at:min(at+page, len(data))]
+		switch err := read.again(f, piece, int64(at)); {
+		case err == nil:
+		case unreadable(err):
+			lost = true
+			copy(piece, bytes.Repeat([]byte{illegible}, len(piece)))
+		default:
+			return nil, false, fmt.Errorf("reading %d bytes at %d: %w", len(piece), at, err)
+		}
+	}
+	return data, lost, nil
+}
+
+// piece fills the buffer from a place of a file.
+func (read pread) piece(path string, buffer []byte, at int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = read(f, buffer, at)
+	return errors.Join(err, f.Close())
+}
+
+// again reads a piece, several times if need be.
+func (read pread) again(f *os.File, b []byte, at int64) error {
+	var err error
+	for range tries {
+		var n int
+		if n, err = read(f, b, at); n == len(b) {
+			return nil
+		}
+	}
+	return err
+}
+
+// unreadable says whether an error is the disk's, about these bytes: they are
+// lost, as they are where a checksum does not match.
+func unreadable(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EBADMSG) || errors.Is(err, syscall.EUCLEAN)
+}
