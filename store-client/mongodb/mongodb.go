@@ -53,8 +53,9 @@ type Store struct {
 }
 
 var (
-	_ store.Store  = (*Store)(nil)
-	_ store.Reader = (*reader)(nil)
+	_ store.Store      = (*Store)(nil)
+	_ store.Identified = (*Store)(nil)
+	_ store.Reader     = (*reader)(nil)
 )
 
 // Open connects to the database at dsn, a connection string of MongoDB, and
@@ -184,6 +185,21 @@ func (s *Store) goHome(ctx context.Context) error {
 	}
 	s.home.Store(&named.Name)
 	return nil
+}
+
+// Server implements store.Identified: the name of the database. A failover keeps
+// it and loses nothing, because the majority has acknowledged every write.
+func (s *Store) Server(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	err := s.goHome(ctx)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return "", nil // the database was dropped; the next append makes another
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking for the server: %w", err)
+	}
+	return *s.home.Load(), nil
 }
 
 func (s *Store) events() *mongo.Collection { return s.db.Collection(Events) }

@@ -137,6 +137,14 @@ type Store interface {
 	Close() error
 }
 
+// Identified is a store that can tell servers apart.
+type Identified interface {
+	// Server names the history that writes go to now. It is another one when
+	// another server took over, an older state was restored, or the records were
+	// emptied or replaced: then what was acknowledged before may be gone.
+	Server(ctx context.Context) (string, error)
+}
+
 // Feed is a resumable stream of records. Next is for one goroutine, Commit may
 // be called from others. After an error the feed may be used again.
 type Feed interface {

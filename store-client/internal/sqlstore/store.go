@@ -48,7 +48,10 @@ type Store struct {
 	tasks  sync.WaitGroup
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.Identified = (*Store)(nil)
+)
 
 // New wraps an opened database whose schema is in place; Close closes it.
 func New(db *sql.DB, cfg Config) *Store {
@@ -79,6 +82,17 @@ func (s *Store) Ping(ctx context.Context) error {
 		return fmt.Errorf("reaching the store: %w", err)
 	}
 	return nil
+}
+
+// Server implements store.Identified.
+func (s *Store) Server(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	head, err := s.Dialect.Head(ctx, s.db)
+	if err != nil {
+		return "", fmt.Errorf("asking for the server: %w", err)
+	}
+	return head.Server, nil
 }
 
 // Get implements store.Store.
