@@ -59,7 +59,7 @@ func TestIndexes(t *testing.T) {
 		{"a node's story", filter(record.Selector{Node: "n1"}, ""), []string{"node", "recoveries"}},
 		{"a quarantine's records", filter(record.Selector{Session: "s"}, ""), []string{"session"}},
 		{"a publisher's newest record", filter(record.Selector{SeqEpoch: "e"}, ""), []string{"counter"}},
-		{"what has expired", due(time.Now()), []string{"expiry"}},
+		{"what has expired", due(time.Now(), time.Now()), []string{"expiry"}},
 		{"what was appended behind a place", bson.D{{Key: "append", Value: bson.D{{Key: "$gt", Value: 5}}}}, []string{"append"}},
 	} {
 		var plan bson.M

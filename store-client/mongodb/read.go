@@ -116,15 +116,44 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 	}
 }
 
-// due selects what may have expired.
-func due(now time.Time) bson.D {
-	return bson.D{{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}, {Key: "$ne", Value: nil}}}}
+// due selects what may have expired: what every consumer has passed, and what is
+// overdue.
+func due(now, passed time.Time) bson.D {
+	return bson.D{
+		{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}, {Key: "$ne", Value: nil}}},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: "storedat", Value: bson.D{{Key: "$lte", Value: passed}}}},
+			bson.D{{Key: "expireAt", Value: bson.D{{Key: "$lt", Value: now.Add(-store.ExpireGrace)}}}},
+		}},
+	}
+}
+
+// passed is up to when stored records have been committed by every consumer.
+func (s *Store) passed(ctx context.Context) (time.Time, error) {
+	lines, err := all[line](ctx, s.lines(), bson.D{})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading how far consumers are: %w", err)
+	}
+	oldest := provider.Never
+	for _, l := range lines {
+		if l.Mark == nil {
+			return time.Unix(0, 0), nil
+		}
+		if l.Mark.Before(oldest) {
+			oldest = *l.Mark
+		}
+	}
+	return oldest, nil
 }
 
 func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	where := due(now)
+	passed, err := s.passed(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	where := due(now, passed)
 	found, err := all[stored](ctx, s.events(), where, options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "expireAt", Value: 1}}).SetLimit(expireBatch))
 	if err != nil {
 		return 0, false, err

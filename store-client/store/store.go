@@ -131,11 +131,17 @@ type Store interface {
 	// Dead keeps a dead letter.
 	Dead(ctx context.Context, letter DeadLetter) error
 	// Expire deletes records whose expireAt is before now and returns how many.
+	// One that a consumer has not come to yet, by the time of what each committed
+	// last, is left for at most ExpireGrace longer.
 	Expire(ctx context.Context, now time.Time) (int, error)
 	// Ping says whether the store can be reached.
 	Ping(ctx context.Context) error
 	Close() error
 }
+
+// ExpireGrace is how long an expired record waits for a consumer that is behind.
+// One that was taken out of service for good must not keep everything for ever.
+const ExpireGrace = 30 * 24 * time.Hour
 
 // Identified is a store that can tell servers apart.
 type Identified interface {

@@ -288,3 +288,35 @@ func expire(t *testing.T, b Backend) {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
+
+// expireBehind: records that expire while a consumer is away are there when it
+// comes back, unless it stays away for longer than the grace.
+func expireBehind(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	passed, behind := Record("n"), Record("n")
+	expiry := time.Now().Add(-time.Minute).UTC().Truncate(time.Microsecond)
+	for _, r := range []*record.Record{&passed, &behind} {
+		r.Event.ProcessingStrategy, r.ExpireAt = record.PersistOnly, &expiry
+	}
+	MustAppend(t, s, passed)
+	Receive(t, openFeed(t, s, "exporter", record.AllHealthEventInserts()), 1)
+	MustAppend(t, s, behind)
+	count := func(now time.Time, want int) {
+		t.Helper()
+		if n, err := s.Expire(within(t), now); n != want || err != nil {
+			t.Errorf("expired %d, %v; want %d", n, err, want)
+		}
+	}
+	soon := time.Now().Add(time.Hour)
+	count(soon, 1)
+	if got := Receive(t, openFeed(t, s, "exporter", record.AllHealthEventInserts()), 1)[0]; got.ID != behind.ID {
+		t.Errorf("fed %s, want the expired record that waited: %s", got.ID, behind.ID)
+	}
+	count(soon, 1)
+	again := Record("n", func(r *record.Record) { r.Event.ProcessingStrategy, r.ExpireAt = record.PersistOnly, &expiry })
+	MustAppend(t, s, again)
+	count(soon, 0)
+	b.Damage(t, dsn, "exporter", Damage{Position: "garbage", Mark: true})
+	count(soon, 0)
+	count(expiry.Add(store.ExpireGrace+time.Second), 1)
+}

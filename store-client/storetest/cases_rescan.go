@@ -99,7 +99,7 @@ func deleteRecord(t *testing.T, s store.Store, r record.Record) {
 	if err := s.Update(within(t), record.FaultQuarantine, []store.Change{change}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.Expire(within(t), at.Add(time.Second)); n != 1 || err != nil {
+	if n, err := s.Expire(within(t), at.Add(store.ExpireGrace+time.Second)); n != 1 || err != nil {
 		t.Fatalf("expired %d, %v; want 1", n, err)
 	}
 }

@@ -101,6 +101,7 @@ func cases() []testCase {
 		{"reader: refuses a database without tables and makes none", readerEmpty},
 		{"reader: who has how much before it", readerLag},
 		{"expire: only what has expired", expire},
+		{"expire: what a consumer has not come to waits for it, but not for ever", expireBehind},
 		{"open: all services at once on an empty database", openTogether},
 	}
 }

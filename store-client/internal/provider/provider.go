@@ -19,6 +19,9 @@ import (
 // that neither answers nor breaks cannot hold a service for ever.
 const OperationTimeout = 30 * time.Second
 
+// Never is later than every time that a record bears.
+var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // maxID bounds an id in bytes.
 const maxID = 512
 

@@ -34,6 +34,6 @@ func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
 		"health_events_recoveries": list(store.Query{Selector: record.Selector{Node: "n", Strategy: record.Process, Healthy: record.Yes()}}),
 		"health_events_session":    list(store.Query{Selector: record.Selector{Session: "s"}}),
 		"health_events_counter":    list(store.Query{Selector: record.Selector{SeqEpoch: "e"}, Order: store.BySeqDescending, Limit: 1}),
-		"health_events_expiry":     {SQL: expireSQL, Args: []any{now, 10}},
+		"health_events_expiry":     {SQL: expireSQL, Args: []any{now, now, now, 10}},
 	}
 }

@@ -192,7 +192,23 @@ ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded
 // expireBatch bounds the rows that one transaction of Expire deletes.
 const expireBatch = 1000
 
-const expireSQL = "SELECT id FROM health_events WHERE expire_at < $1 ORDER BY expire_at LIMIT $2"
+const expireSQL = "SELECT id FROM health_events WHERE expire_at < $1 AND (stored_at <= $2 OR expire_at < $3) ORDER BY expire_at LIMIT $4"
+
+// passed is up to when stored records have been committed by every consumer.
+func (s *Store) passed(ctx context.Context, tx *sql.Tx) (time.Time, error) {
+	var oldest instant
+	var unmarked, all int
+	err := tx.QueryRowContext(ctx, "SELECT MIN(mark), COUNT(*) - COUNT(mark), COUNT(*) FROM feed_positions").Scan(&oldest, &unmarked, &all)
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("reading how far consumers are: %w", err)
+	case all == 0:
+		return provider.Never, nil
+	case unmarked > 0:
+		return time.Unix(0, 0), nil
+	}
+	return oldest.time(), nil
+}
 
 // Expire implements store.Store. Records that are being updated are left for
 // the next call.
@@ -201,7 +217,13 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (int, error) {
 	for {
 		var n int64
 		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, "DELETE FROM health_events WHERE id IN ("+expireSQL+s.Dialect.SkipLocked+")", s.Dialect.Time(&now), expireBatch)
+			passed, err := s.passed(ctx, tx)
+			if err != nil {
+				return err
+			}
+			overdue := now.Add(-store.ExpireGrace)
+			res, err := tx.ExecContext(ctx, "DELETE FROM health_events WHERE id IN ("+expireSQL+s.Dialect.SkipLocked+")",
+				s.Dialect.Time(&now), s.Dialect.Time(&passed), s.Dialect.Time(&overdue), expireBatch)
 			if err != nil {
 				return err
 			}
