@@ -7,6 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/clearing"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
@@ -36,12 +37,19 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		return err
 	}
 	d.OnStop("feed", func(context.Context) error { return feed.Close() })
+	asked := &clearing.Desk{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	loop := &consume.Loop[record.Record]{
 		Name: name + "-cluster", Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
-		Handle: shown.Handle, Backlog: shown.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant)},
-		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "platform_connector_cluster"),
+		Handle: func(ctx context.Context, node string) error {
+			if err := asked.Handle(ctx, node); err != nil {
+				return err
+			}
+			return shown.Handle(ctx, node)
+		},
+		Backlog: shown.Backlog,
+		Bells:   []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant), nodes.Bell(clearing.Relevant)},
+		Clock:   d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "platform_connector_cluster"),
 	}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)

@@ -3,19 +3,26 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // TestConditionsOfClusterWideFaultsAreWrittenByTheLeader: a publisher on one
@@ -90,8 +97,42 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 	s.awaitCondition(check, faulty(entry("own", 1)))
 	s.awaitConditionOf("gpu-later", "WideCheck", sick+entry("b", 1))
 
+	// What a person clears is over for every room: of an agent of the whole
+	// cluster, and of one of the node's own.
+	s.clears("gpu-later", event("b", 1).GetId())
+	s.awaitConditionOf("gpu-later", "WideCheck", well)
+	s.clears(nodeName, event("own", 1).GetId())
+	s.awaitCondition(check, cleared)
+	s.clears(nodeName, event("own", 2).GetId()) // nobody knows it
+
 	// Nobody else may speak as it.
 	s.refused(s.publisher(""), wideAsOwn(), codes.PermissionDenied, `agent "wide" is that of`)
+}
+
+// clears asks for the clearing of a record as nvsentinel clear does, and waits for
+// the recovery in the store.
+func (s *site) clears(node, id string) {
+	s.t.Helper()
+	key, value := nodemark.Clearing{Record: id, By: "alice", Reason: "GPU replaced"}.Annotation()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	if _, err := s.cluster.Client().CoreV1().Nodes().Patch(s.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	records := s.records()
+	if _, err := records.Get(s.t.Context(), id); errors.Is(err, store.ErrNotFound) {
+		return
+	}
+	var recovery record.Record
+	testkit.Until(s.t, 2*time.Minute, func() (ok bool) {
+		s.tend()
+		var err error
+		recovery, err = records.Get(s.t.Context(), fault.ClearingID(id))
+		return err == nil
+	})
+	e := recovery.Event
+	if !e.IsHealthy || e.NodeName != node || e.Message != "cleared by alice: GPU replaced" || e.Metadata[fault.MetadataClears] != id {
+		s.t.Errorf("recovery %+v", e)
+	}
 }
 
 func wideAsOwn() *protos.HealthEvent {

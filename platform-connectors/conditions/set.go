@@ -253,6 +253,16 @@ func (s *Set) notice(e record.Event) Change {
 	return Noticed
 }
 
+// Dismiss drops the faults that records with these ids raised, which a person
+// has cleared, and says whether there were any.
+func (s *Set) Dismiss(ids map[string]bool) bool {
+	before := s.Faults()
+	for _, c := range s.Checks {
+		c.Faults = slices.DeleteFunc(c.Faults, func(f Fault) bool { return ids[f.Record.ID] })
+	}
+	return s.Faults() < before
+}
+
 // Told removes notices that were written.
 func (s *Set) Told(written []Notice) {
 	s.Notices = slices.DeleteFunc(s.Notices, func(n Notice) bool { return slices.Contains(written, n) })

@@ -69,7 +69,7 @@ func (t *trip) applies(invariant string) bool {
 		return t.scenario.reboots() > 0
 	case NoStraySignal:
 		return t.scenario.reboots() == 0 && !t.scenario.forgets()
-	case NothingAgain:
+	case NothingAgain, LegalMoves:
 		return !t.scenario.forgets()
 	case CleanStart:
 		return t.scenario == Replaced
@@ -175,10 +175,10 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			add(NoEviction, "pod %s is gone: %v", t.guard, err)
 		}
 	}
-	for _, illegal := range j.audit.illegal(t.node) {
-		add(LegalMoves, "%s", illegal)
-	}
-	if !t.scenario.forgets() { // a store that is put back may show what has ended
+	if !t.scenario.forgets() { // a store that is put back shows what has ended
+		for _, illegal := range j.audit.illegal(t.node) {
+			add(LegalMoves, "%s", illegal)
+		}
 		for _, again := range j.sessions.again(t.node) {
 			add(NothingAgain, "%s", again)
 		}

@@ -96,9 +96,9 @@ func (p Program) root(code *int) *cobra.Command {
 	o := options{program: p}
 	root := &cobra.Command{
 		Use:   "nvsentinel",
-		Short: "Say what NVSentinel does to nodes, and why",
+		Short: "Say what NVSentinel does to nodes, and why; clear faults by hand",
 		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
-from the API server. It only reads. Installed as kubectl-nvsentinel it is also a
+from the API server. Only clear writes. Installed as kubectl-nvsentinel it is also a
 plugin: kubectl nvsentinel why <node>.
 ` + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
@@ -110,7 +110,7 @@ plugin: kubectl nvsentinel why <node>.
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code))
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code))
 	return root
 }
 

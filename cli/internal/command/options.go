@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nvidia/nvsentinel/cli/internal/look"
@@ -65,6 +66,13 @@ func (o *options) check() error {
 // errNoStore says how to name one.
 var errNoStore = errors.New("no address: give --store or set NVSENTINEL_STORE")
 
+// kube is the kubeconfig that is asked for.
+func (o *options) kube() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+}
+
 // open opens what can be opened; done closes it.
 func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
 	s = look.Sources{Within: o.within, Limit: o.limit}
@@ -79,9 +87,7 @@ func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
 		defer cancel()
 		s.Records, s.RecordsError = storeopen.OpenReader(bounded, address, storeopen.Options{})
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	rc, err := o.kube()
 	if err == nil {
 		s.Cluster, err = look.Connect(rc, "nvsentinel-cli/"+o.program.Version)
 	}

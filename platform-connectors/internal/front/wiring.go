@@ -202,6 +202,9 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	ring := push.Bell()
 	fold.OnChange(ring)
 	p.node.OnChange(ring)
+	dismissals := &sink.Dismissals{Fold: fold, Node: p.node.Object}
+	p.node.OnChange(dismissals.Bell())
+	d.Go("dismissals", dismissals.Run)
 	d.Go("node watch", p.node.Run)
 	d.Go("fault set", fold.Run)
 	d.Go("conditions", push.Run)

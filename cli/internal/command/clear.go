@@ -1,0 +1,190 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// clearing is one run of nvsentinel clear.
+type clearing struct {
+	options *options
+	records store.Reader
+	cluster *kube.Client
+	node    string
+	fault   record.Record
+	reason  string
+}
+
+func clearCommand(o *options, code *int) *cobra.Command {
+	var reason string
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "clear <node> <record>",
+		Short: "Clear a fault by hand, in your name: for faults that no monitor takes back",
+		Long: `Clear a fault by hand. It writes an annotation with your user name on the Node, by
+your own rights (patch nodes); the connector of role cluster makes it a recovery
+that names what the record names, and every service follows that one. The store
+is only read. It waits until the recovery is stored and the Node's condition has
+changed, and takes the annotation away.
+` + exitCodes,
+		Example: "  nvsentinel clear gpu-1 01a2012f-5f2b-747d-a191-050c9f567ad1 --reason \"GPU 3 replaced, ticket 4711\"",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			*code, err = o.clear(c.Context(), args[0], args[1], reason, wait)
+			return err
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the recovery and the condition")
+	return c
+}
+
+func (o *options) clear(ctx context.Context, node, id, reason string, wait time.Duration) (int, error) {
+	sources, done := o.open(ctx)
+	defer done()
+	if err := errors.Join(sources.RecordsError, sources.ClusterError); err != nil {
+		return 0, coded{fmt.Errorf("clearing needs the store and the API server: %w", err), ExitFailed}
+	}
+	rc, err := o.kube()
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	c := clearing{options: o, records: sources.Records, cluster: cluster, node: node, reason: reason}
+	if c.fault, err = c.find(ctx, id); err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return c.run(bounded)
+}
+
+// find reads the record and says why it can not be cleared.
+func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
+	r, err := c.records.Get(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return r, fmt.Errorf("the store has no record %s; nvsentinel why %s --all shows the node's", id, c.node)
+	case err != nil:
+		return r, fmt.Errorf("reading record %s: %w", id, err)
+	case r.Event.NodeName != c.node:
+		return r, fmt.Errorf("record %s is about node %s", id, r.Event.NodeName)
+	case !r.IsFault():
+		return r, fmt.Errorf("record %s is no fault but a recovery", id)
+	case !r.Acts():
+		return r, fmt.Errorf("record %s is PERSIST_ONLY: nothing acts on it", id)
+	}
+	return r, nil
+}
+
+// run asks for the clearing, waits for it, and takes the annotation away.
+func (c clearing) run(ctx context.Context) (int, error) {
+	me, err := c.cluster.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, coded{fmt.Errorf("asking the API server for your user name: %w", err), ExitFailed}
+	}
+	before, err := kube.ReadNode(ctx, c.cluster.Clientset, c.node)
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
+	key, value := nodemark.Clearing{Record: c.fault.ID, By: me.Status.UserInfo.Username, Reason: c.reason}.Annotation()
+	if err := c.annotate(ctx, key, &value); err != nil {
+		return 0, coded{fmt.Errorf("asking for the clearing on node %s: %w", c.node, err), ExitFailed}
+	}
+	fmt.Fprintf(c.options.program.Out, "asked for in the name of %s\n", me.Status.UserInfo.Username)
+	if err := c.until(ctx, c.stored); err != nil {
+		return ExitPartial, coded{fmt.Errorf("no recovery is stored yet; the annotation %s stays, and is followed when the connector of role cluster is there (docs/cli.md): %w", key, err), ExitPartial}
+	}
+	fmt.Fprintf(c.options.program.Out, "cleared by recovery %s\n", fault.ClearingID(c.fault.ID))
+	if err := c.until(ctx, func(ctx context.Context) (bool, error) { return c.shown(ctx, before) }); err != nil {
+		return ExitPartial, coded{fmt.Errorf("the Node's condition %s has not changed yet; the annotation %s stays for its connector: %w", c.fault.Event.CheckName, key, err), ExitPartial}
+	}
+	if err := c.annotate(ctx, key, nil); err != nil {
+		return ExitPartial, coded{fmt.Errorf("taking the annotation %s away: %w", key, err), ExitPartial}
+	}
+	return ExitWhole, nil
+}
+
+// annotate writes one annotation of the Node, or takes it away.
+func (c clearing) annotate(ctx context.Context, key string, value *string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = c.cluster.Clientset.CoreV1().Nodes().Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+func (c clearing) stored(ctx context.Context) (bool, error) {
+	_, err := c.records.Get(ctx, fault.ClearingID(c.fault.ID))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// shown says whether the condition of the fault's check is no longer what it was,
+// or never told of a fault.
+func (c clearing) shown(ctx context.Context, before *corev1.Node) (bool, error) {
+	was := c.condition(before)
+	if was.Status != corev1.ConditionTrue {
+		return true, nil
+	}
+	node, err := kube.ReadNode(ctx, c.cluster.Clientset, c.node)
+	if err != nil {
+		return false, err
+	}
+	is := c.condition(node)
+	return is.Status != was.Status || is.Message != was.Message, nil
+}
+
+func (c clearing) condition(node *corev1.Node) corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(x corev1.NodeCondition) bool { return string(x.Type) == c.fault.Event.CheckName })
+	if i < 0 {
+		return corev1.NodeCondition{}
+	}
+	return node.Status.Conditions[i]
+}
+
+// askEvery is how often is looked for what is waited for.
+const askEvery = 200 * time.Millisecond
+
+// until asks until cond holds or ctx ends; the last problem is told.
+func (c clearing) until(ctx context.Context, cond func(context.Context) (bool, error)) error {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	var last error
+	for {
+		ok, err := cond(ctx)
+		if ok {
+			return nil
+		}
+		if err != nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), last)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// Package clearing carries out what people ask for with nvsentinel clear: it
+// makes a Node's annotation a recovery in the store, from which every room, and
+// the Node's conditions, learn that the fault is over.
+package clearing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// most bounds the clearings of one node that are looked at; a person clears one
+// at a time.
+const most = 100
+
+// Records is what is needed of the store.
+type Records interface {
+	Get(ctx context.Context, id string) (record.Record, error)
+	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+}
+
+// Desk carries clearings out.
+type Desk struct {
+	Records Records
+	Client  kubernetes.Interface
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
+}
+
+// Relevant says whether a Node's change asks for a clearing.
+func Relevant(before, after *corev1.Node) bool {
+	if after == nil {
+		return false
+	}
+	var had map[string]string
+	if before != nil {
+		had = before.Annotations
+	}
+	for _, c := range nodemark.Clearings(after.Annotations) {
+		key, value := c.Annotation()
+		if had[key] != value {
+			return true
+		}
+	}
+	return false
+}
+
+// Handle stores the recoveries that a Node's annotations ask for. Asking again
+// changes nothing: a recovery's id follows from the record's.
+func (d *Desk) Handle(ctx context.Context, name string) error {
+	node, err := kube.ReadNode(ctx, d.Client, name)
+	if errors.Is(err, kube.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	clearings := nodemark.Clearings(node.Annotations)
+	for _, c := range clearings[:min(len(clearings), most)] {
+		if err := d.clear(ctx, node, c); err != nil {
+			return fmt.Errorf("clearing record %s of node %s: %w", c.Record, name, err)
+		}
+	}
+	return nil
+}
+
+// clear stores one recovery, unless it is stored or the record is no fault of
+// this node, which is said and left.
+func (d *Desk) clear(ctx context.Context, node *corev1.Node, c nodemark.Clearing) error {
+	if _, err := d.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	r, err := d.Records.Get(ctx, c.Record)
+	if errors.Is(err, store.ErrNotFound) {
+		d.Log.Warn("a person clears a record that the store does not have; nothing is done", "node", node.Name, "record", c.Record, "by", c.By)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	machine := kube.NodeIdentity(node)
+	if why := Refused(r, node.Name, machine); why != "" {
+		d.Log.Warn("a record is not cleared", "node", node.Name, "record", r.ID, "by", c.By, "why", why)
+		return nil
+	}
+	recovery := fault.ClearedByHand(r, c.By, c.Reason, machine, d.Clock.Now().UTC())
+	results, err := d.Records.Append(ctx, []record.Record{recovery})
+	if err != nil {
+		return err
+	}
+	d.Log.Info("a person cleared a fault", "node", node.Name, "record", r.ID, "recovery", recovery.ID, "by", c.By, "reason", c.Reason, "stored", results[0] == store.Appended)
+	return nil
+}
+
+// Refused says why a record can not be cleared on a node, or nothing.
+func Refused(r record.Record, node string, machine record.NodeIdentity) string {
+	switch {
+	case r.Event.NodeName != node:
+		return "it is about node " + r.Event.NodeName
+	case !r.IsFault():
+		return "it is no fault but a recovery"
+	case !r.Acts():
+		return "it is PERSIST_ONLY: nothing acts on it"
+	case fault.Compare(fault.Of(r), machine) == fault.AnotherMachine:
+		return "it is about another machine, which bore this name before"
+	}
+	return ""
+}

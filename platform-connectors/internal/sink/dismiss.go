@@ -1,0 +1,68 @@
+package sink
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Dismissals drops the faults from the set that people clear by annotations of
+// the node's Node. Their recoveries go to the store by the connector of role
+// cluster, past this node's spool.
+type Dismissals struct {
+	Fold *Fold
+	// Node is the Node as it was seen last, or nil.
+	Node func() *corev1.Node
+
+	rung chan struct{}
+}
+
+// Bell is to be rung when the Node has changed; it comes before Run.
+func (d *Dismissals) Bell() func() {
+	d.rung = make(chan struct{}, 1)
+	return func() {
+		select {
+		case d.rung <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run dismisses until ctx ends. What the disk did not take is tried again when
+// the Node changes next, which its heartbeat does.
+func (d *Dismissals) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.rung:
+		}
+		node := d.Node()
+		if node == nil {
+			continue
+		}
+		ids := map[string]bool{}
+		for _, c := range nodemark.Clearings(node.Annotations) {
+			ids[c.Record] = true
+		}
+		if err := d.Fold.dismiss(ids); err != nil {
+			d.Fold.Log.Error("keeping the fault set failed; it is tried again", "error", err)
+		}
+	}
+}
+
+func (f *Fold) dismiss(ids map[string]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	f.work.Lock()
+	defer f.work.Unlock()
+	state := f.current()
+	if !state.Set.Dismiss(ids) {
+		return nil
+	}
+	f.Log.Info("a person cleared faults of this node", "records", len(ids))
+	return f.publish(state)
+}
