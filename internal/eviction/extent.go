@@ -123,7 +123,7 @@ type Demand struct {
 	Why Reason
 	// Forced: the event asked to take the pods away at once.
 	Forced bool
-	// Since is when the fault came; deadlines count from it.
+	// Since is when the fault was judged; deadlines count from it.
 	Since time.Time
 }
 
@@ -164,15 +164,15 @@ func (p Policy) DemandOf(r record.Record) Demand {
 	return d
 }
 
-// since is when a fault came. A publisher's clock may be ahead: nothing came
-// after it was judged.
+// since is when a fault was judged, by the cluster's clock. The times that its
+// node gave it are not believed where they would matter: a node whose clock is a
+// day behind would have its pods deleted at once.
 func since(r record.Record) time.Time {
-	at := r.CreatedAt
-	if at.IsZero() {
-		at = r.Event.GeneratedTimestamp
+	if v := r.Status.QuarantineVerdict; v != nil && !v.At.IsZero() {
+		return v.At
 	}
-	if v := r.Status.QuarantineVerdict; v != nil && !v.At.IsZero() && v.At.Before(at) {
-		at = v.At
+	if !r.CreatedAt.IsZero() {
+		return r.CreatedAt
 	}
-	return at
+	return r.Event.GeneratedTimestamp
 }

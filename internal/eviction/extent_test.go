@@ -204,15 +204,18 @@ func TestDemandsAreThoseOfTheSessionsOpenFaults(t *testing.T) {
 	}
 }
 
-// TestAFaultIsNotNewerThanItsVerdict: a node's clock may be a year ahead.
-func TestAFaultIsNotNewerThanItsVerdict(t *testing.T) {
+// TestDeadlinesCountFromTheVerdict: a node's clock may be a year ahead, or behind.
+func TestDeadlinesCountFromTheVerdict(t *testing.T) {
 	ahead := open(func(r *record.Record) { r.CreatedAt = now.AddDate(1, 0, 0) })
-	generated := open(func(r *record.Record) { r.CreatedAt, r.Event.GeneratedTimestamp = time.Time{}, now.Add(-time.Minute) })
+	behind := open(func(r *record.Record) { r.CreatedAt = now.AddDate(-1, 0, 0) })
+	generated := open(func(r *record.Record) {
+		r.Status.QuarantineVerdict, r.CreatedAt, r.Event.GeneratedTimestamp = nil, time.Time{}, now.Add(-time.Minute)
+	})
 	unjudged := open(func(r *record.Record) { r.Status.QuarantineVerdict = nil })
 	for name, tt := range map[string]struct {
 		r    record.Record
 		want time.Time
-	}{"ahead": {ahead, now}, "generated": {generated, now.Add(-time.Minute)}, "unjudged": {unjudged, now}} {
+	}{"ahead": {ahead, now}, "behind": {behind, now}, "generated": {generated, now.Add(-time.Minute)}, "unjudged": {unjudged, now}} {
 		if got := (Policy{}).DemandOf(tt.r).Since; !got.Equal(tt.want) {
 			t.Errorf("%s: since %s, want %s", name, got, tt.want)
 		}
