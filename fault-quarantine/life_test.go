@@ -305,7 +305,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ text, want string }{
 		"CEL that does not compile": {rule("event.isFatal &&"), `rule-sets[0] ("r").match.all[0].expression`},
-		"CEL that returns a number": {rule("1 + 2"), `rule-sets[0] ("r").match.all[0].expression returns int, not bool`},
+		"CEL that returns a number": {rule("1 + 2"), `rule-sets[0] ("r").match.all[0].expression: it returns int, not bool`},
 		"an unknown key":            {"[circuitBreaker]\npercent = 3\n", `unknown key "circuitBreaker.percent"`},
 		"an unknown table":          {"[circuit-breaker]\n", `unknown key "circuit-breaker"`},
 		"a percentage":              {"[circuitBreaker]\npercentage = 101\n", "circuitBreaker.percentage is 101"},

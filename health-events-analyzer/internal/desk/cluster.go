@@ -98,17 +98,19 @@ func (d *Desk) trim(w *pattern.Window) {
 // recoveries adds what may have ended a source that the window did not hold: it
 // can be older than all that was read.
 func (d *Desk) recoveries(ctx context.Context, w *pattern.Window, source record.Record) error {
-	after, err := d.list(ctx, store.Query{
+	err := store.Pages(ctx, d.Records, store.Query{
 		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Agent: source.Event.Agent, Healthy: record.Yes()},
-		After:    source.Append, Limit: lastPage,
+		After:    source.Append, Limit: largestPage,
+	}, func(page []record.Record) error {
+		for _, r := range page {
+			if f := pattern.NewFact(r); w.Concerns(f) {
+				w.Add(f)
+			}
+		}
+		return nil
 	})
 	if err != nil {
-		return err
-	}
-	for _, r := range after {
-		if f := pattern.NewFact(r); w.Concerns(f) {
-			w.Add(f)
-		}
+		return fmt.Errorf("reading the recoveries of node %s: %w", source.Event.NodeName, err)
 	}
 	return nil
 }

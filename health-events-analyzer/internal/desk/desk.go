@@ -234,7 +234,7 @@ func (d *Desk) begin(rules []rule.Rule) time.Time {
 // pages of a node's history: the first, the largest, and the most that is read.
 const (
 	firstPage   = 32
-	largestPage = 2048
+	largestPage = 512
 	lastPage    = 1 << 16
 )
 
