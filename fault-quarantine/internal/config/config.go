@@ -91,7 +91,7 @@ func Default() Config {
 		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Lease: lease.Default(),
 		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
 		GPUNodeLabel: "nvidia.com/gpu.present=true", DefaultBudgets: true,
-		Retention:    30 * 24 * time.Hour, Workers: 128,
+		Retention: 30 * 24 * time.Hour, Workers: 128,
 	}
 }
 
