@@ -29,17 +29,31 @@ func (s *Set) UnpairedNames() bool {
 	return false
 }
 
-// trimFault keeps what recovery, order and text need of a faulty record; what it
-// names is in its entries.
+// trimFault keeps what recovery, order, text and a second append (see Stored)
+// need of a faulty record; what it names is in its entries.
 func trimFault(r record.Record) record.Record {
 	e := r.Event
 	return record.Record{
-		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
+		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch, CreatedAt: r.CreatedAt, Accepted: record.Content(r),
 		Event: record.Event{
-			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
+			ID: e.ID, Version: e.Version, Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
 			IsFatal: e.IsFatal, Message: cut(e.Message, maxText), RecommendedAction: e.RecommendedAction,
+			CustomRecommendedAction: e.CustomRecommendedAction, ProcessingStrategy: e.ProcessingStrategy, GeneratedTimestamp: e.GeneratedTimestamp,
+			QuarantineOverrides: e.QuarantineOverrides, DrainOverrides: e.DrainOverrides, Metadata: order(e),
 		},
 	}
+}
+
+// order is the metadata that says when, in its publisher's counting and under
+// which boot, a fault was seen.
+func order(e record.Event) map[string]string {
+	out := map[string]string{}
+	for _, key := range []string{record.MetadataSeq, record.MetadataSeqEpoch, record.MetadataBootID} {
+		if v, ok := e.Metadata[key]; ok {
+			out[key] = v
+		}
+	}
+	return out
 }
 
 // trimRecovery keeps what a recovery speaks for and its order.

@@ -39,7 +39,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	}
 	records := openRecords(d, up)
 	if client != nil {
-		startSink(d, cfg, parts{queue, node, history(up, records), client, stages})
+		startSink(d, cfg, parts{queue, node, history(up, records), client, stages, sinkOf{records}})
 	}
 	carrier := newCarrier(d, queue, records, stages)
 	startReplay(d, queue, node, carrier)

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
@@ -185,6 +186,7 @@ type parts struct {
 	history sink.Source
 	client  kubernetes.Interface
 	stages  *transform.Runner
+	source  replay.Source
 }
 
 func startSink(d *daemon.Daemon, cfg Config, p parts) {
@@ -205,6 +207,10 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	dismissals := &sink.Dismissals{Fold: fold, Node: p.node.Object}
 	p.node.OnChange(dismissals.Bell())
 	d.Go("dismissals", dismissals.Run)
+	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Clock: d.Clock, Log: d.Log}
+	reminder.Register(d.Registry)
+	p.node.OnChange(reminder.Bell())
+	d.Go("reminder", reminder.Run)
 	d.Go("node watch", p.node.Run)
 	d.Go("fault set", fold.Run)
 	d.Go("conditions", push.Run)

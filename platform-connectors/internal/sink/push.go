@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
@@ -46,6 +47,13 @@ func (f *Fold) View() View {
 		desired = conditions.Faulty(desired)
 	}
 	return View{desired, slices.Clone(f.state.Set.Notices)}
+}
+
+// Stored makes the records of standing faults again; see conditions.Set.
+func (f *Fold) Stored(ids []string) []record.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state.Set.Stored(ids)
 }
 
 // Told takes written notices out of the set.

@@ -1,0 +1,65 @@
+package conditions
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Stored makes the records of standing faults again as they were stored, for a
+// store that lost them: the same id and the same accepted content, so that a
+// store that has a record takes it for the same. Of an event that named much, it
+// names what still stands. Records of sets that an older version wrote, which
+// lack what is needed, are left out.
+func (s *Set) Stored(ids []string) []record.Record {
+	var out []record.Record
+	for _, id := range ids {
+		if r, ok := s.stored(id); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (s *Set) stored(id string) (r record.Record, ok bool) {
+	for _, name := range s.Names() {
+		for _, f := range s.Checks[name].Faults {
+			if f.Record.ID != id || f.Record.Accepted == "" {
+				continue
+			}
+			if !ok {
+				r, ok = f.Record, true
+				r.Append = 0
+			}
+			name := &r.Event
+			for _, text := range slices.Concat(f.Entry.Names, f.Entry.Sub) {
+				kind, value, _ := strings.Cut(text, ":")
+				if x := (record.Entity{EntityType: kind, EntityValue: value}); !slices.Contains(name.EntitiesImpacted, x) {
+					name.EntitiesImpacted = append(name.EntitiesImpacted, x)
+				}
+			}
+			if code := f.Entry.Code; code != "" && !slices.Contains(name.ErrorCode, code) {
+				name.ErrorCode = append(name.ErrorCode, code)
+			}
+		}
+	}
+	return r, ok && s.covered(r)
+}
+
+// covered says whether a record made again names all that stands under its id.
+func (s *Set) covered(r record.Record) bool {
+	made := map[string]bool{}
+	for _, e := range fault.Entries(r.Event) {
+		made[e.Key] = true
+	}
+	for _, c := range s.Checks {
+		for _, f := range c.Faults {
+			if f.Record.ID == r.ID && !made[f.Entry.Key] {
+				return false
+			}
+		}
+	}
+	return true
+}

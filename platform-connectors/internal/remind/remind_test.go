@@ -1,0 +1,111 @@
+package remind_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// into is an open store as a source.
+type into struct{ store.Store }
+
+func (s into) Sink(context.Context) (replay.Sink, error) { return s.Store, nil }
+func (s into) Opened() (replay.Sink, bool)               { return s.Store, true }
+
+func seen(id string, edit func(*record.Event)) record.Record {
+	return storetest.Record("n1", func(r *record.Record) {
+		r.Seq, r.SeqEpoch = 7, "e"
+		e := &r.Event
+		e.IsFatal, e.IsHealthy, e.ProcessingStrategy, e.CheckName = true, false, record.Process, id
+		e.Metadata = map[string]string{record.MetadataSeq: "7", record.MetadataSeqEpoch: "e", record.MetadataBootID: "b1", "more": "of it"}
+		edit(e)
+	})
+}
+
+// TestTheStoreIsToldAgain: of the faults that the Node names as unknown, those
+// that stand are appended under their ids; a store that has them takes them for
+// the same, one that has not can judge and clear them as before.
+func TestTheStoreIsToldAgain(t *testing.T) {
+	lost := seen("SysLogsXIDError", func(e *record.Event) {
+		e.ErrorCode = []string{"79", "48"}
+		e.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: "GPU-1"}, {EntityType: "PCI", EntityValue: "0000:3b:00"}, {EntityType: "NVLINK", EntityValue: "3"}}
+	})
+	other := seen("Other", func(e *record.Event) { e.EntitiesImpacted, e.ErrorCode = nil, nil })
+	set := &conditions.Set{}
+	for _, r := range []record.Record{lost, other} {
+		if got := set.Fold(r); got != conditions.Raised {
+			t.Fatalf("folded: %s", got)
+		}
+	}
+	whole, emptied := storetest.SQLite(t), storetest.SQLite(t)
+	storetest.MustAppend(t, whole, lost, other)
+	for name, s := range map[string]store.Store{"whole": whole, "emptied": emptied} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{}
+			node.Annotations = map[string]string{nodemark.UnknownAnnotation: lost.ID + ",of another publisher"}
+			clock, registry := testkit.NewClock(), prometheus.NewRegistry()
+			r := remind.Reminder{
+				Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: into{s}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+			}
+			r.Register(registry)
+			ring := r.Bell()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- r.Run(ctx) }()
+			ring()
+			testkit.Until(t, 2*time.Minute, func() bool { return counted(t, registry) > 0 })
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			check(t, storetest.MustGet(t, s, lost.ID), lost)
+			if _, err := s.Get(t.Context(), other.ID); (err == nil) != (name == "whole") {
+				t.Errorf("a fault that nobody asked for: %v", err)
+			}
+		})
+	}
+}
+
+// check compares a record with what was stored first.
+func check(t *testing.T, got, want record.Record) {
+	t.Helper()
+	keys := func(r record.Record) (out []string) {
+		for _, e := range fault.Entries(r.Event) {
+			out = append(out, e.Key)
+		}
+		return out
+	}
+	if diff := cmp.Diff(keys(want), keys(got)); diff != "" {
+		t.Errorf("entries:\n%s", diff)
+	}
+	if record.Content(got) != record.Content(want) || got.Seq != want.Seq || got.Event.BootID() != want.Event.BootID() ||
+		got.Event.RecommendedAction != want.Event.RecommendedAction || !got.CreatedAt.Equal(want.CreatedAt) || got.Node != want.Node {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func counted(t *testing.T, registry *prometheus.Registry) float64 {
+	families, err := registry.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range families {
+		return f.GetMetric()[0].GetCounter().GetValue()
+	}
+	return 0
+}
