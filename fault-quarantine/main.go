@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -44,7 +45,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := desk.NewMetrics(d.Registry)
 	notes := desk.NewNotes(cluster.Clientset, d.Log, metrics.EventsLost)
+	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &desk.Desk{
+		Brake: stop,
 		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
@@ -56,7 +59,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Handle: handler.Handle, Backlog: handler.Backlog,
 		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, func(ctx context.Context, _ func(string)) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
-		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, now) }},
+		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, now) }, handler.BrakeBell(stop)},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 	}
 	d.Go("node watch", nodes.Run)

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -44,7 +45,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	desk := &repair.Desk{
 		Records: records, Cluster: cluster, Repairs: repairs, Policy: plan.Policy{RecoveryWithin: cfg.RecoveryWithin},
-		Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	claims, err := repair.NewClaims(desk, nodes.Lister, cfg.OrphanedAfter)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
@@ -37,6 +38,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	shared := workshop.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
 		Notices: &notice.Board{Client: cluster.Clientset, Clock: now, Log: d.Log},
+		Brake:   brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 		Clock:   now, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
 	}
 	plugins := map[provider.Endpoint]*provider.Plugin{}

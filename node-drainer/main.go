@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -48,7 +49,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
 		drain.Deps{
-			Records: records, Client: cluster.Clientset, World: world,
+			Records: records, Client: cluster.Clientset, World: world, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 			Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
 	loop := &consume.Loop[record.Record]{

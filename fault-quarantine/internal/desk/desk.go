@@ -20,6 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/lease"
@@ -51,6 +52,8 @@ type Desk struct {
 	Metrics   *Metrics
 	// Places are those of the quarantine budget.
 	Places *places.Book
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
 	// Marked says from a cache whether a Node bears marks of ours, so that a
 	// node without records and marks costs no API request. A stale no is made
 	// good by the Node's own bell.
@@ -147,6 +150,10 @@ func (d *Desk) judge(seen facts) (ledger.Judgement, error) {
 	judgement := ledger.Judge(seen.view, policy, now)
 	if judgement.Opens == nil {
 		return judgement, nil
+	}
+	if why, on := d.Brake.On(); on {
+		policy.Hold = why
+		return ledger.Judge(seen.view, policy, now), nil
 	}
 	c := budget.Candidate{Name: node.Name, Labels: node.Labels, Order: judgement.Opens.Append}
 	granted, why, err := d.Places.Take(c, judgement.Opens.ID)

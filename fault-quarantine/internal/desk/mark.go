@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -38,6 +39,9 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 		return nil
 	}
 	now := d.Clock.Now()
+	if why, on := d.Brake.On(); on && d.adds(node, desired, now) {
+		return outcome.Park(brake.Wait, why)
+	}
 	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.paint(n, desired, now) })
 	if err != nil {
 		return fmt.Errorf("marking node %s: %w", node.Name, err)

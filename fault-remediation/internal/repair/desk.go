@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/eviction"
@@ -43,6 +44,8 @@ type Desk struct {
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
 
 	stamps  echo.Book // of records, by id
 	objects echo.Book // of repair objects, by namespace and name

@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -48,6 +49,9 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 	if !ok {
 		return true, outcome.Park(refusedWait, fmt.Sprintf("%s is not configured any more", at.Action))
 	}
+	if why, on := d.Brake.On(); on {
+		return true, outcome.Park(brake.Wait, why)
+	}
 	began := d.Clock.Now()
 	obj, err := repair.Render(step.Create.Record, at)
 	if err != nil {
@@ -62,6 +66,9 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 	defer cancel()
 	if err := fenced.Err(); err != nil {
 		return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
+	}
+	if why, on := d.Brake.On(); on {
+		return true, outcome.Park(brake.Wait, why)
 	}
 	key := echoKey(obj)
 	d.objects.Begin(key)

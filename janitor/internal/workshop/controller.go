@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -57,6 +58,8 @@ type Deps struct {
 	Objects client.Client
 	Nodes   kubernetes.Interface
 	Plugin  Plugin
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
 	// Excluded are the nodes that are left alone besides those that are opted
 	// out by their label.
 	Excluded []labels.Selector
@@ -155,6 +158,10 @@ func (c *Controller) view(p *pass) repair.View {
 
 // act carries out one step; goOn asks for the next decision.
 func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again time.Duration, goOn bool, err error) {
+	if why, on := c.Brake.On(); on && (v.Step == repair.Send || v.Step == repair.Resend || v.Step == repair.DeleteNode) {
+		p.log.Info("waiting", "why", why)
+		return brake.Wait, false, nil
+	}
 	switch v.Step {
 	case repair.Begin:
 		return 0, true, c.begin(ctx, p)

@@ -85,6 +85,9 @@ func (c *Controller) tell(ctx context.Context, p *pass, leaveBy time.Time) (stri
 	if c.Clock.Now().After(leaveBy) {
 		return "", &provider.Error{Delivery: provider.NotSent, Message: "writing the status took too long"}
 	}
+	if why, on := c.Brake.On(); on {
+		return "", &provider.Error{Delivery: provider.NotSent, Message: why}
+	}
 	_, force := p.object.Asked()
 	return c.kind.send(ctx, c.Plugin, provider.Signal{Node: v1alpha1.NodeOf(p.object), Key: c.key(p.object), Force: force})
 }

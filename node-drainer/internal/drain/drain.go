@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -49,6 +50,7 @@ type Drain struct {
 	clock   clock.PassiveClock
 	log     *slog.Logger
 	metrics *Metrics
+	brake   *brake.Brake
 	memory  *memory
 	hand    *hand
 	echoes  echo.Book // of records, by id
@@ -62,13 +64,15 @@ type Deps struct {
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 	Metrics *Metrics
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
 }
 
 // New makes a Drain.
 func New(c Config, d Deps) *Drain {
 	out := &Drain{
 		records: d.Records, client: d.Client, world: d.World, config: c,
-		clock: d.Clock, log: d.Log, metrics: d.Metrics, memory: newMemory(),
+		clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake, memory: newMemory(),
 	}
 	out.hand = newHand(out)
 	d.Metrics.watch(out.memory.size)

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -65,6 +67,9 @@ func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, p
 	defer release()
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("leading no more: %w", err)
+	}
+	if why, on := h.d.brake.On(); on {
+		return outcome.Park(brake.Wait, why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -59,6 +60,7 @@ type stage struct {
 	// wrap and clock change how the next drainer sees the API server and time.
 	wrap  transport.WrapperFunc
 	clock clock.PassiveClock
+	brake *brake.Brake // of the next drainer
 }
 
 // counted counts the reads of the store.
@@ -124,7 +126,7 @@ func (s *stage) run(config drain.Config) func(...func(*drain.Config)) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		s.stop = func() { cancel(); <-ended }
-		eyes := sight{s.records, s.wrap, s.clock}
+		eyes := sight{s.records, s.wrap, s.clock, s.brake}
 		go func() {
 			defer close(ended)
 			s.work(ctx, config, eyes)
@@ -138,6 +140,7 @@ type sight struct {
 	records *counted
 	wrap    transport.WrapperFunc
 	clock   clock.PassiveClock
+	brake   *brake.Brake
 }
 
 func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
@@ -163,7 +166,7 @@ func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	drains := drain.New(config, drain.Deps{
 		Records: eyes.records, Client: cluster.Clientset, World: world,
-		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry),
+		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake,
 	})
 	feed, err := eyes.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
 	if err != nil {

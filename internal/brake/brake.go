@@ -1,0 +1,142 @@
+// Package brake is the emergency brake of the suite: one ConfigMap that stops,
+// on every replica of every service within seconds, what cannot be taken back:
+// cordons, evictions, repair objects and signals. Recovery and release go on.
+package brake
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+)
+
+const (
+	// Name of the ConfigMap in the suite's namespace.
+	Name = "nvsentinel-brake"
+	// Key of its data. The brake is on while the ConfigMap exists and this is not
+	// Off: a misspelt value stops more, not less.
+	Key = "brake"
+	// Off is the one value that lets the brake go.
+	Off = "off"
+	// ReasonKey of its data says why, for people.
+	ReasonKey = "reason"
+	// Wait is when braked work is looked at again.
+	Wait = 10 * time.Second
+	// DefaultNamespace is used where none is configured.
+	DefaultNamespace = "nvsentinel"
+)
+
+// Brake watches the ConfigMap. It is on until it was read once, and what was
+// read last counts while the API server is away. A nil Brake is never on. It is
+// safe for concurrent use.
+type Brake struct {
+	namespace string
+	informer  cache.SharedIndexInformer
+	factory   informers.SharedInformerFactory
+	log       *slog.Logger
+
+	mu    sync.Mutex
+	bells []func()
+}
+
+// Start watches the brake for as long as a daemon runs, and shows it in the
+// daemon's metrics and readiness.
+func Start(d *daemon.Daemon, client kubernetes.Interface, namespace string) *Brake {
+	b := New(client, namespace, d.Log)
+	d.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "nvs_brake_on", Help: "1 while the emergency brake keeps this process from cordons, evictions, repair objects and signals.",
+	}, func() float64 {
+		if _, on := b.On(); on {
+			return 1
+		}
+		return 0
+	}))
+	d.Go("brake", b.Run)
+	d.Ready("brake", func() (bool, string) {
+		why, _ := b.On()
+		return b.informer.HasSynced(), why
+	})
+	return b
+}
+
+// New makes a brake; Run reads it.
+func New(client kubernetes.Interface, namespace string, log *slog.Logger) *Brake {
+	if namespace == "" {
+		namespace = DefaultNamespace
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
+		informers.WithTransform(kube.StripManagedFields),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
+		}))
+	return &Brake{namespace: namespace, factory: factory, informer: factory.Core().V1().ConfigMaps().Informer(), log: log}
+}
+
+// Run watches until ctx ends.
+func (b *Brake) Run(ctx context.Context) error {
+	changed := func(any) { b.changed() }
+	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, after any) { changed(after) },
+	})
+	if err != nil {
+		return err
+	}
+	b.factory.Start(ctx.Done())
+	<-ctx.Done()
+	kube.AwaitStop(b.factory.Shutdown)
+	return nil
+}
+
+func (b *Brake) changed() {
+	if why, on := b.On(); on {
+		b.log.Warn("nothing is cordoned, evicted, repaired or signalled from now on", "why", why)
+	} else {
+		b.log.Info("the emergency brake is off")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ring := range b.bells {
+		ring()
+	}
+}
+
+// On says whether the brake is on, and why. It is asked right before each act.
+func (b *Brake) On() (why string, on bool) {
+	if b == nil {
+		return "", false
+	}
+	if !b.informer.HasSynced() {
+		return "the emergency brake is not read yet (ConfigMap " + b.namespace + "/" + Name + ")", true
+	}
+	object, exists, err := b.informer.GetStore().GetByKey(b.namespace + "/" + Name)
+	if err != nil || !exists {
+		return "", false
+	}
+	brake, ok := object.(*corev1.ConfigMap)
+	if !ok || brake.Data[Key] == Off {
+		return "", false
+	}
+	why = "the emergency brake is on (ConfigMap " + b.namespace + "/" + Name + ")"
+	if reason := brake.Data[ReasonKey]; reason != "" {
+		why += ": " + reason
+	}
+	return why, true
+}
+
+// OnChange calls ring whenever the brake has changed; it must not block.
+func (b *Brake) OnChange(ring func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bells = append(b.bells, ring)
+}

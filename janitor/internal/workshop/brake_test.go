@@ -1,0 +1,31 @@
+package workshop
+
+import (
+	"log/slog"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+)
+
+// TestTheBrakeStopsSignals: none is sent while the brake is on, here because it
+// was not read yet, and one after that; no attempt is used up meanwhile.
+func TestTheBrakeStopsSignals(t *testing.T) {
+	w := newWorld(t)
+	w.addNode(localcluster.NodeSpec{Name: "n"})
+	w.quarantine("n", "s1")
+	w.create("r", "n", "s1")
+	w.janitor.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
+	for range 2 {
+		result, _, err := w.reconcile("r")
+		if err != nil || result.RequeueAfter != brake.Wait {
+			t.Errorf("again in %s, %v", result.RequeueAfter, err)
+		}
+	}
+	w.wantSignals(0)
+	w.janitor.Brake = nil
+	w.mustReconcile("r")
+	w.wantSignals(1)
+}
