@@ -214,6 +214,11 @@ func TestSize(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	type id = record.NodeIdentity
+	const (
+		zeros = "00000000-0000-0000-0000-000000000000"
+		effs  = "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"
+		board = "03000200-0400-0500-0006-000700080009"
+	)
 	tests := []struct {
 		a, b id
 		want fault.Sameness
@@ -226,6 +231,16 @@ func TestCompare(t *testing.T) {
 		{id{UID: "1"}, id{UID: "1"}, fault.SameMachine},
 		{id{}, id{UID: "1"}, fault.Undecidable},
 		{id{ProviderID: "p"}, id{SystemUUID: "s"}, fault.Undecidable},
+		{id{SystemUUID: zeros, UID: "1"}, id{SystemUUID: zeros, UID: "2"}, fault.AnotherMachine},
+		{id{SystemUUID: zeros, UID: "1"}, id{SystemUUID: zeros, UID: "1"}, fault.SameMachine},
+		{id{SystemUUID: zeros}, id{SystemUUID: zeros}, fault.Undecidable},
+		{id{SystemUUID: effs, UID: "1"}, id{SystemUUID: effs, UID: "2"}, fault.AnotherMachine},
+		{id{SystemUUID: board, UID: "1"}, id{SystemUUID: board, UID: "2"}, fault.AnotherMachine},
+		{id{SystemUUID: "Not Settable", UID: "1"}, id{SystemUUID: "Not Settable", UID: "2"}, fault.AnotherMachine},
+		{id{ProviderID: "p", SystemUUID: zeros}, id{ProviderID: "p", SystemUUID: board}, fault.SameMachine},
+	}
+	if a, b := fault.Machine(id{SystemUUID: zeros, UID: "1"}), fault.Machine(id{SystemUUID: zeros, UID: "2"}); a == b {
+		t.Errorf("two machines are both %q", a)
 	}
 	for _, tt := range tests {
 		if got := fault.Compare(tt.a, tt.b); got != tt.want {

@@ -1,6 +1,11 @@
 package fault
 
-import "github.com/nvidia/nvsentinel/data-models/record"
+import (
+	"slices"
+	"strings"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
 
 // Sameness compares two sightings of a machine.
 type Sameness int
@@ -26,9 +31,10 @@ func (s Sameness) String() string {
 }
 
 // Compare decides by the first identity both sightings have: the provider's
-// id, else the system UUID, else the Node's uid.
+// id, else the system UUID (unless it is one that names no machine), else the
+// Node's uid.
 func Compare(a, b record.NodeIdentity) Sameness {
-	for _, pair := range [][2]string{{a.ProviderID, b.ProviderID}, {a.SystemUUID, b.SystemUUID}, {a.UID, b.UID}} {
+	for _, pair := range [][2]string{{a.ProviderID, b.ProviderID}, {systemUUID(a), systemUUID(b)}, {a.UID, b.UID}} {
 		if pair[0] != "" && pair[1] != "" {
 			if pair[0] == pair[1] {
 				return SameMachine
@@ -53,8 +59,26 @@ func Machine(n record.NodeIdentity) string {
 	switch {
 	case n.ProviderID != "":
 		return n.ProviderID
-	case n.SystemUUID != "":
+	case systemUUID(n) != "":
 		return n.SystemUUID
 	}
 	return n.UID
+}
+
+// factory are the system UUIDs of boards whose maker set none, in lower case.
+var factory = []string{
+	"03000200-0400-0500-0006-000700080009", "00020003-0004-0005-0006-000700080009",
+	"12345678-1234-5678-90ab-cddeefaabbcc", "4c4c4544-0000-2010-8020-80c04f202020",
+	"not settable", "not present", "not specified", "to be filled by o.e.m.",
+}
+
+// systemUUID is a machine's own system UUID, or empty: one of a single repeated
+// digit pair, or of the makers' defaults, is that of many machines.
+func systemUUID(n record.NodeIdentity) string {
+	id := strings.ToLower(strings.TrimSpace(n.SystemUUID))
+	digits := strings.ReplaceAll(id, "-", "")
+	if slices.Contains(factory, id) || (len(digits) == 32 && strings.Repeat(digits[:2], 16) == digits) {
+		return ""
+	}
+	return n.SystemUUID
 }
