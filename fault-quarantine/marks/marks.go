@@ -2,6 +2,7 @@ package marks
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -104,7 +105,8 @@ func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
 		node.Spec.Unschedulable = true
 		delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
 		set(&node.Annotations, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
-		set(&node.Labels, keys.CordonBy, "NVSentinel")
+		p.forget(node)
+		set(&node.Labels, keys.CordonBy, us)
 		if len(d.RuleSets) > 0 || len(d.Unknown) == 0 {
 			set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
 		}
@@ -125,6 +127,7 @@ func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
 	if !c.cordoned {
 		return
 	}
+	p.forget(node)
 	ours := node.Spec.Unschedulable
 	node.Spec.Unschedulable = false
 	delete(node.Annotations, nodemark.QuarantineHealthEventIsCordoned)
@@ -135,9 +138,29 @@ func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
 	if !ours {
 		return
 	}
-	set(&node.Labels, keys.UncordonBy, "NVSentinel")
+	set(&node.Labels, keys.UncordonBy, us)
 	set(&node.Labels, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
 	set(&node.Labels, keys.UncordonTimestamp, stamp(now))
+}
+
+// us is who the labels say has cordoned or uncordoned a Node.
+const us = "NVSentinel"
+
+// forget removes the labels that tell of our cordons and uncordons under another
+// prefix, which was configured before. They name us by their value, and whoever
+// else writes such a label does not.
+func (p Painter) forget(node *corev1.Node) {
+	for key, by := range maps.Clone(node.Labels) {
+		prefix, tells := strings.CutSuffix(key, "cordon-by")
+		prefix = strings.TrimSuffix(prefix, "un")
+		if !tells || by != us || prefix == p.LabelPrefix {
+			continue
+		}
+		keys := nodemark.CordonLabelsWith(prefix)
+		for _, k := range []string{keys.CordonBy, keys.CordonReason, keys.CordonTimestamp, keys.UncordonBy, keys.UncordonReason, keys.UncordonTimestamp} {
+			delete(node.Labels, k)
+		}
+	}
 }
 
 // FollowCordon brings the taint by which Kubernetes follows a cordon in line

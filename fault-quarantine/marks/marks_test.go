@@ -71,6 +71,35 @@ func TestMarkAndRelease(t *testing.T) {
 	}
 }
 
+// TestAnotherLabelPrefix: whatever prefix was configured when a Node was marked,
+// its release leaves none of our labels but those of the present one, and neither
+// does another judgement in mid-session.
+func TestAnotherLabelPrefix(t *testing.T) {
+	before, after := marks.Painter{LabelPrefix: "old.example.com/"}, painter
+	for _, again := range []bool{false, true} {
+		node := bare()
+		node.Labels["others.example.com/cordon-by"] = "somebody"
+		before.Apply(node, marks.Of([]record.Record{open("f0", "f0", everything())}), now)
+		before.Apply(node, marks.Desired{}, now)
+		before.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+		if again {
+			after.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+			if node.Labels["k8saas.nvidia.com/cordon-by"] != "NVSentinel" {
+				t.Errorf("labels %v", node.Labels)
+			}
+		}
+		after.Apply(node, marks.Desired{}, now)
+		for key := range node.Labels {
+			if strings.HasPrefix(key, "old.example.com/") {
+				t.Errorf("label %s stays (judged again: %t)", key, again)
+			}
+		}
+		if node.Labels["others.example.com/cordon-by"] != "somebody" || node.Labels["k8saas.nvidia.com/uncordon-by"] != "NVSentinel" {
+			t.Errorf("labels %v", node.Labels)
+		}
+	}
+}
+
 func TestForeignMarksStay(t *testing.T) {
 	node := bare()
 	node.Spec.Unschedulable = true
