@@ -103,7 +103,7 @@ func (a args) node() story.Node {
 
 // object's input has a condition per line: time type status message.
 func (a args) object() story.Object {
-	o := story.Object{Kind: "RebootNode", Name: a.or("name", ""), UID: a.or("uid", ""), Node: "gpu-1", CreatedAt: a.time("at")}
+	o := story.Object{Kind: "RebootNode", Name: a.or("name", ""), UID: a.or("uid", ""), Node: "gpu-1", Session: a.or("session", ""), CreatedAt: a.time("at")}
 	for line := range strings.Lines(a.Input) {
 		f := strings.SplitN(strings.TrimSpace(line), " ", 4)
 		o.Status = append(o.Status, story.Condition{Since: clockOf(a.t, f[0]), Type: f[1], Status: f[2], Message: strings.Join(f[3:], " ")})

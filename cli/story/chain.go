@@ -146,7 +146,11 @@ func (t teller) verdict(r record.Record) []Step {
 	}
 	steps := []Step{s}
 	if q := r.Status.NodeQuarantined; q != record.NotQuarantined {
-		steps = append(steps, Step{Kind: Quarantine, At: instant(r.Status.QuarantineFinishTimestamp), Text: string(q)})
+		text := string(q)
+		if q == record.QuarantineCanceled { // what it was then is not stored any more
+			text = "in quarantine (" + text + " since)"
+		}
+		steps = append(steps, Step{Kind: Quarantine, At: instant(r.Status.QuarantineFinishTimestamp), Text: text})
 	}
 	return steps
 }

@@ -50,6 +50,8 @@ type FleetFacts struct {
 	Stranded  []Stranded
 	Nodes     []Node
 	Consumers []Consumer
+	// Newest are the newest PROCESS faults, of whatever verdict.
+	Newest []record.Record
 }
 
 // Stranded is an open fault whose publisher has been switched to PERSIST_ONLY
@@ -114,6 +116,7 @@ type Object struct {
 	Name      string      `json:"name"`
 	UID       string      `json:"uid"`
 	Node      string      `json:"node"`
+	Session   string      `json:"session,omitempty"`
 	CreatedAt time.Time   `json:"createdAt,omitzero"`
 	Completed time.Time   `json:"completedAt,omitzero"`
 	Status    []Condition `json:"conditions,omitempty"`

@@ -18,10 +18,13 @@ type Fleet struct {
 	// Total is the number of Nodes; -1 if they could not be read.
 	Total int `json:"nodes"`
 	// Rows are the nodes that something is the matter with, the most pressing
-	// phase first, and within it the oldest first.
+	// phase first, and within it the oldest first; held ones in the order in
+	// which they will be served.
 	Rows []Row `json:"rows,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded []Stranded `json:"stranded,omitempty"`
+	// Dry is what the newest verdicts left undone; nil when none was of a dry run.
+	Dry *Dry `json:"dryRun,omitempty"`
 	// Consumers say how far behind each service is.
 	Consumers []Consumer `json:"consumers,omitempty"`
 }
@@ -32,12 +35,56 @@ type Row struct {
 	Standing
 }
 
+// Dry tells of a fault-quarantine in dry run.
+type Dry struct {
+	// Now says that the newest verdict on a fault that a rule matched was one of a
+	// dry run, given At.
+	Now bool      `json:"now"`
+	At  time.Time `json:"at"`
+	// Faults of so many newest ones would have been acted upon, on these Nodes.
+	Faults int      `json:"faults"`
+	Of     int      `json:"of"`
+	Nodes  []string `json:"nodes"`
+}
+
+// dry looks for verdicts of a dry run among the newest.
+func dry(newest []record.Record) *Dry {
+	d := Dry{Of: len(newest)}
+	var last time.Time
+	for _, r := range newest {
+		v := r.Status.QuarantineVerdict
+		if v == nil {
+			continue
+		}
+		// What no rule matched is judged alike in a dry run.
+		acts := v.Reason == record.DryRun || v.Reason == record.Matched || v.Reason == record.Held
+		if acts && v.At.After(last) {
+			last, d.Now = v.At, v.Reason == record.DryRun
+		}
+		if v.Reason != record.DryRun {
+			continue
+		}
+		d.Faults++
+		if v.At.After(d.At) {
+			d.At = v.At
+		}
+		if !slices.Contains(d.Nodes, r.Event.NodeName) {
+			d.Nodes = append(d.Nodes, r.Event.NodeName)
+		}
+	}
+	if d.Faults == 0 {
+		return nil
+	}
+	slices.Sort(d.Nodes)
+	return &d
+}
+
 // quiet are the phases that get no row.
 var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}
@@ -69,7 +116,7 @@ func Survey(f FleetFacts) Fleet {
 	slices.SortFunc(out.Rows, func(a, b Row) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(order, a.Phase), slices.Index(order, b.Phase)),
-			a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
+			cmp.Compare(a.turn, b.turn), a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
 	})
 	return out
 }

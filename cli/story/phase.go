@@ -65,6 +65,9 @@ type Standing struct {
 	Records []string `json:"records,omitempty"`
 	// Object is the repair object under way, as kind/name.
 	Object string `json:"object,omitempty"`
+
+	// turn orders what is held as it will be served; 0 elsewhere.
+	turn int64
 }
 
 // sighting is the Node, with whether its absence is certain.
@@ -186,7 +189,8 @@ func waits(r record.Record) string {
 func ofBacklog(records []record.Record) (Standing, bool) {
 	held := only(records, func(r record.Record) bool { return r.Reason() == record.Held })
 	if len(held) > 0 {
-		return behind(Standing{Phase: Held, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is used up")}, held), true
+		first := slices.MinFunc(held, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
+		return behind(Standing{Phase: Held, turn: first.Append, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is used up")}, held), true
 	}
 	waiting := only(records, record.Pending)
 	return behind(Standing{Phase: Unjudged, Reason: "waiting for fault-quarantine's verdict"}, waiting), len(waiting) > 0

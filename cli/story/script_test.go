@@ -91,6 +91,9 @@ func (s *script) ask(a args) string {
 	if f.Store.Read {
 		for _, r := range s.records {
 			f.Records = append(f.Records, *r)
+			if r.IsFault() && r.Acts() {
+				fleet.Newest = append(fleet.Newest, *r)
+			}
 			if record.Open(*r) {
 				fleet.Open = append(fleet.Open, *r)
 			} else if record.Pending(*r) {

@@ -38,6 +38,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 		counts = append(counts, text)
 	}
 	p.line("  %s", strings.Join(counts, "   "))
+	p.dry(f)
 	p.rows(f)
 	p.stranded(f)
 	p.consumers(f)
@@ -68,6 +69,28 @@ func (p *page) rows(f Fleet) {
 	}
 	p.line("")
 	p.table(cells, moods)
+}
+
+// dryNodes are as many Nodes as are named of those that a dry run left alone.
+const dryNodes = 8
+
+// dry says that fault-quarantine runs dry, or did, and what it left undone.
+func (p *page) dry(f Fleet) {
+	d := f.Dry
+	if d == nil {
+		return
+	}
+	says := "fault-quarantine ran dry until " + p.moment(d.At)
+	if d.Now {
+		says = "fault-quarantine runs dry (its newest verdict, " + span(f.At.Sub(d.At)) + " ago)"
+	}
+	nodes := d.Nodes
+	more := ""
+	if len(nodes) > dryNodes {
+		more = fmt.Sprintf(" and %d more", len(nodes)-dryNodes)
+		nodes = nodes[:dryNodes]
+	}
+	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: %d of the newest %d faults would have been acted upon, on %s%s", says, d.Faults, d.Of, strings.Join(nodes, ", "), more))))
 }
 
 // stranded names the faults that may never be lifted, and the way out.

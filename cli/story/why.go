@@ -3,6 +3,7 @@ package story
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -128,6 +129,9 @@ func shown(f Facts) []Stay {
 	}
 	last := &s.Chains[len(s.Chains)-1]
 	for _, o := range f.Objects {
+		if o.Session != "" && o.Session != s.Session {
+			continue // of an earlier stay
+		}
 		last.Steps = append(last.Steps, Step{Kind: Repair, At: o.CreatedAt, Object: o.Kind + "/" + o.Name, Text: "uid " + o.UID})
 		last.Steps = append(last.Steps, progress(o)...)
 	}
@@ -187,7 +191,13 @@ func notes(f Facts) []string {
 		open := only(f.Records, record.Open)
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
 		add(n.Claim != "", "the Node is claimed by the repair object with uid %s", n.Claim)
-		add(len(n.Conditions) > 0 && f.Store.Read && len(open) == 0, "the Node's conditions report %s, and the store has no open fault", names(n.Conditions))
+		if f.Store.Read && len(open) == 0 {
+			left := unacted(n.Conditions, f.Records)
+			for _, why := range slices.Sorted(maps.Keys(left)) {
+				add(why != "", "the Node's conditions report %s; nothing is done about it: %s", names(left[why]), why)
+				add(why == "", "the Node's conditions report %s, and the store has no open fault", names(left[why]))
+			}
+		}
 		for _, r := range open {
 			add(n.Session != "" && r.Status.Session != n.Session, "record %s belongs to session %s, the Node bears %s", r.ID, r.Status.Session, n.Session)
 			add(fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine, "record %s is about another machine than the one that bears the name now", r.ID)
@@ -197,6 +207,39 @@ func notes(f Facts) []string {
 		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
 	}
 	return out
+}
+
+// unacted sorts conditions by why the newest fault of their check is not open:
+// its verdict, or that a person released the node. Empty is no such reason.
+func unacted(conditions []Condition, records []record.Record) map[string][]Condition {
+	out := map[string][]Condition{}
+	for _, c := range conditions {
+		why := ""
+		for _, r := range records { // the newest last
+			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type {
+				why = leftAlone(r)
+			}
+		}
+		out[why] = append(out[why], c)
+	}
+	return out
+}
+
+// leftAlone is why a fault is not open although nobody has reported it healthy.
+func leftAlone(r record.Record) string {
+	switch r.Reason() {
+	case "":
+		return unjudged
+	case record.Held, record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
+		return string(r.Reason())
+	default:
+	}
+	for _, f := range r.Status.Faults {
+		if f.ClearedBy == record.ClearedManual {
+			return "a person released the node"
+		}
+	}
+	return ""
 }
 
 func names(conditions []Condition) string {

@@ -169,7 +169,7 @@ func objects(ctx context.Context, cluster *kube.Client, node string) ([]story.Ob
 
 // read is what matters of a repair object; a field of another type is empty.
 func read(x unstructured.Unstructured) story.Object {
-	o := story.Object{Kind: x.GetKind(), Name: x.GetName(), UID: string(x.GetUID()), CreatedAt: x.GetCreationTimestamp().UTC()}
+	o := story.Object{Kind: x.GetKind(), Name: x.GetName(), UID: string(x.GetUID()), CreatedAt: x.GetCreationTimestamp().UTC(), Session: x.GetAnnotations()[nodemark.SessionAnnotation]}
 	o.Node, _, _ = unstructured.NestedString(x.Object, "spec", "nodeName")
 	completed, _, _ := unstructured.NestedString(x.Object, "status", "completionTime")
 	o.Completed = when(completed)

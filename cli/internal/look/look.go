@@ -100,6 +100,9 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			if f.Backlog, err = s.Records.List(ctx, store.Query{Selector: record.BacklogOfNode("")}); err != nil {
 				return err
 			}
+			if f.Newest, err = s.Records.List(ctx, store.Query{Selector: actingFaults, Order: store.ByAppendDescending, Limit: newestFaults}); err != nil {
+				return err
+			}
 			f.Stranded, err = s.stranded(ctx, f.Open)
 			return err
 		})
@@ -119,6 +122,12 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 	both.Wait()
 	return f
 }
+
+// newestFaults is how many verdicts tell whether fault-quarantine runs dry.
+const newestFaults = 200
+
+// actingFaults are those that get verdicts.
+var actingFaults = record.Selector{Name: "JudgedFaults", Strategy: record.Process, Healthy: record.No()}
 
 // stranded are the open faults whose publisher says PERSIST_ONLY by now.
 func (s Sources) stranded(ctx context.Context, open []record.Record) ([]story.Stranded, error) {
