@@ -121,11 +121,20 @@ func ofOpen(open []record.Record) Standing {
 	for _, find := range []func(record.Record) (Standing, bool){human, repairing, evicting, undrained, unrepaired} {
 		for _, r := range open {
 			if st, ok := find(r); ok {
+				if st.Phase == Quarantined && !slices.ContainsFunc(open, keepsPodsAway) {
+					st.Reason = "no rule asked for a cordon or a taint that keeps pods away: such a stay is never drained or repaired, and ends with its recovery"
+				}
 				return behind(st, open)
 			}
 		}
 	}
 	return behind(Standing{Phase: Recovering, Reason: "repaired; waiting for the monitor to report the recovery"}, open)
+}
+
+// keepsPodsAway says whether a fault's verdict asks for what a drain needs.
+func keepsPodsAway(r record.Record) bool {
+	e := r.Status.QuarantineVerdict.Effects
+	return e.Cordon || slices.ContainsFunc(e.Taints, func(t record.Taint) bool { return t.Effect == "NoSchedule" || t.Effect == "NoExecute" })
 }
 
 func human(r record.Record) (Standing, bool) {
