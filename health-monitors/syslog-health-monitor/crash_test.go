@@ -99,7 +99,7 @@ func (p *process) start(env ...string) {
 		p.t.Fatal(err)
 	}
 	args := append([]string{
-		"--node-name=n1", "--source=file", "--log-path=" + filepath.Join(p.dir, "kern.log"), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
+		"--node-name=n1", "--source=file", "--log-kernel-only", "--log-path=" + filepath.Join(p.dir, "kern.log"), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
 		"--state-dir=" + filepath.Join(p.dir, "state"), "--platform-connector-socket=" + p.connector.Target(),
 		"--metadata-path=" + filepath.Join(p.dir, "gpu_metadata.json"), "--settle-time=500ms", "--metrics-address=127.0.0.1:0",
 	}, p.extra...)
@@ -259,7 +259,9 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{[]string{"--node-name=n1"}, ""},
 		{[]string{"--node-name=n1", "--processingStrategy=PERSIST_ONLY"}, ""},
-		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY", "--source=file"}, ""},
+		{[]string{"--node-name=n1", "--processing-strategy=PERSIST_ONLY", "--source=file", "--log-kernel-only"}, ""},
+		{[]string{"--node-name=n1", "--source=file"}, "log-kernel-only"},
+		{[]string{"--node-name=n1", "--source=file", "--log-kernel-only", "--log-path=/var/log/messages"}, "combined log"},
 		{[]string{"--node-name=n1", "--processing-strategy=persist_only"}, "PERSIST_ONLY"},
 		{[]string{"--node-name=n1", "--processingStrategy="}, "PERSIST_ONLY"},
 		{[]string{}, "node-name"},

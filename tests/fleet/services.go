@@ -110,7 +110,7 @@ func (f *Fleet) startAgents(node string) {
 		"--store", f.DSN, "--single-host", "--kubeconfig", f.kubeconfig(node), "--metrics-address", "127.0.0.1:0",
 	}, f.options.ConnectorFlags...)...)
 	f.launch(Monitor, node, "syslog-health-monitor",
-		"--node-name", node, "--source", "file", "--log-path", filepath.Join(dir, "log", "kern.log"),
+		"--node-name", node, "--source", "file", "--log-kernel-only", "--log-path", filepath.Join(dir, "log", "kern.log"),
 		"--boot-id-path", filepath.Join(dir, "boot_id"), "--state-dir", filepath.Join(dir, "state"),
 		"--metadata-path", filepath.Join(dir, "gpu_metadata.json"), "--platform-connector-socket", "unix://"+socket,
 		"--settle-time", f.options.SettleTime.String(), "--processingStrategy", f.strategy(node), "--metrics-address", "127.0.0.1:0")

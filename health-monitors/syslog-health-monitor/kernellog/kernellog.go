@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -106,6 +107,18 @@ func tagWord(line string, at int) string {
 		if strings.HasSuffix(word, ":") {
 			return word
 		}
+	}
+	return ""
+}
+
+// header is that of a syslog line, traditional or ISO 8601, with its tag.
+var header = regexp.MustCompile(`^(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+ ([^\s:\[]+)(?:\[\d+\])?:`)
+
+// Foreign is the program that a syslog line names as its writer, unless that is
+// the kernel. Lines without a whole header name nobody.
+func Foreign(line string) string {
+	if m := header.FindStringSubmatch(line); m != nil && m[1] != "kernel" {
+		return m[1]
 	}
 	return ""
 }

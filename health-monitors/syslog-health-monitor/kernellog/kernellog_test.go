@@ -94,3 +94,22 @@ func FuzzParseRecord(f *testing.F) {
 	}
 	f.Fuzz(checkRecord)
 }
+
+func TestForeign(t *testing.T) {
+	for line, want := range map[string]string{
+		"Mar  1 12:00:00 gpu-1 kernel: [    1.0] NVRM: Xid (PCI:0000:3b:00): 79": "",
+		"Mar 11 12:00:00 gpu-1 kernel[12]: NVRM: Xid":                            "",
+		"Mar  1 12:00:00 gpu-1 sshd[812]: Accepted publickey for root":           "sshd",
+		"2026-03-01T12:00:00.123456+00:00 gpu-1 systemd: Started":                "systemd",
+		"2026-03-01T12:00:00Z gpu-1 kernel: x":                                   "",
+		"<13>Mar  1 12:00:00 gpu-1 root: kernel: NVRM: Xid (PCI:0000:3b:00): 79": "root",
+		"[    1.0] NVRM: Xid (PCI:0000:3b:00): 79":                               "",
+		"NVRM: Xid (PCI:0000:3b:00): 79":                                         "",
+		"Mar  1 12:00:00 gpu-1 last message repeated 2 times":                    "",
+		"": "",
+	} {
+		if got := Foreign(line); got != want {
+			t.Errorf("%q of %q, want %q", got, line, want)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type Config struct {
 	Source string `toml:"source" flag:"source" usage:"where the kernel log is read: kmsg, journal or file"`
 	// LogPath is the device, folder or file; empty is the source's usual path.
 	LogPath string `toml:"logPath" flag:"log-path" usage:"device, journal folder or file to read (default /dev/kmsg, /var/log/journal or /var/log/kern.log)"`
+	// KernelOnly is the operator's word that only the kernel writes into the file.
+	KernelOnly bool `toml:"logKernelOnly" flag:"log-kernel-only" usage:"the file has lines of the kernel and of nobody else (source file, which needs it): whoever can write into it can have the node rebooted"`
 	// Journalctl is the program that reads a journal.
 	Journalctl string `toml:"journalctl" flag:"journalctl" usage:"program that reads the journal (source journal)"`
 	// BootIDPath holds the id of the running boot. A file that stands in for the
@@ -72,6 +74,9 @@ const (
 	File    = "file"
 )
 
+// defaultFile is the usual path of source file.
+const defaultFile = "/var/log/kern.log"
+
 // Default is the configuration of a node without special wishes.
 var Default = Config{
 	Source:       Kmsg,
@@ -95,6 +100,9 @@ func (c Config) Validate() error {
 	if !slices.Contains([]string{Kmsg, Journal, File}, c.Source) {
 		wrong("source (--source) %q is not kmsg, journal or file", c.Source)
 	}
+	if problem := c.checkFile(); c.Source == File && problem != "" {
+		wrong("%s", problem)
+	}
 	for _, required := range [][2]string{
 		{"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
 		{"platformConnectorSocket (--platform-connector-socket)", c.Socket}, {"journalctl (--journalctl)", c.Journalctl},
@@ -114,6 +122,24 @@ func (c Config) Validate() error {
 	}
 	problems = append(problems, c.checkCancellations()...)
 	return errors.Join(problems...)
+}
+
+// combined are the names of files into which syslog writes what programs say.
+var combined = []string{"messages", "syslog", "user.log", "daemon.log", "debug", "all.log", "everything.log"}
+
+// checkFile says why a syslog file is no kernel log.
+func (c Config) checkFile() string {
+	path := or(c.LogPath, defaultFile)
+	switch {
+	case c.UserLines:
+	case slices.Contains(combined, filepath.Base(path)):
+		return fmt.Sprintf("logPath (--log-path) %s is a combined log, into which any user can write a line that looks like the kernel's: "+
+			"let syslog write kern.* into a file of its own, or use --source=journal or kmsg", path)
+	case !c.KernelOnly:
+		return fmt.Sprintf("source (--source) file needs logKernelOnly (--log-kernel-only): that only the kernel can write into %s, "+
+			"the file does not tell; --source=journal and kmsg do", path)
+	}
+	return ""
 }
 
 func (c Config) checkCancellations() (problems []error) {
@@ -160,7 +186,9 @@ type Log interface {
 func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	switch c.Source {
 	case File:
-		return source.NewFile(or(c.LogPath, "/var/log/kern.log"))
+		f := source.NewFile(or(c.LogPath, defaultFile))
+		f.KernelOnly = !c.UserLines
+		return f
 	case Journal:
 		return source.NewJournal(c.Journalctl, or(c.LogPath, "/var/log/journal"), clk)
 	default:

@@ -54,3 +54,20 @@ func TestCancellations(t *testing.T) {
 		}
 	}
 }
+
+func TestFilesThatAreNoKernelLog(t *testing.T) {
+	const kernel = "source = \"file\"\nlogKernelOnly = true\n"
+	for text, want := range map[string]string{
+		"source = \"file\"\n": "--log-kernel-only",
+		kernel:                "",
+		kernel + "logPath = \"/var/log/kernel/kern.log\"\n": "",
+		kernel + "logPath = \"/var/log/messages\"\n":        "combined log",
+		kernel + "logPath = \"/host/log/syslog\"\n":         "combined log",
+		"source = \"file\"\nacceptUserLines = true\n":       "",
+		"source = \"journal\"\n":                            "",
+	} {
+		if _, err := load(t, text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}

@@ -30,6 +30,11 @@ const chunk = 64 << 10
 type File struct {
 	tally
 	path string
+	// KernelOnly refuses a file in which another program than the kernel writes:
+	// there, anybody may write a line that looks like the kernel's.
+	KernelOnly bool
+
+	combined error // the open file is one
 
 	cursor fileCursor
 	open   *os.File
@@ -167,7 +172,12 @@ func (s *File) use(e entry, offset int64) error {
 	s.shut()
 	s.open, s.head, s.started = f, nil, true
 	s.cursor = fileCursor{ID: identify(info), Changed: info.ModTime().UnixNano()}
+	s.combined = nil
 	if err := s.readHead(); err != nil {
+		return err
+	}
+	if err := s.checkWriters(info.Size()); err != nil {
+		s.shut()
 		return err
 	}
 	s.rewind(offset)
@@ -194,6 +204,18 @@ func (s *File) read(limit int) ([]Line, error) {
 	if !s.started {
 		return nil, errors.New("reading a log that is not open")
 	}
+	if s.combined != nil {
+		return nil, s.combined
+	}
+	lines, err := s.readOn(limit)
+	if s.combined != nil {
+		// Nor were the lines before it the kernel's alone.
+		return nil, s.combined
+	}
+	return lines, err
+}
+
+func (s *File) readOn(limit int) ([]Line, error) {
 	if err := s.checkCut(); err != nil {
 		return nil, err
 	}
@@ -264,6 +286,7 @@ func (s *File) finish() Line {
 		s.cut.Add(1)
 	}
 	text := kernellog.Clean(bytes.TrimSuffix(s.kept, []byte{'\r'}))
+	s.seeWriter(text)
 	past := s.past()
 	s.cursor.Offset += s.scanned
 	s.kept, s.scanned = s.kept[:0], 0
