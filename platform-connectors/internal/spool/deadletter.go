@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -58,6 +59,9 @@ func (s *Spool) buryRead(reason string, d Damage) {
 func (s *Spool) writeLetter(l letter) error {
 	path := filepath.Join(s.dir, deadLettersFile)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxDeadLetters {
+		if old, err := os.ReadFile(path + ".old"); err == nil {
+			s.o.Metrics.overwritten.Add(float64(bytes.Count(old, []byte{'\n'})))
+		}
 		if err := os.Rename(path, path+".old"); err != nil {
 			return fmt.Errorf("moving the dead letters aside: %w", err)
 		}

@@ -16,6 +16,7 @@ const (
 type Metrics struct {
 	// DeadLetters counts what was set aside, by reason.
 	DeadLetters *prometheus.CounterVec
+	overwritten prometheus.Counter
 	groupSize   prometheus.Histogram
 	bytes       prometheus.Gauge
 	torn        prometheus.Counter
@@ -31,6 +32,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "platform_connector_dead_letters_total",
 			Help: "Events set aside because they could not be read back or stored, by reason.",
 		}, []string{"reason"}),
+		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "platform_connector_dead_letters_overwritten_total",
+			Help: "Lines of dead-letters.jsonl that were dropped for newer ones.",
+		}),
 		groupSize: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "platform_connector_spool_group_size",
 			Help:    "Records made durable by one fsync.",
@@ -52,7 +57,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range []string{DeadDamaged, DeadUndecodable, DeadRefused} {
 		m.DeadLetters.WithLabelValues(reason)
 	}
-	r.MustRegister(m.DeadLetters, m.groupSize, m.bytes, m.torn, m.failures)
+	r.MustRegister(m.DeadLetters, m.overwritten, m.groupSize, m.bytes, m.torn, m.failures)
 	return m
 }
 

@@ -231,3 +231,19 @@ func TestDamageAfterOpeningIsHealedByReading(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadLettersThatMakeRoomAreCounted: two files of them are kept.
+func TestDeadLettersThatMakeRoomAreCounted(t *testing.T) {
+	o := options(t.TempDir())
+	s := open(t, o)
+	large := make([]byte, maxDeadLetters*3/4) // more than a file, in base64
+	for i := range 4 {
+		s.bury(DeadDamaged, Damage{Index: uint64(i) + 1, Count: 1, Bytes: large})
+	}
+	if n := testutil.ToFloat64(o.Metrics.overwritten); n != 2 {
+		t.Errorf("counted %v, want 2", n)
+	}
+	if n := testutil.ToFloat64(o.Metrics.DeadLetters.WithLabelValues(DeadDamaged)); n != 4 {
+		t.Errorf("%v dead letters, want 4", n)
+	}
+}
