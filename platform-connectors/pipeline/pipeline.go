@@ -162,9 +162,9 @@ func (p *Pipeline) override(e record.Event, notes *Notes) record.Event {
 	if len(p.rules) == 0 {
 		return e
 	}
-	input := map[string]any{"event": value(e)}
+	inputs := inputs(e)
 	for _, r := range p.rules {
-		matched, err := r.matches(input)
+		matched, err := r.matchesAll(inputs)
 		if err != nil {
 			notes.Failed = append(notes.Failed, RuleError{r.Name, err})
 		}
@@ -173,6 +173,32 @@ func (p *Pipeline) override(e record.Event, notes *Notes) record.Event {
 		}
 	}
 	return e
+}
+
+// inputs are an event as the rules see it: with one code at a time. A rule that
+// is about one code must not change what another code of the event says.
+func inputs(e record.Event) []map[string]any {
+	if len(e.ErrorCode) < 2 {
+		return []map[string]any{{"event": value(e)}}
+	}
+	out := make([]map[string]any, 0, len(e.ErrorCode))
+	whole := value(e)
+	for _, code := range e.ErrorCode {
+		one := maps.Clone(whole)
+		one["errorCode"] = []any{code}
+		out = append(out, map[string]any{"event": one})
+	}
+	return out
+}
+
+// matchesAll says whether the rule matches every input.
+func (r compiled) matchesAll(inputs []map[string]any) (bool, error) {
+	for _, input := range inputs {
+		if matched, err := r.matches(input); err != nil || !matched {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (r compiled) matches(input map[string]any) (bool, error) {

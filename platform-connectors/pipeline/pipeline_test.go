@@ -103,6 +103,32 @@ func said(n Notes) string {
 	return strings.Join(out, " ")
 }
 
+// TestARuleForOneCodeLeavesTheOthers: an event of several codes is changed by a
+// rule only if that matches each of them.
+func TestARuleForOneCodeLeavesTheOthers(t *testing.T) {
+	for when, want := range map[string]bool{
+		`"79" in event.errorCode`:                           false,
+		`event.errorCode.exists(c, c == "79" || c == "48")`: true,
+		`event.errorCode == ["79"]`:                         false,
+		`event.agent == "syslog-health-monitor"`:            true,
+	} {
+		p, err := Compile(rules(Rule{"r", when, Override{IsFatal: new(false)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := xid()
+		e.ErrorCode = []string{"79", "48"}
+		got, _ := p.Apply(e, nil)
+		if got.IsFatal == want || len(got.ErrorCode) != 2 {
+			t.Errorf("%s: fatal %v, codes %v", when, got.IsFatal, got.ErrorCode)
+		}
+		e.ErrorCode = []string{"79"}
+		if got, _ := p.Apply(e, nil); got.IsFatal {
+			t.Errorf("%s does not match one code", when)
+		}
+	}
+}
+
 func TestRulesThatAreSwitchedOff(t *testing.T) {
 	c := rules(Rule{"r", "true", Override{IsFatal: new(false)}})
 	c.Overrides.Enabled = false
