@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,8 +37,20 @@ const DefaultCacheFor = 30 * time.Second
 // reviewRetry is how long a caller waits whose token could not be reviewed.
 const reviewRetry = 5 * time.Second
 
-// cached bounds the admitted tokens that are remembered.
-const cached = 1024
+// Bounds of what callers can have the API server and this process do. Anybody who
+// reaches the port can call.
+const (
+	// cached bounds the tokens that are remembered, admitted and refused ones each.
+	cached = 1024
+	// refusedFor is how long a refused token is refused without another review.
+	refusedFor = 5 * time.Second
+	// reviewsAtOnce bounds the reviews in flight of tokens that were never admitted.
+	reviewsAtOnce = 4
+	// slotWait is how long such a token waits for its review.
+	slotWait = 5 * time.Second
+	// maxToken is in bytes; no token is that long.
+	maxToken = 16 << 10
+)
 
 // Review is what the API server says about a token.
 type Review struct {
@@ -63,7 +76,8 @@ type Policy struct {
 	// Allowed are the admitted identities, compared as a whole, for example
 	// system:serviceaccount:nvsentinel:janitor; required.
 	Allowed []string
-	// CacheFor overrides DefaultCacheFor; negative remembers nothing.
+	// CacheFor overrides DefaultCacheFor; negative remembers nothing, refused tokens
+	// neither.
 	CacheFor time.Duration
 	// Now is the clock; nil is the system's.
 	Now func() time.Time
@@ -74,9 +88,20 @@ type Check struct {
 	reviewer Reviewer
 	policy   Policy
 
+	slots chan struct{} // of reviews
+
 	mu sync.Mutex
-	// admitted holds until when a token is admitted, by its hash.
-	admitted map[[sha256.Size]byte]time.Time
+	// admitted holds until when a token is admitted, refused until when it is refused
+	// and with what, by its hash.
+	admitted map[hash]time.Time
+	refused  map[hash]refusal
+}
+
+type hash = [sha256.Size]byte
+
+type refusal struct {
+	until time.Time
+	err   error
 }
 
 // New makes a check. A policy that names no audience or nobody is an error: it
@@ -98,7 +123,9 @@ func New(r Reviewer, p Policy) (*Check, error) {
 	if p.Now == nil {
 		p.Now = time.Now //nolint:forbidigo // the default of an injected clock, in a module without a clock library
 	}
-	return &Check{reviewer: r, policy: p, admitted: map[[sha256.Size]byte]time.Time{}}, nil
+	return &Check{
+		reviewer: r, policy: p, slots: make(chan struct{}, reviewsAtOnce), admitted: map[hash]time.Time{}, refused: map[hash]refusal{},
+	}, nil
 }
 
 // ServerOptions make a gRPC server admit only those whom the check admits, and
@@ -136,14 +163,34 @@ func (c *Check) Admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hash := sha256.Sum256([]byte(token))
-	if c.known(hash) {
-		return nil
+	if len(token) > maxToken {
+		return status.Errorf(codes.Unauthenticated, "the token has %d bytes, at most %d", len(token), maxToken)
+	}
+	sum := sha256.Sum256([]byte(token))
+	known, before, refused := c.known(sum)
+	if known || refused != nil {
+		return refused
+	}
+	// A token that was admitted before does not wait behind those of strangers.
+	if !before {
+		leave, err := c.enter(ctx)
+		if err != nil {
+			return notReviewed(err)
+		}
+		defer leave()
 	}
 	review, err := c.reviewer.Review(ctx, token, c.policy.Audience)
-	switch {
-	case err != nil:
+	if err != nil {
 		return notReviewed(err)
+	}
+	verdict := c.judge(review)
+	c.remember(sum, verdict)
+	return verdict
+}
+
+// judge is the answer to a caller whose token was reviewed.
+func (c *Check) judge(review Review) error {
+	switch {
 	case !review.Authenticated:
 		return status.Error(codes.Unauthenticated, "the token is not valid: "+review.Problem)
 	case !slices.Contains(review.Audiences, c.policy.Audience):
@@ -151,8 +198,19 @@ func (c *Check) Admit(ctx context.Context) error {
 	case !slices.Contains(c.policy.Allowed, review.Username):
 		return status.Errorf(codes.PermissionDenied, "%q is not admitted", review.Username)
 	}
-	c.remember(hash)
 	return nil
+}
+
+// enter waits for one of the slots of reviews.
+func (c *Check) enter(ctx context.Context) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	select {
+	case c.slots <- struct{}{}:
+		return func() { <-c.slots }, nil
+	case <-ctx.Done():
+		return nil, errors.New("too many tokens are being verified")
+	}
 }
 
 // bearer is the one token of a call.
@@ -179,29 +237,46 @@ func notReviewed(err error) error {
 	return s.Err()
 }
 
-func (c *Check) known(hash [sha256.Size]byte) bool {
+// known says what is remembered of a token: that it is admitted, that it was
+// admitted before, or the error with which it is refused.
+func (c *Check) known(sum hash) (admitted, before bool, refused error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until, ok := c.admitted[hash]
-	return ok && c.policy.Now().Before(until)
+	now := c.policy.Now()
+	if r, ok := c.refused[sum]; ok && now.Before(r.until) {
+		return false, false, r.err
+	}
+	until, before := c.admitted[sum]
+	return before && now.Before(until), before, nil
 }
 
-// remember keeps an admitted token; the old ones go when there are too many.
-func (c *Check) remember(hash [sha256.Size]byte) {
+// remember keeps what was found about a token; the old ones go when there are too
+// many.
+func (c *Check) remember(sum hash, verdict error) {
 	if c.policy.CacheFor < 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.policy.Now()
-	if len(c.admitted) >= cached {
-		for hash, until := range c.admitted {
-			if !now.Before(until) {
-				delete(c.admitted, hash)
-			}
+	if verdict != nil {
+		delete(c.admitted, sum)
+		room(c.refused, func(r refusal) bool { return !now.Before(r.until) })
+		if len(c.refused) < cached {
+			c.refused[sum] = refusal{now.Add(refusedFor), verdict}
 		}
+		return
 	}
+	delete(c.refused, sum)
+	room(c.admitted, func(until time.Time) bool { return !now.Before(until) })
 	if len(c.admitted) < cached {
-		c.admitted[hash] = now.Add(c.policy.CacheFor)
+		c.admitted[sum] = now.Add(c.policy.CacheFor)
+	}
+}
+
+// room drops what is over from a full map.
+func room[V any](m map[hash]V, over func(V) bool) {
+	if len(m) >= cached {
+		maps.DeleteFunc(m, func(_ hash, v V) bool { return over(v) })
 	}
 }

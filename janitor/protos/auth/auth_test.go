@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -84,9 +86,9 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// A token that was admitted is asked about once in CacheFor; one that was not
-// every time; and an API server that can not be asked admits nobody.
-func TestOnlyAdmittedTokensAreRemembered(t *testing.T) {
+// A token that was admitted is asked about once in CacheFor, one that was refused
+// once in five seconds; and an API server that can not be asked admits nobody.
+func TestTokensAreRemembered(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	d := &desk{reviews: map[string]auth.Review{"good": {Authenticated: true, Username: janitor, Audiences: []string{audience}}}}
 	check, err := auth.New(d, auth.Policy{Audience: audience, Allowed: []string{janitor}, CacheFor: time.Minute, Now: func() time.Time { return now }})
@@ -108,12 +110,79 @@ func TestOnlyAdmittedTokensAreRemembered(t *testing.T) {
 	asked("good", 1, codes.Unavailable)
 	d.err = nil
 	asked("bad", 1, codes.Unauthenticated)
+	asked("bad", 0, codes.Unauthenticated)
+	now = now.Add(5 * time.Second)
 	asked("bad", 1, codes.Unauthenticated)
 	asked("good", 1, codes.OK)
 	d.reviews = nil // withdrawn
 	asked("good", 0, codes.OK)
 	now = now.Add(time.Minute)
 	asked("good", 1, codes.Unauthenticated)
+}
+
+// busy holds every review of a stranger's token until it is let go.
+type busy struct {
+	desk
+	inside  chan struct{}
+	release chan struct{}
+}
+
+func (b *busy) Review(_ context.Context, token, _ string) (auth.Review, error) {
+	if token != "good" {
+		b.inside <- struct{}{}
+		<-b.release
+	}
+	return b.reviews[token], nil
+}
+
+// Strangers have the API server asked at most four times at once, and do not keep a
+// caller waiting who was admitted before.
+func TestStrangersAreReviewedFewAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &busy{inside: make(chan struct{}, 100), release: make(chan struct{})}
+		b.reviews = map[string]auth.Review{"good": {Authenticated: true, Username: janitor, Audiences: []string{audience}}}
+		check, err := auth.New(b, auth.Policy{Audience: audience, Allowed: []string{janitor}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check.Admit(calling("Bearer good")); err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan error, 100)
+		for i := range 100 {
+			go func() { answers <- check.Admit(calling(fmt.Sprint("Bearer stranger-", i))) }()
+		}
+		synctest.Wait()
+		if n := len(b.inside); n != 4 {
+			t.Errorf("%d reviews at once, want 4", n)
+		}
+		time.Sleep(auth.DefaultCacheFor + time.Second)
+		if err := check.Admit(calling("Bearer good")); err != nil {
+			t.Errorf("a caller who was admitted before: %v", err)
+		}
+		close(b.release)
+		synctest.Wait()
+		for range 100 {
+			if err := <-answers; status.Code(err) != codes.Unavailable && status.Code(err) != codes.Unauthenticated {
+				t.Errorf("a stranger: %v", err)
+			}
+		}
+		if n := len(b.inside); n != 4 {
+			t.Errorf("%d reviews in all, want 4: the others gave up after five seconds", n)
+		}
+	})
+}
+
+// A token that no API server would give is not sent to one.
+func TestLongTokensAreRefused(t *testing.T) {
+	d := &desk{}
+	check, err := auth.New(d, auth.Policy{Audience: audience, Allowed: []string{janitor}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := check.Admit(calling("Bearer " + strings.Repeat("x", 16<<10+1))); status.Code(err) != codes.Unauthenticated || d.asked != 0 {
+		t.Errorf("%v after %d reviews, want it refused unasked", err, d.asked)
+	}
 }
 
 func TestNobodyIsNotAPolicy(t *testing.T) {
