@@ -31,6 +31,9 @@ type Options struct {
 	Nodes int
 	// NodePrefix begins the names of nodes; empty means "gpu".
 	NodePrefix string
+	// AuditNamespace is whose service accounts' requests the API server writes down, for
+	// Cluster.Requests; empty is nobody's.
+	AuditNamespace string
 	// Progress hears what takes long; nil says nothing.
 	Progress io.Writer
 	// Dir holds certificates, data and logs. It must not exist or be empty, and is removed by
@@ -254,8 +257,11 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if running {
 		return nil
 	}
-	flags := c.id.apiServerFlags(c.dir, c.options.Controllers)
-	p, err := c.run(c.bins.APIServer, flags)
+	audit, err := c.auditFlags()
+	if err != nil {
+		return err
+	}
+	p, err := c.run(c.bins.APIServer, append(c.id.apiServerFlags(c.dir, c.options.Controllers), audit...))
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type sharedKey struct {
 	controllers bool
 	nodes       int
 	nodePrefix  string
+	audit       string
 }
 
 // ForTest returns the cluster of this test binary that has these options, started by whoever asks
@@ -45,7 +46,7 @@ func ForTest(t TB, options Options) *Cluster {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	key := sharedKey{options.Controllers, options.Nodes, options.NodePrefix}
+	key := sharedKey{options.Controllers, options.Nodes, options.NodePrefix, options.AuditNamespace}
 	if c, ok := shared.clusters[key]; ok {
 		if err := c.Failure(); err != nil {
 			t.Fatalf("the shared local cluster is broken: %v", err)

@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 // leases are the names of the services' leases by account.
@@ -93,5 +95,34 @@ func TestPluginWritesItsMemoryOnly(t *testing.T) {
 	}
 	if err != nil {
 		t.Errorf("its memory: %v", err)
+	}
+}
+
+// TestRightsAreComparedWithTheAudit: what an account was refused, by a missing right
+// or by a policy, and what it was given and did not use, is found.
+func TestRightsAreComparedWithTheAudit(t *testing.T) {
+	w := newWorld(t)
+	node := w.plain(t, "node")
+	remediation := w.account(t, "fault-remediation")
+	inForce(t, remediation, node.Name) // which is refused by the policy
+	if _, err := remediation.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remediation.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Fatalf("listing secrets: %v, want it forbidden", err)
+	}
+	var rights fleet.Rights
+	if err := rights.Add(t.Context(), w.cluster); err != nil {
+		t.Fatal(err)
+	}
+	refused := strings.Join(rights.Refused(), "\n")
+	for _, want := range []string{"fault-remediation: list secrets", "fault-remediation: patch nodes", "ValidatingAdmissionPolicy"} {
+		if !strings.Contains(refused, want) {
+			t.Errorf("the audit shows no %q:\n%s", want, refused)
+		}
+	}
+	unused := rights.Unused("fault-remediation")
+	if slices.Contains(unused, "fault-remediation: list pods") || !slices.Contains(unused, "fault-remediation: create terminatenodes.janitor.dgxc.nvidia.com") {
+		t.Errorf("unused rights: %v; list pods was used, create terminatenodes was not", unused)
 	}
 }

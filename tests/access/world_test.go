@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 	if only.cluster != nil {
 		return only
 	}
-	cluster := localcluster.ForTest(t, localcluster.Options{})
+	cluster := localcluster.ForTest(t, localcluster.Options{AuditNamespace: namespace})
 	only.admin = cluster.Client()
 	for _, name := range []string{"rbac.yaml", "nodes.yaml", "events.yaml"} {
 		text, err := os.ReadFile(filepath.Join(manifests, name))

@@ -78,6 +78,9 @@ type Options struct {
 	Cold bool
 	// Env is added to the environment of a service (its name, its node or empty).
 	Env func(name, node string) []string
+	// Audit has the API server write down every request of the services, for
+	// Cluster.Requests.
+	Audit bool
 	// Progress hears what takes long.
 	Progress io.Writer
 }
@@ -122,7 +125,11 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL runs as a user of its own
 		return nil, err
 	}
-	f.Cluster, err = localcluster.Start(ctx, localcluster.Options{Controllers: true, Nodes: o.Nodes, NodePrefix: "gpu", Progress: o.Progress})
+	cluster := localcluster.Options{Controllers: true, Nodes: o.Nodes, NodePrefix: "gpu", Progress: o.Progress}
+	if o.Audit {
+		cluster.AuditNamespace = "nvsentinel"
+	}
+	f.Cluster, err = localcluster.Start(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	Root, Bin string
 	// Lease is the life of a leader's lease, where there are replicas.
 	Lease time.Duration
+	// Audit has the API server write down what the services ask of it.
+	Audit bool
 	// Progress hears what takes long.
 	Progress io.Writer
 }
@@ -88,7 +90,7 @@ func Start(ctx context.Context, o Options) (_ *Journey, err error) {
 	j.Fleet, err = fleet.Start(ctx, fleet.Options{
 		Nodes: o.Nodes, Store: o.Variant.Store, SettleTime: time.Second, RebootTime: time.Second, Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		JanitorFlags: []string{"--plugin-timeout", "2s", "--resend-after", "4s"},
-		Replicas:     o.Variant.Replicas, Lease: o.Lease, Lines: true, Cold: true,
+		Replicas:     o.Variant.Replicas, Lease: o.Lease, Lines: true, Cold: true, Audit: o.Audit,
 		Before: func(ctx context.Context, f *fleet.Fleet) error { return f.AddWorkloads(ctx) },
 		Env:    func(name, _ string) []string { return j.env(name) },
 	})

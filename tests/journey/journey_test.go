@@ -90,8 +90,10 @@ func TestKillJourneyOfManySeeds(t *testing.T) {
 func travel(t *testing.T, seeds []span, forgetful bool) {
 	t.Helper()
 	round, missing := Here()
+	rights := &fleet.Rights{}
 	run := NewRun(RunOptions{
-		Root: build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf,
+		Rights: rights,
+		Root:   build(t), Bin: bin, Times: testTimes, Round: round, Evidence: *evidence, Again: "make journey FIRST=%d SEEDS=1", Say: t.Logf,
 	})
 	for _, s := range seeds {
 		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {
@@ -110,6 +112,7 @@ func travel(t *testing.T, seeds []span, forgetful bool) {
 	if n := len(run.Tally().Violations); n > 0 {
 		t.Errorf("%d violations", n)
 	}
+	needed(t, rights)
 	for _, p := range run.Tally().Cold() {
 		t.Errorf("no seed of the last %d passed %s", maxSeedsWithoutHit, p)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 // RunOptions say how seeds are gone through.
@@ -25,6 +27,8 @@ type RunOptions struct {
 	Again string
 	// Until is when no further trip begins; zero is never.
 	Until time.Time
+	// Rights takes in what the services asked of the API server; nil looks at nothing.
+	Rights *fleet.Rights
 }
 
 // over says whether no further trip is to begin.
@@ -89,7 +93,7 @@ func (r *Run) trips(ctx context.Context, plans []Plan) error {
 func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 	variant := plans[0].Variant
 	j, err := Start(ctx, Options{
-		Variant: variant, Nodes: len(plans), Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say),
+		Variant: variant, Nodes: len(plans), Root: r.Root, Bin: r.Bin, Lease: r.Times.Lease, Progress: progress(r.Say), Audit: r.Rights != nil,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("starting a fleet (%s): %w", variant, err)
@@ -97,6 +101,9 @@ func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.Rights != nil {
+			err = errors.Join(err, r.Rights.Add(context.WithoutCancel(ctx), j.Fleet.Cluster))
+		}
 		err = errors.Join(err, r.tally.Close(j), j.Stop())
 	}()
 	var results []Result

@@ -34,6 +34,7 @@ func TestJourneys(t *testing.T) {
 	t.Run("the leader is killed at every point", s.killed)
 	t.Run("events wait for the store", s.storeAway)
 	t.Run("every transition was told once and in order", s.inOrder)
+	t.Run("nothing is refused, and no right is for nothing", s.rights)
 }
 
 func (s *site) nvml(t *testing.T) {
@@ -216,4 +217,42 @@ func (s *site) inOrder(t *testing.T) {
 			t.Errorf("seq %d is bound to no machine", r.Seq)
 		}
 	}
+}
+
+// rights compares the rights of the accounts that are here alone with what the API
+// server's audit saw.
+func (s *site) rights(t *testing.T) {
+	var rights fleet.Rights
+	if err := rights.Add(t.Context(), s.fleet.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	for _, refusal := range rights.Refused() {
+		t.Errorf("refused: %s", refusal)
+	}
+	for _, unused := range rights.Unused("platform-connectors-cluster", agent) {
+		if unneeded[unused] == "" {
+			t.Errorf("a right that nobody used: %s", unused)
+		}
+	}
+}
+
+const (
+	alone   = "one replica runs here, without a lease; internal/lease"
+	listed  = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
+	printed = "kubernetes-object-monitor rbac prints get beside list and watch"
+)
+
+// unneeded are the rights that this journey does not need, and what does.
+var unneeded = map[string]string{
+	"platform-connectors-cluster: create leases.coordination.k8s.io nvsentinel": alone,
+	"platform-connectors-cluster: get leases.coordination.k8s.io nvsentinel":    alone,
+	"platform-connectors-cluster: update leases.coordination.k8s.io nvsentinel": alone,
+	"platform-connectors-cluster: list nodes":                                   listed,
+	"kubernetes-object-monitor: get events.events.k8s.io":                       printed,
+	"kubernetes-object-monitor: get nodes":                                      printed,
+	"kubernetes-object-monitor: get pods":                                       printed,
+	"kubernetes-object-monitor: list events.events.k8s.io":                      listed,
+	"kubernetes-object-monitor: list nodes":                                     listed,
+	"kubernetes-object-monitor: list pods":                                      listed,
+	"kubernetes-object-monitor: create events nvsentinel":                       "policies that are refused: kubernetes-object-monitor's own tests",
 }

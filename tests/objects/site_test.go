@@ -98,7 +98,7 @@ func start(t *testing.T) *site {
 	connectors := filepath.Join(t.TempDir(), "connectors.toml")
 	write(t, connectors, publishers)
 	f, err := fleet.Start(t.Context(), fleet.Options{
-		Nodes: 4, Store: "sqlite", Root: root, Bin: bin, Progress: &progress, SettleTime: time.Second, RebootTime: time.Second,
+		Nodes: 4, Store: "sqlite", Audit: true, Root: root, Bin: bin, Progress: &progress, SettleTime: time.Second, RebootTime: time.Second,
 		Runs:           func(room, _ string) bool { return room == fleet.Connector || room == "fault-quarantine" },
 		ConnectorFlags: []string{"--config", connectors}, QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 	})

@@ -1,0 +1,67 @@
+package journey
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+const (
+	listed   = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
+	repeated = "an Event about a Node that is there already: internal/kube, tests/access"
+	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
+	token    = "tokens of publishers and callers: tests/objects, TestPluginJourney"
+)
+
+// unneeded are the rights that no journey needs, and what does.
+var unneeded = map[string]string{
+	"csp-plugin-kwok: create tokenreviews.authentication.k8s.io":       token,
+	"fault-quarantine: create events default":                          "a budget is used up, or a person released a node: fault-quarantine's own tests",
+	"fault-quarantine: get events default":                             repeated,
+	"fault-quarantine: list nodes":                                     listed,
+	"fault-quarantine: patch events default":                           repeated,
+	"fault-remediation: create events default":                         "a person is called: fault-remediation's own tests",
+	"fault-remediation: create terminatenodes.janitor.dgxc.nvidia.com": replaced,
+	"fault-remediation: get events default":                            repeated,
+	"fault-remediation: get terminatenodes.janitor.dgxc.nvidia.com":    replaced,
+	"fault-remediation: list nodes":                                    listed,
+	"fault-remediation: list rebootnodes.janitor.dgxc.nvidia.com":      listed,
+	"fault-remediation: list terminatenodes.janitor.dgxc.nvidia.com":   listed,
+	"fault-remediation: patch events default":                          repeated,
+	"janitor: delete nodes":                                            replaced,
+	"janitor: delete rebootnodes.janitor.dgxc.nvidia.com":              "objects are removed after days: janitor's own tests",
+	"janitor: delete terminatenodes.janitor.dgxc.nvidia.com":           "objects are removed after days: janitor's own tests",
+	"janitor: get terminatenodes.janitor.dgxc.nvidia.com":              replaced,
+	"janitor: list nodes":                                              listed,
+	"janitor: list rebootnodes.janitor.dgxc.nvidia.com":                listed,
+	"janitor: list terminatenodes.janitor.dgxc.nvidia.com":             listed,
+	"janitor: patch terminatenodes.janitor.dgxc.nvidia.com":            replaced,
+	"janitor: update terminatenodes/status.janitor.dgxc.nvidia.com":    replaced,
+	"node-drainer: create events default":                              "a drain is held up for long: node-drainer's own tests",
+	"node-drainer: delete pods":                                        "a deadline has passed (DeleteAfterTimeout): node-drainer's own tests",
+	"node-drainer: get events default":                                 repeated,
+	"node-drainer: list nodes":                                         listed,
+	"node-drainer: list pods":                                          listed,
+	"node-drainer: list poddisruptionbudgets.policy":                   listed,
+	"node-drainer: patch events default":                               repeated,
+	"platform-connectors: create events default":                       "faults that are not fatal: platform-connectors' own tests, tests/access",
+	"platform-connectors: create tokenreviews.authentication.k8s.io":   token,
+	"platform-connectors: get events default":                          repeated,
+	"platform-connectors: get nodes":                                   "events of a publisher that speaks for all nodes: tests/objects",
+	"platform-connectors: list nodes":                                  listed,
+	"platform-connectors: patch events default":                        repeated,
+}
+
+// needed compares the rights of the services with what the API server's audit saw
+// them do: nothing is refused, and nothing is granted that nobody needs.
+func needed(t *testing.T, rights *fleet.Rights) {
+	t.Helper()
+	for _, refusal := range rights.Refused() {
+		t.Errorf("refused: %s", refusal)
+	}
+	for _, unused := range rights.Unused("platform-connectors", "fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok") {
+		if unneeded[unused] == "" {
+			t.Errorf("a right that nobody used: %s", unused)
+		}
+	}
+}
