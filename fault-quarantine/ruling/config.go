@@ -78,6 +78,7 @@ func Validate(sets []Set) error {
 			problems = append(problems, fmt.Errorf("%s.name is given twice", at))
 		}
 		names[s.Name] = true
+		problems = append(problems, reserved(s, at))
 		if len(s.Match.All)+len(s.Match.Any) == 0 {
 			problems = append(problems, fmt.Errorf("%s.match has neither all nor any rules", at))
 		}

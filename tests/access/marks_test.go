@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -111,6 +112,51 @@ func TestPolicyKnowsEveryMark(t *testing.T) {
 		if key := mark[1]; len(key) > len("True") && !strings.HasSuffix(key, "IsHealthy") && !strings.Contains(key, " ") &&
 			!strings.HasSuffix(key, "IsNotHealthy") && !strings.Contains(string(policy), "'"+key+"'") {
 			t.Errorf("nodes.yaml names no %s", key)
+		}
+	}
+}
+
+// TestRuleSetsAskForWhatThePolicyLetsThrough: a label or taint that fault-quarantine's
+// configuration admits can be written, and one that it refuses could not be.
+func TestRuleSetsAskForWhatThePolicyLetsThrough(t *testing.T) {
+	w := newWorld(t)
+	node := w.plain(t, "node")
+	caller := w.account(t, "fault-quarantine")
+	inForce(t, caller, node.Name)
+	// A label that is there already is its owner's, and nothing is written.
+	if err := (change{patch: metadata("labels", map[string]any{"kubernetes.io/hostname": nil, "nvidia.com/gpu.present": nil})}).by(t.Context(), w.admin, node.Name); err != nil {
+		t.Fatal(err)
+	}
+	paint := func(d marks.Desired) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(n, d, time.Now())
+			marks.FollowCordon(n)
+		}
+	}
+	keys := []string{
+		"example.com/faulty", "faulty", "dgxc.nvidia.com/faulty", "k8saas.nvidia.com/faulty", "nvidia.com/gpu.deploy.operands", "node.kubernetes.io/exclude-from-external-load-balancers",
+		"node-role.kubernetes.io/control-plane", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "beta.kubernetes.io/os",
+		"example.node-restriction.kubernetes.io/x", "nvidia.com/gpu.present", nodemark.ManagedLabel, "k8saas.nvidia.com/ManagedByNVSentinel",
+		"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown",
+	}
+	for _, key := range keys {
+		label, taint := &record.Label{Key: key, Value: "x"}, &record.Taint{Key: key, Effect: "NoSchedule"}
+		for what, set := range map[string]ruling.Set{"label": {Label: label}, "taint": {Taint: taint}} {
+			set.Name, set.Match = "set", ruling.Match{Any: []ruling.Rule{{Kind: "HealthEvent", Expression: "true"}}}
+			valid := ruling.Validate([]ruling.Set{set})
+			desired := marks.Desired{Session: "session", Effects: record.Effects{Cordon: true}}
+			if set.Label != nil {
+				desired.Effects.Labels = []record.Label{*label}
+			} else {
+				desired.Effects.Taints = []record.Taint{*taint}
+			}
+			_, err := kube.PatchNode(t.Context(), caller, w.now(t, node.Name), paint(desired))
+			if (err == nil) != (valid == nil) {
+				t.Errorf("%s %s: the configuration says %v, the API server %v", what, key, valid, err)
+			}
+			if _, err := kube.PatchNode(t.Context(), caller, w.now(t, node.Name), paint(marks.Desired{})); err != nil {
+				t.Fatalf("releasing: %v", err)
+			}
 		}
 	}
 }
