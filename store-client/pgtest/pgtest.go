@@ -182,7 +182,7 @@ func (s *Server) run(ctx context.Context) error {
 	if s.opts.TCP {
 		listen = "127.0.0.1"
 	}
-	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=" + listen, "-c", fmt.Sprintf("port=%d", s.port), "-c", "max_prepared_transactions=8"}
+	args := []string{"-D", s.data(), "-k", s.dir, "-c", "listen_addresses=" + listen, "-c", fmt.Sprintf("port=%d", s.port)}
 	if !s.opts.Durable {
 		args = append(args, "-F")
 	}

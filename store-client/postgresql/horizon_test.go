@@ -22,16 +22,37 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// foreign begins a writing transaction in another database of the server, and
-// leaves it open.
-func foreign(t *testing.T) (end func()) {
+// admitting is a server that admits prepared transactions, and a database of it.
+func admitting(t *testing.T) (server *pgtest.Server, dsn string) {
 	t.Helper()
-	conn, err := pgtest.Shared(t).Connect(t.Context(), "postgres")
+	server, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"max_prepared_transactions=8"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "CREATE TABLE IF NOT EXISTS theirs (n int); BEGIN; INSERT INTO theirs VALUES (1)"); err != nil {
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if dsn, err = server.CreateDatabase(t.Context(), "records"); err != nil {
 		t.Fatal(err)
+	}
+	return server, dsn
+}
+
+// foreign begins a writing transaction in another database of the server, and
+// leaves it open.
+func foreign(t *testing.T, server *pgtest.Server) (end func()) {
+	t.Helper()
+	conn, err := server.Connect(t.Context(), "postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The table apart: another one's transaction must not wait for its creation.
+	for _, statement := range []string{"CREATE TABLE IF NOT EXISTS theirs (n int)", "BEGIN; INSERT INTO theirs VALUES (1)"} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
 	}
 	end = sync.OnceFunc(func() {
 		if err := conn.Close(context.WithoutCancel(t.Context())); err != nil {
@@ -43,11 +64,11 @@ func foreign(t *testing.T) (end func()) {
 }
 
 // prepared leaves a prepared transaction behind in another database.
-func prepared(t *testing.T) (end func()) {
+func prepared(t *testing.T, server *pgtest.Server) (end func()) {
 	t.Helper()
 	do := func(statements ...string) {
 		for _, statement := range statements {
-			if err := pgtest.Shared(t).Exec(context.WithoutCancel(t.Context()), "postgres", statement); err != nil {
+			if err := server.Exec(context.WithoutCancel(t.Context()), "postgres", statement); err != nil {
 				t.Error(err)
 			}
 		}
@@ -67,12 +88,16 @@ func changes() record.Selector {
 // began is delivered at once and once, counted as waiting until it is committed,
 // and after a restart only what was not committed comes again.
 func TestALongTransactionHoldsNoFeed(t *testing.T) {
-	for name, hold := range map[string]func(*testing.T) func(){"open": foreign, "prepared": prepared} {
+	server, _ := admitting(t)
+	for name, hold := range map[string]func(*testing.T, *pgtest.Server) func(){"open": foreign, "prepared": prepared} {
 		for _, sel := range []record.Selector{all(), changes()} {
 			t.Run(name+" "+sel.Name, func(t *testing.T) {
-				_, dsn := pgtest.Database(t)
+				dsn, err := server.CreateDatabase(t.Context(), name+sel.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
 				s := storetest.Open(t, dsn, storeopen.Options{})
-				end := hold(t)
+				end := hold(t, server)
 				f := feedOf(t, s, "c", sel)
 				var records []record.Record
 				for range 5 {
@@ -204,7 +229,7 @@ func (w *wanderer) step(t *testing.T) {
 	switch w.rng.IntN(7) {
 	case 0:
 		if len(w.open) < 2 {
-			w.open = append(w.open, foreign(t))
+			w.open = append(w.open, foreign(t, pgtest.Shared(t)))
 		}
 	case 1:
 		if len(w.open) > 0 {
@@ -256,7 +281,7 @@ func (w *wanderer) receive(t *testing.T) {
 func TestRowsAboveTheHorizonThatWereNotCommittedComeAgain(t *testing.T) {
 	_, dsn := pgtest.Database(t)
 	s := storetest.Open(t, dsn, storeopen.Options{})
-	foreign(t)
+	foreign(t, pgtest.Shared(t))
 	a, b, c := storetest.Record("n"), storetest.Record("n"), storetest.Record("n")
 	storetest.MustAppend(t, s, a, b, c)
 	f := feedOf(t, s, "c", all())
@@ -300,14 +325,14 @@ func (l *lines) has(parts ...string) bool {
 
 // Who holds the horizon of the server for a minute is named.
 func TestTheOldestTransactionIsNamed(t *testing.T) {
-	for want, hold := range map[string]func(*testing.T) func(){
+	server, dsn := admitting(t)
+	for want, hold := range map[string]func(*testing.T, *pgtest.Server) func(){
 		"of user postgres in database postgres": foreign, "prepared transaction 'forgotten'": prepared,
 	} {
-		_, dsn := pgtest.Database(t)
 		var log lines
 		now := leap{by: new(atomic.Int64)}
 		s := storetest.Open(t, dsn, storeopen.Options{Clock: now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		end := hold(t)
+		end := hold(t, server)
 		f := feedOf(t, s, "c", all())
 		for i := 0; !log.has(want, "begun", "consumer=c") && !log.has(want, "prepared 2", "consumer=c"); i++ {
 			if i == 1000 {
