@@ -86,8 +86,8 @@ func (e environments) compile(expression string) (cel.Program, error) {
 
 // known are the field names of a shape.
 func known(shape reflect.Type) (names []string) {
-	for i := range shape.NumField() {
-		names = append(names, shape.Field(i).Tag.Get("cel"))
+	for field := range shape.Fields() {
+		names = append(names, field.Tag.Get("cel"))
 	}
 	return names
 }

@@ -33,10 +33,10 @@ type dated struct {
 
 // RoundTrip passes a request on and notes when its answer was given.
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
-	asked := time.Now()
+	asked := time.Now() //nolint:forbidigo // measures this machine's own clock
 	answer, err := d.next.RoundTrip(r)
 	if err == nil {
-		d.time.note(answer.Header.Get("Date"), asked, time.Now())
+		d.time.note(answer.Header.Get("Date"), asked, time.Now()) //nolint:forbidigo // measures this machine's own clock
 	}
 	return answer, err
 }
@@ -60,7 +60,7 @@ func (s *serverTime) now(own time.Time) time.Time {
 	if s.date.IsZero() {
 		return own
 	}
-	server := s.date.Add(time.Since(s.arrived))
+	server := s.date.Add(time.Since(s.arrived)) //nolint:forbidigo // measures this machine's own clock
 	if off := own.Sub(server); off > truth || off < -truth {
 		return server
 	}

@@ -63,7 +63,7 @@ func TestClockIsHeldToTheServersTime(t *testing.T) {
 				client.Clientset.CoreV1().RESTClient().Get().AbsPath("/").Do(t.Context())
 				own.by = tt.own // after the answer: what was told holds on
 				time.Sleep(time.Hour)
-				if got := now.Now().Sub(time.Now()); got < tt.want-time.Second || got > tt.want+time.Second {
+				if got := time.Until(now.Now()); got < tt.want-time.Second || got > tt.want+time.Second {
 					t.Errorf("off by %s, want %s", got, tt.want)
 				}
 				if got := now.Since(time.Now().Add(-time.Hour)); got < time.Hour+tt.want-time.Second || got > time.Hour+tt.want+time.Second {

@@ -135,7 +135,7 @@ func (s *Set) room() room {
 // take says whether a fault has room, and takes it.
 func (r *room) take(f *Fault, first bool) bool {
 	size := f.size()
-	if (r.faults < 1 || r.bytes < size) && !(first && size <= maxFirst) {
+	if (r.faults < 1 || r.bytes < size) && (!first || size > maxFirst) {
 		return false
 	}
 	r.faults, r.bytes = r.faults-1, r.bytes-size

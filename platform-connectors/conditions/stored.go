@@ -24,8 +24,8 @@ func (s *Set) Stored(ids []string) []record.Record {
 }
 
 func (s *Set) stored(id string) (r record.Record, ok bool) {
-	for _, name := range s.Names() {
-		for _, f := range s.Checks[name].Faults {
+	for _, check := range s.Names() {
+		for _, f := range s.Checks[check].Faults {
 			if f.Record.ID != id || f.Record.Accepted == "" {
 				continue
 			}
@@ -33,19 +33,23 @@ func (s *Set) stored(id string) (r record.Record, ok bool) {
 				r, ok = f.Record, true
 				r.Append = 0
 			}
-			name := &r.Event
-			for _, text := range slices.Concat(f.Entry.Names, f.Entry.Sub) {
-				kind, value, _ := strings.Cut(text, ":")
-				if x := (record.Entity{EntityType: kind, EntityValue: value}); !slices.Contains(name.EntitiesImpacted, x) {
-					name.EntitiesImpacted = append(name.EntitiesImpacted, x)
-				}
-			}
-			if code := f.Entry.Code; code != "" && !slices.Contains(name.ErrorCode, code) {
-				name.ErrorCode = append(name.ErrorCode, code)
-			}
+			name(&r.Event, f.Entry)
 		}
 	}
 	return r, ok && s.covered(r)
+}
+
+// name has an event name what an entry does.
+func name(e *record.Event, entry fault.Entry) {
+	for _, text := range slices.Concat(entry.Names, entry.Sub) {
+		kind, value, _ := strings.Cut(text, ":")
+		if x := (record.Entity{EntityType: kind, EntityValue: value}); !slices.Contains(e.EntitiesImpacted, x) {
+			e.EntitiesImpacted = append(e.EntitiesImpacted, x)
+		}
+	}
+	if code := entry.Code; code != "" && !slices.Contains(e.ErrorCode, code) {
+		e.ErrorCode = append(e.ErrorCode, code)
+	}
 }
 
 // covered says whether a record made again names all that stands under its id.

@@ -112,7 +112,7 @@ func (p *parsed) secure(dsn string) {
 	plain := func(host string, t *tls.Config) bool { return t == nil && provider.OnNetwork(host) }
 	open := plain(p.conn.Host, p.conn.TLSConfig) ||
 		slices.ContainsFunc(p.conn.Fallbacks, func(f *pgconn.FallbackConfig) bool { return plain(f.Host, f.TLSConfig) })
-	asked := os.Getenv("PGSSLMODE") != "" || strings.Contains(dsn, "sslmode=")
+	asked := os.Getenv("PGSSLMODE") != "" || strings.Contains(dsn, "sslmode=") //nolint:forbidigo // the driver reads this variable itself
 	p.clear, p.encrypted = open && asked, open && !asked
 	if p.encrypted {
 		p.conn.Fallbacks = slices.DeleteFunc(p.conn.Fallbacks, func(f *pgconn.FallbackConfig) bool { return plain(f.Host, f.TLSConfig) })

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -33,7 +34,7 @@ type clearing struct {
 
 func clearCommand(o *options, code *int) *cobra.Command {
 	var reason string
-	var wait time.Duration
+	var patience time.Duration
 	c := &cobra.Command{
 		Use:   "clear <node> <record>",
 		Short: "Clear a fault by hand, in your name: for faults that no monitor takes back",
@@ -46,16 +47,16 @@ changed, and takes the annotation away.
 		Example: "  nvsentinel clear gpu-1 01a2012f-5f2b-747d-a191-050c9f567ad1 --reason \"GPU 3 replaced, ticket 4711\"",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			*code, err = o.clear(c.Context(), args[0], args[1], reason, wait)
+			*code, err = o.clear(c.Context(), args[0], args[1], reason, patience)
 			return err
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for the recovery and the condition")
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the recovery and the condition")
 	return c
 }
 
-func (o *options) clear(ctx context.Context, node, id, reason string, wait time.Duration) (int, error) {
+func (o *options) clear(ctx context.Context, node, id, reason string, patience time.Duration) (int, error) {
 	sources, done := o.open(ctx)
 	defer done()
 	if err := errors.Join(sources.RecordsError, sources.ClusterError); err != nil {
@@ -73,7 +74,7 @@ func (o *options) clear(ctx context.Context, node, id, reason string, wait time.
 	if c.fault, err = c.find(ctx, id); err != nil {
 		return 0, coded{err, ExitFailed}
 	}
-	bounded, cancel := context.WithTimeout(ctx, wait)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.run(bounded)
 }
@@ -170,21 +171,16 @@ const askEvery = 200 * time.Millisecond
 
 // until asks until cond holds or ctx ends; the last problem is told.
 func (c clearing) until(ctx context.Context, cond func(context.Context) (bool, error)) error {
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
 	var last error
-	for {
+	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
 		ok, err := cond(ctx)
-		if ok {
-			return nil
-		}
 		if err != nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), last)
-		case <-tick.C:
-		}
+		return ok, nil
+	})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), last)
 	}
+	return nil
 }

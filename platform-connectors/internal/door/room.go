@@ -62,7 +62,7 @@ func (d *Door) patience() <-chan time.Time {
 	if d.Patience != nil {
 		return d.Patience()
 	}
-	return time.After(patience)
+	return time.After(patience) //nolint:forbidigo // Patience is the injected clock; this is its default
 }
 
 // message waits for the stream's message. One that does not come in time is left

@@ -224,8 +224,8 @@ func (renewed) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error)
 }
 
 // Info describes the credentials.
-func (r renewed) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: r.cfg.name()}
+func (renewed) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone returns the same credentials, which hold no state.
