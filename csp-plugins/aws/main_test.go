@@ -68,6 +68,9 @@ func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	var reboots sync.WaitGroup
 	ctx := t.Context()
 	w.fake.Rebooted = func(id string) {
+		if nodes[id] == "" {
+			return // a machine whose Node a test has added
+		}
 		boot := fmt.Sprintf("boot-%d", w.fake.Instance(id).Reboots)
 		reboots.Add(1)
 		time.AfterFunc(50*time.Millisecond, func() {
