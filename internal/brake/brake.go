@@ -93,12 +93,18 @@ func (b *Brake) Run(ctx context.Context) error {
 		return err
 	}
 	b.factory.Start(ctx.Done())
+	if cache.WaitForCacheSync(ctx.Done(), b.informer.HasSynced) {
+		b.changed() // what had to wait for the first reading goes on
+	}
 	<-ctx.Done()
 	kube.AwaitStop(b.factory.Shutdown)
 	return nil
 }
 
 func (b *Brake) changed() {
+	if b.Unread() {
+		return
+	}
 	if why, on := b.On(); on {
 		b.log.Warn("nothing is cordoned, evicted, repaired or signalled from now on", "why", why)
 	} else {
@@ -110,6 +116,10 @@ func (b *Brake) changed() {
 		ring()
 	}
 }
+
+// Unread says that nobody knows yet whether the brake is on: it counts as on, and
+// nothing should be written about it.
+func (b *Brake) Unread() bool { return b != nil && !b.informer.HasSynced() }
 
 // On says whether the brake is on, and why. It is asked right before each act.
 func (b *Brake) On() (why string, on bool) {

@@ -38,6 +38,7 @@ func TestBrake(t *testing.T) {
 		testkit.Until(t, 2*time.Minute, func() bool { _, on := b.On(); return on == want })
 	}
 	await(false)
+	<-rung // who waited for the first reading goes on, also without any ConfigMap
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: brake.Name}, Data: map[string]string{brake.Key: "onn", brake.ReasonKey: "wrong firmware"}}
 	object, err := maps.Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {

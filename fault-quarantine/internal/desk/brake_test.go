@@ -1,22 +1,36 @@
 package desk_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// braked is a brake that is on, because it was not read yet.
-func braked() *brake.Brake {
-	return brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
+// braked is a brake that somebody has put on.
+func braked(t *testing.T) *brake.Brake {
+	t.Helper()
+	on := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: brake.DefaultNamespace, Name: brake.Name}}
+	b := brake.New(fake.NewClientset(on), "", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = b.Run(ctx) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	testkit.Until(t, time.Minute, func() bool { return !b.Unread() })
+	return b
 }
 
 // TestTheBrakeStopsCordons: no session is opened and no mark added while the
@@ -26,7 +40,12 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	d := newDesk(t, s, nodes)
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
-	d.Brake = braked()
+	d.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
+	if _, _, waits := outcome.AsWait(d.Handle(t.Context(), "n1")); !waits || storetest.MustGet(t, s, f.ID).Judged() {
+		t.Errorf("waits for the brake to be read %v; verdict %s", waits, storetest.MustGet(t, s, f.ID).Reason())
+	}
+	on := braked(t)
+	d.Brake = on
 	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 {
 		t.Errorf("parked %v, %d patches", parked, nodes.patches)
 	}
@@ -39,7 +58,7 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	if err := crashing.Handle(t.Context(), "n1"); !errors.Is(err, boom) {
 		t.Fatal(err)
 	}
-	d.Brake = braked() // the verdict is written, the mark is not
+	d.Brake = on // the verdict is written, the mark is not
 	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency brake") {
 		t.Errorf("parked %v: %q, %d patches", parked, why, nodes.patches)
 	}
@@ -48,7 +67,7 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	if !nodes.node.Spec.Unschedulable {
 		t.Error("not marked after the brake was let go")
 	}
-	d.Brake = braked()
+	d.Brake = on
 	storetest.MustAppend(t, s, event(2, true, ""))
 	handle(t, d)
 	if nodes.node.Spec.Unschedulable {

@@ -151,6 +151,9 @@ func (d *Desk) judge(seen facts) (ledger.Judgement, error) {
 	if judgement.Opens == nil {
 		return judgement, nil
 	}
+	if d.Brake.Unread() {
+		return judgement, outcome.Wait(waitForBudget, "the emergency brake is not read yet")
+	}
 	if why, on := d.Brake.On(); on {
 		policy.Hold = why
 		return ledger.Judge(seen.view, policy, now), nil

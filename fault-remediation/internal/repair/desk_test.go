@@ -300,7 +300,7 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	b := newBench(t)
 	actions := action.Default()
 	bad := actions["RESTART_VM"]
-	bad.TemplateFileName, bad.Template = "", "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: \"\"}\n"
+	bad.TemplateFileName, bad.Template = "", "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{quote .NodeName}}, force: often}\n"
 	actions["RESTART_VM"] = bad
 	b.Repairs = compile(t, actions)
 	b.fault("r1", record.ActionRestartVM)

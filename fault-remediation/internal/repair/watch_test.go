@@ -54,7 +54,7 @@ func testMissingKind(t *testing.T, gvk schema.GroupVersionKind) {
 	b := newBench(t)
 	b.Repairs = compile(t, action.Configs{"RESTART_VM": {
 		APIGroup: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, EquivalenceGroup: "restart", CompleteConditionType: "Done",
-		Template: "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {target: {{.NodeName}}}\n",
+		Template: "apiVersion: {{.ApiGroup}}/{{.Version}}\nkind: {{.Kind}}\nspec: {nodeName: {{quote .NodeName}}}\n",
 	}})
 	repairs, _ := b.Repairs.Of(record.ActionRestartVM)
 	echoes := make(chan bool, 100)
