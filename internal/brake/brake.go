@@ -31,8 +31,10 @@ const (
 	Off = "off"
 	// ReasonKey of its data says why, for people.
 	ReasonKey = "reason"
-	// Wait is when braked work is looked at again.
-	Wait = 10 * time.Second
+	// wait is when braked work is looked at again, and soon while it is not known
+	// yet whether there is a brake.
+	wait = 10 * time.Second
+	soon = 200 * time.Millisecond
 	// DefaultNamespace is used where none is configured.
 	DefaultNamespace = "nvsentinel"
 )
@@ -120,6 +122,14 @@ func (b *Brake) changed() {
 // Unread says that nobody knows yet whether the brake is on: it counts as on, and
 // nothing should be written about it.
 func (b *Brake) Unread() bool { return b != nil && !b.informer.HasSynced() }
+
+// Wait is when work that the brake stops should be looked at again.
+func (b *Brake) Wait() time.Duration {
+	if b.Unread() {
+		return soon
+	}
+	return wait
+}
 
 // On says whether the brake is on, and why. It is asked right before each act.
 func (b *Brake) On() (why string, on bool) {

@@ -96,8 +96,8 @@ func OpenAppender(ctx context.Context, dsn string, cfg Config) (store.Appender, 
 	if err != nil {
 		return nil, err
 	}
-	// Reserving nothing fails without the counter.
-	if _, _, err := s.reserve(ctx, 0); err != nil {
+	// Reserving nothing fails without the counter, which a service has to make.
+	if _, _, err := s.places(ctx, 0, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
 	return s, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -40,7 +39,7 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 	}
 	now := d.Clock.Now()
 	if why, on := d.Brake.On(); on && d.adds(node, desired, now) {
-		return outcome.Park(brake.Wait, why)
+		return outcome.Park(d.Brake.Wait(), why)
 	}
 	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.paint(n, desired, now) })
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -50,7 +49,7 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 		return true, outcome.Park(refusedWait, fmt.Sprintf("%s is not configured any more", at.Action))
 	}
 	if why, on := d.Brake.On(); on {
-		return true, outcome.Park(brake.Wait, why)
+		return true, outcome.Park(d.Brake.Wait(), why)
 	}
 	began := d.Clock.Now()
 	obj, err := repair.Render(step.Create.Record, at)
@@ -68,7 +67,7 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 		return false, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	}
 	if why, on := d.Brake.On(); on {
-		return true, outcome.Park(brake.Wait, why)
+		return true, outcome.Park(d.Brake.Wait(), why)
 	}
 	key := echoKey(obj)
 	d.objects.Begin(key)

@@ -20,7 +20,7 @@ func TestTheBrakeStopsSignals(t *testing.T) {
 	w.janitor.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
 	for range 2 {
 		result, _, err := w.reconcile("r")
-		if err != nil || result.RequeueAfter != brake.Wait {
+		if err != nil || result.RequeueAfter != w.janitor.Brake.Wait() {
 			t.Errorf("again in %s, %v", result.RequeueAfter, err)
 		}
 	}

@@ -160,7 +160,7 @@ func (c *Controller) view(p *pass) repair.View {
 func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again time.Duration, goOn bool, err error) {
 	if why, on := c.Brake.On(); on && (v.Step == repair.Send || v.Step == repair.Resend || v.Step == repair.DeleteNode) {
 		p.log.Info("waiting", "why", why)
-		return brake.Wait, false, nil
+		return c.Brake.Wait(), false, nil
 	}
 	switch v.Step {
 	case repair.Begin:

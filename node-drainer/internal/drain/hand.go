@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -69,7 +68,7 @@ func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, p
 		return fmt.Errorf("leading no more: %w", err)
 	}
 	if why, on := h.d.brake.On(); on {
-		return outcome.Park(brake.Wait, why)
+		return outcome.Park(h.d.brake.Wait(), why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()
