@@ -103,12 +103,16 @@ func newWorlds(t *testing.T) (acting, observing *world) {
 }
 
 func (w *world) start(ctx context.Context, root, bin string) (err error) {
+	connectors := filepath.Join(w.t.TempDir(), "connectors.toml")
+	if err := os.WriteFile(connectors, []byte(publishers), 0o600); err != nil {
+		return err
+	}
 	w.fleet, err = fleet.Start(ctx, fleet.Options{
 		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: &bytes.Buffer{},
 		StrategyOf: func(string) string { return string(w.strategy) },
 		Runs:       func(_, n string) bool { return n == "" || n == node },
 		// No recovery comes while the clusters are compared.
-		SettleTime: time.Hour, RebootTime: time.Second,
+		SettleTime: time.Hour, RebootTime: time.Second, ConnectorFlags: []string{"--config", connectors},
 	})
 	if err != nil {
 		return err
@@ -121,7 +125,12 @@ func (w *world) start(ctx context.Context, root, bin string) (err error) {
 	}
 	common := []string{"--store", w.fleet.DSN, "--single-host", "--metrics-address", "127.0.0.1:0"}
 	w.fleet.Launch("event-exporter", "event-exporter", append(common, "--config", config), nil)
-	w.fleet.Launch("health-events-analyzer", "health-events-analyzer", append(common, "--socket", "unix://"+w.fleet.Socket(node)), nil)
+	token, err := w.token(ctx, "health-events-analyzer")
+	if err != nil {
+		return err
+	}
+	w.fleet.Launch("health-events-analyzer", "health-events-analyzer",
+		append(common, "--socket", "unix://"+w.fleet.Socket(node), "--socket-token-path", token), nil)
 	return w.fleet.AddWorkloads(ctx)
 }
 
