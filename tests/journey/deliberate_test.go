@@ -63,8 +63,7 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 		{sabotage: "fault-quarantine/ignore-machine", scenario: Replaced, want: []string{CleanStart, ItEnds}, limit: short},
 		{sabotage: "janitor/skip-intent", kill: "janitor/signal-sent", scenario: OneFault, want: []string{NothingRepeats, OneReboot}, limit: long},
 		{sabotage: "janitor/ignore-session", scenario: TooLate, want: []string{NoStraySignal}, limit: long},
-		// Left out: node-drainer/skip-cancel. A drainer that does not hear of a release
-		// no longer evicts afterwards, and what stops it is to be found and named.
+		{sabotage: "node-drainer/skip-cancel", scenario: Recovered, want: []string{NoEviction, NoMarkLeft}, limit: short},
 		{sabotage: "syslog-health-monitor/forget-boot", scenario: OutboxLost, want: []string{ProvenRecovery}, limit: long},
 		// A spool that has begun still has room in its file: the connector must
 		// start, and be told something, while the disk is full.
