@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -135,6 +136,7 @@ func deaf(sc scene) scene {
 			r.Status.Faults[j].ClearedTimestamp = nil
 		}
 		sc.view.Node.Session, sc.view.Node.Unschedulable, sc.view.Node.Released = r.Status.Session, true, false
+		sc.view.Node.State = nodemark.Draining // the API server lets nobody write it after a release
 	}
 	return sc
 }
