@@ -26,12 +26,13 @@ func (d *Desk) adds(node *corev1.Node, desired marks.Desired, now time.Time) boo
 // held or open.
 func (d *Desk) BrakeBell(b *brake.Brake) func(context.Context, func(string)) error {
 	changed := make(chan struct{}, 1)
-	b.OnChange(func() {
+	again := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
-	})
+	}
+	b.OnChange(again)
 	return func(ctx context.Context, ring func(string)) error {
 		for {
 			select {
@@ -47,6 +48,7 @@ func (d *Desk) BrakeBell(b *brake.Brake) func(context.Context, func(string)) err
 					return nil
 				})
 				if err != nil {
+					again() // the loop calls the bell again; the change must not be lost
 					return err
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -72,5 +73,45 @@ func TestTheBrakeStopsCordons(t *testing.T) {
 	handle(t, d)
 	if nodes.node.Spec.Unschedulable {
 		t.Error("the brake holds a release")
+	}
+}
+
+// listFails is a store whose first lists fail.
+type listFails struct {
+	store.Store
+	times int
+}
+
+func (l *listFails) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	if l.times--; l.times >= 0 {
+		return nil, errors.New("the store is away")
+	}
+	return l.Store.List(ctx, q)
+}
+
+// TestALetGoBrakeIsHeardPastAnOutage: a store that fails just then strands nobody.
+func TestALetGoBrakeIsHeardPastAnOutage(t *testing.T) {
+	s := storetest.SQLite(t)
+	d := newDesk(t, &listFails{s, 1}, &books{node: newNode()})
+	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
+	on := brake.New(fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: brake.DefaultNamespace, Name: brake.Name}}), "", slog.New(slog.DiscardHandler))
+	bell := d.BrakeBell(on) // before it runs: its first reading is a change
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = on.Run(ctx) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	testkit.Until(t, time.Minute, func() bool { return !on.Unread() })
+	if err := bell(t.Context(), func(string) {}); err == nil {
+		t.Fatal("the outage was not told")
+	}
+	held := newDesk(t, s, &books{node: newNode()})
+	held.Brake = on
+	if _, _, parked := outcome.AsPark(held.Handle(t.Context(), "n1")); !parked {
+		t.Fatal("not held by the brake")
+	}
+	rung := make(chan string, 8)
+	run.Go(func() { _ = bell(ctx, func(node string) { rung <- node }) })
+	if node := <-rung; node != "n1" {
+		t.Errorf("rang %s", node)
 	}
 }
