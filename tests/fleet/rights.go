@@ -29,25 +29,32 @@ func (r right) String() string {
 // Rights compares what RBAC gives the suite's accounts with what the API server's
 // audit saw them do, over any number of clusters that are audited.
 type Rights struct {
-	granted, used map[right]bool
-	refused       map[string]bool
+	granted map[right][]string // the names it is bound to; "" is any
+	used    map[right]bool
+	refused map[refusal]bool
+}
+
+// refusal is a request that was answered with no, and the API server's words.
+type refusal struct {
+	right
+	name, message string
 }
 
 // Add takes in what the accounts of a cluster did so far.
 func (r *Rights) Add(ctx context.Context, c *localcluster.Cluster) error {
 	if r.granted == nil {
-		r.granted, r.used, r.refused = map[right]bool{}, map[right]bool{}, map[string]bool{}
+		r.granted, r.used, r.refused = map[right][]string{}, map[right]bool{}, map[refusal]bool{}
 	}
 	if err := r.grants(ctx, c); err != nil {
 		return err
 	}
 	requests, err := c.Requests()
 	for _, q := range requests {
+		did := right{q.Account, q.Namespace, q.Group, q.Resource, q.Verb}
 		if q.Code == 403 || q.Code == 422 && strings.Contains(q.Message, "ValidatingAdmissionPolicy") {
-			r.refused[fmt.Sprintf("%s: %s %s.%s %s: %s", q.Account, q.Verb, q.Resource, q.Group, q.Namespace, q.Message)] = true
+			r.refused[refusal{did, q.Name, q.Message}] = true
 			continue
 		}
-		did := right{q.Account, q.Namespace, q.Group, q.Resource, q.Verb}
 		r.used[did] = true
 		did.namespace = ""
 		r.used[did] = true
@@ -102,9 +109,20 @@ func (r *Rights) grant(account, namespace string, rules []rbacv1.PolicyRule) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					r.granted[right{account, namespace, group, resource, verb}] = true
+					r.grantOne(right{account, namespace, group, resource, verb}, rule.ResourceNames)
 				}
 			}
+		}
+	}
+}
+
+func (r *Rights) grantOne(granted right, names []string) {
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, name := range names {
+		if !slices.Contains(r.granted[granted], name) {
+			r.granted[granted] = append(r.granted[granted], name)
 		}
 	}
 }
@@ -121,5 +139,25 @@ func (r *Rights) Unused(accounts ...string) []string {
 	return out
 }
 
-// Refused are the requests that a missing right or a policy refused.
-func (r *Rights) Refused() []string { return slices.Sorted(maps.Keys(r.refused)) }
+// Refused are the requests that a missing right or a policy refused. An API server
+// that has just started refuses what its roles grant until it has read them all:
+// such a refusal is no missing right.
+func (r *Rights) Refused() []string {
+	var out []string
+	for no := range r.refused {
+		if !r.warming(no) {
+			out = append(out, no.String()+": "+no.message)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// warming tells whether RBAC alone said no to what the roles grant.
+func (r *Rights) warming(no refusal) bool {
+	wide := no.right
+	wide.namespace = ""
+	granted := slices.Concat(r.granted[no.right], r.granted[wide])
+	return strings.Contains(no.message, " cannot "+no.verb+" resource ") &&
+		(slices.Contains(granted, "") || slices.Contains(granted, no.name))
+}
