@@ -30,6 +30,8 @@ type Facts struct {
 	Now  time.Time
 	// Store and Cluster say what could be read.
 	Store, Cluster Source
+	// Brake is the emergency brake.
+	Brake Brake
 	// Records are the node's records, in any order.
 	Records []record.Record
 	// Older says that the store holds older records that were not read.
@@ -44,6 +46,8 @@ type Facts struct {
 type FleetFacts struct {
 	Now            time.Time
 	Store, Cluster Source
+	// Brake is the emergency brake.
+	Brake Brake
 	// Open are the open records of all nodes, Backlog the unjudged and held ones.
 	Open, Backlog []record.Record
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.

@@ -12,6 +12,8 @@ import (
 type Fleet struct {
 	At      time.Time `json:"at"`
 	Sources []Source  `json:"sources"`
+	// Brake is the emergency brake.
+	Brake Brake `json:"brake"`
 	// Counts holds every phase that can be told from what was read; nodes that
 	// only the store knows count too.
 	Counts map[Phase]int `json:"counts"`
@@ -84,7 +86,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers, Dry: dry(f.Newest)}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

@@ -35,11 +35,13 @@ type script struct {
 //	clear id= by= at=
 //	node name= [ready= cordoned ours session= state= boot= ...]
 //	object name= uid= node= at=        the input is a condition per line
-//	missing store|cluster              the input is the problem
+//	missing store|cluster|brake        the input is the problem
+//	brake on|off [at= by=]             the emergency brake; the input is the reason
 //	why [node] / status / json [node]
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &script{t: t}
+		s.facts.Brake = story.Brake{Read: true}
 		s.facts.Store, s.facts.Cluster = story.Source{Name: "store", Read: true}, story.Source{Name: "API server", Read: true}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.t = t
@@ -70,7 +72,15 @@ func (s *script) run(d *datadriven.TestData) string {
 			Name: a.text("name"), Known: !a.has("unknown"), Problem: d.Input, Waiting: a.number("waiting"), Oldest: a.time("oldest"),
 			CommittedAt: a.time("committed"), Lost: a.text("lost"), More: a.has("more"),
 		})
+	case "brake":
+		s.facts.Brake = story.Brake{Read: true, On: d.CmdArgs[0].Key == "on", Since: a.time("at"), By: a.text("by"), Reason: d.Input}
 	case "missing":
+		if d.CmdArgs[0].Key != "store" {
+			s.facts.Brake = story.Brake{Problem: d.Input}
+		}
+		if d.CmdArgs[0].Key == "brake" {
+			break
+		}
 		src := &s.facts.Store
 		if d.CmdArgs[0].Key == "cluster" {
 			src, s.facts.Sighting = &s.facts.Cluster, nil
@@ -87,7 +97,7 @@ func (s *script) run(d *datadriven.TestData) string {
 func (s *script) ask(a args) string {
 	f, fleet := s.facts, s.fleet
 	f.Node = "gpu-1"
-	fleet.Now, fleet.Store, fleet.Cluster = f.Now, f.Store, f.Cluster
+	fleet.Now, fleet.Store, fleet.Cluster, fleet.Brake = f.Now, f.Store, f.Cluster, f.Brake
 	if f.Store.Read {
 		for _, r := range s.records {
 			f.Records = append(f.Records, *r)

@@ -38,6 +38,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 		counts = append(counts, text)
 	}
 	p.line("  %s", strings.Join(counts, "   "))
+	p.brake(f.Brake, f.Sources, f.At, true)
 	p.dry(f)
 	p.rows(f)
 	p.stranded(f)

@@ -16,6 +16,7 @@ func (s Story) Write(w io.Writer, style Style) error {
 		p.line("  %s", brief(s.Standing.Reason))
 	}
 	p.sources(s.Sources)
+	p.brake(s.Brake, s.Sources, s.At, false)
 	if s.Sighting != nil {
 		p.sighting(*s.Sighting)
 	}

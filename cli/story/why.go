@@ -18,6 +18,8 @@ type Story struct {
 	At       time.Time `json:"at"`
 	Standing Standing  `json:"standing"`
 	Sources  []Source  `json:"sources"`
+	// Brake is the emergency brake.
+	Brake Brake `json:"brake"`
 	// Sighting is the Node as the API server shows it; nil if absent or unknown.
 	Sighting *Node `json:"sighting,omitempty"`
 	// Stays are the node's stays in quarantine, the newest first.
@@ -62,7 +64,7 @@ func (f Facts) Absent() bool {
 func Tell(f Facts) Story {
 	f.Records = slices.Clone(f.Records)
 	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
-	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Sighting: f.Sighting}
+	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting}
 	s.Standing = standing(sighting{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)

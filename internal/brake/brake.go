@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -31,10 +32,10 @@ const (
 	Off = "off"
 	// ReasonKey of its data says why, for people.
 	ReasonKey = "reason"
-	// wait is when braked work is looked at again, and soon while it is not known
+	// pause is when braked work is looked at again, and soon while it is not known
 	// yet whether there is a brake.
-	wait = 10 * time.Second
-	soon = 200 * time.Millisecond
+	pause = 10 * time.Second
+	soon  = 200 * time.Millisecond
 	// DefaultNamespace is used where none is configured.
 	DefaultNamespace = "nvsentinel"
 )
@@ -47,9 +48,13 @@ type Brake struct {
 	informer  cache.SharedIndexInformer
 	factory   informers.SharedInformerFactory
 	log       *slog.Logger
+	client    kubernetes.Interface
+	clock     clock.PassiveClock
+	changes   chan change
 
 	mu    sync.Mutex
 	bells []func()
+	on    bool // as last told
 }
 
 // Start watches the brake for as long as a daemon runs, and shows it in the
@@ -78,18 +83,25 @@ func New(client kubernetes.Interface, namespace string, log *slog.Logger) *Brake
 		namespace = DefaultNamespace
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTransform(kube.StripManagedFields),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, Name).String()
 		}))
-	return &Brake{namespace: namespace, factory: factory, informer: factory.Core().V1().ConfigMaps().Informer(), log: log}
+	return &Brake{
+		namespace: namespace, factory: factory, informer: factory.Core().V1().ConfigMaps().Informer(), log: log,
+		client: client, clock: clock.RealClock{}, changes: make(chan change, queued),
+	}
 }
+
+// queued are the changes whose Events wait to be written; what comes beside
+// them has its line in the log only.
+const queued = 16
 
 // Run watches until ctx ends.
 func (b *Brake) Run(ctx context.Context) error {
-	changed := func(any) { b.changed() }
 	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, after any) { changed(after) },
+		AddFunc:    func(now any) { b.switched(now, false); b.changed() },
+		UpdateFunc: func(_, now any) { b.switched(now, false); b.changed() },
+		DeleteFunc: func(last any) { b.switched(last, true); b.changed() },
 	})
 	if err != nil {
 		return err
@@ -98,9 +110,42 @@ func (b *Brake) Run(ctx context.Context) error {
 	if cache.WaitForCacheSync(ctx.Done(), b.informer.HasSynced) {
 		b.changed() // what had to wait for the first reading goes on
 	}
-	<-ctx.Done()
-	kube.AwaitStop(b.factory.Shutdown)
-	return nil
+	for {
+		select {
+		case c := <-b.changes:
+			b.tell(ctx, b.client, c)
+		case <-ctx.Done():
+			kube.AwaitStop(b.factory.Shutdown)
+			return nil
+		}
+	}
+}
+
+// switched has an Event made when the brake went on or off. A process that finds
+// it on when it starts tells so as well, which makes a second Event only when the
+// first has expired.
+func (b *Brake) switched(object any, gone bool) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	m, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return
+	}
+	c := change{object: m, state: StateOf(m), gone: gone}
+	if gone {
+		c.state = State{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.state.On == b.on {
+		return
+	}
+	b.on = c.state.On
+	select {
+	case b.changes <- c:
+	default:
+	}
 }
 
 func (b *Brake) changed() {
@@ -128,7 +173,7 @@ func (b *Brake) Wait() time.Duration {
 	if b.Unread() {
 		return soon
 	}
-	return wait
+	return pause
 }
 
 // On says whether the brake is on, and why. It is asked right before each act.
@@ -144,14 +189,14 @@ func (b *Brake) On() (why string, on bool) {
 		return "", false
 	}
 	brake, ok := object.(*corev1.ConfigMap)
-	if !ok || brake.Data[Key] == Off {
+	if !ok {
 		return "", false
 	}
-	why = "the emergency brake is on (ConfigMap " + b.namespace + "/" + Name + ")"
-	if reason := brake.Data[ReasonKey]; reason != "" {
-		why += ": " + reason
+	state := StateOf(brake)
+	if !state.On {
+		return "", false
 	}
-	return why, true
+	return "the emergency brake is on (ConfigMap " + b.namespace + "/" + Name + ")" + state.said(), true
 }
 
 // OnChange calls ring whenever the brake has changed; it must not block.

@@ -96,9 +96,9 @@ func (p Program) root(code *int) *cobra.Command {
 	o := options{program: p}
 	root := &cobra.Command{
 		Use:   "nvsentinel",
-		Short: "Say what NVSentinel does to nodes, and why; clear faults by hand",
+		Short: "Say what NVSentinel does to nodes, and why; clear faults and pull the emergency brake by hand",
 		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
-from the API server. Only clear writes. Installed as kubectl-nvsentinel it is also a
+from the API server. Only clear and brake write. Installed as kubectl-nvsentinel it is also a
 plugin: kubectl nvsentinel why <node>.
 ` + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
@@ -110,7 +110,7 @@ plugin: kubectl nvsentinel why <node>.
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code))
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), brakeCommand(&o, code))
 	return root
 }
 
@@ -154,7 +154,7 @@ func (o *options) why(ctx context.Context, node string) (int, error) {
 	if facts.Absent() {
 		return ExitAbsent, nil
 	}
-	return partial(told.Sources), nil
+	return partial(told.Brake, told.Sources), nil
 }
 
 func (o *options) status(ctx context.Context) (int, error) {
@@ -168,7 +168,7 @@ func (o *options) status(ctx context.Context) (int, error) {
 	if err := o.print(fleet, fleet.Write); err != nil {
 		return 0, err
 	}
-	return partial(fleet.Sources), nil
+	return partial(fleet.Brake, fleet.Sources), nil
 }
 
 // nothing is the error of having read nothing at all.
@@ -183,7 +183,10 @@ func nothing(sources ...story.Source) error {
 	return coded{errors.Join(problems...), ExitFailed}
 }
 
-func partial(sources []story.Source) int {
+func partial(b story.Brake, sources []story.Source) int {
+	if !b.Read {
+		return ExitPartial
+	}
 	for _, s := range sources {
 		if !s.Whole() {
 			return ExitPartial

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nvidia/nvsentinel/cli/internal/look"
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -20,6 +21,7 @@ type options struct {
 	store      string
 	kubeconfig string
 	context    string
+	namespace  string
 	output     string
 	timezone   string
 	within     time.Duration
@@ -34,6 +36,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database (default $NVSENTINEL_STORE)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default as kubectl)")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig (default its current one)")
+	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "namespace of the installation, in which its emergency brake is")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.StringVar(&o.timezone, "timezone", "UTC", "zone of the times in text: UTC, Local, or a name such as Europe/Berlin")
 	f.DurationVar(&o.within, "timeout", defaultWithin, "how long each source may take")
@@ -75,7 +78,7 @@ func (o *options) kube() (*rest.Config, error) {
 
 // open opens what can be opened; done closes it.
 func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
-	s = look.Sources{Within: o.within, Limit: o.limit}
+	s = look.Sources{Namespace: o.namespace, Within: o.within, Limit: o.limit}
 	address := o.store
 	if address == "" {
 		address = o.program.Store

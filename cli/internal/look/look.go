@@ -25,6 +25,8 @@ type Sources struct {
 	RecordsError error
 	Cluster      *kube.Client
 	ClusterError error
+	// Namespace is the installation's, in which its emergency brake is.
+	Namespace string
 	// Within bounds the reading of each source.
 	Within time.Duration
 	// Limit bounds the records read of one node, and the count of a lag.
@@ -84,6 +86,7 @@ func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Fac
 			})
 		}
 	})
+	both.Go(func() { f.Brake = s.brake(ctx) })
 	both.Wait()
 	return f
 }
@@ -119,6 +122,7 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			return err
 		})
 	})
+	both.Go(func() { f.Brake = s.brake(ctx) })
 	both.Wait()
 	return f
 }

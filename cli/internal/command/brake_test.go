@@ -1,0 +1,92 @@
+package command_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/cli/internal/command"
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// operator may switch the brake of a namespace by the rights that docs/brake.md
+// names, and nothing else.
+func (w *world) operator(t *testing.T, namespace string) (kubeconfig string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/brake.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	role, _, _ := strings.Cut(rest, "```")
+	const name = "brake-operator"
+	w.apply(t, strings.Replace(role, "namespace: nvsentinel}", "namespace: "+namespace+"}", 1)+`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: `+name+`, namespace: `+namespace+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: nvsentinel-brake-operator}
+subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
+`)
+	kubeconfig = w.account(t, name, "")
+	testkit.Until(t, 2*time.Minute, func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:operators:" + name,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "configmaps", Name: brake.Name},
+		}}
+		answer, err := w.cluster.Client().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed
+	})
+	return kubeconfig
+}
+
+// TestBrake: whoever may, pulls the brake in his own name without a store; status
+// and why show it, with who and why.
+func TestBrake(t *testing.T) {
+	w := newWorld(t)
+	namespace := w.cluster.Namespace(t)
+	operator := w.operator(t, namespace)
+	p := command.Program{Store: w.dsn}
+	ask := func(verb, kubeconfig string, args ...string) answer {
+		t.Helper()
+		return run(t, p, append([]string{verb, "-n", namespace, "--kubeconfig", kubeconfig}, args...)...)
+	}
+	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency brake OFF\n", "")
+	run(t, command.Program{}, "brake", "off", "-n", namespace, "--kubeconfig", operator).expect(t, command.ExitWhole, "already so: emergency brake OFF\n", "")
+	on := run(t, command.Program{}, "brake", "on", "-n", namespace, "--kubeconfig", operator, "--reason", "wrong catalogue")
+	on.expect(t, command.ExitWhole, "emergency brake ON, switched by system:serviceaccount:operators:brake-operator: wrong catalogue; every service", "")
+	const says = ", switched by system:serviceaccount:operators:brake-operator: wrong catalogue"
+	ask("brake", operator, "on", "--reason", "another").expect(t, command.ExitWhole, says, "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, says, "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, "! emergency brake ON since ", "")
+	ask("why", w.viewer, w.node.Name).expect(t, command.ExitWhole, says, "")
+	fleet := decode[story.Fleet](t, ask("status", w.viewer, "-o", "json"))
+	if b := fleet.Brake; !b.Read || !b.On || b.Reason != "wrong catalogue" || b.Since.IsZero() {
+		t.Errorf("brake %+v", b)
+	}
+	ask("brake", w.viewer, "off").expect(t, command.ExitFailed, "", "forbidden")
+	ask("brake", operator, "off").expect(t, command.ExitWhole, "emergency brake OFF, switched by", "")
+	ask("status", w.viewer).expect(t, command.ExitWhole, "  emergency brake OFF since ", "")
+	ask("brake", operator, "of").expect(t, command.ExitUsage, "", `invalid argument "of"`)
+}
+
+// TestBrakeThatMayNotBeRead is unknown, not off.
+func TestBrakeThatMayNotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: no-brake}
+rules:
+  - {apiGroups: [""], resources: [nodes], verbs: [get, list]}
+  - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes], verbs: [list]}
+`)
+	who := w.account(t, "no-brake", "no-brake")
+	for _, args := range [][]string{{"status"}, {"why", w.node.Name}} {
+		run(t, command.Program{Store: w.dsn}, append(args, "--kubeconfig", who)...).expect(t, command.ExitPartial, "! emergency brake UNREAD: reading the emergency brake: configmaps", "")
+	}
+}

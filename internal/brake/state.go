@@ -1,0 +1,122 @@
+package brake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// ByKey of its data names who switched it, as that one says.
+	ByKey = "by"
+	// manager is the name under which the API server keeps what Set wrote.
+	manager = "nvsentinel-cli"
+)
+
+// State is how the brake stands.
+type State struct {
+	On bool
+	// By and Reason are what whoever switched it last said; By is the tool's name
+	// where nobody said more.
+	By, Reason string
+	// Since is when it was switched last, in whole seconds of the API server's
+	// clock; zero if that is not known.
+	Since time.Time
+}
+
+// StateOf is what the ConfigMap says; nil is a brake that is off.
+func StateOf(m *corev1.ConfigMap) State {
+	if m == nil {
+		return State{}
+	}
+	s := State{On: m.Data[Key] != Off, Reason: m.Data[ReasonKey], Since: m.CreationTimestamp.UTC()}
+	// Who said by and who switched may be two: then by is of an earlier switch.
+	for _, entry := range m.ManagedFields {
+		owned := dataOf(entry)
+		if !owned[Key] {
+			continue
+		}
+		if s.By = entry.Manager; owned[ByKey] && m.Data[ByKey] != "" {
+			s.By = m.Data[ByKey]
+		}
+		if entry.Time != nil {
+			s.Since = entry.Time.UTC()
+		}
+	}
+	return s
+}
+
+// String is the state in a line.
+func (s State) String() string {
+	text := "emergency brake OFF"
+	if s.On {
+		text = "emergency brake ON"
+	}
+	if !s.Since.IsZero() {
+		text += " since " + s.Since.Format(time.DateTime) + " UTC"
+	}
+	return text + s.said()
+}
+
+// dataOf are the keys of the data that a writer set last.
+func dataOf(entry metav1.ManagedFieldsEntry) map[string]bool {
+	var fields struct {
+		Data map[string]json.RawMessage `json:"f:data"`
+	}
+	keys := map[string]bool{}
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		return keys
+	}
+	for key := range fields.Data {
+		if len(key) > 2 {
+			keys[key[2:]] = true // "f:brake"
+		}
+	}
+	return keys
+}
+
+// Read asks the API server how the brake stands.
+func Read(ctx context.Context, client kubernetes.Interface, namespace string) (State, error) {
+	m, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return State{}, nil
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("reading the emergency brake: %w", err)
+	}
+	return StateOf(m), nil
+}
+
+// Set switches the brake. Since is the API server's to say. A brake that was
+// never on needs no ConfigMap to be off.
+func Set(ctx context.Context, client kubernetes.Interface, namespace string, s State) error {
+	data := map[string]any{Key: "on", ByKey: s.By, ReasonKey: s.Reason}
+	if !s.On {
+		data[Key] = Off
+	}
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return err
+	}
+	maps := client.CoreV1().ConfigMaps(namespace)
+	_, err = maps.Patch(ctx, Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if apierrors.IsNotFound(err) && s.On {
+		_, err = maps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: Name}, Data: map[string]string{Key: "on", ByKey: s.By, ReasonKey: s.Reason},
+		}, metav1.CreateOptions{FieldManager: manager})
+	}
+	if apierrors.IsNotFound(err) && !s.On {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("switching the emergency brake (ConfigMap %s/%s): %w", namespace, Name, err)
+	}
+	return nil
+}

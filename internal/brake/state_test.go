@@ -1,0 +1,128 @@
+package brake_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// TestWhoSwitched: what Set wrote names its writer; what another tool wrote over
+// it is that tool's, not the earlier writer's.
+func TestWhoSwitched(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	namespace, client := cluster.Namespace(t), cluster.Client()
+	expect := func(want brake.State) {
+		t.Helper()
+		got, err := brake.Read(t.Context(), client, namespace)
+		if err != nil || got.Since.IsZero() != (want == brake.State{}) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if got.Since = (time.Time{}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	set := func(s brake.State) {
+		t.Helper()
+		if err := brake.Set(t.Context(), client, namespace, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(brake.State{})
+	set(brake.State{By: "ann"}) // never on
+	expect(brake.State{})
+	on := brake.State{On: true, By: "ann", Reason: "wrong catalogue"}
+	set(on)
+	expect(on)
+	off := brake.State{By: "bob", Reason: "catalogue mended"}
+	set(off)
+	expect(off)
+	by := func(patch string) {
+		t.Helper()
+		_, err := client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), brake.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-patch"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	by(`{"data":{"brake":"on","reason":null}}`)
+	expect(brake.State{On: true, By: "kubectl-patch"})
+	set(off)
+	expect(off)
+	by(`{"data":null}`) // a ConfigMap that says nothing is on
+	expect(brake.State{On: true})
+}
+
+// TestOneEventForAChange: two services watch, and each change makes one Event, a
+// deletion too; a service that starts while the brake is on makes no second one.
+func TestOneEventForAChange(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	namespace, client := cluster.Namespace(t), cluster.Client()
+	watching(t, client, namespace)
+	watching(t, client, namespace)
+	events := func(want ...string) {
+		t.Helper()
+		var got []string
+		testkit.Until(t, 2*time.Minute, func() bool {
+			list, err := client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = nil
+			for _, e := range list.Items {
+				got = append(got, e.Type+" "+e.Reason+": "+e.Message)
+			}
+			return len(got) >= len(want)
+		})
+		slices.Sort(got)
+		if !slices.EqualFunc(got, want, strings.HasPrefix) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	}
+	if err := brake.Set(t.Context(), client, namespace, brake.State{On: true, By: "ann", Reason: "wrong catalogue"}); err != nil {
+		t.Fatal(err)
+	}
+	const on = "Warning EmergencyBrakeOn: nothing is cordoned, evicted, repaired or signalled; recoveries and releases go on"
+	events(on + ", switched by ann: wrong catalogue")
+	watching(t, client, namespace)
+	if err := brake.Set(t.Context(), client, namespace, brake.State{By: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	const off = "Normal EmergencyBrakeOff: the emergency brake is off: what waited goes on"
+	events(off+", switched by bob", on)
+	m, err := client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), brake.Name, types.MergePatchType, []byte(`{"data":{"brake":"on"}}`), metav1.PatchOptions{FieldManager: "kubectl-patch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events(off, on+", switched by ann", on+", switched by kubectl-patch")
+	if err := client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	events(off, off, on+", switched by ann", on+", switched by kubectl-patch")
+}
+
+// watching runs a service's brake until the test ends, and waits until it has
+// read.
+func watching(t *testing.T, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	b := brake.New(client, namespace, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	testkit.Until(t, 2*time.Minute, func() bool { return !b.Unread() })
+}
