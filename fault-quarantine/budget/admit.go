@@ -25,6 +25,8 @@ type Candidate struct {
 	Labels map[string]string
 	// Counted says whether the node is one that Node.Counted counts.
 	Counted bool
+	// InSession says that the Node, as it was just read, bears a session.
+	InSession bool
 	// Order is the place in the queue, the lowest first: the store's append
 	// order of the fault.
 	Order int64

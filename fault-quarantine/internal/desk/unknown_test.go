@@ -62,6 +62,37 @@ func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	}
 }
 
+// TestAForgottenSessionKeepsItsPlace: the service starts anew on a store that was
+// emptied, with room for one node. The fault of the node that is out of service
+// already is stored again and goes on; another node's waits.
+func TestAForgottenSessionKeepsItsPlace(t *testing.T) {
+	nodes := newRacks("n1", "n2")
+	before, mine, other := storetest.SQLite(t), faultOf("n1"), faultOf("n2")
+	storetest.MustAppend(t, before, mine)
+	d := replica(t, before, nodes)
+	backlog(t, d)
+	if err := d.Handle(t.Context(), "n1"); err != nil || clean(nodes, "n1") {
+		t.Fatalf("not in quarantine: %v", err)
+	}
+	emptied := storetest.SQLite(t)
+	d = replica(t, emptied, nodes)
+	backlog(t, d)
+	if _, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" {
+		t.Errorf("waits for %q", why)
+	}
+	storetest.MustAppend(t, emptied, mine, other)
+	_, why, parked := outcome.AsPark(d.Handle(t.Context(), "n2"))
+	if !parked || why != string(record.Held) || !clean(nodes, "n2") {
+		t.Errorf("the other node waits for %q: %v", why, parked)
+	}
+	if err := d.Handle(t.Context(), "n1"); err != nil {
+		t.Errorf("the fault that is stored again: %v", err)
+	}
+	if r := storetest.MustGet(t, emptied, mine.ID); r.Reason() != record.Matched || !nodes.nodes["n1"].node.Spec.Unschedulable {
+		t.Errorf("the fault that is stored again: %+v", r.Status.QuarantineVerdict)
+	}
+}
+
 // TestALaterRecoveryIsProof: the publisher itself says that what only the Node
 // knows is over, in its own counting.
 func TestALaterRecoveryIsProof(t *testing.T) {

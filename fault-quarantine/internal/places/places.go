@@ -111,7 +111,9 @@ func (b *Book) Set(r Rules) {
 
 // Take takes a place for the session that the candidate wants to open. Without
 // room, or with older ones waiting for it, the candidate is queued and why says
-// what it waits for. A node that has a place keeps it.
+// what it waits for. A node that has a place keeps it, and so does one whose Node
+// bears a session that the store has forgotten: it is out of service already, and
+// counted.
 func (b *Book) Take(c budget.Candidate, session string) (granted bool, why string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,6 +124,10 @@ func (b *Book) Take(c budget.Candidate, session string) (granted bool, why strin
 	if p, has := b.taken[c.Name]; has {
 		p.Session = session
 		b.taken[c.Name] = p
+		return true, "", nil
+	}
+	if c.InSession {
+		b.give(c, session, now)
 		return true, "", nil
 	}
 	w, queued := b.waiting[c.Name]
@@ -140,9 +146,14 @@ func (b *Book) Take(c budget.Candidate, session string) (granted bool, why strin
 		}
 		return false, why, nil
 	}
+	b.give(c, session, now)
+	return true, "", nil
+}
+
+// give gives a place. The caller holds the lock.
+func (b *Book) give(c budget.Candidate, session string, now time.Time) {
 	delete(b.waiting, c.Name)
 	b.taken[c.Name] = Place{Node: c.Name, Session: session, Began: now, labels: c.Labels}
-	return true, "", nil
 }
 
 // Settle says what a look at a node has come to: the session it is in, or none.
