@@ -109,7 +109,7 @@ func (f *Fleet) restoreSQLite(kept string) func(context.Context) error {
 
 // HoldTransaction opens a long writing transaction in another database of the
 // PostgreSQL server, as a nightly batch of somebody else does, and returns what
-// ends it.
+// ends it. It waits for a server that is away.
 func (f *Fleet) HoldTransaction(ctx context.Context) (end func(context.Context) error, err error) {
 	server, ok := f.server.(interface {
 		Connect(ctx context.Context, database string) (*pgx.Conn, error)
@@ -117,12 +117,22 @@ func (f *Fleet) HoldTransaction(ctx context.Context) (end func(context.Context) 
 	if !ok {
 		return nil, fmt.Errorf("store %q has no other databases", f.options.Store)
 	}
-	conn, err := server.Connect(ctx, "template1")
+	var conn *pgx.Conn
+	err = onceUp(ctx, func() (err error) {
+		if conn, err = server.Connect(ctx, "template1"); err != nil {
+			return fmt.Errorf("holding a transaction: %w", err)
+		}
+		if _, err = conn.Exec(ctx, "BEGIN; CREATE TABLE batch (n int); INSERT INTO batch VALUES (1)"); err != nil {
+			_ = conn.Close(ctx) // it is of no use any more
+			return fmt.Errorf("holding a transaction: %w", err)
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("holding a transaction: %w", err)
+		return nil, err
 	}
-	if _, err := conn.Exec(ctx, "BEGIN; CREATE TABLE batch (n int); INSERT INTO batch VALUES (1)"); err != nil {
-		return nil, errors.Join(fmt.Errorf("holding a transaction: %w", err), conn.Close(ctx))
-	}
-	return func(ctx context.Context) error { return conn.Close(ctx) }, nil // which rolls it back
+	return func(ctx context.Context) error { // which rolls it back
+		_ = conn.Close(ctx) // a server that was away meanwhile has ended it
+		return nil
+	}, nil
 }

@@ -127,10 +127,15 @@ func (f *Fleet) StepDownDatabase(ctx context.Context, d time.Duration) error {
 	if !ok {
 		return fmt.Errorf("store %q has no primary to step down", f.options.Store)
 	}
+	return onceUp(ctx, func() error { return server.StepDown(ctx, d) })
+}
+
+// onceUp does something with a server that may be away, again until it works.
+func onceUp(ctx context.Context, do func() error) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := server.StepDown(ctx, d)
+		err := do()
 		if err == nil {
 			return nil
 		}
