@@ -24,7 +24,7 @@ type databaseServer interface {
 }
 
 // database prepares an empty database. With Lines the services reach its
-// server through a line that can be cut.
+// server through a line that can be cut, and that is as long as Distance says.
 func (f *Fleet) database(ctx context.Context) error {
 	switch f.options.Store {
 	case "", "sqlite":
@@ -48,10 +48,14 @@ func (f *Fleet) database(ctx context.Context) error {
 	default:
 		return fmt.Errorf("store %q is not sqlite, postgresql or mongodb", f.options.Store)
 	}
-	if !f.options.Lines {
+	if !f.options.Lines && f.options.Distance == 0 {
 		return nil
 	}
-	line, err := cutproxy.Start(f.dial)
+	dial := f.dial
+	if f.options.Distance > 0 {
+		dial = cutproxy.Late(dial, f.options.Distance/2)
+	}
+	line, err := cutproxy.Start(dial)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,9 @@ type Options struct {
 	// Lines puts a Gate before the API server and, for PostgreSQL, a line that
 	// can be cut before the database.
 	Lines bool
+	// Distance is what a round trip of the services to the server of the database
+	// takes on its way; 0 is none.
+	Distance time.Duration
 	// Cold starts every service before the database has a schema.
 	Cold bool
 	// Env is added to the environment of a service (its name, its node or empty).
