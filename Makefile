@@ -70,8 +70,8 @@ soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all 
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: bench
-bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [DEEP=10000000].
-	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(DEEP),--deep $(DEEP))
+bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [DEEP=10000000] [NOISE=1m].
+	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
 
 .PHONY: mutate-strategy
 mutate-strategy: ## Take every filter on the processing strategy away, one by one, and list the tests that notice.

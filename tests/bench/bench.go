@@ -29,6 +29,8 @@ const (
 	Drain = "drain"
 	// Storm: many nodes failing at once.
 	Storm = "storm"
+	// Noisy: cordons of other nodes beside one that never stops reporting.
+	Noisy = "noisy"
 	// History: feeds and queries over short and long histories.
 	History = "history"
 	// Stores: what every store takes for each operation, without a history and
@@ -46,7 +48,7 @@ const (
 
 // Figures lists them in the order in which they are measured.
 func Figures() []string {
-	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, History, Stores, Objects, Exporter, Analyzer, Janitor}
+	return []string{Ingest, Memory, Cordon, Repair, Drain, Storm, Noisy, History, Stores, Objects, Exporter, Analyzer, Janitor}
 }
 
 // onCluster are the figures that share one fleet.
@@ -79,6 +81,10 @@ type Sizes struct {
 	DrainNodes, PodsPerNode int
 	// Storm is how many nodes fail at once.
 	Storm int
+	// Noise is how long one node reports NoiseRate events per second beside
+	// NoiseNodes others.
+	Noise                 time.Duration
+	NoiseRate, NoiseNodes int
 	// Short and Long are records of history, MongoDB those of the stand-in for
 	// it, which is slow; 0 does not measure it.
 	Short, Long, MongoDB int
@@ -100,6 +106,7 @@ func Full() Sizes {
 	return Sizes{
 		Acks: 2000, Events: 100_000, Publishers: 64, Nodes: 1000, Pods: 10_000, Idle: time.Minute,
 		Cordons: 200, Repairs: 20, DrainNodes: 50, PodsPerNode: 100, Storm: 500,
+		Noise: 10 * time.Minute, NoiseRate: 1000, NoiseNodes: 20,
 		Short: 10_000, Long: 1_000_000, MongoDB: 2000, Queries: 200,
 		ObjectNodes: 5000, ObjectPods: 50_000, Changes: 500, Reboots: 500, Limit: 10 * time.Minute,
 	}
@@ -110,6 +117,7 @@ func Quick() Sizes {
 	return Sizes{
 		Acks: 200, Events: 10_000, Publishers: 64, Nodes: 100, Pods: 1000, Idle: 6 * time.Second,
 		Cordons: 20, Repairs: 5, DrainNodes: 5, PodsPerNode: 100, Storm: 50,
+		Noise: time.Minute, NoiseRate: 1000, NoiseNodes: 20,
 		Short: 1000, Long: 100_000, MongoDB: 200, Queries: 50,
 		ObjectNodes: 500, ObjectPods: 5000, Changes: 50, Reboots: 50, Limit: 5 * time.Minute,
 	}
@@ -153,6 +161,7 @@ func Run(ctx context.Context, o Options) (Table, error) {
 	}
 	measure(o.wants(Ingest), Ingest, ingest)
 	measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
+	measure(o.wants(Noisy), Noisy, noisy)
 	measure(o.wants(History) || o.wants(Stores), "the stores", history)
 	measure(o.wants(Objects), Objects, objects)
 	measure(o.wants(Exporter), Exporter, exporter)

@@ -17,6 +17,7 @@ import (
 var tiny = bench.Sizes{
 	Acks: 5, Events: 40, Publishers: 4, Nodes: 14, Pods: 20, Idle: 100 * time.Millisecond,
 	Cordons: 2, Repairs: 1, DrainNodes: 2, PodsPerNode: 3, Storm: 3,
+	Noise: 2 * time.Second, NoiseRate: 50, NoiseNodes: 2,
 	Short: 10, Long: 50, Queries: 3,
 	ObjectNodes: 20, ObjectPods: 40, Changes: 20, Reboots: 4, Limit: 3 * time.Minute,
 }
@@ -50,6 +51,7 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of syslog-health-monitor",
 		"cordoned, p50", "cordoned, p99", "repair object, p50", "drain of 6 pods on 2 nodes",
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
+		"2 nodes beside a noisy one, p50", "2 nodes beside a noisy one, p99",
 		"objects: change to event, p50", "objects: change to event, p99", "objects: API requests at rest",
 		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
 		"janitor: 4 reboots asked for at once", "janitor: 4 reboots against their API requests alone", "janitor: API requests per reboot", "janitor: memory at most",

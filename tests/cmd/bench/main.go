@@ -25,6 +25,7 @@ func run() int {
 	only := flag.String("only", "", "comma-separated figures: "+strings.Join(bench.Figures(), ", ")+"; empty measures all")
 	quick := flag.Bool("quick", false, "a tenth of the sizes")
 	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 2.3 GB for each million")
+	noise := flag.Duration("noise", 0, "how long one node reports without end beside others; default 10m, with -quick 1m")
 	flag.Parse()
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
 	o.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
@@ -36,6 +37,9 @@ func run() int {
 		return 2
 	}
 	o.Sizes.Deep = *deep
+	if *noise > 0 {
+		o.Sizes.Noise = *noise
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	table, err := measure(ctx, o)
