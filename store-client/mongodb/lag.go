@@ -28,6 +28,11 @@ func (r *reader) Ping(ctx context.Context) error { return r.s.Ping(ctx) }
 
 func (r *reader) Close() error { return r.s.Close() }
 
+// Letters implements store.Reader.
+func (r *reader) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	return r.s.Letters(ctx, source)
+}
+
 // Consumers implements store.Reader.
 func (r *reader) Consumers(ctx context.Context) ([]store.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)

@@ -43,6 +43,9 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 	if past := map[store.Order]string{store.ByAppend: "$gt", store.ByAppendDescending: "$lt"}[q.Order]; past != "" && q.After > 0 {
 		where = append(where, bson.E{Key: "append", Value: bson.D{{Key: past, Value: q.After}}})
 	}
+	if len(q.Except) > 0 {
+		where = append(where, bson.E{Key: "_id", Value: bson.D{{Key: "$nin", Value: q.Except}}})
+	}
 	order := bson.D{{Key: "append", Value: 1}}
 	switch q.Order {
 	case store.ByAppend:
@@ -94,6 +97,28 @@ func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
 		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
 	}
 	return nil
+}
+
+// Letters implements store.Store.
+func (s *Store) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	type letter struct {
+		ID     struct{ ID string } `bson:"_id"`
+		Reason string
+		Body   []byte
+		At     time.Time
+	}
+	found, err := all[letter](ctx, s.db.Collection(DeadLetters), bson.D{{Key: "_id.source", Value: source}},
+		options.Find().SetSort(bson.D{{Key: "at", Value: -1}, {Key: "_id", Value: 1}}).SetLimit(store.MaxLetters))
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters of %s: %w", source, err)
+	}
+	var out []store.DeadLetter
+	for _, l := range found {
+		out = append(out, store.DeadLetter{ID: l.ID.ID, Source: source, Reason: l.Reason, Body: l.Body, At: l.At})
+	}
+	return out, nil
 }
 
 // expireBatch bounds the records that one command of Expire deletes.

@@ -67,6 +67,8 @@ type Query struct {
 	// After is the Append of the last record of the page before: ByAppend skips
 	// what is not greater, ByAppendDescending what is not smaller; 0 skips nothing.
 	After int64
+	// Except are ids of records that are left out, as if they were not stored.
+	Except []string
 	// Limit bounds the page; 0 is no bound.
 	Limit int
 	// More, if it is given, is set to whether more records may follow the page.
@@ -99,6 +101,9 @@ type DeadLetter struct {
 	At     time.Time
 }
 
+// MaxLetters bounds the dead letters that one call reads.
+const MaxLetters = 1000
+
 // Store is a durable set of records with compare-and-set updates and
 // resumable change feeds. Every write is durable when the call returns.
 // Implementations are safe for concurrent use.
@@ -128,8 +133,11 @@ type Store interface {
 	// or take some minutes more, and what is not finished. A consumer that has a
 	// position keeps it, and first is false.
 	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (first bool, err error)
-	// Dead keeps a dead letter.
+	// Dead keeps a dead letter; the same source and id again replace the first.
 	Dead(ctx context.Context, letter DeadLetter) error
+	// Letters reads the dead letters of a source, the newest first, at most
+	// MaxLetters.
+	Letters(ctx context.Context, source string) ([]DeadLetter, error)
 	// Expire deletes records whose expireAt is before now and returns how many.
 	// One that a consumer has not come to yet, by the time of what each committed
 	// last, is left for at most ExpireGrace longer.

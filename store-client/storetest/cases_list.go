@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -38,6 +39,51 @@ func listPages(t *testing.T, b Backend) {
 	for i, r := range got {
 		if r.Append <= 0 || i > 0 && r.Append <= got[i-1].Append {
 			t.Errorf("append order %d of record %d does not grow", r.Append, i)
+		}
+	}
+}
+
+// listExcept: what is left out counts for no page.
+func listExcept(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	records := faults(5)
+	MustAppend(t, s, records...)
+	for _, order := range []store.Order{store.ByAppend, store.ByAppendDescending, store.BySeqDescending} {
+		got, err := s.List(within(t), store.Query{
+			Selector: record.BacklogOfNode("n"), Order: order, Limit: 3, Except: []string{records[1].ID, records[3].ID, "no such record"},
+		})
+		want := []string{records[0].ID, records[2].ID, records[4].ID}
+		have := ids(got)
+		slices.Sort(want)
+		slices.Sort(have)
+		if diff := cmp.Diff(want, have); diff != "" || err != nil {
+			t.Errorf("in order %d: %v (-want +got):\n%s", order, err, diff)
+		}
+	}
+}
+
+func deadLetters(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
+	letter := func(source, id, reason string, after time.Duration) store.DeadLetter {
+		return store.DeadLetter{ID: id, Source: source, Reason: reason, Body: []byte("\x00{" + reason), At: at.Add(after)}
+	}
+	for _, l := range []store.DeadLetter{
+		letter("one", "a", "first", 0), letter("one", "b", "other", time.Minute), letter("two", "a", "foreign", 0),
+		letter("one", "a", "again", time.Hour),
+	} {
+		if err := s.Dead(within(t), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []store.DeadLetter{letter("one", "a", "again", time.Hour), letter("one", "b", "other", time.Minute)}
+	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.Letters, "reader": Reader(t, dsn).Letters} {
+		got, err := read(within(t), "one")
+		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" || err != nil {
+			t.Errorf("of the %s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if none, err := read(within(t), "nobody"); len(none) > 0 || err != nil {
+			t.Errorf("of the %s, for nobody: %v, %v", name, none, err)
 		}
 	}
 }

@@ -76,6 +76,8 @@ func cases() []testCase {
 		{"list: by the publisher's counter, over its whole range", listByCounter},
 		{"list and feed: selectors mean what record.Selector.Matches means", selectors},
 		{"list: a record that cannot be decoded is an error, not an absence", listPoisoned},
+		{"list: leaves out the records it is told to", listExcept},
+		{"dead letters: the same again replaces, and they are read by source", deadLetters},
 		{"update: racing compare-and-sets, one wins each revision", updateRace},
 		{"update: a batch is all or nothing", updateAllOrNothing},
 		{"update: crossing batches end", updateCrossing},

@@ -24,6 +24,15 @@ func (c *compiler) arg(v any) string {
 	return "$" + strconv.Itoa(len(c.args))
 }
 
+// list adds parameters and returns their placeholders.
+func (c *compiler) list(values []string) string {
+	var out []string
+	for _, v := range values {
+		out = append(out, c.arg(v))
+	}
+	return strings.Join(out, ", ")
+}
+
 // selector returns the condition of s.
 func (c *compiler) selector(s record.Selector) string {
 	var and []string

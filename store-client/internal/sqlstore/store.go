@@ -160,6 +160,9 @@ func listSQL(q store.Query) (string, []any) {
 		case store.BySeqDescending:
 		}
 	}
+	if len(q.Except) > 0 {
+		where += " AND id NOT IN (" + c.list(q.Except) + ")"
+	}
 	order := "append_seq"
 	switch q.Order {
 	case store.ByAppend:
@@ -187,6 +190,28 @@ ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded
 		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
 	}
 	return nil
+}
+
+// Letters implements store.Store.
+func (s *Store) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	var out []store.DeadLetter
+	err := each(ctx, s.db, "SELECT id, reason, body, at FROM dead_letters WHERE source = $1 ORDER BY at DESC, id LIMIT $2",
+		[]any{source, store.MaxLetters}, func(scan func(...any) error) error {
+			l := store.DeadLetter{Source: source}
+			var at instant
+			if err := scan(&l.ID, &l.Reason, &l.Body, &at); err != nil {
+				return err
+			}
+			l.At = at.time()
+			out = append(out, l)
+			return nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters of %s: %w", source, err)
+	}
+	return out, nil
 }
 
 // expireBatch bounds the rows that one transaction of Expire deletes.
