@@ -135,7 +135,7 @@ func (d *Desk) goOn(name string, seen facts, j ledger.Judgement) error {
 	d.waits.set(name, j.Waiting)
 	switch {
 	case !seen.more:
-		d.waits.skip(name, 0)
+		d.waits.end(name)
 		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
 	case len(j.Changed) == 0:
 		d.waits.skip(name, latest(unjudgedOf(seen.view.Pending)))

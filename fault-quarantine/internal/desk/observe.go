@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// maxLook bounds the unjudged records of a node that one look judges: a pile
-	// is judged in several looks, oldest first.
+	// maxLook bounds the unjudged records of a node that one look judges, and
+	// store.PageBytes does: a pile is judged in several looks, oldest first.
 	maxLook = 1000
-	// maxBatch bounds what is written in one transaction.
-	maxBatch = 200
+	// maxBatch bounds what is written in one transaction: as much as a database
+	// takes in one statement, since a distant one is asked five times for each.
+	maxBatch = 500
 )
 
 // facts are what one look at a node sees.
@@ -119,19 +120,20 @@ func (d *Desk) since(ctx context.Context, name string, lost []record.Record) ([]
 func (d *Desk) present(ctx context.Context, name string) (facts, error) {
 	var seen facts
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
-	all, err := d.Store.List(ctx, store.Query{
-		Selector: record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{pending, open}}, Limit: maxLook,
-	})
-	if err != nil {
-		return seen, err
+	after, deep := d.waits.begin(name)
+	if !deep || after > 0 {
+		all, more, err := d.some(ctx, record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{pending, open}}, 0)
+		if err != nil {
+			return seen, err
+		}
+		if !more {
+			d.waits.end(name)
+			seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
+			return seen, nil
+		}
 	}
-	if len(all) < maxLook {
-		d.waits.skip(name, 0)
-		seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
-		return seen, nil
-	}
-	seen.after = d.waits.begin(name)
-	unjudged, err := d.Store.List(ctx, store.Query{Selector: judgedAs(pending, ""), After: seen.after, Limit: maxLook})
+	d.waits.skip(name, after)
+	unjudged, more, err := d.some(ctx, judgedAs(pending, ""), after)
 	if err != nil {
 		return seen, err
 	}
@@ -139,9 +141,18 @@ func (d *Desk) present(ctx context.Context, name string) (facts, error) {
 	if err != nil {
 		return seen, err
 	}
-	seen.view.Pending, seen.more = append(held, unjudged...), len(unjudged) == maxLook
+	seen.view.Pending, seen.after, seen.more = append(held, unjudged...), after, more
+	if !seen.pass() {
+		d.waits.end(name)
+	}
 	seen.view.Open, err = d.all(ctx, open)
 	return seen, err
+}
+
+// some reads as many records as one look takes, and says whether more may follow.
+func (d *Desk) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
+	page, err = d.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
+	return page, more, err
 }
 
 func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {

@@ -2,10 +2,12 @@ package desk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +45,8 @@ func noise(n int) []record.Record {
 func piles(t *testing.T, s store.Store, n int) int {
 	t.Helper()
 	nodes := newRacks("n1", "n2")
-	d := newDesk(t, slow{s}, nodes)
+	read := &counting{Store: slow{s}}
+	d := newDesk(t, read, nodes)
 	pile := noise(n)
 	fatal := event(uint64(n/2), false, "79", "GPU-1")
 	pile[n/2] = fatal
@@ -69,6 +72,9 @@ func piles(t *testing.T, s store.Store, n int) int {
 	left, err := s.List(t.Context(), store.Query{Selector: record.BacklogOfNode("n1")})
 	if err != nil || len(left) > 0 {
 		t.Errorf("%d records are not judged, %v", len(left), err)
+	}
+	if read.read > n+1500 {
+		t.Errorf("%d records were read for a pile of %d", read.read, n)
 	}
 	return looks
 }
@@ -146,7 +152,7 @@ func (s *stopped) Update(ctx context.Context, w record.Writer, changes []store.C
 // TestStoppedBetweenBatches: a session of more faults than one batch holds is
 // ended by one recovery; a crash after any batch changes nothing of the end.
 func TestStoppedBetweenBatches(t *testing.T) {
-	const faults = 450 // three batches
+	const faults = 1200 // three batches
 	for stop := range 4 {
 		s, nodes := storetest.SQLite(t), &books{node: newNode()}
 		d := newDesk(t, s, nodes)
@@ -154,8 +160,10 @@ func TestStoppedBetweenBatches(t *testing.T) {
 		for i := range faults {
 			all = append(all, event(uint64(i+1), false, "79", fmt.Sprintf("GPU-%d", i)))
 		}
-		storetest.MustAppend(t, s, all...)
-		handle(t, d)
+		for part := range slices.Chunk(all, faults/2) {
+			storetest.MustAppend(t, s, part...)
+			handle(t, d)
+		}
 		recovery := event(faults+1, true, "")
 		storetest.MustAppend(t, s, recovery)
 		d.Store = &stopped{s, stop}
@@ -178,12 +186,45 @@ func TestStoppedBetweenBatches(t *testing.T) {
 type counting struct {
 	store.Store
 	read int
+	// most is how long the documents of one list were.
+	most int
 }
 
 func (c *counting) List(ctx context.Context, q store.Query) ([]record.Record, error) {
 	list, err := c.Store.List(ctx, q)
 	c.read += len(list)
+	size := 0
+	for _, r := range list {
+		if b, err := json.Marshal(r); err == nil {
+			size += len(b)
+		}
+	}
+	c.most = max(c.most, size)
 	return list, err
+}
+
+// TestAPileOfLargeRecordsIsReadInPages: a look does not take more into memory than
+// a page, however large the records of the pile are.
+func TestAPileOfLargeRecordsIsReadInPages(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	counter := &counting{Store: s}
+	d := newDesk(t, counter, nodes)
+	pile := noise(60)
+	for i := range pile {
+		pile[i].Event.Message = strings.Repeat("x", 512<<10)
+	}
+	f := event(uint64(len(pile)+1), false, "79", "GPU-1")
+	storetest.MustAppend(t, s, append(pile, f)...)
+	looks := 0
+	for parked := true; parked; looks++ {
+		_, _, parked = outcome.AsPark(d.Handle(t.Context(), "n1"))
+	}
+	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Matched || !nodes.node.Spec.Unschedulable {
+		t.Errorf("the fault behind them is %q", r.Reason())
+	}
+	if counter.most > store.PageBytes+1<<20 || looks < 4 {
+		t.Errorf("%d looks, and one list of %d bytes", looks, counter.most)
+	}
 }
 
 // TestALookReadsNoWeeksOfRecoveries: a node whose publisher has said healthy for

@@ -12,28 +12,36 @@ import (
 type waits struct {
 	mu     sync.Mutex
 	reason map[string]string
-	// from is where the next look at a node begins that has more of such faults
-	// than one look takes.
+	// from has the nodes with more unjudged records than one look takes, and after
+	// which of them the next look begins.
 	from map[string]int64
 }
 
-// begin says after which record the look at a node begins.
-func (w *waits) begin(node string) int64 {
+// begin says after which record the look at a node begins, and whether the one
+// before could not see all.
+func (w *waits) begin(node string) (after int64, deep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.from[node]
+	after, deep = w.from[node]
+	return after, deep
 }
 
-// skip has the next look at a node begin after a record; 0 is the start.
+// skip has the next look at a node, which cannot see all either, begin after a
+// record; 0 is the start.
 func (w *waits) skip(node string, after int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.from == nil {
 		w.from = map[string]int64{}
 	}
-	if w.from[node] = after; after == 0 {
-		delete(w.from, node)
-	}
+	w.from[node] = after
+}
+
+// end has the next look at a node see all of it, if it can.
+func (w *waits) end(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.from, node)
 }
 
 // set notes a node's reason, or that it has none, and says whether it is new.
