@@ -388,6 +388,8 @@ func TestMetrics(t *testing.T) {
 			`room_unsettled_deliveries{}`:                  2,
 			`room_oldest_unsettled_seconds{}`:              90.9,
 			`room_stuck{}`:                                 1,
+			`room_set_aside_records{}`:                     0,
+			`room_careful{}`:                               0,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)

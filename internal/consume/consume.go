@@ -89,6 +89,9 @@ type Loop[R any] struct {
 	// default a minute.
 	StuckAfter time.Duration
 
+	// Vet finds a record that kills the process and sets it aside; may be nil.
+	Vet *Vetting[R]
+
 	queue workqueue.TypedRateLimitingInterface[string]
 	dirty chan struct{} // the committable position has moved
 	room  chan struct{} // the ledger has shrunk
@@ -102,6 +105,8 @@ type Loop[R any] struct {
 	ledger  *ledger
 	held    map[string]hold // keys whose last answer was not final
 	trouble map[string]hold // sources (backlog, feed, commit, bells) that fail
+
+	vigil vigil
 }
 
 // phase of a loop's life.
@@ -131,10 +136,9 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	l.enter(catchingUp)
 	l.Metrics.attach(l)
 	defer l.Metrics.attach(nil)
+	l.remember(ctx)
 	var workers, sources, committer sync.WaitGroup
-	for range l.Workers {
-		workers.Go(func() { l.work(ctx) })
-	}
+	l.employ(ctx, &workers)
 	for i, bell := range l.Bells {
 		sources.Go(func() { l.repeat(ctx, fmt.Sprintf("bell %d", i+1), func() error { return bell(ctx, l.Ring) }) })
 	}
@@ -150,7 +154,30 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	committer.Wait()
 	l.enter(stopped)
 	l.commitLast(ctx)
+	l.forget(context.WithoutCancel(ctx))
 	return nil
+}
+
+// employ starts the workers: in a careful life one, and the others when it is
+// over.
+func (l *Loop[R]) employ(ctx context.Context, workers *sync.WaitGroup) {
+	first := l.Workers
+	if l.vigil.careful.Load() {
+		first = 1
+	}
+	start := func(n int) {
+		for range n {
+			workers.Go(func() { l.work(ctx) })
+		}
+	}
+	start(first)
+	if l.Vet != nil {
+		workers.Go(func() {
+			if l.calm(ctx) {
+				start(l.Workers - first)
+			}
+		})
+	}
 }
 
 // start fills in the defaults and makes the state.

@@ -25,7 +25,7 @@ type Metrics struct {
 	duration prometheus.Histogram
 	commits  prometheus.Counter
 
-	queue, unsettled, oldest, stuck *prometheus.Desc
+	queue, unsettled, oldest, stuck, aside, careful *prometheus.Desc
 
 	mu   sync.Mutex
 	loop stater // the running one, or nil
@@ -36,7 +36,7 @@ type stater interface{ state() gauges }
 
 // gauges of a loop at the time of a scrape.
 type gauges struct {
-	queue, unsettled, oldest, stuck float64
+	queue, unsettled, oldest, stuck, aside, careful float64
 }
 
 // NewMetrics registers a loop's metrics under a namespace, for example
@@ -63,6 +63,8 @@ func NewMetrics(registerer prometheus.Registerer, namespace string) *Metrics {
 		unsettled: gauge("unsettled_deliveries", "Deliveries of the feed that are not settled; of one key at most two count."),
 		oldest:    gauge("oldest_unsettled_seconds", "Age of the oldest work that is not settled."),
 		stuck:     gauge("stuck", "1 while work is held for longer than it should be."),
+		aside:     gauge("set_aside_records", "Records that killed the process and are passed over until a person puts them back."),
+		careful:   gauge("careful", "1 while one thing is done at a time because the process died early again and again."),
 	}
 	registerer.MustRegister(m)
 	return m
@@ -73,7 +75,7 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(out)
 	}
-	for _, d := range []*prometheus.Desc{m.queue, m.unsettled, m.oldest, m.stuck} {
+	for _, d := range []*prometheus.Desc{m.queue, m.unsettled, m.oldest, m.stuck, m.aside, m.careful} {
 		out <- d
 	}
 }
@@ -90,7 +92,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		g = m.loop.state()
 	}
 	for desc, value := range map[*prometheus.Desc]float64{
-		m.queue: g.queue, m.unsettled: g.unsettled, m.oldest: g.oldest, m.stuck: g.stuck,
+		m.queue: g.queue, m.unsettled: g.unsettled, m.oldest: g.oldest, m.stuck: g.stuck, m.aside: g.aside, m.careful: g.careful,
 	} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}

@@ -78,5 +78,11 @@ func (l *Loop[R]) state() gauges {
 	if _, _, stuck := l.longest(now); stuck {
 		g.stuck = 1
 	}
+	if l.Vet != nil {
+		g.aside = float64(l.Vet.Memory.Count())
+	}
+	if l.vigil.careful.Load() {
+		g.careful = 1
+	}
 	return g
 }

@@ -28,16 +28,19 @@ func (l *Loop[R]) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.deliver(item, position)
+		l.deliver(ctx, item, position)
 		l.awaitRoom(ctx)
 	}
 	return ctx.Err()
 }
 
 // deliver enters one delivery in the ledger, before its key can be handled.
-func (l *Loop[R]) deliver(item R, position string) {
+func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 	var key string
-	err := protect(func() error { key = l.Key(item); return nil })
+	err := protect(func() (err error) { key, err = l.admit(ctx, item); return err })
+	if err != nil && ctx.Err() != nil {
+		return
+	}
 	if err != nil {
 		// Nobody can handle it, and it must not be passed: it is held and shows.
 		l.Log.Error("delivery has no key", "position", position, "error", err)

@@ -31,7 +31,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	l.mu.Unlock()
 
 	began := l.Clock.Now()
-	err := protect(func() error { return l.Handle(ctx, key) })
+	err := protect(func() error { return l.vetted(ctx, key) })
 	result := resultOf(err)
 	if result == resultTerminal && ctx.Err() == nil {
 		result, err = l.giveUp(ctx, key, err)

@@ -1,0 +1,293 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/internal/consume"
+)
+
+// world is what outlives the process: records by key, and its memory.
+type world struct {
+	t       *testing.T
+	mu      sync.Mutex // guards what follows
+	records map[string][]string
+	feed    *tape
+	past    consume.Past
+	aside   []string
+	saves   int
+	away    bool // the memory cannot be reached
+
+	handled []string // keys that were handled to the end, in this life
+	lives   int
+}
+
+// life is one process: what it does after its death does not happen.
+type life struct {
+	*world
+	die  context.CancelFunc
+	dead bool
+}
+
+var errDead = errors.New("this process is dead")
+
+func (l *life) Load(context.Context) (consume.Past, error) {
+	if l.away {
+		return consume.Past{}, errors.New("the store is away")
+	}
+	return l.past, nil
+}
+
+func (l *life) Save(_ context.Context, p consume.Past) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return errDead
+	}
+	if l.away {
+		return errors.New("the store is away")
+	}
+	l.past = p
+	l.saves++
+	return nil
+}
+
+func (l *life) SetAside(_ context.Context, f consume.Flight) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.aside = append(l.aside, f.Record)
+	return nil
+}
+
+func (l *life) Aside(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.aside, id)
+}
+
+func (l *life) Count() int { return len(l.aside) }
+
+func (l *life) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	l.die()
+}
+
+// live runs a process for so long, unless it dies; kills says at which record it
+// does, and outside kills it at a time.
+func (w *world) live(d time.Duration, kills func(id string) bool, handle func(context.Context, string), outside time.Duration) (died bool) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), d)
+	defer cancel()
+	l := &life{world: w, die: cancel}
+	w.lives++
+	w.handled = nil
+	if outside > 0 {
+		time.AfterFunc(outside, l.kill)
+	}
+	try := func(id string) {
+		if kills(id) {
+			l.kill()
+		}
+	}
+	loop := loop(w.feed, func(ctx context.Context, key string) error {
+		for _, id := range w.records[key] {
+			if !l.Aside(id) {
+				try(id)
+			}
+		}
+		handle(ctx, key)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.dead {
+			return errDead
+		}
+		w.handled = append(w.handled, key)
+		return nil
+	})
+	if w.feed == nil {
+		loop.Feed = nil
+	}
+	loop.Key = func(key string) string { try(key); return key }
+	loop.Backlog = func(_ context.Context, ring func(string)) error {
+		for _, key := range []string{"bad", "a", "b", "c"} {
+			if len(w.records[key]) > 0 {
+				ring(key)
+			}
+		}
+		return nil
+	}
+	loop.Vet = &consume.Vetting[string]{
+		Memory: l, ID: func(key string) string { return key },
+		Records: func(_ context.Context, key string, each func(string) error) error {
+			for _, id := range w.records[key] {
+				if !l.Aside(id) {
+					if err := each(id); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		Try: func(_ context.Context, id string) { try(id) },
+	}
+	if err := loop.Run(ctx); err != nil {
+		w.t.Error(err)
+	}
+	return l.dead
+}
+
+func nothing(context.Context, string) {}
+
+func is(ids ...string) func(string) bool {
+	return func(id string) bool { return slices.Contains(ids, id) }
+}
+
+// TestARecordThatKillsIsSetAside: the process dies of one record of the first
+// node; the other nodes are served before it is found, its own after.
+func TestARecordThatKillsIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{"bad": {"1", "2", "poison", "4"}, "a": {"5"}, "b": {"6"}, "c": {"7"}}}
+		others := 0
+		for w.live(time.Hour, is("poison"), nothing, 0) {
+			if w.lives > 10 {
+				t.Fatalf("the process dies for ever; it remembers %+v", w.past)
+			}
+			if len(w.handled) == 3 && others == 0 {
+				others = w.lives
+			}
+		}
+		if others == 0 || others > 4 {
+			t.Errorf("the other keys were served first in life %d, want 4 at most", others)
+		}
+		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.lives != 6 {
+			t.Errorf("in life %d set aside (-want +got):\n%s", w.lives, diff)
+		}
+		if slices.Sort(w.handled); !slices.Equal(w.handled, []string{"a", "b", "bad", "c"}) {
+			t.Errorf("handled then: %v", w.handled)
+		}
+		if w.past != (consume.Past{}) {
+			t.Errorf("after an hour it still remembers %+v", w.past)
+		}
+	})
+}
+
+// TestADeliveryThatKillsIsSetAside: the process dies while it reads the feed.
+func TestADeliveryThatKillsIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{}}
+		for {
+			// The feed resumes behind what was committed.
+			done := 0
+			if w.feed != nil {
+				done = w.feed.position()
+			}
+			w.feed = &tape{keys: []string{"a", "poison", "b"}, next: done, committed: done}
+			if !w.live(time.Hour, is("poison"), nothing, 0) {
+				break
+			}
+			if w.lives > 10 {
+				t.Fatalf("the process dies for ever; it remembers %+v", w.past)
+			}
+		}
+		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.feed.position() != 3 {
+			t.Errorf("in life %d, at position %d, set aside (-want +got):\n%s", w.lives, w.feed.position(), diff)
+		}
+	})
+}
+
+// TestNobodyIsBlamedForOtherDeaths kills the process from outside, again and
+// again, while the same handler waits for somebody, or at any time.
+func TestNobodyIsBlamedForOtherDeaths(t *testing.T) {
+	waits := func(ctx context.Context, key string) {
+		if key == "bad" {
+			<-ctx.Done()
+		}
+	}
+	for name, handle := range map[string]func(context.Context, string){"the handler waits": waits, "it is idle": nothing} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{t: t, records: map[string][]string{"bad": {"1"}, "a": {"2"}, "b": {"3"}}}
+				served := 0
+				for range 40 {
+					if !w.live(time.Hour, is(), handle, 5*time.Minute+time.Second) {
+						t.Fatal("it was not killed")
+					}
+					if slices.Contains(w.handled, "a") && slices.Contains(w.handled, "b") {
+						served++
+					}
+				}
+				if len(w.aside) > 0 || served < 36 {
+					t.Errorf("set aside %v; the others were served in %d of 40 lives", w.aside, served)
+				}
+			})
+		})
+	}
+}
+
+func TestAStopIsNoDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{"a": {"1"}}}
+		for range 10 {
+			w.live(time.Second, is(), nothing, 0)
+			if w.past != (consume.Past{}) {
+				t.Fatalf("after a stop it remembers %+v", w.past)
+			}
+		}
+	})
+}
+
+// TestACalmLifeCostsTwoWrites, however much it handles.
+func TestACalmLifeCostsTwoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{"a": {"1"}}, feed: &tape{}}
+		for range 1000 {
+			w.feed.keys = append(w.feed.keys, "a", "b")
+		}
+		if w.live(time.Hour, is(), nothing, 0); w.saves != 2 {
+			t.Errorf("%d writes, want 2", w.saves)
+		}
+	})
+}
+
+// TestACarefulLifeEnds: after ten minutes everything goes at once again.
+func TestACarefulLifeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{"a": {"1"}, "b": {"2"}, "c": {"3"}}, past: consume.Past{Starts: 2}}
+		began := time.Now()
+		var now, most atomic.Int32
+		w.live(time.Hour, is(), func(ctx context.Context, _ string) {
+			n := now.Add(1)
+			if time.Since(began) < time.Minute && n > 1 {
+				t.Error("two things at once in a careful life")
+			}
+			most.Store(max(most.Load(), n))
+			select {
+			case <-time.After(9 * time.Minute):
+			case <-ctx.Done():
+			}
+			now.Add(-1)
+		}, 0)
+		if most.Load() < 2 {
+			t.Error("one thing at a time for ever")
+		}
+	})
+}
+
+// TestWithoutItsMemory a loop works as ever.
+func TestWithoutItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, records: map[string][]string{"a": {"1"}}, away: true}
+		if w.live(time.Minute, is(), nothing, 0); !slices.Equal(w.handled, []string{"a"}) {
+			t.Errorf("handled %v", w.handled)
+		}
+	})
+}
