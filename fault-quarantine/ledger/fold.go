@@ -142,17 +142,34 @@ func (f *fold) fault(r record.Record) {
 		f.waiting = WaitNodeMissing
 		return
 	}
+	if f.letGo(r) {
+		f.end(r, record.ClearedManual)
+		return
+	}
 	switch f.ofThisMachine(r) {
 	case fault.Undecidable:
 		f.waiting = WaitMachineUnsure
 	case fault.AnotherMachine:
-		for i := range r.Status.Faults {
-			f.clear(&r.Status.Faults[i], record.ClearedNodeGone)
-		}
-		f.judged = append(f.judged, f.verdict(r, record.Superseded))
+		f.end(r, record.ClearedNodeGone)
 	case fault.SameMachine:
 		f.rule(r)
 	}
+}
+
+// letGo says whether a fault that is not judged is one that a person has ended,
+// or ends now: the store had forgotten it, and is told of it again.
+func (f *fold) letGo(r record.Record) bool {
+	n := f.Node
+	listed := func(a record.Record) bool { return a.ID == r.ID }
+	return slices.Contains(n.Ended, r.ID) || n.Released && (slices.Contains(n.Doubted, r.ID) || slices.ContainsFunc(n.Active, listed))
+}
+
+// end closes a fault that is not judged yet: it is over already.
+func (f *fold) end(r record.Record, by string) {
+	for i := range r.Status.Faults {
+		f.clear(&r.Status.Faults[i], by)
+	}
+	f.judged = append(f.judged, f.verdict(r, record.Superseded))
 }
 
 // supersede clears the entries that a later recovery already named.

@@ -32,6 +32,8 @@ type Node struct {
 	Doubted []string
 	// LetGo says that a person's release of the last session is noted on it.
 	LetGo bool
+	// Ended are the ids of faults that this release has ended.
+	Ended []string
 	// Unschedulable and Taints are what keeps pods away now.
 	Unschedulable bool
 	Taints        []record.Taint

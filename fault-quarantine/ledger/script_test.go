@@ -96,10 +96,19 @@ func (w *world) mark(j ledger.Judgement) {
 		return
 	}
 	n := w.node
+	if n.Released {
+		n.Ended = n.Doubted
+		for _, r := range n.Active {
+			n.Ended = append(n.Ended, r.ID)
+		}
+	}
 	n.Active = slices.DeleteFunc(n.Active, func(r record.Record) bool { return !slices.Contains(j.Unknown, r.ID) })
 	n.Doubted = j.Unknown
 	if session := ledger.Session(j.Open); session != "" || len(j.Unknown) == 0 {
 		n.Released = n.Released && session == n.Session
+		if session != "" && session != n.Session {
+			n.Ended = nil
+		}
 		n.Session = session
 	}
 	n.Unschedulable = n.Session != ""

@@ -15,6 +15,9 @@ import (
 // maxUnknown bounds the ids in the annotation of unknown faults.
 const maxUnknown = 64
 
+// maxEnded bounds the ids in the annotation of faults that a person has ended.
+const maxEnded = 2 * maxUnknown
+
 // shown is a fault in the annotation of active ones.
 type shown struct {
 	record.Record
@@ -64,6 +67,27 @@ func Doubted(node *corev1.Node) []string {
 func LetGo(node *corev1.Node) bool {
 	a := node.Annotations
 	return a[nodemark.QuarantinedNodeUncordonedManually] == nodemark.True || a[nodemark.QuarantinedNodeUntaintedManually] == nodemark.True
+}
+
+// ending are the ids of the faults that a person who releases a Node ends: those
+// that it lists as active or unknown.
+func ending(node *corev1.Node) string {
+	ids := Doubted(node)
+	for _, s := range active(node) {
+		if !slices.Contains(ids, s.ID) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return strings.Join(ids[:min(len(ids), maxEnded)], ",")
+}
+
+// Ended are the ids of the faults that a person's release of the Node's last
+// session has ended.
+func Ended(node *corev1.Node) []string {
+	if list := node.Annotations[nodemark.ReleasedAnnotation]; list != "" {
+		return strings.Split(list, ",")
+	}
+	return nil
 }
 
 // Keep adds everything that a Node bears of ours to what is desired, because

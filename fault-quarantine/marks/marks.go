@@ -79,6 +79,7 @@ func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
 		set(&node.Labels, nodemark.StateLabel, string(nodemark.Quarantined))
 		delete(node.Annotations, nodemark.QuarantinedNodeUncordonedManually)
 		delete(node.Annotations, nodemark.QuarantinedNodeUntaintedManually)
+		delete(node.Annotations, nodemark.ReleasedAnnotation)
 	}
 	set(&node.Annotations, nodemark.SessionAnnotation, d.Session)
 	set(&node.Annotations, nodemark.QuarantineHealthEvent, faultsJSON(d.Lost, d.Faults))
@@ -229,7 +230,7 @@ func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
 	if !Bears(node) {
 		return
 	}
-	hand := c.takenBy(node)
+	hand, ended := c.takenBy(node), ending(node)
 	delete(node.Annotations, nodemark.SessionAnnotation)
 	delete(node.Annotations, nodemark.QuarantineHealthEvent)
 	delete(node.Annotations, nodemark.UnknownAnnotation)
@@ -243,6 +244,9 @@ func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
 		if node.Annotations[nodemark.RepairAnnotation] != "" {
 			return
 		}
+	}
+	if hand != ByNobody && ended != "" {
+		set(&node.Annotations, nodemark.ReleasedAnnotation, ended)
 	}
 	p.uncordon(node, c, now)
 	applyTaints(node, c.taints, nil)

@@ -2,6 +2,7 @@ package marks_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +196,7 @@ func TestReleasedByHand(t *testing.T) {
 				}
 				painter.Apply(node, marks.Desired{}, now)
 				want.Annotations[tt.want] = nodemark.True
+				want.Annotations[nodemark.ReleasedAnnotation] = "f1"
 				if tt.by != "" {
 					want.Labels["k8saas.nvidia.com/uncordon-by"] = tt.by
 					want.Labels["k8saas.nvidia.com/uncordon-reason"] = "GPU-fatal-rule-removed"
@@ -206,11 +208,32 @@ func TestReleasedByHand(t *testing.T) {
 				if diff := cmp.Diff(want, node); diff != "" {
 					t.Errorf("after the release: %s", diff)
 				}
+				painter.Apply(node, marks.Of([]record.Record{open("f2", "f2", everything())}), now)
+				if ended := marks.Ended(node); ended != nil {
+					t.Errorf("in the next session a person has ended %v", ended)
+				}
 			})
 		}
 	}
 	if marks.Released(bare()) {
 		t.Error("a node without claims counts as released")
+	}
+}
+
+// TestEndedFaultsAreBounded: a person's release is noted for so many faults.
+func TestEndedFaultsAreBounded(t *testing.T) {
+	node := bare()
+	var list []record.Record
+	for i := range 200 {
+		r := open(fmt.Sprint("f", i), "f0", everything())
+		r.Event.Message = ""
+		list = append(list, r)
+	}
+	painter.Apply(node, marks.Of(list), now)
+	node.Spec.Unschedulable = false
+	painter.Apply(node, marks.Desired{}, now)
+	if ended := marks.Ended(node); len(ended) != 128 || ended[0] != "f0" {
+		t.Errorf("%d faults are noted: %v", len(ended), ended)
 	}
 }
 

@@ -69,6 +69,11 @@ const (
 	// QuarantinedNodeUntaintedManually is True after a person took our taints.
 	QuarantinedNodeUntaintedManually = "quarantinedNodeUntaintedManually"
 
+	// ReleasedAnnotation lists the ids, with commas, of the faults that a person's
+	// release has ended, until the node's next session: they stay so although the
+	// store may forget them and be told of them again. Written by fault-quarantine.
+	ReleasedAnnotation = "dgxc.nvidia.com/nvsentinel-released-faults"
+
 	// LatestFaultRemediationState holds the repair object per equivalence
 	// group, JSON. Written by fault-remediation.
 	LatestFaultRemediationState = "latestFaultRemediationState"
