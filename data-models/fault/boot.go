@@ -52,7 +52,7 @@ func (b Boots) Past(r record.Record) bool {
 		if b.seen(r, k) {
 			return true
 		}
-		if other := k.Event.BootID(); other != "" && other != boot && samePublisher(r, k) && k.Seq > r.Seq {
+		if other := k.Event.BootID(); other != "" && other != boot && Follows(r, k) {
 			return true
 		}
 	}

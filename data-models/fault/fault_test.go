@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -270,6 +271,64 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// run gives a record the run of its counter and those before it.
+func run(r record.Record, runs string) record.Record {
+	r.Event.Metadata = map[string]string{record.MetadataBootID: r.Event.BootID(), record.MetadataSeqRuns: runs}
+	return r
+}
+
+func TestOrderAcrossRuns(t *testing.T) {
+	const earlier, later, unknown = "earlier", "later", "unknown"
+	tests := map[string]struct {
+		a, b string // runs; a has the higher number
+		want string // a is
+	}{
+		"one run":                          {"x w", "x w", later},
+		"the next run":                     {"x w", "y x w", earlier},
+		"one before it":                    {"y x w", "x w", later},
+		"some runs later":                  {"x", "z y x", earlier},
+		"a disk restored between":          {"y x", "z x", unknown},
+		"runs that the list holds no more": {"a", "z y x", unknown},
+		"a run without name, and the next": {"", "x -", earlier},
+		"a run without name, after others": {"x", "", unknown},
+		"two without name":                 {"", "", later},
+		"a name is not a part of another":  {"x", "y xx x1", unknown},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for i, stored := range []int64{1, 9} {
+				a, b := run(at(7, "e", "", stored), tt.a), run(at(6, "e", "", 5), tt.b)
+				want := tt.want == earlier || tt.want == unknown && i == 0
+				if fault.Before(a, b) != want || fault.Before(b, a) == want {
+					t.Errorf("stored at %d and 5: before %t, the other way %t", stored, fault.Before(a, b), fault.Before(b, a))
+				}
+				if fault.Follows(a, b) != (tt.want == earlier) || fault.Follows(b, a) != (tt.want == later) {
+					t.Errorf("follows %t, the other way %t", fault.Follows(a, b), fault.Follows(b, a))
+				}
+			}
+		})
+	}
+}
+
+// TestInOrderAcrossRuns: as the runs went, whatever their numbers are.
+func TestInOrderAcrossRuns(t *testing.T) {
+	named := func(id string, seq uint64, stored int64, runs string) record.Record {
+		r := run(at(seq, "e", "", stored), runs)
+		r.ID = id
+		return r
+	}
+	records := []record.Record{
+		named("second", 3, 1, "y x"), named("kept", 1, 2, "x"), named("lost", 9, 3, "l x"), named("first", 2, 4, "y x"), named("third", 4, 5, "z y x"),
+	}
+	var got []string
+	for _, r := range fault.InOrder(records) {
+		got = append(got, r.ID)
+	}
+	if want := []string{"kept", "first", "second", "lost", "third"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestPast(t *testing.T) {
 	judged := at(3, "e", "b1", 1)
 	judged.Status.Session, judged.Status.QuarantineVerdict = "s", &record.Verdict{NodeBootID: "b1"}
@@ -292,6 +351,9 @@ func TestPast(t *testing.T) {
 		"a higher seq carries another boot":   {[]record.Record{at(6, "e", "b2", 1)}, "", "", at(5, "e", "b1", 1), true},
 		"a lower seq carries another boot":    {[]record.Record{at(4, "e", "b0", 1)}, "", "", at(5, "e", "b1", 1), false},
 		"another epoch proves nothing":        {[]record.Record{at(6, "f", "b2", 1)}, "", "", at(5, "e", "b1", 1), false},
+		"a later run carries another boot":    {[]record.Record{run(at(2, "e", "b2", 1), "y x")}, "", "", run(at(5, "e", "b1", 1), "x"), true},
+		"an earlier run carries another boot": {[]record.Record{run(at(9, "e", "b0", 1), "x")}, "", "", run(at(5, "e", "b1", 1), "y x"), false},
+		"a run that was lost proves nothing":  {[]record.Record{run(at(9, "e", "b2", 1), "z x")}, "", "", run(at(5, "e", "b1", 1), "y x"), false},
 		"the Node reported it, now another":   {[]record.Record{judged}, "s", "b2", at(5, "e", "b1", 1), true},
 		"the Node still reports it":           {[]record.Record{judged}, "s", "b1", at(5, "e", "b1", 1), false},
 		"the Node reported it, now unknown":   {[]record.Record{judged}, "s", "", at(5, "e", "b1", 1), false},

@@ -24,6 +24,9 @@ const (
 	MetadataSeq = "seq"
 	// MetadataSeqEpoch names the outbox that counts MetadataSeq.
 	MetadataSeqEpoch = "seqEpoch"
+	// MetadataSeqRuns names the run of that outbox which gave MetadataSeq, and the
+	// runs before it: see NextRun.
+	MetadataSeqRuns = "seqRuns"
 	// MetadataBootID is the boot under which the publisher saw the fact.
 	MetadataBootID = "bootID"
 	// MetadataRepeatOf names the record that an event repeats, which the connector
@@ -33,6 +36,10 @@ const (
 	// each 32 binary digits.
 	MetadataRegister = "REG"
 )
+
+// OrderKeys are the metadata that say when, in its publisher's counting and under
+// which boot, a fact was seen. They are kept and never replaced.
+var OrderKeys = []string{MetadataSeq, MetadataSeqEpoch, MetadataSeqRuns, MetadataBootID}
 
 // Strategy says whether an event may change the cluster.
 type Strategy string

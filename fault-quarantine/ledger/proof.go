@@ -135,20 +135,15 @@ func (f *fold) overtaken(lost record.Record) bool {
 	entries := fault.Entries(lost.Event)
 	told := func(e fault.Entry) bool {
 		for _, r := range f.recoveries {
-			if follows(lost, r) && fault.Clears(r.Event, lost.Event, e) {
+			if fault.Follows(lost, r) && fault.Clears(r.Event, lost.Event, e) {
 				return true
 			}
 		}
 		return slices.ContainsFunc(f.open, func(r record.Record) bool {
-			return follows(lost, r) && slices.ContainsFunc(r.Status.Faults, func(x record.Fault) bool { return x.Key == e.Key })
+			return fault.Follows(lost, r) && slices.ContainsFunc(r.Status.Faults, func(x record.Fault) bool { return x.Key == e.Key })
 		})
 	}
 	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e fault.Entry) bool { return !told(e) })
-}
-
-// follows says whether b comes after a in the counting of one publisher.
-func follows(a, b record.Record) bool {
-	return a.SeqEpoch != "" && a.SeqEpoch == b.SeqEpoch && a.Event.Agent == b.Event.Agent && a.Seq < b.Seq
 }
 
 // ended says whether a fault is proven to be over.

@@ -44,9 +44,12 @@ func shorten(e record.Event) record.Event {
 	e.EntitiesImpacted = slices.Clone(e.EntitiesImpacted[:min(len(e.EntitiesImpacted), maxShownList)])
 	e.ErrorCode = slices.Clone(e.ErrorCode[:min(len(e.ErrorCode), maxShownList)])
 	if len(e.Metadata) > maxShownList {
-		e.Metadata = map[string]string{
-			record.MetadataSeq: e.Metadata[record.MetadataSeq], record.MetadataSeqEpoch: e.Metadata[record.MetadataSeqEpoch],
-			record.MetadataBootID: e.Metadata[record.MetadataBootID],
+		all := e.Metadata
+		e.Metadata = map[string]string{}
+		for _, key := range record.OrderKeys {
+			if v, ok := all[key]; ok {
+				e.Metadata[key] = v
+			}
 		}
 	}
 	return e

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // lockWait bounds the wait for another process that holds the file, for example
@@ -112,7 +114,21 @@ func (b *Outbox) prepare(tx *bbolt.Tx) error {
 		}
 	}
 	b.epoch = string(meta.Get(keyEpoch))
+	if err := b.begin(meta); err != nil {
+		return err
+	}
 	return b.count(tx)
+}
+
+// begin begins a new run of the counter with every Open: nobody can tell whether
+// the file is as it was left, or restored from an image that is older.
+func (b *Outbox) begin(meta *bbolt.Bucket) error {
+	last := number(meta.Get(keySeq))
+	b.runs = record.NextRun(string(meta.Get(keyRuns)), last > number(meta.Get(keyBegan)))
+	if err := errors.Join(meta.Put(keyRuns, []byte(b.runs)), meta.Put(keyBegan, key(last))); err != nil {
+		return fmt.Errorf("beginning a run of the counter: %w", err)
+	}
+	return nil
 }
 
 // count walks every page of the file.

@@ -49,6 +49,8 @@ var (
 	bucketOwner = []byte("owner")
 	keyEpoch    = []byte("epoch")
 	keySeq      = []byte("seq")
+	keyRuns     = []byte("runs")
+	keyBegan    = []byte("began") // the last seq given before this run
 )
 
 // Origin says what Open found.
@@ -85,6 +87,7 @@ type Outbox struct {
 	o      Options
 	origin Origin
 	epoch  string
+	runs   string
 
 	writing sync.Mutex // held over a transaction and the stats that follow from it
 	mu      sync.Mutex
@@ -109,6 +112,10 @@ type Stats struct {
 
 // Epoch names this outbox: seq is comparable only within it.
 func (b *Outbox) Epoch() string { return b.epoch }
+
+// Runs names the run that began with Open, and those before it: across runs seq
+// is comparable only if one led to the other, see record.NextRun.
+func (b *Outbox) Runs() string { return b.runs }
 
 // Origin says whether the outbox continues an older one.
 func (b *Outbox) Origin() Origin { return b.origin }
@@ -177,8 +184,8 @@ func (b *Outbox) settle(stats Stats) {
 	}
 }
 
-// Append gives the event its id (unless it has one), seq and epoch, and puts it
-// at the end. On an error nothing was appended and the transaction may go on.
+// Append gives the event its id (unless it has one), seq, epoch and run, and puts
+// it at the end. On an error nothing was appended and the transaction may go on.
 func (t *Tx) Append(e *protos.HealthEvent) error {
 	seq := t.stats.LastSeq + 1
 	if e.Id == "" {
@@ -193,6 +200,7 @@ func (t *Tx) Append(e *protos.HealthEvent) error {
 	}
 	e.Metadata[record.MetadataSeq] = strconv.FormatUint(seq, 10)
 	e.Metadata[record.MetadataSeqEpoch] = t.b.epoch
+	e.Metadata[record.MetadataSeqRuns] = t.b.runs
 	body, err := proto.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -13,7 +13,9 @@ import (
 	"github.com/google/uuid"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -62,7 +64,7 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 		t.Errorf("origin of a new outbox is %s", b.Origin())
 	}
 	put(t, b, "a", "b")
-	epoch := b.Epoch()
+	epoch, first := b.Epoch(), b.Runs()
 	if err := b.Remove(1, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +82,85 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := entries[0].Event
-	want := map[string]string{"seq": "3", "seqEpoch": epoch}
+	want := map[string]string{"seq": "3", "seqEpoch": epoch, "seqRuns": b.Runs()}
 	if diff := cmp.Diff(want, e.Metadata); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
+	if strings.Contains(first, " ") || !strings.HasSuffix(b.Runs(), " "+first) {
+		t.Errorf("the runs are %q and then %q, want another behind the first", first, b.Runs())
+	}
 	if id, err := uuid.Parse(e.Id); err != nil || id.Version() != 7 {
 		t.Errorf("id %q is not a UUIDv7: %v", e.Id, err)
+	}
+}
+
+// TestARestoredFileKnowsItsPast: what is counted after a restart follows what was
+// counted before it; what a file counts that was restored from an image follows
+// what the image knew, and is not compared with what was counted meanwhile.
+func TestARestoredFileKnowsItsPast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	appended := int64(0)
+	life := func() record.Record { // opens the outbox, counts one event, and closes it
+		b := open(t, path, report.Options{})
+		put(t, b, "x")
+		entries, err := b.Peek(100, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		appended++
+		r := record.Record{Append: appended, Event: record.FromProto(entries[len(entries)-1].Event)}
+		r.Seq, r.SeqEpoch, _ = r.Event.Seq()
+		return r
+	}
+	image := func() []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	kept := life()
+	old := image()
+	lost, lostToo := life(), life()
+	if !fault.Follows(kept, lost) || !fault.Follows(lost, lostToo) || !fault.Follows(kept, lostToo) || fault.Before(lost, kept) {
+		t.Error("a restart is followed by what is not later")
+	}
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := life()
+	if again.Seq != lost.Seq || again.SeqEpoch != lost.SeqEpoch {
+		t.Fatalf("the restored file counts %d of %s, before %d of %s", again.Seq, again.SeqEpoch, lost.Seq, lost.SeqEpoch)
+	}
+	for _, r := range []record.Record{lost, lostToo} {
+		if fault.Before(again, r) || !fault.Before(r, again) || fault.Follows(r, again) {
+			t.Errorf("what was lost, %d, is not taken for earlier because it was stored earlier", r.Seq)
+		}
+	}
+	if !fault.Follows(kept, again) {
+		t.Error("what the image knew is not known to be earlier")
+	}
+}
+
+// TestRunsWithoutEventsLeaveNoName: a monitor that dies at every start pushes no
+// name out of the list.
+func TestRunsWithoutEventsLeaveNoName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	first := ""
+	for i := range 12 {
+		b := open(t, path, report.Options{})
+		if i == 0 {
+			put(t, b, "x")
+			first = b.Runs()
+		} else if run, before, _ := strings.Cut(b.Runs(), " "); before != first || run == first {
+			t.Fatalf("runs at start %d: %q", i, b.Runs())
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -128,7 +203,7 @@ func TestOneTransactionHoldsEventAndNote(t *testing.T) {
 func TestFullOutboxRefusesAndTheTransactionGoesOn(t *testing.T) {
 	for name, o := range map[string]report.Options{
 		"entries": {MaxEntries: 2},
-		"bytes":   {MaxBytes: 250},
+		"bytes":   {MaxBytes: 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := open(t, filepath.Join(t.TempDir(), "outbox.db"), o)

@@ -76,7 +76,7 @@ func fits(metadata map[string]string) bool {
 
 // keys lists the keys of the metadata, those that carry order and boot first.
 func keys(metadata map[string]string) []string {
-	ours := []string{record.MetadataSeq, record.MetadataSeqEpoch, record.MetadataBootID}
+	ours := record.OrderKeys
 	out := slices.DeleteFunc(slices.Clone(ours), func(k string) bool { _, ok := metadata[k]; return !ok })
 	for _, k := range slices.Sorted(maps.Keys(metadata)) {
 		if !slices.Contains(ours, k) {

@@ -42,6 +42,11 @@ func healthy(seq uint64, gpu, code string) record.Record {
 	return r
 }
 
+func run(r record.Record, runs string) record.Record {
+	r.Event.Metadata = map[string]string{record.MetadataSeqRuns: runs}
+	return r
+}
+
 func change(r record.Record, change func(*record.Record)) record.Record {
 	change(&r)
 	return r
@@ -90,6 +95,14 @@ func TestFold(t *testing.T) {
 		"another epoch counts in the order of arrival": {
 			[]record.Record{fatal(5, "GPU-1", "79"), change(healthy(1, "GPU-1", ""), func(r *record.Record) { r.SeqEpoch = "new" })},
 			map[string]string{xid: healthyText}, Lowered,
+		},
+		"a disk that was restored counts again, and what it lost overtakes nothing": {
+			[]record.Record{run(healthy(7, "GPU-1", ""), "y x"), run(fatal(6, "GPU-1", "79"), "z x")},
+			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Raised,
+		},
+		"a recovery of the next run before its fault": {
+			[]record.Record{run(healthy(7, "GPU-1", ""), "y x"), run(fatal(6, "GPU-1", "79"), "x")},
+			map[string]string{xid: healthyText}, Overtaken,
 		},
 		"publishers that don't count": {
 			[]record.Record{fatal(0, "GPU-1", "79"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "48"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "79")},

@@ -48,7 +48,7 @@ func trimFault(r record.Record) record.Record {
 // which boot, a fault was seen.
 func order(e record.Event) map[string]string {
 	out := map[string]string{}
-	for _, key := range []string{record.MetadataSeq, record.MetadataSeqEpoch, record.MetadataBootID} {
+	for _, key := range record.OrderKeys {
 		if v, ok := e.Metadata[key]; ok {
 			out[key] = v
 		}
@@ -59,13 +59,17 @@ func order(e record.Event) map[string]string {
 // trimRecovery keeps what a recovery speaks for and its order.
 func trimRecovery(r record.Record) record.Record {
 	e := r.Event
-	return record.Record{
+	out := record.Record{
 		ID: r.ID, Append: r.Append, Node: r.Node, Seq: r.Seq, SeqEpoch: r.SeqEpoch,
 		Event: record.Event{
 			Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
 			IsHealthy: true, ErrorCode: e.ErrorCode, EntitiesImpacted: e.EntitiesImpacted,
 		},
 	}
+	if runs, ok := e.Metadata[record.MetadataSeqRuns]; ok {
+		out.Event.Metadata = map[string]string{record.MetadataSeqRuns: runs}
+	}
+	return out
 }
 
 // size is about what a fault takes in the set's file, in bytes.
@@ -85,7 +89,7 @@ func size(r *record.Record) int {
 	const names = 900 // of the fields
 	e := &r.Event
 	n := names + len(r.ID) + len(r.SeqEpoch) + len(r.Node.ProviderID) + len(e.Agent) + len(e.ComponentClass) +
-		len(e.CheckName) + len(e.NodeName) + len(e.Message)
+		len(e.CheckName) + len(e.NodeName) + len(e.Message) + len(e.Metadata[record.MetadataSeqRuns])
 	for _, c := range e.ErrorCode {
 		n += len(c) + 3
 	}

@@ -140,7 +140,7 @@ func (p *Pipeline) augment(e record.Event, node *Node, notes *Notes) record.Even
 	add := func(key, value string) {
 		_, taken := metadata[key]
 		switch {
-		case value == "", key == record.MetadataSeq, key == record.MetadataSeqEpoch, key == record.MetadataBootID:
+		case value == "", slices.Contains(record.OrderKeys, key):
 		case !taken && len(metadata) >= admission.MaxMetadata, len(value) > admission.MaxMetadataValue:
 			notes.Cut = true
 		default:

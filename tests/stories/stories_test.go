@@ -29,6 +29,9 @@ import (
 //	claim UID                   a repair object claims the Node
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node
+//	monitor starts              with an outbox of its own that numbers the events
+//	disk imaged|restored|lost   the monitor starts again
+//	deliver ID                  an event with late=yes comes now
 //	uncordon                    by a person
 //	store backup|restored|emptied, check faulty|healthy
 //	clock D, dry-run on|off, budget full|free, provider silent|answers
@@ -119,6 +122,12 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.dryRun = name == "on"
 	case "budget":
 		w.hold = map[string]string{"full": "no room", "free": ""}[name]
+	case "monitor":
+		w.disk.start(w.t)
+	case "disk":
+		w.disk.change(w.t, name)
+	case "deliver":
+		w.append(w.late[name])
 	case "machine-gone":
 		w.gone = true
 	case "store":
@@ -171,8 +180,8 @@ func newPod(namespace, name string) *corev1.Pod {
 //
 //	fault f1 seq=1 boot=b1 code=79 gpu=GPU-1 action=RESTART_BM
 //
-// with agent=, epoch=, strategy= and saw=nothing (the connector never saw its
-// Node) where a story needs them.
+// with agent=, epoch=, strategy=, late=yes and saw=nothing (the connector never saw
+// its Node) where a story needs them.
 func (w *world) event(what, id string, options map[string]string) {
 	seq, err := strconv.ParseUint(or(options["seq"], "0"), 10, 64)
 	if err != nil {
@@ -193,9 +202,11 @@ func (w *world) event(what, id string, options map[string]string) {
 	if gpu := options["gpu"]; gpu != "" {
 		e.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: gpu}}
 	}
-	r := record.Record{ID: id, CreatedAt: w.now, Append: int64(len(w.records) + 1), Event: e}
+	r := record.Record{ID: id, CreatedAt: w.now, Event: e}
 	if seq > 0 {
 		r.Seq, r.SeqEpoch = seq, or(options["epoch"], "e1")
+	} else if w.disk.outbox != nil {
+		w.disk.number(w.t, &r)
 	}
 	switch {
 	case options["machine"] != "":
@@ -203,7 +214,16 @@ func (w *world) event(what, id string, options map[string]string) {
 	case options["saw"] != "nothing" && w.node != nil:
 		r.Node = kube.NodeIdentity(w.node)
 	}
-	w.records[id] = r
+	if options["late"] == "yes" {
+		w.late[id] = r
+		return
+	}
+	w.append(r)
+}
+
+func (w *world) append(r record.Record) {
+	r.Append = int64(len(w.records) + 1)
+	w.records[r.ID] = r
 }
 
 // look is what `kubectl get node` and the store say.

@@ -39,9 +39,12 @@ type world struct {
 	dryRun   bool
 	hold     string // why the budget allows no new session, or empty
 
-	node    *corev1.Node // nil: certainly absent
-	uids    int
-	pods    []*corev1.Pod
+	node *corev1.Node // nil: certainly absent
+	uids int
+	pods []*corev1.Pod
+	disk disk
+	// late are events that their publisher has numbered and not delivered.
+	late    map[string]record.Record
 	records map[string]record.Record
 	// backup is an older state of the records.
 	backup map[string]record.Record
@@ -98,7 +101,7 @@ func newWorld(t *testing.T, crashAt int) *world {
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	return &world{
 		t: t, now: start, start: start, rules: rules, repairs: repairs, eviction: policy, crashAt: crashAt,
-		records: map[string]record.Record{}, objects: map[string]*object{},
+		late: map[string]record.Record{}, records: map[string]record.Record{}, objects: map[string]*object{},
 	}
 }
 

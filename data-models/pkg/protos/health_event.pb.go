@@ -317,7 +317,8 @@ type HealthEvent struct {
 	ErrorCode         []string               `protobuf:"bytes,9,rep,name=errorCode,proto3" json:"errorCode,omitempty"`
 	EntitiesImpacted  []*Entity              `protobuf:"bytes,10,rep,name=entitiesImpacted,proto3" json:"entitiesImpacted,omitempty"`
 	// Keys of the project: seq (decimal, the publisher's order), seqEpoch (the
-	// outbox that counts it), bootID (boot under which the fault was seen).
+	// outbox that counts it), seqRuns (the run of that outbox, and those before it,
+	// parted by blanks), bootID (boot under which the fault was seen).
 	Metadata            map[string]string      `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	GeneratedTimestamp  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=generatedTimestamp,proto3" json:"generatedTimestamp,omitempty"`
 	NodeName            string                 `protobuf:"bytes,13,opt,name=nodeName,proto3" json:"nodeName,omitempty"`

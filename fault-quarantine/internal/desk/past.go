@@ -98,15 +98,15 @@ func (b *lookBack) later(ctx context.Context) error {
 	if err != nil || newest == nil {
 		return err
 	}
-	oldest, lowest := newest.Append, map[publisher]uint64{}
+	b.found = append(b.found, *newest)
+	oldest, counted := newest.Append, map[publisher][]record.Record{}
 	for _, f := range b.fresh {
 		oldest = min(oldest, f.Append)
-		p := publisher{f.Event.Agent, f.SeqEpoch}
-		if seq, known := lowest[p]; p.epoch != "" && (!known || f.Seq < seq) {
-			lowest[p] = f.Seq
+		if p := (publisher{f.Event.Agent, f.SeqEpoch}); p.epoch != "" {
+			counted[p] = append(counted[p], f.Record)
 		}
 	}
-	for p, seq := range lowest {
+	for p, faults := range counted {
 		own := b.recoveries
 		own.Agent, own.SeqEpoch = p.agent, p.epoch
 		last, err := b.newest(ctx, own, store.BySeqDescending)
@@ -117,7 +117,7 @@ func (b *lookBack) later(ctx context.Context) error {
 			continue
 		}
 		b.found = append(b.found, *last)
-		if last.Seq > seq {
+		if slices.ContainsFunc(faults, func(f record.Record) bool { return fault.Follows(f, *last) }) {
 			if err := b.scan(ctx, own, 0); err != nil {
 				return err
 			}

@@ -166,23 +166,36 @@ func (d *Desk) podsBack(ctx context.Context, node string, demands []eviction.Dem
 func (d *Desk) boots(ctx context.Context, v plan.View) (fault.Boots, error) {
 	known := slices.Clone(v.Records)
 	type publisher struct{ agent, epoch string }
-	seen := map[publisher]bool{}
+	open := map[publisher][]record.Record{}
 	for _, r := range v.Records {
-		p := publisher{r.Event.Agent, r.SeqEpoch}
-		if p.epoch == "" || seen[p] || r.Status.FaultRemediated != nil || !record.Open(r) {
-			continue
+		if r.SeqEpoch != "" && r.Status.FaultRemediated == nil && record.Open(r) {
+			p := publisher{r.Event.Agent, r.SeqEpoch}
+			open[p] = append(open[p], r)
 		}
-		seen[p] = true
-		newest, err := d.Records.List(ctx, store.Query{
-			Selector: NewestOf(v.Node.Name, p.agent, p.epoch),
-			Order:    store.BySeqDescending, Limit: 1,
-		})
+	}
+	for p, faults := range open {
+		newest, err := d.newest(ctx, NewestOf(v.Node.Name, p.agent, p.epoch), faults)
 		if err != nil {
 			return fault.Boots{}, fmt.Errorf("reading the newest record of %s on node %s: %w", p.agent, v.Node.Name, err)
 		}
 		known = append(known, newest...)
 	}
 	return fault.BootsOf(known, v.Node.Session, v.Node.Identity.BootID), nil
+}
+
+// newest reads the record of a publisher with the highest number, and the one
+// that came last if that says nothing of one of its faults: its counter's disk
+// was restored from an image, and counts behind what it gave before.
+func (d *Desk) newest(ctx context.Context, of record.Selector, faults []record.Record) ([]record.Record, error) {
+	highest, err := d.Records.List(ctx, store.Query{Selector: of, Order: store.BySeqDescending, Limit: 1})
+	if err != nil || len(highest) == 0 {
+		return nil, err
+	}
+	if !slices.ContainsFunc(faults, func(r record.Record) bool { return r.ID != highest[0].ID && !fault.Follows(r, highest[0]) }) {
+		return highest, nil
+	}
+	last, err := d.Records.List(ctx, store.Query{Selector: of, Order: store.ByAppendDescending, Limit: 1})
+	return append(highest, last...), err
 }
 
 // object reads the object of an attempt. Only a true NotFound is absence; what

@@ -36,6 +36,8 @@ type Waiting struct {
 // be acknowledged, and the counter that orders them.
 type Book struct {
 	epoch   string
+	runs    string // of the counter, this one first
+	began   uint64 // the last seq given before this run
 	last    uint64 // the last seq given
 	open    map[Key]Fault
 	waiting []Waiting // by rising seq
@@ -44,7 +46,9 @@ type Book struct {
 
 // New makes an empty book; epoch names its counter.
 func New(epoch string) *Book {
-	return &Book{epoch: epoch, open: map[Key]Fault{}, weights: weights{shares: map[share]int{}}}
+	return &Book{
+		epoch: epoch, runs: record.NextRun("", false), open: map[Key]Fault{}, weights: weights{shares: map[share]int{}},
+	}
 }
 
 // Seen is one evaluation of a policy on an object.
@@ -109,7 +113,9 @@ func (b *Book) close(k Key) {
 func (b *Book) append(events []*protos.HealthEvent) {
 	for _, e := range events {
 		b.last++
-		e.Metadata = map[string]string{record.MetadataSeq: strconv.FormatUint(b.last, 10), record.MetadataSeqEpoch: b.epoch}
+		e.Metadata = map[string]string{
+			record.MetadataSeq: strconv.FormatUint(b.last, 10), record.MetadataSeqEpoch: b.epoch, record.MetadataSeqRuns: b.runs,
+		}
 		b.wait(Waiting{b.last, e})
 	}
 }
@@ -197,7 +203,7 @@ func override(o *record.Override) *protos.BehaviourOverrides {
 
 // Copy is a snapshot to write, which later changes of b do not touch.
 func (b *Book) Copy() *Book {
-	out := &Book{epoch: b.epoch, last: b.last, open: maps.Clone(b.open)}
+	out := &Book{epoch: b.epoch, runs: b.runs, began: b.began, last: b.last, open: maps.Clone(b.open)}
 	for _, w := range b.waiting {
 		out.waiting = append(out.waiting, Waiting{w.Seq, proto.CloneOf(w.Event)})
 	}

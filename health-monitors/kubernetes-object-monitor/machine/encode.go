@@ -22,6 +22,8 @@ const maxPlain = 64 << 20
 type page struct {
 	Version int               `json:"version"`
 	Epoch   string            `json:"epoch"`
+	Runs    string            `json:"runs,omitempty"`
+	Began   uint64            `json:"began,omitempty"`
 	Last    uint64            `json:"last"`
 	Open    []line            `json:"open,omitempty"`
 	Waiting []json.RawMessage `json:"waiting,omitempty"`
@@ -35,7 +37,7 @@ type line struct {
 // Encode writes the book as compressed JSON: open faults of one policy differ
 // in little, so that thousands fit into one object of the cluster.
 func (b *Book) Encode() ([]byte, error) {
-	p := page{Version: 1, Epoch: b.epoch, Last: b.last}
+	p := page{Version: 1, Epoch: b.epoch, Runs: b.runs, Began: b.began, Last: b.last}
 	for _, k := range b.Open() {
 		p.Open = append(p.Open, line{k, b.open[k]})
 	}
@@ -61,7 +63,8 @@ func (b *Book) Encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Decode reads a written book.
+// Decode reads a written book and begins a new run of its counter: nobody can
+// tell whether it is as it was left, or restored from a backup that is older.
 func Decode(data []byte) (*Book, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -79,7 +82,7 @@ func Decode(data []byte) (*Book, error) {
 		return nil, fmt.Errorf("decoding the book: version %d, epoch %q are not known", p.Version, p.Epoch)
 	}
 	b := New(p.Epoch)
-	b.last = p.Last
+	b.last, b.began, b.runs = p.Last, p.Last, record.NextRun(p.Runs, p.Last > p.Began)
 	for _, l := range p.Open {
 		b.begin(l.Key, l.Fault)
 	}

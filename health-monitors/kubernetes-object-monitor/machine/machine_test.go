@@ -109,6 +109,32 @@ func (l *life) open() string {
 	return out + fmt.Sprintf("%d wait\n", len(l.book.Waiting()))
 }
 
+// TestARestoredBookCountsInAnotherRun: two leaders that begin with the same book,
+// because it was restored from a backup, give the same numbers in different runs,
+// both behind the run before.
+func TestARestoredBookCountsInAnotherRun(t *testing.T) {
+	l := &life{book: New("epoch")}
+	see := func(object string) (seq uint64, run, before string) {
+		s := Seen{Key: Key{"P", "v1/Pod", object}, Sight: Matched, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process, Node: "n"}}
+		if _, err := l.book.Observe(s, l.id); err != nil {
+			t.Fatal(err)
+		}
+		w := l.book.Waiting()
+		run, before = record.FromProto(w[len(w)-1].Event).Runs()
+		return w[len(w)-1].Seq, run, before
+	}
+	_, first, _ := see("a")
+	backup := l.book
+	l.restart(t)
+	seq, lost, before := see("b")
+	l.book = backup
+	l.restart(t)
+	again, run, behind := see("c")
+	if seq != again || run == lost || before != first || behind != first {
+		t.Errorf("%d in run %q behind %q, then %d in run %q behind %q", seq, lost, before, again, run, behind)
+	}
+}
+
 func TestTheBookIsBoundedAndRecoveriesAreNot(t *testing.T) {
 	l := &life{book: New("epoch")}
 	seen := func(i int, s Sight) Seen {

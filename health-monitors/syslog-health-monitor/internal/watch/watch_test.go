@@ -34,7 +34,9 @@ func TestReportsAFaultWithEverythingItKnows(t *testing.T) {
 		EntitiesImpacted: []record.Entity{
 			{EntityType: "PCI", EntityValue: "0000:3b:00"}, {EntityType: "GPU_UUID", EntityValue: gpu0}, {EntityType: "GPU", EntityValue: "0"},
 		},
-		Metadata:           map[string]string{"bootID": "boot-1", "seq": "1", "seqEpoch": n.outbox.Epoch(), "chassis_serial": "C1"},
+		Metadata: map[string]string{
+			"bootID": "boot-1", "seq": "1", "seqEpoch": n.outbox.Epoch(), "seqRuns": n.outbox.Runs(), "chassis_serial": "C1",
+		},
 		GeneratedTimestamp: n.clock.Now().UTC(), ProcessingStrategy: record.Process, ID: got[0].ID,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,0 +1,51 @@
+package record
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+// FirstRun stands for the time in which a counter's runs had no names: it is the
+// run of an event that names none.
+const FirstRun = "-"
+
+// Bounds of what an event says of the runs of its counter.
+const (
+	// maxRuns counts the run that gave the seq and those before it.
+	maxRuns = 9
+	// runName is in characters, of five bits each.
+	runName = 13
+)
+
+// NextRun names the run that begins when a durable counter is taken up, behind
+// the runs before it, latest first: the value of MetadataSeqRuns. runs is what the
+// run before it said, empty if that knew no runs; gave says whether that one gave
+// any number.
+//
+// A counter is as old as its disk. One that was restored from an image counts
+// again what was given meanwhile, and its numbers say nothing about those. A run
+// has a name that no other has, and its events name the runs that led to it, so
+// that they are known to be later than those, and not taken for earlier than what
+// a lost future of the disk gave. Of older runs than the list holds the order of
+// the store decides.
+func NextRun(runs string, gave bool) string {
+	before := strings.Fields(runs)
+	if len(before) == 0 {
+		before = []string{FirstRun}
+	}
+	if !gave {
+		before = before[1:]
+	}
+	before = before[:min(len(before), maxRuns-1)]
+	return strings.Join(append([]string{rand.Text()[:runName]}, before...), " ")
+}
+
+// Runs are the run of its counter under which an event got its seq, and those
+// before it that it names, latest first, parted by blanks.
+func (e Event) Runs() (run, before string) {
+	run, before, _ = strings.Cut(e.Metadata[MetadataSeqRuns], " ")
+	if run == "" {
+		run = FirstRun
+	}
+	return run, before
+}
