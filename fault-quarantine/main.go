@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -41,6 +42,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	now := cluster.Clock(d.Clock)
+	fatal := aside.Of(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset)
 	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := desk.NewMetrics(d.Registry)
@@ -48,7 +50,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &desk.Desk{
 		Brake: stop,
-		Store: records, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
+		Store: fatal.Rest(), Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
@@ -61,7 +63,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
 		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, now) }, handler.BrakeBell(stop)},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
+		Vet: fatal.Vetting(desk.Present, handler.Try),
 	}
+	loop.Vet.Tell = handler.Tell
 	d.Go("node watch", nodes.Run)
 	d.Go("node events", notes.Run)
 	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, now) })

@@ -43,6 +43,8 @@ type Vetting[R any] struct {
 	// Try computes what handling computes of one record, without any effect and
 	// without waiting for anybody. Nil computes nothing; Records need it.
 	Try func(ctx context.Context, r R)
+	// Tell lets people know of what was set aside, besides the log; may be nil.
+	Tell func(ctx context.Context, f Flight)
 }
 
 // remembering bounds a read or write of the memory at the start and the stop.
@@ -106,6 +108,9 @@ func (l *Loop[R]) setAside(ctx context.Context, f Flight) error {
 	}
 	l.Log.Error("a record killed the process each time it was looked at, alone: it is a dead letter now and passed over",
 		"record", f.Record, "key", f.Key, "deaths", fatalDeaths)
+	if l.Vet.Tell != nil {
+		l.Vet.Tell(ctx, f)
+	}
 	return nil
 }
 

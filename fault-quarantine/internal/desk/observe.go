@@ -122,7 +122,7 @@ func (d *Desk) present(ctx context.Context, name string) (facts, error) {
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
 	after, deep := d.waits.begin(name)
 	if !deep || after > 0 {
-		all, more, err := d.some(ctx, record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{pending, open}}, 0)
+		all, more, err := d.some(ctx, Present(name), 0)
 		if err != nil {
 			return seen, err
 		}
@@ -153,6 +153,11 @@ func (d *Desk) present(ctx context.Context, name string) (facts, error) {
 func (d *Desk) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
 	page, err = d.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
 	return page, more, err
+}
+
+// Present selects the records of a node that are not judged for good, or open.
+func Present(name string) record.Selector {
+	return record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{record.BacklogOfNode(name), record.OpenOfNode(name)}}
 }
 
 func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {

@@ -1,0 +1,74 @@
+package main_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/store-client/aside"
+)
+
+// TestARecordThatKillsTheService has the process die, as of a memory that does not
+// suffice, whenever it judges one record of one node. The other nodes' faults are
+// served from the fourth life on, that node's other faults once the record is
+// found; it is a dead letter then that names it, and nobody has touched it.
+func TestARecordThatKillsTheService(t *testing.T) {
+	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/aside keeps the book")
+	s := here(t)
+	s.configure("[circuitBreaker]\npercentage = 100\n" + tainting)
+	names := s.nodes("fatal", 3, nil)
+	first := s.fault(names[0])
+	bad := s.fault(names[0], func(r *record.Record) { r.Event.Message = "fatal to fault-quarantine" })
+	others := []record.Record{s.fault(names[1]), s.fault(names[2])}
+	const sabotage = "NVSENTINEL_SABOTAGE=fault-quarantine/die-of-record"
+	served := 0
+	for life := 1; life <= 5; life++ {
+		p := s.start(sabotage)
+		p.end()
+		if p.err == nil {
+			t.Fatalf("life %d ended well", life)
+		}
+		if r := s.reasons(); served == 0 && r[record.Matched] >= len(others) {
+			served = life
+		}
+	}
+	if served == 0 || served > 4 {
+		t.Errorf("the other nodes were served in life %d, want 4 at most", served)
+	}
+	for life := range 3 { // the last one with nothing to find
+		p := s.start(sabotage)
+		p.awaitMetric("fault_quarantine_set_aside_records 1")
+		if life == 0 {
+			s.told(names[0], corev1.EventTypeWarning, "RecordSetAside", bad.ID)
+		}
+		for _, r := range append(others, first) {
+			s.await(r.ID, record.Matched, record.Quarantined)
+			s.awaitNode(r.Event.NodeName, quarantined)
+		}
+		p.stop()
+	}
+	letters, err := s.store.Letters(t.Context(), aside.Source("fault-quarantine"))
+	if err != nil || len(letters) != 1 || letters[0].ID != bad.ID {
+		t.Errorf("dead letters %+v, %v; want one of %s", letters, err, bad.ID)
+	}
+	if r := s.get(bad.ID); r.Judged() || r.Revision > 10 {
+		t.Errorf("the record that was set aside: %+v", r.Status)
+	}
+	// Somebody mended the program, and takes the letter away.
+	db, err := sql.Open("sqlite", strings.TrimPrefix(s.dsn, "sqlite://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "DELETE FROM dead_letters WHERE source = $1", aside.Source("fault-quarantine")); err != nil {
+		t.Fatal(err)
+	}
+	p := s.start()
+	s.await(bad.ID, record.Matched, record.AlreadyQuarantined)
+	p.stop()
+	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) == len(names) })
+}

@@ -1,0 +1,70 @@
+package aside_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// TestTheBookIsOneOfAllReplicas: what one replica writes, the next one finds, and
+// no other consumer.
+func TestTheBookIsOneOfAllReplicas(t *testing.T) {
+	s := storetest.Open(t, "sqlite://"+filepath.Join(t.TempDir(), "store.db"), storeopen.Options{SingleHost: true})
+	storetest.MustAppend(t, s, storetest.Record("n"), storetest.Record("n"), storetest.Record("n"))
+	all := list(t, s)
+	first := aside.Of(s, "c", clock.RealClock{})
+	past := consume.Past{Starts: 4, InFlight: consume.Flight{Key: "n", Record: all[1]}, Suspect: consume.Flight{Key: "n"}, Deaths: 1, KeyDeaths: 2, Deep: true}
+	if err := errors.Join(first.Save(t.Context(), consume.Past{Starts: 1}), first.Save(t.Context(), past), first.SetAside(t.Context(), past.InFlight)); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string]*aside.Book{"the same": first, "the next": aside.Of(s, "c", clock.RealClock{})} {
+		got, err := b.Load(t.Context())
+		if diff := cmp.Diff(past, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if !b.Aside(all[1]) || b.Aside(all[0]) || b.Count() != 1 {
+			t.Errorf("%s: set aside %v", name, b.IDs())
+		}
+		if diff := cmp.Diff([]string{all[0], all[2]}, list(t, b.Rest())); diff != "" {
+			t.Errorf("%s lists (-want +got):\n%s", name, diff)
+		}
+		if _, err := b.Rest().Get(t.Context(), all[1]); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s gets it: %v", name, err)
+		}
+		var seen []string
+		err = b.Vetting(record.BacklogOfNode, func(context.Context, record.Record) {}).Records(t.Context(), "n", func(r record.Record) error {
+			seen = append(seen, r.ID)
+			return nil
+		})
+		if diff := cmp.Diff([]string{all[0], all[2]}, seen); diff != "" || err != nil {
+			t.Errorf("%s tries: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	other := aside.Of(s, "d", clock.RealClock{})
+	if got, err := other.Load(t.Context()); got != (consume.Past{}) || err != nil || other.Count() != 0 {
+		t.Errorf("another consumer remembers %+v, %v, %v", got, err, other.IDs())
+	}
+}
+
+func list(t *testing.T, s store.Store) (ids []string) {
+	t.Helper()
+	records, err := s.List(t.Context(), store.Query{Selector: record.BacklogOfNode("n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
