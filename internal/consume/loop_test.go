@@ -250,6 +250,55 @@ func TestAStuckKeyStopsNoOther(t *testing.T) {
 	})
 }
 
+// TestABusyKeyDelaysOthersByOneHandling: one key is delivered a thousand times a
+// second and never done, and there is one worker only. Another key waits for no
+// more than the handling under way, and what is not committed is what came in the
+// last two.
+func TestABusyKeyDelaysOthersByOneHandling(t *testing.T) {
+	const handling, brief = 300 * time.Millisecond, 10 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		f := &tape{pace: time.Millisecond}
+		for i := range 20_000 {
+			key := "busy"
+			if i%777 == 776 {
+				key = fmt.Sprint("other ", i)
+			}
+			f.keys = append(f.keys, key)
+		}
+		var mu sync.Mutex
+		delivered, worst, behind, handled := map[string]time.Time{}, time.Duration(0), 0, 0
+		l := loop(f, func(_ context.Context, key string) error {
+			if key == "busy" {
+				<-time.After(handling)
+				return outcome.Park(time.Millisecond, "more wait")
+			}
+			mu.Lock()
+			worst = max(worst, time.Since(delivered[key]))
+			handled++
+			mu.Unlock()
+			<-time.After(brief)
+			return nil
+		})
+		l.Workers = 1
+		seen := 0
+		l.Key = func(key string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			seen++
+			delivered[key] = time.Now()
+			behind = max(behind, seen-f.position())
+			return key
+		}
+		run(t, l, 25*time.Second)
+		if handled != 20_000/777 || worst > handling+brief {
+			t.Errorf("%d others were handled, the last one after %s", handled, worst)
+		}
+		if most := 1000; behind > most {
+			t.Errorf("%d deliveries were not committed, want at most %d", behind, most)
+		}
+	})
+}
+
 func TestARingWakesAParkedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := &tape{keys: []string{"n1"}}, 0

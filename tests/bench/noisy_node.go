@@ -96,7 +96,7 @@ func (n *noise) settle(ctx context.Context, ended time.Time) (err error) {
 	}
 	n.unstored, n.unjudged = n.acked-stored, waiting
 	n.o.say("the noisy node: %d acknowledged, %d refused, %d not stored yet, %d not judged yet", n.acked, n.refused, n.unstored, n.unjudged)
-	err = until(ctx, n.o.Sizes.Limit, fmt.Sprintf("all %d acknowledged events of the noisy node to be stored and judged", n.acked), func() (bool, error) {
+	err = until(ctx, n.o.Sizes.Limit+3*n.o.Sizes.Noise, fmt.Sprintf("all %d acknowledged events of the noisy node to be stored and judged", n.acked), func() (bool, error) {
 		stored, waiting, err = n.counts(ctx, conn)
 		return stored >= n.acked && waiting == 0, err
 	})
