@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/restmapper"
 )
 
 const (
@@ -34,9 +32,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
 	if err != nil {
 		return err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	for _, object := range objects {
-		if err := c.applyObject(ctx, mapper, object); err != nil {
+		if err := c.applyObject(ctx, object); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -44,7 +41,7 @@ func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
 		if object.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		if err := c.await(ctx, kindLimit, func(ctx context.Context) error { return c.served(ctx, mapper, object) }); err != nil {
+		if err := c.await(ctx, kindLimit, func(ctx context.Context) error { return c.served(ctx, object) }); err != nil {
 			return fmt.Errorf("waiting for the kind of %s: %w", object.GetName(), err)
 		}
 	}
@@ -52,7 +49,7 @@ func (c *Cluster) Apply(ctx context.Context, manifests io.Reader) error {
 }
 
 // served asks for the objects of a definition, in every version of it that is to be served.
-func (c *Cluster) served(ctx context.Context, mapper meta.ResettableRESTMapper, definition *unstructured.Unstructured) error {
+func (c *Cluster) served(ctx context.Context, definition *unstructured.Unstructured) error {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
@@ -61,12 +58,12 @@ func (c *Cluster) served(ctx context.Context, mapper meta.ResettableRESTMapper, 
 		if !ok || version["served"] != true {
 			continue
 		}
-		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, fmt.Sprint(version["name"]))
+		mapping, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, fmt.Sprint(version["name"]))
 		if err == nil {
 			_, err = c.dynamic.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 		}
 		if err != nil {
-			mapper.Reset()
+			c.mapper.Reset()
 			return err
 		}
 	}
@@ -104,14 +101,12 @@ func decode(manifests io.Reader) ([]*unstructured.Unstructured, error) {
 }
 
 // applyObject applies one object, waiting for its kind to be served.
-func (c *Cluster) applyObject(
-	ctx context.Context, mapper meta.ResettableRESTMapper, object *unstructured.Unstructured,
-) error {
+func (c *Cluster) applyObject(ctx context.Context, object *unstructured.Unstructured) error {
 	var refused error
 	err := c.await(ctx, kindLimit, func(ctx context.Context) error {
-		err := c.applyOnce(ctx, mapper, object)
+		err := c.applyOnce(ctx, object)
 		if err != nil && kindMissing(err) {
-			mapper.Reset()
+			c.mapper.Reset()
 			return err
 		}
 		refused = err
@@ -120,9 +115,9 @@ func (c *Cluster) applyObject(
 	return errors.Join(err, refused)
 }
 
-func (c *Cluster) applyOnce(ctx context.Context, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+func (c *Cluster) applyOnce(ctx context.Context, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return fmt.Errorf("finding the resource of %s: %w", kind, err)
 	}

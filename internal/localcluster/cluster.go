@@ -11,9 +11,12 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/nvidia/nvsentinel/internal/controlplane"
 )
@@ -54,6 +57,7 @@ type Cluster struct {
 	keeper  *keeper
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
+	mapper  meta.ResettableRESTMapper // kinds to resources, as far as the API server was asked for them
 
 	mu        sync.Mutex
 	processes []*process
@@ -124,6 +128,7 @@ func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ 
 	if c.dynamic, err = dynamic.NewForConfig(c.RESTConfig()); err != nil {
 		return nil, fmt.Errorf("making a dynamic client: %w", err)
 	}
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
 	finished := c.say.task("starting the control plane")
 	err = c.bringUp(ctx)
 	finished(err)

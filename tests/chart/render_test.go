@@ -87,13 +87,27 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 
 var chartDir = filepath.Join(root, "distros/helm/nvsentinel")
 
+// renderings are what template has rendered, by helm's flags: most tests look at the
+// same few.
+var renderings = struct {
+	sync.Mutex
+	of map[string]string
+}{of: map[string]string{}}
+
 // template renders the chart; with are flags of helm.
 func template(t *testing.T, with ...string) (string, error) {
 	t.Helper()
+	renderings.Lock()
+	defer renderings.Unlock()
+	flags := strings.Join(with, "\x00")
+	if out, ok := renderings.of[flags]; ok {
+		return out, nil
+	}
 	out, problems, err := helm(t, append([]string{"template", "nvsentinel", chartDir, "--namespace", release}, with...)...)
 	if err != nil {
 		return out, errors.New(problems)
 	}
+	renderings.of[flags] = out
 	return out, nil
 }
 
