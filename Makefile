@@ -11,7 +11,6 @@ STRATEGY ?= PROCESS
 NODES ?= 20
 SEEDS ?= 13
 FIRST ?=
-FORGETFUL ?= false
 DURATION ?= 60m
 KEEP ?=
 BREAK ?=
@@ -23,7 +22,7 @@ QUICK ?=
 help: ## Show the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  demo takes STORE=sqlite|postgresql|mongodb STRATEGY=PROCESS|PERSIST_ONLY NODES=20 KEEP=1 BREAK=<room> EVIDENCE=<folder>"
-	@echo "  journey takes SEEDS=13 FIRST=1 FORGETFUL=true EVIDENCE=<folder>; soak takes DURATION=60m FIRST=<one> SEED=<one> EVIDENCE=soak-evidence"
+	@echo "  journey takes SEEDS=13 FIRST=1 EVIDENCE=<folder>; soak takes DURATION=60m FIRST=<one> SEED=<one> EVIDENCE=soak-evidence"
 
 .PHONY: demo
 demo: ## Show a fault being repaired on a local cluster, from log line to released node.
@@ -62,7 +61,7 @@ build: ## Build every binary into bin/.
 .PHONY: journey
 journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.
 	@hack/packages.sh gcc postgresql python3-venv
-	@SEEDS=$(SEEDS) FIRST=$(FIRST) FORGETFUL=$(FORGETFUL) EVIDENCE=$(EVIDENCE) hack/journey.sh
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) EVIDENCE=$(EVIDENCE) hack/journey.sh
 
 .PHONY: soak
 soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all stores.

@@ -83,7 +83,7 @@ func (j *Journey) starter(t *trip, d Disturbance) (starter, error) {
 		return func(context.Context) (func(context.Context) error, error) {
 			return func(context.Context) error { return disk.Empty() }, disk.Fill()
 		}, nil
-	case Killed, Frozen, ColdStart, NodeDeleted: // the points', the fleet's and the story's own
+	case Killed, Frozen, ColdStart, NodeDeleted, StoreForgets: // the points', the fleet's and the story's own
 	}
 	return nil, nil
 }

@@ -2,28 +2,14 @@ package journey
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// Forgetful are the trips in which the store loses what it knew, each on a fleet
-// of its own, since earlier trips' records are gone with it.
-func (r Round) Forgetful() []Plan {
-	var out []Plan
-	for _, store := range []string{"postgresql", "sqlite", "mongodb"} {
-		for _, s := range []Scenario{Emptied, Restored, RestoredLate} {
-			if r.Has(store) {
-				out = append(out, Plan{Variant: Variant{store, 1}, Scenario: s})
-			}
-		}
-	}
-	return out
-}
-
-// unknownFor is how long a node's marks are watched after the store lost its
-// session; the services are started anew meanwhile, and ring every node.
-const unknownFor = 20 * time.Second
+// heldFor is how long a node's marks are watched once it is known to be held.
+const heldFor = 5 * time.Second
 
 // restLoad ends the load and takes it out of the account: what the store has
 // lost is not lost by the suite.
@@ -47,40 +33,55 @@ func (t *trip) backUp(ctx context.Context) error {
 	return err
 }
 
-// forget has the store lose the session of a broken node. The node keeps its
-// marks until its fault is known again or a person says what to do.
-func (t *trip) forget(ctx context.Context) error {
+// emptied has the store lose every record while the connector of a broken node
+// stands still, so that nobody tells the store again. The node is held until a
+// person has looked at it, and what that person ended does not come back with the
+// connector.
+func (t *trip) emptied(ctx context.Context) error {
 	if err := t.restLoad(ctx); err != nil {
 		return err
 	}
-	lose := t.restore
-	if lose == nil {
-		lose = t.fleet.EmptyStore
-	}
-	if err := lose(ctx); err != nil {
+	connector := t.fleet.Service(fleet.Connector + "@" + t.node)
+	connector.Freeze(true)
+	defer connector.Freeze(false)
+	if err := t.insist(ctx, "the store to be emptied", t.fleet.EmptyStore); err != nil {
 		return err
 	}
 	t.anew()
-	for end := time.Now().Add(unknownFor); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
-		left, err := t.marks(ctx)
-		if err == nil && (len(left) == 0 || !strings.Contains(strings.Join(left, " "), "cordon")) {
-			t.unproven = append(t.unproven, fmt.Sprintf("released with its fault standing; marks left: %v", left))
-			break
-		}
+	if err := t.stays(ctx, "the node to be held", t.held); err != nil {
+		return err
 	}
-	faults, err := t.faults(ctx)
+	held := time.Now()
+	err := t.stays(ctx, "the node to stay so", func(context.Context) (bool, error) { return time.Since(held) > heldFor, nil })
 	if err != nil {
 		return err
 	}
-	if len(faults) > 0 { // its connector told the store again: the session goes on
-		return t.endGuard(ctx)
+	t.lost = t.lines // whether it is told again of what a person has ended, or not
+	if err := t.uncordon(ctx); err != nil {
+		return err
 	}
-	return t.confirm(ctx)
+	return t.until(ctx, "the person's release", t.bare)
 }
 
-// forgetLate has the store take a node for broken that was repaired. Nothing
-// may be done to it but what a person asks for.
-func (t *trip) forgetLate(ctx context.Context) error {
+// restored has the store lose the session of a broken node, whose connector
+// tells it again. The node keeps its marks meanwhile, and goes on after it.
+func (t *trip) restored(ctx context.Context) error {
+	if err := t.restLoad(ctx); err != nil {
+		return err
+	}
+	if err := t.restore(ctx); err != nil {
+		return err
+	}
+	t.anew()
+	if err := t.stays(ctx, "the drain to go on", t.draining); err != nil {
+		return err
+	}
+	return t.endGuard(ctx)
+}
+
+// restoredLate has the store take a node for broken that was repaired. Its own
+// check says that it is well: nothing is done to it, and the fault is closed.
+func (t *trip) restoredLate(ctx context.Context) error {
 	if err := t.until(ctx, "the repair", t.over); err != nil {
 		return err
 	}
@@ -88,21 +89,41 @@ func (t *trip) forgetLate(ctx context.Context) error {
 		return err
 	}
 	t.anew()
-	for end := time.Now().Add(unknownFor); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
+	return t.until(ctx, "the old fault to be closed", func(ctx context.Context) (bool, error) {
 		if n, err := t.fleet.Reboots(t.node); err == nil && n > t.scenario.reboots() {
 			t.unproven = append(t.unproven, "rebooted again for a fault that its repair had ended")
-			break
+			return true, nil
 		}
-	}
-	if over, err := t.over(ctx); over || err != nil {
-		return err
-	}
-	return t.confirm(ctx)
+		return t.over(ctx)
+	})
 }
 
-// confirm is a person who has looked at the node: the one verb with which a hold
-// of a session that the store does not know is ended.
-func (t *trip) confirm(ctx context.Context) error { return t.uncordon(ctx) }
+// stays waits while a broken node has to stay out of service.
+func (t *trip) stays(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
+	return t.until(ctx, what, func(ctx context.Context) (bool, error) {
+		node, err := t.fleet.Node(ctx, t.node)
+		if err != nil {
+			return false, err
+		}
+		if !node.Spec.Unschedulable {
+			t.unproven = append(t.unproven, "in service with its fault standing, while waiting for "+what)
+			return true, nil
+		}
+		return cond(ctx)
+	})
+}
+
+// held says whether the Node tells that the store does not know its session.
+func (t *trip) held(ctx context.Context) (bool, error) {
+	node, err := t.fleet.Node(ctx, t.node)
+	return err == nil && node.Annotations[nodemark.UnknownAnnotation] != "", err
+}
+
+// bare says whether no mark of ours is left on the node.
+func (t *trip) bare(ctx context.Context) (bool, error) {
+	left, err := t.marks(ctx)
+	return len(left) == 0, err
+}
 
 // besideTransaction opens somebody else's transaction, which ends when the node's
 // fault was judged beside it, or when that has taken as long as a step may.

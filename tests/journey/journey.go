@@ -273,6 +273,9 @@ func (j *Journey) run(ctx context.Context, p Plan, t *trip) error {
 	if t.scenario == Replaced || t.scenario == Returned {
 		j.injected(NodeDeleted)
 	}
+	if t.scenario.forgets() {
+		j.injected(StoreForgets)
+	}
 	return j.take(ctx, t, a, p.Disturbances)
 }
 

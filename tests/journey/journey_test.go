@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 var (
 	seeds     = flag.Int("seeds", 0, "trips of the kill journey; 0 is one on each store")
 	firstSeed = flag.Uint64("first-seed", 1, "seed of the first trip")
-	forgetful = flag.Bool("forgetful", false, "trips in which the store loses what it knew, in place of seeds")
 	evidence  = flag.String("evidence", "", "folder for what failed trips leave behind; empty shows the end of the logs")
 	prebuilt  = flag.String("bin", "", "folder of services built with -tags crashpoints; empty builds them")
 )
@@ -74,11 +74,11 @@ func (l testLog) Write(b []byte) (int, error) {
 // TestKillJourney takes faults the whole way while services are killed, frozen
 // and cut off at points and moments that the seed chooses.
 func TestKillJourney(t *testing.T) {
-	if *seeds > 0 || *forgetful {
-		travel(t, spans(*firstSeed, *seeds), *forgetful)
+	if *seeds > 0 {
+		travel(t, spans(*firstSeed, *seeds))
 		return
 	}
-	if rights, all := travel(t, onePerStore, false); all {
+	if rights, all := travel(t, onePerStore); all {
 		needed(t, rights)
 	}
 }
@@ -86,12 +86,12 @@ func TestKillJourney(t *testing.T) {
 // TestKillJourneyOfManySeeds meets more stories, faults and pairs of them.
 func TestKillJourneyOfManySeeds(t *testing.T) {
 	testkit.Long(t, "TestKillJourney takes one seed on each store")
-	travel(t, manySeeds, false)
+	travel(t, manySeeds)
 }
 
 // travel goes through seeds and returns what the services asked of the API server,
 // and whether every store was there.
-func travel(t *testing.T, seeds []span, forgetful bool) (rights *fleet.Rights, all bool) {
+func travel(t *testing.T, seeds []span) (rights *fleet.Rights, all bool) {
 	t.Helper()
 	round, missing := Here()
 	rights = &fleet.Rights{}
@@ -101,14 +101,6 @@ func travel(t *testing.T, seeds []span, forgetful bool) (rights *fleet.Rights, a
 	})
 	for _, s := range seeds {
 		if err := run.Seeds(t.Context(), s.first, s.n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, p := range round.Forgetful() {
-		if !forgetful {
-			break
-		}
-		if err := run.trips(t.Context(), []Plan{p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +144,8 @@ func spans(first uint64, n int) []span {
 func TestASeedIsOnePlan(t *testing.T) {
 	met := map[Kind]map[string]int{}
 	round := Variants(true)
-	for seed := range uint64(40) {
+	const enough = 80
+	for seed := range uint64(enough) {
 		p := PlanOf(round, seed+1, testTimes)
 		if diff := cmp.Diff(p, PlanOf(round, seed+1, testTimes)); diff != "" {
 			t.Errorf("seed %d has two plans:\n%s", seed+1, diff)
@@ -168,10 +161,47 @@ func TestASeedIsOnePlan(t *testing.T) {
 		}
 	}
 	for _, v := range round {
-		for _, k := range kinds(v) {
+		for _, k := range kinds(v, OneFault) {
 			if met[k][v.String()] == 0 {
-				t.Errorf("40 seeds never meet %q on %s", k, v)
+				t.Errorf("%d seeds never meet %q on %s", enough, k, v)
 			}
+		}
+	}
+	told, stories := map[string]bool{}, map[Scenario]bool{}
+	for seed := range uint64(len(round) * BatchSize * len(Scenarios())) {
+		p := PlanOf(round, seed+1, testTimes)
+		told[fmt.Sprint(p.Scenario, p.Variant)], stories[p.Scenario] = true, true
+	}
+	if want := len(round) * len(stories); len(told) != want {
+		t.Errorf("%d pairs of a story and a set-up are met, want %d", len(told), want)
+	}
+}
+
+// TestManySeedsMeetEverything: the seeds of make test-all tell every story and
+// meet every kind of fault that there is on PostgreSQL, the store that forgets and
+// somebody else's transaction among them.
+func TestManySeedsMeetEverything(t *testing.T) {
+	stories, met := map[Scenario]bool{}, map[Kind]bool{}
+	for _, s := range manySeeds {
+		for i := range s.n {
+			p := PlanOf(Variants(true), s.first+uint64(i), testTimes)
+			stories[p.Scenario] = true
+			for _, d := range p.Disturbances {
+				met[d.Kind] = true
+			}
+			if p.Scenario.forgets() && slices.ContainsFunc(p.Disturbances, func(d Disturbance) bool { return strings.HasPrefix(string(d.Kind), "database") }) {
+				t.Errorf("seed %d takes a database away that its story puts back: %s", p.Seed, p)
+			}
+		}
+	}
+	for _, s := range Scenarios() {
+		if !stories[s] {
+			t.Errorf("no seed tells %q", s)
+		}
+	}
+	for _, k := range kinds(Variant{"postgresql", 1}, OneFault) {
+		if !met[k] {
+			t.Errorf("no seed meets %q", k)
 		}
 	}
 }

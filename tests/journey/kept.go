@@ -27,5 +27,14 @@ func Kept() []Plan {
 				{Kind: Malformed, After: 747 * time.Millisecond, For: 11111 * time.Millisecond},
 			},
 		},
+		// A quarantine service that started anew on a store that had been put back
+		// held the fault of a quarantined node, since that node had used the budget.
+		{Seed: 900002, Variant: Variant{"sqlite", 1}, Scenario: Restored},
+		// A connector, which had stood still, told an emptied store again of a fault
+		// that a person had ended meanwhile, and the node was rebooted.
+		{
+			Seed: 900003, Variant: Variant{"postgresql", 1}, Scenario: Emptied,
+			Disturbances: []Disturbance{{Kind: StaleWatch, After: 500 * time.Millisecond, For: 5 * time.Second, By: 2 * time.Second}},
+		},
 	}
 }

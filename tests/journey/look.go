@@ -41,7 +41,7 @@ func (t *trip) repairs(ctx context.Context) ([]string, error) {
 // over says whether everything that has to happen to the node has happened.
 func (t *trip) over(ctx context.Context) (bool, error) {
 	faults, err := t.faults(ctx)
-	if err != nil || len(faults) < t.lines {
+	if err != nil || len(faults) < t.lines-t.lost {
 		return false, err
 	}
 	for _, r := range faults {

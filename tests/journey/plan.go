@@ -3,7 +3,6 @@ package journey
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 )
@@ -32,11 +31,6 @@ func Variants(mongodb bool) Round {
 		round[2], round[5] = Variant{"postgresql", 1}, Variant{"sqlite", 2}
 	}
 	return round
-}
-
-// Has says whether batches go to a store.
-func (r Round) Has(store string) bool {
-	return slices.ContainsFunc(r, func(v Variant) bool { return v.Store == store })
 }
 
 // Batch is the number of a seed's batch; all its seeds share a Variant.
@@ -86,23 +80,23 @@ const (
 	// NodeDeleted: the Node object goes in mid-flow, and comes back as the same
 	// machine or another.
 	NodeDeleted Kind = "node deleted"
+	// StoreForgets: the store loses every record, or is put back to an older state.
+	StoreForgets Kind = "store emptied or put back"
 )
 
-// besideTransactions deals foreign transactions out to the seeds. That changes
-// the plans of all that run on PostgreSQL.
-const besideTransactions = false
-
-// kinds are what a seed of a variant can draw.
-func kinds(v Variant) []Kind {
+// kinds are what a seed of a variant and a story can draw.
+func kinds(v Variant, s Scenario) []Kind {
+	if s.forgets() {
+		// The store is put back by the story, and only the clocks tell the end of
+		// a fault from its beginning.
+		return []Kind{APIAway, Frozen, StaleWatch}
+	}
 	all := []Kind{APIAway, Frozen, DatabaseAway, ClockJump, DiskFull, StaleWatch, Malformed}
-	if v.Store != "sqlite" {
-		all = append(all, DatabaseCut)
-	}
-	if v.Store == "postgresql" && besideTransactions {
-		all = append(all, ForeignTransaction)
-	}
-	if v.Store == "mongodb" {
-		all = append(all, NotPrimary)
+	switch v.Store {
+	case "postgresql":
+		all = append(all, DatabaseCut, ForeignTransaction)
+	case "mongodb":
+		all = append(all, DatabaseCut, NotPrimary)
 	}
 	return all
 }
@@ -189,7 +183,7 @@ func PlanOf(round Round, seed uint64, times Times) Plan {
 		kills = killsOfElected // each costs a lease's life
 	}
 	p.Kills = choose(rng, turn, p.Scenario, kills)
-	for _, kind := range deal(kinds(p.Variant), turn, disturbancesPerTrip) {
+	for _, kind := range deal(kinds(p.Variant, p.Scenario), turn, disturbancesPerTrip) {
 		d := Disturbance{Kind: kind, After: time.Duration(rng.IntN(1500)) * time.Millisecond, For: times.outage(rng)}
 		switch kind {
 		case Frozen:

@@ -108,6 +108,11 @@ func (r *Run) some(ctx context.Context, plans []Plan) (done int, err error) {
 	}()
 	var results []Result
 	for done < len(plans) && !r.over(ctx) {
+		if plans[done].Scenario.forgets() {
+			// The store forgets the trips before with it.
+			r.again(ctx, j, results)
+			results = nil
+		}
 		result := j.Run(ctx, plans[done])
 		if ctx.Err() != nil {
 			break // cut short, so it says nothing
