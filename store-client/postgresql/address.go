@@ -44,8 +44,10 @@ type limits struct {
 	lifetime, idleTime time.Duration
 }
 
-// defaults are few: every node of a cluster has a process that connects.
-func defaults() limits { return limits{open: 10, idle: 4, idleTime: 5 * time.Minute} }
+// defaults are few: every node of a cluster has a process that connects. All are
+// kept for a while: to connect takes more round trips than the work that another
+// connection would be opened for.
+func defaults() limits { return limits{open: 10, idle: 10, idleTime: 5 * time.Minute} }
 
 func (l limits) apply(db *sql.DB) {
 	db.SetMaxOpenConns(l.open)
