@@ -40,6 +40,8 @@ type Facts struct {
 	Sighting *Node
 	// Objects are the repair objects for the node.
 	Objects []Object
+	// SetAside are records of the node that a service passes over.
+	SetAside []SetAside
 }
 
 // FleetFacts are what is known of all nodes.
@@ -51,7 +53,9 @@ type FleetFacts struct {
 	// Open are the open records of all nodes, Backlog the unjudged and held ones.
 	Open, Backlog []record.Record
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
-	Stranded  []Stranded
+	Stranded []Stranded
+	// SetAside are records that a service passes over.
+	SetAside  []SetAside
 	Nodes     []Node
 	Consumers []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
@@ -68,6 +72,16 @@ type Stranded struct {
 	// Newest is the newest event of the check, and At when it was stored.
 	Newest string    `json:"newest"`
 	At     time.Time `json:"at"`
+}
+
+// SetAside is a record that killed a service each time it looked at it: it passes
+// the record over until a person takes its dead letter away.
+type SetAside struct {
+	Consumer string `json:"consumer"`
+	Record   string `json:"record"`
+	// Key is what the service was at, mostly the node.
+	Key string    `json:"key"`
+	At  time.Time `json:"at"`
 }
 
 // Node is what the API server shows of a node.

@@ -25,6 +25,8 @@ type Fleet struct {
 	Rows []Row `json:"rows,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded []Stranded `json:"stranded,omitempty"`
+	// SetAside are records that killed a service and are passed over.
+	SetAside []SetAside `json:"setAside,omitempty"`
 	// Dry is what the newest verdicts left undone; nil when none was of a dry run.
 	Dry *Dry `json:"dryRun,omitempty"`
 	// Consumers say how far behind each service is.
@@ -86,7 +88,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, Consumers: f.Consumers, Dry: dry(f.Newest)}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, SetAside: f.SetAside, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -40,6 +41,9 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	p.line("  %s", strings.Join(counts, "   "))
 	p.brake(f.Brake, f.Sources, f.At, true)
 	p.dry(f)
+	for _, a := range f.SetAside {
+		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
+	}
 	p.rows(f)
 	p.stranded(f)
 	p.consumers(f)
@@ -92,6 +96,12 @@ func (p *page) dry(f Fleet) {
 		nodes = nodes[:dryNodes]
 	}
 	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: %d of the newest %d faults would have been acted upon, on %s%s", says, d.Faults, d.Of, strings.Join(nodes, ", "), more))))
+}
+
+// text says what became of the record, and where to read on.
+func (a SetAside) text(now time.Time) string {
+	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: nobody handles it; see docs/quarantine.md",
+		a.Record, a.Consumer, span(now.Sub(a.At)))
 }
 
 // stranded names the faults that may never be lifted, and the way out.

@@ -188,6 +188,9 @@ func notes(f Facts) []string {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
+	for _, a := range f.SetAside {
+		add(true, "%s", a.text(f.Now))
+	}
 	add(f.Older, "the store holds older records of this node that were not read; raise --limit to see them")
 	if n := f.Sighting; n != nil {
 		open := only(f.Records, record.Open)

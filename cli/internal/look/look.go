@@ -73,6 +73,13 @@ func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Fac
 			f.Records, f.Older, err = s.records(ctx, name)
 			return err
 		})
+		if f.Store.Read {
+			ask(ctx, s.Within, &f.Store, func(ctx context.Context) error {
+				all, err := s.aside(ctx)
+				f.SetAside = ofNode(all, name, f.Records)
+				return err
+			})
+		}
 	})
 	both.Go(func() {
 		ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
@@ -112,6 +119,10 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 		if f.Store.Read {
 			ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
 				f.Consumers, err = s.consumers(ctx)
+				return err
+			})
+			ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+				f.SetAside, err = s.aside(ctx)
 				return err
 			})
 		}

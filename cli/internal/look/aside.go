@@ -1,0 +1,41 @@
+package look
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/store-client/aside"
+)
+
+// aside are the records that a service passes over because they killed it; the
+// error is of those services that could not be asked for.
+func (s Sources) aside(ctx context.Context) (out []story.SetAside, err error) {
+	for _, f := range feeds {
+		letters, problem := s.Records.Letters(ctx, aside.Source(f.name))
+		err = errors.Join(err, problem)
+		for _, l := range letters {
+			var at consume.Flight
+			if json.Unmarshal(l.Body, &at) != nil {
+				at.Key = ""
+			}
+			out = append(out, story.SetAside{Consumer: f.name, Record: l.ID, Key: at.Key, At: l.At})
+		}
+	}
+	return out, err
+}
+
+// ofNode are those about a node: its service was at the node, or it has the
+// record.
+func ofNode(all []story.SetAside, node string, records []record.Record) (out []story.SetAside) {
+	for _, a := range all {
+		if a.Key == node || slices.ContainsFunc(records, func(r record.Record) bool { return r.ID == a.Record }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
