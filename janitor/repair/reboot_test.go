@@ -43,6 +43,8 @@ func resent(v *repair.View) { v.Object.LastAt, v.Object.Signals = start.Add(10*t
 
 func excluded(v *repair.View) { v.Node.Excluded = true }
 
+func unknown(v *repair.View) { v.Node.Unknown = true }
+
 func throttled(d time.Duration) func(*repair.View) {
 	return func(v *repair.View) { v.Object.NotBefore = start.Add(d) }
 }
@@ -129,6 +131,15 @@ func TestReboot(t *testing.T) {
 		{"a person's object", begun(person), 0, false, verdict(repair.Claim, repair.NotClaimed)},
 		{"a person's object, claimed by another", begun(person, claimedBy("other")), 0, false, wait(repair.Busy, poll)},
 		{"a person's object on a node of a session", begun(func(v *repair.View) { v.Object.Session = "" }), 0, false, verdict(repair.Claim, repair.NotClaimed)},
+
+		{"session unknown", begun(unknown), 0, false, wait(repair.SessionUnknown, poll)},
+		{"session unknown after the claim", begun(claimedBy("me"), unknown), 0, false, wait(repair.SessionUnknown, poll)},
+		{"session unknown for too long", begun(claimedBy("me"), unknown), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
+		{"session unknown, nobody is asked to do it by hand", begun(claimedBy("me"), manual, unknown), 0, true, wait(repair.SessionUnknown, poll)},
+		{"session unknown, a person's object", begun(person, unknown), 0, false, wait(repair.SessionUnknown, poll)},
+		{"session unknown, and over", begun(unknown, func(v *repair.View) { v.Node.Session = "" }), 0, false, verdict(repair.SessionOver, repair.NoSession)},
+		{"session unknown, no second signal", begun(sent, unknown), 10 * time.Minute, false, wait(repair.SessionUnknown, poll)},
+		{"session unknown, the signal took effect", begun(sent, unknown, rebooted, says(repair.SaysReady)), time.Minute, false, verdict(repair.Succeed, repair.BootChanged)},
 
 		{"sent, no answer", begun(sent), time.Minute, false, wait(repair.Unanswered, poll)},
 		{"sent, no answer, soon due", begun(sent), 10*time.Minute - time.Second, false, wait(repair.Unanswered, time.Second)},

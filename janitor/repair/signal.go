@@ -85,6 +85,9 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 		return Verdict{Step: Fail, Reason: NodeExcluded}
 	}
 	switch {
+	case n.Unknown:
+		// Whoever asks: the faults that the repair is for may be over.
+		return awaiting(v, p, now, SessionUnknown)
 	case n.Claim == "":
 		return Verdict{Step: Claim, Reason: NotClaimed}
 	case p.Manual:

@@ -34,6 +34,9 @@ func TestTermination(t *testing.T) {
 		{"absent before the signal, though the provider says gone", begun(absent, gone), 25 * time.Minute, verdict(repair.Fail, repair.NodeGone)},
 		{"another machine before the signal", begun(replaced), 0, verdict(repair.Fail, repair.AnotherMachine)},
 		{"session over", begun(func(v *repair.View) { v.Node.Session = "" }), 0, verdict(repair.SessionOver, repair.NoSession)},
+		{"session unknown", begun(claimedBy("me"), unknown), 0, wait(repair.SessionUnknown, poll)},
+		{"session unknown, due, no second signal", begun(sent, there, unknown), 10 * time.Minute, wait(repair.SessionUnknown, poll)},
+		{"session unknown, gone since it was told", begun(sent, answered, gone, unknown), 0, verdict(repair.DeleteNode, repair.MachineGone)},
 		{"excluded", begun(claimedBy("me"), excluded), 0, verdict(repair.Fail, repair.NodeExcluded)},
 		{"time up before the signal", begun(claimedBy("me")), 25 * time.Minute, verdict(repair.Fail, repair.TimeUp)},
 

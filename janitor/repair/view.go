@@ -77,6 +77,8 @@ type Node struct {
 	// Excluded: the operator keeps us off the node, by its label or by the
 	// configuration.
 	Excluded bool
+	// Unknown: the store cannot tell of all faults of the Node's session.
+	Unknown bool
 	// Claim is the uid of the repair object that claims the Node.
 	Claim string
 }
@@ -161,8 +163,10 @@ const (
 	NodeSchedulable Reason = "NodeSchedulable"
 	// NodeExcluded: the node is none of ours.
 	NodeExcluded Reason = "NodeExcluded"
-	Claimed      Reason = "Claimed"
-	Manual       Reason = "Manual"
+	// SessionUnknown: the store cannot tell of all faults of the Node's session.
+	SessionUnknown Reason = "SessionUnknown"
+	Claimed        Reason = "Claimed"
+	Manual         Reason = "Manual"
 	// BootUnchanged: the answered signal has not shown itself.
 	BootUnchanged Reason = "BootUnchanged"
 	// Unanswered: a signal may have been sent.

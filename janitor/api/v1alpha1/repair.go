@@ -59,6 +59,9 @@ const (
 	ReasonInitializing = "Initializing"
 	// ReasonBusy: another repair object claims the node.
 	ReasonBusy = "Busy"
+	// ReasonSessionUnknown: the store cannot tell of all faults of the node's
+	// session; nothing is sent until it can, or a person releases the node.
+	ReasonSessionUnknown = "SessionUnknown"
 	// ReasonUnacknowledged: a signal may have been sent; the plugin's answer
 	// is not known.
 	ReasonUnacknowledged = "Unacknowledged"

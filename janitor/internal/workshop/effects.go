@@ -223,5 +223,9 @@ func (c *Controller) wait(ctx context.Context, p *pass, v repair.Verdict) error 
 	if !c.kind.waiting(p.object, p.node, v, c.Clock.Now()) {
 		return nil
 	}
+	if v.Reason == repair.SessionUnknown {
+		c.Metrics.count(c.kind, statusSessionUnknown)
+		p.log.Warn("waiting", "why", "the store cannot tell of the node's session", "annotation", nodemark.UnknownAnnotation)
+	}
 	return c.write(ctx, p.object)
 }

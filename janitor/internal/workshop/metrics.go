@@ -4,12 +4,13 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Values of the label status of janitor_actions_count.
 const (
-	statusStarted     = "started"
-	statusSucceeded   = "succeeded"
-	statusFailed      = "failed"
-	statusSessionOver = "session_over"
-	statusDeleted     = "deleted"
-	statusExpired     = "expired"
+	statusStarted        = "started"
+	statusSessionUnknown = "session_unknown" // began to wait for it
+	statusSucceeded      = "succeeded"
+	statusFailed         = "failed"
+	statusSessionOver    = "session_over"
+	statusDeleted        = "deleted"
+	statusExpired        = "expired"
 )
 
 // Values of the label result of nvs_janitor_signals_total.

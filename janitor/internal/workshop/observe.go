@@ -72,6 +72,7 @@ func nodeFacts(node *corev1.Node) repair.Node {
 		Session:     node.Annotations[nodemark.SessionAnnotation],
 		Schedulable: schedulable(node),
 		Excluded:    nodemark.OptedOut(node.Labels),
+		Unknown:     node.Annotations[nodemark.UnknownAnnotation] != "",
 		Claim:       node.Annotations[nodemark.RepairAnnotation],
 	}
 }

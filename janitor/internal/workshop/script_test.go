@@ -164,7 +164,9 @@ func (s *script) touchNode(cmd, name string, words []string, option map[string]s
 		s.cordon(name, cmd == "cordon")
 	case "annotate":
 		key, value, _ := strings.Cut(words[1], "=")
-		full := map[string]string{"session": nodemark.SessionAnnotation, "repair": nodemark.RepairAnnotation}[key]
+		full := map[string]string{
+			"session": nodemark.SessionAnnotation, "session-unknown": nodemark.UnknownAnnotation, "repair": nodemark.RepairAnnotation,
+		}[key]
 		var v any
 		if value != "" {
 			v = value

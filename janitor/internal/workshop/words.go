@@ -43,6 +43,9 @@ func (k Kind) waiting(object v1alpha1.Repair, node *corev1.Node, v repair.Verdic
 	case repair.Busy:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonBusy,
 			"node "+name+" is claimed by the repair object with uid "+nodeFacts(node).Claim))
+	case repair.SessionUnknown:
+		return condition(object, now, k.waits(object, v1alpha1.ReasonSessionUnknown,
+			"no signal is sent: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))
 	case repair.Manual:
 		return condition(object, now, metav1.Condition{
 			Type: v1alpha1.ConditionManualMode, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOutsideActorRequired,
