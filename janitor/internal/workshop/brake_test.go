@@ -4,10 +4,12 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // TestTheBrakeStopsSignals: none is sent while the brake is on, here because it
@@ -28,4 +30,21 @@ func TestTheBrakeStopsSignals(t *testing.T) {
 	w.janitor.Brake = nil
 	w.mustReconcile("r")
 	w.wantSignals(1)
+}
+
+// TestAnUnknownSessionIsCountedOnce: an object that waits for it tells so when it
+// begins to, and not at every look.
+func TestAnUnknownSessionIsCountedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.addNode(localcluster.NodeSpec{Name: "n"})
+	w.quarantine("n", "s1")
+	w.annotate("n", map[string]any{nodemark.UnknownAnnotation: "f1"})
+	w.create("r", "n", "s1")
+	for range 2 {
+		w.mustReconcile("r")
+	}
+	w.wantSignals(0)
+	if n := testutil.ToFloat64(w.janitor.Metrics.actions.WithLabelValues(w.kind.action, statusSessionUnknown)); n != 1 {
+		t.Errorf("counted %v times", n)
+	}
 }
