@@ -2,7 +2,10 @@ package sink
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -86,7 +89,11 @@ type Fold struct {
 func (f *Fold) Load() {
 	released, committed := f.Spool.Bounds()
 	state, problem := loadState(f.Path, f.Spool.Epoch(), released, committed)
-	if problem != "" {
+	_, err := os.Stat(f.Path)
+	switch {
+	case problem != "" && errors.Is(err, fs.ErrNotExist) && committed == 0:
+		f.Log.Info("this node has no fault set yet; it is made from the store", "file", f.Path)
+	case problem != "":
 		f.Log.Warn("the fault set is incomplete until it is rebuilt from the store",
 			"file", f.Path, "problem", problem)
 	}

@@ -1,12 +1,14 @@
 package sink
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,6 +222,37 @@ func TestPlaceInTheSpool(t *testing.T) {
 				t.Errorf("problem %q", problem)
 			}
 		})
+	}
+}
+
+// TestAFirstStartIsNoWarning: a node without a past has lost nothing.
+func TestAFirstStartIsNoWarning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file    string
+		entries []record.Event
+		want    string
+	}{
+		"a new node":                       {"", nil, "level=INFO"},
+		"a spool with a past, and no file": {"", []record.Event{xid("0")}, "level=WARN"},
+		"a torn file":                      {"{", nil, "level=WARN"},
+	} {
+		path := filepath.Join(t.TempDir(), "faults.json")
+		if tc.file != "" {
+			if err := os.WriteFile(path, []byte(tc.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var said bytes.Buffer
+		q := &queue{}
+		q.add(tc.entries...)
+		f := &Fold{
+			Path: path, Spool: q, Store: source{&history{}}, Clock: clock.RealClock{},
+			Log: slog.New(slog.NewTextHandler(&said, nil)), Metrics: NewMetrics(prometheus.NewRegistry()),
+		}
+		f.Load()
+		if !strings.Contains(said.String(), tc.want) || strings.Count(said.String(), "level=") != 1 {
+			t.Errorf("%s: %s", name, said.String())
+		}
 	}
 }
 
