@@ -55,7 +55,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
 	d.Registry.MustRegister(book, handler)
-	daemon.Reload(d, config.Default, func(c config.Config) { book.Set(c.Quota()) })
+	daemon.Reload(d, config.Default, func(c config.Config) {
+		book.Set(c.Quota())
+		if cfg.NeedsRestart(c) {
+			d.Log.Warn("the changed configuration needs a restart: only circuitBreaker, budgets, default-budgets and gpu-node-label are taken over while the service runs")
+		}
+	})
 	loop := &consume.Loop[record.Record]{
 		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
 		Handle: handler.Handle, Backlog: handler.Backlog,

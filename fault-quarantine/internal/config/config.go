@@ -4,6 +4,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,6 +116,15 @@ func (c Config) Quota() places.Rules {
 		counted = labels.Nothing()
 	}
 	return places.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
+}
+
+// NeedsRestart says whether a changed configuration differs in more than what is
+// taken over while the service runs.
+func (c Config) NeedsRestart(changed Config) bool {
+	for _, x := range []*Config{&c, &changed} { // copies
+		x.Breaker, x.Budgets, x.DefaultBudgets, x.GPUNodeLabel = Breaker{}, nil, false, ""
+	}
+	return !reflect.DeepEqual(c, changed)
 }
 
 // budgets are the operator's, or the built-in ones: the circuit breaker bounds a

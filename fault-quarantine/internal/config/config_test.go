@@ -109,3 +109,20 @@ value = "v"
 		t.Errorf("%d built-in rule sets", n)
 	}
 }
+
+// TestWhatNeedsARestart: the budget's keys are taken over while the service runs,
+// and nothing else is.
+func TestWhatNeedsARestart(t *testing.T) {
+	before := load(t, "")
+	for text, want := range map[string]bool{
+		"": false,
+		"default-budgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n": false,
+		"dry-run = false":    true,
+		"retention = \"1h\"": true,
+		"[[rule-sets]]\nenabled = true\nname = \"mine\"\n[[rule-sets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[rule-sets.cordon]\nshouldCordon = true\n": true,
+	} {
+		if got := before.NeedsRestart(load(t, text)); got != want {
+			t.Errorf("%q needs a restart: %t, want %t", text, got, want)
+		}
+	}
+}
