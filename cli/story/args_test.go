@@ -83,6 +83,7 @@ func (a args) node() story.Node {
 		n.Unknown = []string{ids}
 	}
 	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
+	n.Created = a.time("created")
 	if taint := a.text("taint"); taint != "" {
 		n.Taints = []record.Taint{{Key: taint, Effect: "NoSchedule"}}
 	}

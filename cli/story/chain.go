@@ -1,6 +1,7 @@
 package story
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -140,7 +141,7 @@ func (t teller) verdict(r record.Record) []Step {
 	if effects := marks(v.Effects); effects != "" {
 		s.Text += ": " + effects
 	}
-	s.Text = joined(s.Text, v.Detail)
+	s.Text = joined(s.Text, cmp.Or(v.Detail, explain(v.Reason)))
 	if v.Reason == record.Held {
 		s.Mood = Alert
 	}

@@ -151,7 +151,7 @@ func (t teller) waiting(r record.Record) []Step {
 	case record.Open(r):
 		st = ofOpen([]record.Record{r})
 	case record.Pending(r):
-		st, _ = ofBacklog([]record.Record{r})
+		st, _ = ofBacklog(sighting{t.facts.Sighting, t.facts.Cluster.Read}, []record.Record{r})
 	default:
 		return nil
 	}

@@ -88,6 +88,8 @@ type SetAside struct {
 type Node struct {
 	Name     string              `json:"name"`
 	Identity record.NodeIdentity `json:"identity"`
+	// Created is when the Node object was made; zero is unknown.
+	Created time.Time `json:"created,omitzero"`
 	// Ready is the status of the Ready condition: True, False, Unknown or empty.
 	Ready         string         `json:"ready"`
 	Unschedulable bool           `json:"unschedulable"`

@@ -90,7 +90,7 @@ func standing(s sighting, storeRead bool, records []record.Record) Standing {
 		}
 		return st
 	}
-	if st, ok := ofBacklog(records); ok && (s.node == nil || s.node.Session == "") {
+	if st, ok := ofBacklog(s, records); ok && (s.node == nil || s.node.Session == "") {
 		return st
 	}
 	return ofNode(s, storeRead)
@@ -195,14 +195,21 @@ func waits(r record.Record) string {
 }
 
 // ofBacklog is the standing that held and unjudged faults give.
-func ofBacklog(records []record.Record) (Standing, bool) {
+func ofBacklog(s sighting, records []record.Record) (Standing, bool) {
 	held := only(records, func(r record.Record) bool { return r.Reason() == record.Held })
 	if len(held) > 0 {
 		first := slices.MinFunc(held, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
 		return behind(Standing{Phase: Held, turn: first.Append, Reason: cmp.Or(held[0].Status.QuarantineVerdict.Detail, "the budget for quarantined nodes is used up")}, held), true
 	}
 	waiting := only(records, record.Pending)
-	return behind(Standing{Phase: Unjudged, Reason: "waiting for fault-quarantine's verdict"}, waiting), len(waiting) > 0
+	st := Standing{Phase: Unjudged, Reason: "waiting for fault-quarantine's verdict"}
+	for _, r := range waiting {
+		if why := undecidable(s, r); why != "" {
+			st.Reason = why
+			break
+		}
+	}
+	return behind(st, waiting), len(waiting) > 0
 }
 
 // states is what the state label tells when the store cannot be asked.

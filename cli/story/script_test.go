@@ -139,7 +139,9 @@ func (s *script) ask(a args) string {
 
 func (s *script) record(a args) {
 	r := &record.Record{ID: a.text("id"), Append: int64(len(s.records) + 1), CreatedAt: a.time("at")}
-	r.Node.ProviderID = a.or("machine", "m1")
+	if r.Node.ProviderID = a.or("machine", "m1"); r.Node.ProviderID == "none" {
+		r.Node.ProviderID = ""
+	}
 	r.Event = record.Event{
 		Agent: a.or("agent", "syslog-health-monitor"), CheckName: a.or("check", "SysLogsXIDError"), ComponentClass: "GPU",
 		NodeName: a.or("node", "gpu-1"), Message: a.Input, IsHealthy: a.has("healthy"), IsFatal: !a.has("nonfatal"),

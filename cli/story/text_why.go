@@ -145,6 +145,9 @@ func (p *page) groups(groups []Group) {
 			when = fmt.Sprintf("%s to %s, %d times", p.moment(g.First), p.moment(g.Last), g.Count)
 		}
 		verdict, mood := g.Reason, Plain
+		if words := explain(record.Reason(g.Reason)); words != "" {
+			verdict += " (" + words + ")"
+		}
 		switch {
 		case g.Strategy != string(record.Process):
 			verdict, mood = g.Strategy+", "+verdict, Alert
