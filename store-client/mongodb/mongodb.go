@@ -171,10 +171,24 @@ func (s *Store) prepare(ctx context.Context) error {
 			return fmt.Errorf("preparing the state %q: %w", id, err)
 		}
 	}
+	if err := s.catchUp(ctx); err != nil {
+		return fmt.Errorf("comparing the append counter with the records: %w", err)
+	}
 	if err := s.goHome(ctx); err != nil {
 		return fmt.Errorf("reading the name of the database: %w", err)
 	}
 	return nil
+}
+
+// catchUp sees to it that no place is given twice: a backup that is not of one
+// moment may hold records that its append counter does not know.
+func (s *Store) catchUp(ctx context.Context) error {
+	newest, err := all[document](ctx, s.events(), bson.D{}, options.Find().SetSort(bson.D{{Key: "append", Value: -1}}).SetLimit(1))
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	_, err = s.db.Collection(state).UpdateOne(ctx, byID("append"), bson.D{{Key: "$max", Value: bson.D{{Key: "n", Value: newest[0].Append}}}})
+	return err
 }
 
 // goHome reads the name of the database.
