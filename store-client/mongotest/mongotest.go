@@ -239,6 +239,40 @@ func (s *Server) Drop(ctx context.Context, database, collection string) error {
 	return s.Command(ctx, database, bson.D{{Key: "drop", Value: collection}})
 }
 
+// Copy copies every collection of a database, one after the other, as mongodump
+// of one database and mongorestore into another do: without indexes, and not as
+// of one moment.
+func (s *Server) Copy(ctx context.Context, from, to string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	client, err := s.connect(commandTimeout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Disconnect(ctx)) }()
+	names, err := client.Database(from).ListCollectionNames(ctx, bson.D{})
+	if err != nil {
+		return fmt.Errorf("listing the collections of %s: %w", from, err)
+	}
+	for _, name := range names {
+		cursor, err := client.Database(from).Collection(name).Find(ctx, bson.D{})
+		if err != nil {
+			return fmt.Errorf("reading %s.%s: %w", from, name, err)
+		}
+		var docs []bson.Raw
+		if err := cursor.All(ctx, &docs); err != nil {
+			return fmt.Errorf("reading %s.%s: %w", from, name, err)
+		}
+		if len(docs) == 0 {
+			continue
+		}
+		if _, err := client.Database(to).Collection(name).InsertMany(ctx, docs); err != nil {
+			return fmt.Errorf("writing %s.%s: %w", to, name, err)
+		}
+	}
+	return nil
+}
+
 func (s *Server) connect(wait time.Duration) (*mongo.Client, error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(s.DSN("admin")).SetServerSelectionTimeout(wait))
 	if err != nil {

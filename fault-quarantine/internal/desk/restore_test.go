@@ -2,6 +2,7 @@ package desk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -34,7 +36,7 @@ type vault struct {
 
 func vaults(t *testing.T) map[string]vault {
 	_, dsn := pgtest.Database(t)
-	return map[string]vault{
+	all := map[string]vault{
 		"sqlite": {dsn: storetest.SQLiteDSN(t), empty: func(t *testing.T) string { return storetest.SQLiteDSN(t) }, backup: func(t *testing.T, dsn string) string {
 			from, to := strings.TrimPrefix(dsn, "sqlite://"), storetest.SQLiteDSN(t)
 			content, err := os.ReadFile(from)
@@ -55,6 +57,26 @@ func vaults(t *testing.T) map[string]vault {
 			return pgtest.Shared(t).DSN(name + "_backup")
 		}},
 	}
+	server, err := mongotest.Start(t.Context(), mongotest.Options{})
+	if errors.Is(err, mongotest.ErrNone) {
+		t.Logf("the runbook is not followed on MongoDB: %v", err)
+		return all
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	all["mongodb"] = vault{dsn: server.DSN("life"), empty: func(*testing.T) string { return server.DSN("empty") }, backup: func(t *testing.T, _ string) string {
+		if err := server.Copy(t.Context(), "life", "backup"); err != nil {
+			t.Fatal(err)
+		}
+		return server.DSN("backup")
+	}}
+	return all
 }
 
 // openVault opens a store that the test closes itself.
