@@ -26,6 +26,16 @@ import (
 	"github.com/nvidia/nvsentinel/tests/testrun"
 )
 
+// longest are the packages that run for a minute or more, the longest first: go
+// test begins packages in the order in which they are named, and one of these that
+// began last would run beside an idle processor.
+var longest = []string{
+	"./store-client/mongodb", "./janitor", "./store-client/postgresql", "./platform-connectors", "./tests/journey",
+	"./tests/chart", "./node-drainer/internal/drain", "./tests/objects", "./fault-quarantine/internal/desk",
+	"./fault-quarantine", "./tests/demo", "./janitor/internal/workshop", "./internal/localcluster",
+	"./fault-remediation/internal/repair", "./tests/strategy", "./store-client/sqlite",
+}
+
 func main() { os.Exit(run()) }
 
 func run() int {
@@ -34,15 +44,18 @@ func run() int {
 	evidence := flag.String("evidence", "bin/test/said", "folder for what go test says, as JSON")
 	flag.Parse()
 	s := session{
-		evidence: *evidence, flaky: *flaky, flags: []string{"-short"}, began: time.Now(),
-		// The longest package begins first.
-		packages: []string{"./tests/journey", "work"},
+		evidence: *evidence, flaky: *flaky, began: time.Now(),
+		// A third of the time goes into waiting for other processes and for leases.
+		flags:    []string{"-short", "-p", strconv.Itoa(runtime.NumCPU() + 2)},
+		packages: append(slices.Clone(longest), "work"),
 	}
 	err := os.MkdirAll(*evidence, 0o755)
 	if err == nil && *long {
 		var tests map[string][]string
 		tests, err = testrun.LongTests(".")
-		s.flags, s.packages = []string{"-run", testrun.Pattern(tests)}, slices.Sorted(maps.Keys(tests))
+		// Each of these is a fleet of processes.
+		s.flags = []string{"-run", testrun.Pattern(tests), "-p", strconv.Itoa(runtime.NumCPU() + 1)}
+		s.packages = slices.Sorted(maps.Keys(tests))
 	}
 	if flag.NArg() > 0 {
 		s.packages = flag.Args()
@@ -114,9 +127,8 @@ func (s *session) test(flags, packages []string) (testrun.Result, error) {
 	args := slices.Concat([]string{
 		"--format", "pkgname-and-test-fails", "--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", s.said(s.calls),
 		// No result is kept: go test does not see that a program or a file outside of
-		// a test's module has changed. Much of the tests' time is waiting for other
-		// processes: one package more than there are processors runs at a time.
-		"--", "-count=1", "-timeout", "40m", "-p", strconv.Itoa(runtime.NumCPU() + 1),
+		// a test's module has changed.
+		"--", "-count=1", "-timeout", "40m",
 	}, programs.RaceDetector(), flags, packages)
 	failed := cmd.Run("gotestsum", args)
 	if _, exit := errors.AsType[*exec.ExitError](failed); failed != nil && !exit {
