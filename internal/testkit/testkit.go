@@ -23,20 +23,29 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// poll is the time between two looks at a condition.
-const poll = 5 * time.Millisecond
+const (
+	// poll is the shortest time between two looks at a condition.
+	poll = 5 * time.Millisecond
+	// rest is how many times as long as the last look the time to the next one is,
+	// at least: looks that cost much leave the processor to what is waited for.
+	rest = 3
+	// longestRest bounds that.
+	longestRest = time.Second
+)
 
 // Until looks at cond every few milliseconds until it is true, and fails the
-// test when d is over first.
+// test when d is over first. A cond that takes long is looked at less often.
 func Until(t TB, d time.Duration, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	for !cond() {
+	for {
+		began := time.Now()
+		if cond() {
+			return
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(poll, rest*time.Since(began)), longestRest)):
 		case <-deadline.C:
 			t.Fatalf("the condition is not true after %s", d)
 			return
