@@ -1,0 +1,190 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+const (
+	connectors = "system:serviceaccount:nvsentinel:platform-connectors"
+	analyzer   = "system:serviceaccount:nvsentinel:health-events-analyzer"
+)
+
+// reviewer plays the API server: a token says in words what it is,
+// "<audience> <account> <node>"; without a node it is bound to no pod.
+func reviewer(asked *atomic.Int64) *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		create, _ := a.(clienttesting.CreateAction)
+		review, _ := create.GetObject().(*authenticationv1.TokenReview)
+		review = review.DeepCopy()
+		words := append(strings.Split(review.Spec.Token, "~"), "", "", "")
+		if words[0] != review.Spec.Audiences[0] {
+			review.Status.Error = "the token is expired, or for another audience"
+			return true, review, nil
+		}
+		review.Status = authenticationv1.TokenReviewStatus{
+			Authenticated: true, Audiences: review.Spec.Audiences,
+			User: authenticationv1.UserInfo{Username: words[1], Extra: map[string]authenticationv1.ExtraValue{}},
+		}
+		if words[2] != "" {
+			review.Status.User.Extra["authentication.kubernetes.io/node-name"] = []string{words[2]}
+			review.Status.User.Extra["authentication.kubernetes.io/pod-uid"] = []string{"uid-" + words[2]}
+		}
+		return true, review, nil
+	})
+	return client
+}
+
+func token(audience, account, node string) string {
+	return strings.TrimSuffix(audience+"~"+account+"~"+node, "~")
+}
+
+func of(node string) string { return token(gateway.Audience, connectors, node) }
+
+// away is a store that can be made to fail.
+type away struct {
+	store.Store
+	err atomic.Pointer[error]
+}
+
+func (a *away) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+	if err := a.err.Load(); err != nil {
+		return nil, *err
+	}
+	return a.Store.Append(ctx, records)
+}
+
+// hall is a gateway that listens, and what stands behind it.
+type hall struct {
+	t       *testing.T
+	address string
+	ca      string
+	store   *away
+	asked   *atomic.Int64
+	gateway *gateway.Gateway
+	stop    context.CancelFunc
+}
+
+func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hall {
+	t.Helper()
+	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, asked: &atomic.Int64{}}
+	review := func(audience string) *gate.Review {
+		return gate.NewReview(reviewer(h.asked), gate.Verification{
+			Audience: audience, Life: time.Minute, Refused: time.Minute, AtOnce: 16,
+		}, clock.RealClock{}, prometheus.NewRegistry())
+	}
+	h.gateway = &gateway.Gateway{
+		Callers: &gateway.Callers{
+			Connectors: review(gateway.Audience), Publishers: review(gate.Audience), Accounts: []string{connectors}, Clock: clock.RealClock{},
+			Policy: passage.Policy{Agents: append(authority.DefaultAgents(), authority.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
+		},
+		Shares: &gateway.Shares{PerSecond: 1 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
+		Store:  h.store, PerNode: 2, Bytes: gateway.NewRoom(gateway.MaxMessage),
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: gateway.NewMetrics(prometheus.NewRegistry()),
+	}
+	limits := gateway.Limits{Connections: 100, PerAddress: 100}
+	for _, e := range edit {
+		e(h.gateway, &limits)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.address = l.Addr().String()
+	var certificates gateway.Certificates
+	certificates.Cert, certificates.Key = gatewaytest.Certificate(t)
+	h.ca = certificates.Cert
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	done := make(chan error, 1)
+	go func() { done <- gateway.Serve(ctx, l, h.gateway, certificates, limits) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// connector is the real client with a token.
+func (h *hall) connector(token string) *upstream.Gateway {
+	h.t.Helper()
+	file := filepath.Join(h.t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	g, err := upstream.Open(upstream.Config{Address: h.address, TokenFile: file, CAFile: h.ca}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { g.Close() })
+	return g
+}
+
+// bare is a client of an attacker: any header, any message.
+func (h *hall) bare() *grpc.ClientConn {
+	h.t.Helper()
+	conn, err := grpc.NewClient(h.address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(1<<30)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func bearing(t *testing.T, headers ...string) context.Context {
+	for i := 1; i < len(headers); i += 2 {
+		headers[i] = "Bearer " + headers[i]
+	}
+	return metadata.AppendToOutgoingContext(t.Context(), headers...)
+}
+
+func (h *hall) stored() []record.Record {
+	h.t.Helper()
+	all, err := h.store.List(h.t.Context(), store.Query{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all
+}
+
+func doc(t *testing.T, r record.Record) []byte {
+	t.Helper()
+	b, err := record.AppendJSON(nil, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
