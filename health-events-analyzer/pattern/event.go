@@ -79,7 +79,12 @@ func (f Finding) Event(strategy record.Strategy) record.Event {
 
 // cite names the sources, and the boot of the node's newest that has one.
 func (f Finding) cite(e *record.Event) {
-	sources := f.Sources
+	named := map[string]bool{}
+	sources := slices.DeleteFunc(slices.Clone(f.Sources), func(s *Fact) bool { // a record may stand for several
+		again := named[s.Record.ID]
+		named[s.Record.ID] = true
+		return again
+	})
 	if omitted := len(sources) - maxSources; omitted > 0 {
 		sources = sources[omitted:]
 		e.Metadata[metadataOmitted] = strconv.Itoa(omitted)

@@ -33,6 +33,10 @@ type Fact struct {
 	horizon time.Duration
 	// judged says that the rules were asked about it.
 	judged bool
+	// runs are when the identical events happened that the record stands for.
+	runs []record.Run
+	// others are those of them that count, without the record's own.
+	others []*Fact
 }
 
 // registers are REG0 to REG6 of XID 74.
@@ -44,7 +48,7 @@ func NewFact(r record.Record) *Fact {
 	if !r.CreatedAt.IsZero() && r.CreatedAt.Before(at) {
 		at = r.CreatedAt
 	}
-	f := &Fact{At: at, entries: fault.Entries(r.Event), registers: registersOf(r.Event)}
+	f := &Fact{At: at, entries: fault.Entries(r.Event), registers: registersOf(r.Event), runs: r.Event.Runs()}
 	f.closed = make([]time.Time, len(f.entries))
 	for _, e := range f.entries {
 		if len(e.Names) > 0 && isDevice(e.Names[0]) {
@@ -124,7 +128,7 @@ func (f *Fact) asks() bool { return f.Record.IsFault() && !f.isDerived() }
 func (f *Fact) Matters() (from time.Time, ok bool) {
 	switch {
 	case f.Record.Event.IsHealthy || f.asks() && f.Record.Acts():
-		return f.At, true
+		return f.first(), true
 	case f.isDerived():
 		return f.over()
 	}

@@ -55,9 +55,7 @@ func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
 		return w.update(old, f)
 	}
 	w.byID[f.Record.ID] = f
-	i, _ := slices.BinarySearchFunc(w.facts, f, order)
-	w.facts = slices.Insert(w.facts, i, f)
-	f.horizon = w.horizon(f)
+	w.insert(f)
 	if f.Record.Event.IsHealthy {
 		w.recoveries = append(w.recoveries, f)
 		for _, g := range w.facts {
@@ -68,12 +66,21 @@ func (w *Window) Add(f *Fact) (from time.Time, changed bool) {
 	for _, r := range w.recoveries {
 		f.clear(r)
 	}
+	if f.asks() {
+		w.repeat(f)
+	}
 	if f.isDerived() {
 		k := key(f.Record.Event.CheckName, f.Record.Event.Metadata[metadataSubject])
 		w.derived[k] = append(w.derived[k], f)
 		return time.Time{}, false
 	}
-	return f.At, true
+	return f.first(), true
+}
+
+func (w *Window) insert(f *Fact) {
+	i, _ := slices.BinarySearchFunc(w.facts, f, order)
+	w.facts = slices.Insert(w.facts, i, f)
+	f.horizon = w.horizon(f)
 }
 
 // update takes over what the rooms have written since.
@@ -88,6 +95,9 @@ func (w *Window) update(old, f *Fact) (from time.Time, changed bool) {
 	_, wasRepaired := old.remediated()
 	old.Record.Revision, old.Record.Status, old.Record.Node = f.Record.Revision, f.Record.Status, f.Record.Node
 	old.horizon = w.horizon(old)
+	for _, other := range old.others {
+		other.Record, other.horizon = old.Record, old.horizon
+	}
 	if at, is := old.remediated(); is && !wasRepaired {
 		return at, true
 	}
@@ -170,7 +180,7 @@ func (w *Window) drop(old func(*Fact) bool) {
 		return
 	}
 	for _, f := range w.facts {
-		if old(f) {
+		if old(f) && w.byID[f.Record.ID] == f {
 			delete(w.byID, f.Record.ID)
 		}
 	}
