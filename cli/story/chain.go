@@ -99,6 +99,9 @@ func report(e record.Event, id string, at time.Time) []Step {
 	if e.BootID() != "" {
 		about = append(about, "boot "+e.BootID())
 	}
+	if n, since := e.Repeats(); n > 1 {
+		about = append(about, fmt.Sprintf("the last of %d like it within %s", n, e.GeneratedTimestamp.Sub(since).Round(100*time.Millisecond)))
+	}
 	return []Step{
 		{Kind: Line, At: e.GeneratedTimestamp, Text: text},
 		{Kind: Event, At: at, Record: id, Text: strings.Join(append([]string{gist(e)}, about...), "; ")},

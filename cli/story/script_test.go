@@ -157,8 +157,17 @@ func (s *script) record(a args) {
 	if gpu := a.text("gpu"); gpu != "" {
 		r.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU", EntityValue: gpu}}
 	}
+	r.Event.Metadata = map[string]string{}
 	if boot := a.text("boot"); boot != "" {
-		r.Event.Metadata = map[string]string{record.MetadataBootID: boot}
+		r.Event.Metadata[record.MetadataBootID] = boot
+	}
+	if n := a.text("repeats"); n != "" {
+		within, err := time.ParseDuration(a.text("within"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r.Event.Metadata[record.MetadataRepeats] = n
+		r.Event.Metadata[record.MetadataRepeatsSince] = r.Event.GeneratedTimestamp.Add(-within).Format(time.RFC3339Nano)
 	}
 	s.records = append(s.records, r)
 }

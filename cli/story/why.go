@@ -46,10 +46,11 @@ type Group struct {
 	// Strategy is PERSIST_ONLY for records that are stored and nothing else.
 	Strategy string `json:"strategy"`
 	// Reason is the verdict's, "unjudged", or "stored only".
-	Reason string    `json:"reason"`
-	Count  int       `json:"count"`
-	First  time.Time `json:"first"`
-	Last   time.Time `json:"last"`
+	Reason string `json:"reason"`
+	// Count is of events: a record may stand for several.
+	Count int       `json:"count"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
 	// Record is the id of the newest, Line its message.
 	Record string `json:"record"`
 	Line   string `json:"line"`
@@ -156,8 +157,12 @@ func others(records []record.Record) []Group {
 			g.First = r.CreatedAt
 			groups[key] = &g
 		}
+		n, since := r.Event.Repeats()
 		at := groups[key]
-		at.Count, at.Last, at.Record, at.Line = at.Count+1, r.CreatedAt, r.ID, r.Event.Message
+		if n > 1 && since.Before(at.First) {
+			at.First = since
+		}
+		at.Count, at.Last, at.Record, at.Line = at.Count+n, r.CreatedAt, r.ID, r.Event.Message
 	}
 	var out []Group
 	for _, g := range groups {
