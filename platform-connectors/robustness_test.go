@@ -305,7 +305,7 @@ func TestAFullSpoolIsSaidAndDrained(t *testing.T) {
 		var batch protos.HealthEvents
 		for range 32 {
 			e := event("a", seq)
-			e.Message = strings.Repeat("x", admission.MaxMessage)
+			e.Message += strings.Repeat("x", admission.MaxMessage-len(e.Message)) // no repeat of another
 			batch.Events = append(batch.Events, e)
 			seq++
 		}

@@ -147,6 +147,7 @@ func TestAThousandNodes(t *testing.T) {
 		}
 		r := &replay.Replay{
 			Spool: s, Reader: s, Carrier: carrier, Identity: func() record.NodeIdentity { return record.NodeIdentity{} },
+			Tally: replay.NewTally(0, &replay.Tally{Shape: same, Clock: clock.RealClock{}}, prometheus.NewRegistry()),
 			Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		}
 		replays.Go(func() {
@@ -251,3 +252,6 @@ func (a *avenue) tokens(n int) []string {
 	})
 	return out
 }
+
+// same is a pipeline without stages.
+func same(_ context.Context, r record.Record) record.Record { return r }

@@ -31,7 +31,8 @@ func newPen() *pen { return &pen{epoch: uuid.NewString()} }
 func (p *pen) fault(node string, gpu int, xid string, action protos.RecommendedAction) *protos.HealthEvent {
 	e := p.event(node, gpu)
 	e.IsFatal, e.ErrorCode, e.RecommendedAction = true, []string{xid}, action
-	e.Message = fmt.Sprintf("NVRM: Xid (PCI:%s): %s, pid='<unknown>', name=<unknown>, the GPU reported an error", fleet.PCI(gpu), xid)
+	e.Message = fmt.Sprintf("NVRM: Xid (PCI:%s): %s, pid=%s, name=<unknown>, the GPU reported an error",
+		fleet.PCI(gpu), xid, e.Metadata[record.MetadataSeq]) // no repeat of another: connectors would count it
 	return e
 }
 

@@ -67,9 +67,10 @@ func (l *load) run(ctx context.Context) error {
 func (l *load) batch() *protos.HealthEvents {
 	out := &protos.HealthEvents{Version: 1}
 	for range loadBatch {
+		id := uuid.Must(uuid.NewV7()).String()
 		out.Events = append(out.Events, &protos.HealthEvent{
-			Version: 1, Id: uuid.Must(uuid.NewV7()).String(), Agent: "journey", CheckName: "JourneyLoad", ComponentClass: "GPU",
-			NodeName: l.node, Message: "a reading", GeneratedTimestamp: timestamppb.Now(),
+			Version: 1, Id: id, Agent: "journey", CheckName: "JourneyLoad", ComponentClass: "GPU",
+			NodeName: l.node, Message: "reading " + id, GeneratedTimestamp: timestamppb.Now(),
 			ProcessingStrategy: protos.ProcessingStrategy_PERSIST_ONLY,
 		})
 	}

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
 
 // minSpool is room for a few of the largest batches, in bytes.
@@ -32,6 +34,9 @@ type Config struct {
 	// Pipeline names the stages that change events on their way to the store;
 	// empty changes nothing. It is read again when it changes.
 	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
+	// RepeatWindow is how long identical events are counted in one record; 0 stores
+	// each of them.
+	RepeatWindow time.Duration `toml:"repeatWindow" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 
@@ -43,7 +48,8 @@ func Default() Config {
 	return Config{
 		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		Publishers: DefaultPublishers(),
+		RepeatWindow: repeats.MaxWindow,
+		Publishers:   DefaultPublishers(),
 	}
 }
 
@@ -76,6 +82,9 @@ func (c Config) ValidateDoor() error {
 	}
 	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
 		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
+	}
+	if c.RepeatWindow < 0 || c.RepeatWindow > repeats.MaxWindow {
+		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s must be between 0s and %s", c.RepeatWindow, repeats.MaxWindow))
 	}
 	if c.SpoolMaxBytes < minSpool {
 		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))

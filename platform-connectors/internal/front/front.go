@@ -37,12 +37,13 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	if err != nil {
 		return err
 	}
+	tally := newTally(d, cfg, node, stages)
 	records := openRecords(d, up)
 	if client != nil {
 		startSink(d, cfg, parts{queue, node, history(up, records), client, stages, sinkOf{records}})
 	}
 	carrier := newCarrier(d, queue, records, stages)
-	startReplay(d, queue, node, carrier)
+	startReplay(d, queue, node, carrier, tally)
 	gate, err := newGate(d, cfg, client)
 	if err != nil {
 		return err

@@ -136,15 +136,22 @@ func newCarrier(d *daemon.Daemon, q queue, source *records.Records, stages *tran
 	}
 }
 
-func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay.Carrier) {
+func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay.Carrier, tally *replay.Tally) {
 	r := &replay.Replay{
-		Spool: q.spool, Reader: q.stored, Carrier: carrier, Identity: node.Identity, Clock: d.Clock, Log: d.Log,
+		Spool: q.spool, Reader: q.stored, Carrier: carrier, Identity: node.Identity, Tally: tally, Clock: d.Clock, Log: d.Log,
 	}
 	d.Go("replay", r.Run)
 	d.Ready("replay", func() (bool, string) {
 		_, detail := r.Ready() // the age of the spool says when it is too late
 		return true, detail
 	})
+}
+
+// newTally counts repeats until the Node says that one of its faults is over.
+func newTally(d *daemon.Daemon, cfg Config, node *sighting.Node, stages *transform.Runner) *replay.Tally {
+	tally := replay.NewTally(cfg.RepeatWindow, &replay.Tally{Shape: stages.Change, Clock: d.Clock}, d.Registry)
+	node.OnChange(func() { tally.See(node.Object()) })
+	return tally
 }
 
 // newGate knows the callers; without Kubernetes it refuses every token.

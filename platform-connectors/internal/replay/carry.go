@@ -110,18 +110,18 @@ func (c *Carrier) Append(ctx context.Context, records []record.Record) error {
 
 // carryAll carries what the spool holds: nobody waits for an answer, so what the
 // sink refuses is kept as a dead letter there.
-func (c *Carrier) carryAll(ctx context.Context, s Sink, records []record.Record) error {
-	refused, err := c.carry(ctx, s, records)
+func (c *Carrier) carryAll(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
+	refused, err = c.carry(ctx, s, records)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range refused {
 		if err := c.bury(ctx, s, r); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	c.Metrics.dead.Add(float64(len(refused)))
-	return nil
+	return refused, nil
 }
 
 // carry takes all records to the sink, in their order, and returns those that

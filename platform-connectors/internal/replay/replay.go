@@ -45,10 +45,13 @@ type Replay struct {
 	// Identity is the last sighting of the node, for records accepted before
 	// there was one.
 	Identity func() record.NodeIdentity
-	Clock    clock.Clock
-	Log      *slog.Logger
+	// Tally counts what need not be stored one by one.
+	Tally *Tally
+	Clock clock.Clock
+	Log   *slog.Logger
 
-	ahead *batch // of Run
+	ahead *batch    // of Run
+	ready *outgoing // of step, until the sink has it
 
 	mu      sync.Mutex
 	failing error
@@ -60,6 +63,13 @@ type batch struct {
 	entries     []spool.Entry
 	err         error
 	read        chan struct{} // closed when the fields above are set
+}
+
+// outgoing is what becomes of a batch. It is decided once, however often it has to
+// be sent.
+type outgoing struct {
+	records []record.Record
+	upTo    uint64
 }
 
 // Ready says whether the store took the last batch.
@@ -85,7 +95,7 @@ func (r *Replay) Run(ctx context.Context) error {
 	at, _ := r.Spool.Bounds()
 	defer r.stopReading()
 	for ctx.Err() == nil {
-		if err := r.Spool.Wait(ctx, at); err != nil {
+		if err := r.Tally.wait(ctx, func(ctx context.Context) error { return r.Spool.Wait(ctx, at) }); err != nil {
 			return unlessEnded(ctx, err)
 		}
 		calm := r.Clock.After(pace)
@@ -176,27 +186,33 @@ func (r *Replay) note(err error) {
 
 // step carries one batch and returns where the next begins.
 func (r *Replay) step(ctx context.Context, s Sink, after uint64) (uint64, error) {
-	entries, upTo, err := r.take(after)
-	if err != nil {
-		return after, err
+	if r.ready == nil {
+		entries, upTo, err := r.take(after)
+		if err != nil {
+			return after, err
+		}
+		r.readAhead(upTo)
+		r.ready = &outgoing{r.Tally.take(ctx, entries, r.complete(entries)), upTo}
 	}
-	r.readAhead(upTo)
+	upTo := r.ready.upTo
 	if crashpoint.Sabotaged("platform-connectors/release-before-append") {
 		if err := r.Reader.Confirm(upTo); err != nil {
 			return after, err
 		}
 		crashpoint.Here("platform-connectors/released")
 	}
-	if len(entries) > 0 {
-		err := r.Carrier.carryAll(ctx, s, r.complete(entries))
+	if len(r.ready.records) > 0 {
+		refused, err := r.Carrier.carryAll(ctx, s, r.ready.records)
 		if err != nil && !crashpoint.Sabotaged("platform-connectors/drop-unstored") {
 			return after, err
 		}
+		r.Tally.stored(r.ready.records, refused)
 	}
 	crashpoint.Here("platform-connectors/appended")
-	if err := r.Reader.Confirm(upTo); err != nil {
+	if err := r.Reader.Confirm(r.Tally.confirmed(upTo)); err != nil {
 		return after, err
 	}
+	r.ready = nil
 	crashpoint.Here("platform-connectors/released")
 	return upTo, nil
 }

@@ -133,16 +133,7 @@ func replay(t *testing.T, q *queue, b *books) *Replay {
 
 func replayFrom(t *testing.T, from Spool, q *queue, b *books) *Replay {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	log := slog.New(slog.DiscardHandler)
-	r := &Replay{
-		Spool: from, Reader: q, Clock: clock.RealClock{}, Log: log,
-		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
-		Carrier: &Carrier{
-			Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
-			Metrics: NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
-		},
-	}
+	r := newReplay(from, q, b, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	q.end = cancel
@@ -150,6 +141,21 @@ func replayFrom(t *testing.T, from Spool, q *queue, b *books) *Replay {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func newReplay(from Spool, q *queue, b *books, window time.Duration) *Replay {
+	registry := prometheus.NewRegistry()
+	log := slog.New(slog.DiscardHandler)
+	shape := func(_ context.Context, r record.Record) record.Record { return r }
+	return &Replay{
+		Spool: from, Reader: q, Clock: clock.RealClock{}, Log: log,
+		Tally:    NewTally(window, &Tally{Shape: shape, Clock: clock.RealClock{}}, registry),
+		Identity: func() record.NodeIdentity { return record.NodeIdentity{UID: "now", BootID: "boot-now"} },
+		Carrier: &Carrier{
+			Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: log,
+			Metrics: NewMetrics(registry, prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+		},
+	}
 }
 
 func entries(n int) []spool.Entry {
