@@ -16,30 +16,30 @@ const (
 	MetadataRepeats = "repeats"
 	// MetadataRepeatsSince is when the first of them happened, RFC 3339.
 	MetadataRepeatsSince = "repeatsSince"
-	// MetadataRepeatTimes tells when they happened, as runs: each is
+	// MetadataRepeatTimes tells when they happened, as bursts: each is
 	// "<ms before the record's event>+<ms that it lasted>x<events>".
 	MetadataRepeatTimes = "repeatTimes"
 )
 
-// MaxRuns bounds the runs of one record.
-const MaxRuns = 64
+// MaxBursts bounds the bursts of one record.
+const MaxBursts = 64
 
-// maxRun bounds the events of one run that a reader believes.
-const maxRun = 1 << 20
+// maxBurst bounds the events of one burst that a reader believes.
+const maxBurst = 1 << 20
 
 const sinceFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// Run is a number of identical events that came close upon each other.
-type Run struct {
+// Burst is a number of identical events that came close upon each other.
+type Burst struct {
 	From, To time.Time
 	Count    int
 }
 
-// Repeated is the event as one that stands for all events of the runs, which are
+// Repeated is the event as one that stands for all events of the bursts, which are
 // in order and end with the event itself.
-func Repeated(e Event, runs []Run) Event {
-	n, texts := 0, make([]string, 0, len(runs))
-	for _, r := range runs {
+func Repeated(e Event, bursts []Burst) Event {
+	n, texts := 0, make([]string, 0, len(bursts))
+	for _, r := range bursts {
 		n += r.Count
 		texts = append(texts, fmt.Sprintf("%d+%dx%d",
 			e.GeneratedTimestamp.Sub(r.From).Milliseconds(), r.To.Sub(r.From).Milliseconds(), r.Count))
@@ -49,7 +49,7 @@ func Repeated(e Event, runs []Run) Event {
 		metadata = map[string]string{}
 	}
 	metadata[MetadataRepeats] = strconv.Itoa(n)
-	metadata[MetadataRepeatsSince] = runs[0].From.UTC().Format(sinceFormat)
+	metadata[MetadataRepeatsSince] = bursts[0].From.UTC().Format(sinceFormat)
 	metadata[MetadataRepeatTimes] = strings.Join(texts, ",")
 	e.Metadata = metadata
 	return e
@@ -69,22 +69,22 @@ func (e Event) Repeats() (n int, since time.Time) {
 	return n, since
 }
 
-// Runs are when the events happened for which the event stands; none if it stands
+// Bursts are when the events happened for which the event stands; none if it stands
 // for itself, or says it in a way that cannot be read.
-func (e Event) Runs() []Run {
+func (e Event) Bursts() []Burst {
 	text := e.Metadata[MetadataRepeatTimes]
 	if text == "" {
 		return nil
 	}
-	var out []Run
+	var out []Burst
 	for one := range strings.SplitSeq(text, ",") {
 		var before, lasted, count int64
 		if n, err := fmt.Sscanf(one, "%d+%dx%d", &before, &lasted, &count); err != nil || n != 3 ||
-			lasted < 0 || count < 1 || count > maxRun || len(out) == MaxRuns {
+			lasted < 0 || count < 1 || count > maxBurst || len(out) == MaxBursts {
 			return nil
 		}
 		from := e.GeneratedTimestamp.Add(-time.Duration(before) * time.Millisecond)
-		out = append(out, Run{from, from.Add(time.Duration(lasted) * time.Millisecond), int(count)})
+		out = append(out, Burst{from, from.Add(time.Duration(lasted) * time.Millisecond), int(count)})
 	}
 	return out
 }

@@ -33,8 +33,8 @@ type Fact struct {
 	horizon time.Duration
 	// judged says that the rules were asked about it.
 	judged bool
-	// runs are when the identical events happened that the record stands for.
-	runs []record.Run
+	// bursts are when the identical events happened that the record stands for.
+	bursts []record.Burst
 	// others are those of them that count, without the record's own.
 	others []*Fact
 }
@@ -48,7 +48,7 @@ func NewFact(r record.Record) *Fact {
 	if !r.CreatedAt.IsZero() && r.CreatedAt.Before(at) {
 		at = r.CreatedAt
 	}
-	f := &Fact{At: at, entries: fault.Entries(r.Event), registers: registersOf(r.Event), runs: r.Event.Runs()}
+	f := &Fact{At: at, entries: fault.Entries(r.Event), registers: registersOf(r.Event), bursts: r.Event.Bursts()}
 	f.closed = make([]time.Time, len(f.entries))
 	for _, e := range f.entries {
 		if len(e.Names) > 0 && isDevice(e.Names[0]) {

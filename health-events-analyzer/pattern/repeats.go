@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxRepeats bounds the events of one run that are counted, whatever a rule asks
+// maxRepeats bounds the events of one burst that are counted, whatever a rule asks
 // for.
 const maxRepeats = 1024
 
@@ -14,21 +14,21 @@ const maxRepeats = 1024
 // had each been stored.
 func (w *Window) repeat(f *Fact) {
 	most := min(max(2, w.most()), maxRepeats)
-	for i, run := range f.runs {
-		n := min(run.Count, most)
+	for i, burst := range f.bursts {
+		n := min(burst.Count, most)
 		for j := range n {
-			if i == len(f.runs)-1 && j == n-1 {
+			if i == len(f.bursts)-1 && j == n-1 {
 				break // the record's own
 			}
-			at := run.From
+			at := burst.From
 			if n > 1 {
-				at = at.Add(run.To.Sub(run.From) * time.Duration(j) / time.Duration(n-1))
+				at = at.Add(burst.To.Sub(burst.From) * time.Duration(j) / time.Duration(n-1))
 			}
 			if at.After(f.At) {
 				at = f.At
 			}
 			other := *f
-			other.At, other.closed, other.runs, other.others = at, slices.Clone(f.closed), nil, nil
+			other.At, other.closed, other.bursts, other.others = at, slices.Clone(f.closed), nil, nil
 			f.others = append(f.others, &other)
 		}
 	}
@@ -40,8 +40,8 @@ func (w *Window) repeat(f *Fact) {
 
 // first is when the first of the events happened for which the record stands.
 func (f *Fact) first() time.Time {
-	if f.asks() && len(f.runs) > 0 && f.runs[0].From.Before(f.At) {
-		return f.runs[0].From
+	if f.asks() && len(f.bursts) > 0 && f.bursts[0].From.Before(f.At) {
+		return f.bursts[0].From
 	}
 	return f.At
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 )
 
-// counting is a record of XID 74 that stands for the events of the runs.
-func counting(n *node, name string, runs ...record.Run) record.Record {
-	last := runs[len(runs)-1].To
+// counting is a record of XID 74 that stands for the events of the bursts.
+func counting(n *node, name string, bursts ...record.Burst) record.Record {
+	last := bursts[len(bursts)-1].To
 	r := n.parse(fmt.Sprintf("%s %s 74 gpu=G1 bits=REG0:8", name, last.Sub(start)))
-	r.Event = record.Repeated(r.Event, runs)
+	r.Event = record.Repeated(r.Event, bursts)
 	return r
 }
 
-func at(d time.Duration, n int) record.Run {
-	return record.Run{From: start.Add(d), To: start.Add(d), Count: n}
+func at(d time.Duration, n int) record.Burst {
+	return record.Burst{From: start.Add(d), To: start.Add(d), Count: n}
 }
 
 // TestARecordCountsAsItsEvents: two are needed, and the one record has them; they
@@ -57,12 +57,12 @@ func TestObservedRepeatsCountNothing(t *testing.T) {
 // TestACountIsBounded, whatever a record says.
 func TestACountIsBounded(t *testing.T) {
 	n := newNode(t, rule.Default())
-	var runs []record.Run
-	for i := range record.MaxRuns {
-		runs = append(runs, at(time.Duration(i)*time.Second, 1<<20))
+	var bursts []record.Burst
+	for i := range record.MaxBursts {
+		bursts = append(bursts, at(time.Duration(i)*time.Second, 1<<20))
 	}
-	n.window.Add(pattern.NewFact(counting(n, "a", runs...)))
-	if most := record.MaxRuns * 5; n.window.Len() > most {
+	n.window.Add(pattern.NewFact(counting(n, "a", bursts...)))
+	if most := record.MaxBursts * 5; n.window.Len() > most {
 		t.Errorf("one record became %d events, at most %d", n.window.Len(), most)
 	}
 }

@@ -36,7 +36,7 @@ const (
 	// MaxHeld bounds the events that the spool has to keep, from the first that is
 	// counted and not stored: at it, what is counted is stored.
 	MaxHeld = 32 << 20
-	// together is the pause from which on repeats are another run.
+	// together is the pause from which on repeats are another burst.
 	together = time.Second
 	// maxEpochs bounds the publishers' outboxes whose order is followed.
 	maxEpochs = 64
@@ -69,7 +69,7 @@ type entry struct {
 	first        string    // id of its newest stored record
 	stored       time.Time // when that was given away
 	last         time.Time // when the newest of all happened
-	runs         []record.Run
+	bursts       []record.Burst
 	record       record.Record // the newest counted
 	index        uint64        // its place in the spool
 	size         int
@@ -99,7 +99,7 @@ func (c *Counter) Take(now time.Time, index uint64, r record.Record, as record.E
 		return []record.Record{r}
 	}
 	e := c.known[key]
-	if e == nil || at.Before(e.last) || len(e.runs) == 0 && c.over(now, e) {
+	if e == nil || at.Before(e.last) || len(e.bursts) == 0 && c.over(now, e) {
 		c.remember(now, key, r)
 		return []record.Record{r}
 	}
@@ -142,7 +142,7 @@ func (c *Counter) follow(e record.Event) bool {
 // there is room.
 func (c *Counter) remember(now time.Time, key identity, r record.Record) {
 	if e := c.known[key]; e != nil {
-		if len(e.runs) == 0 { // else it happened before what is counted
+		if len(e.bursts) == 0 { // else it happened before what is counted
 			e.first, e.stored, e.last = r.ID, now, happened(r)
 		}
 		return
@@ -163,14 +163,14 @@ func (c *Counter) sweep(now time.Time) {
 		return
 	}
 	c.swept = now
-	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return len(e.runs) == 0 && c.over(now, e) })
+	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return len(e.bursts) == 0 && c.over(now, e) })
 }
 
 func (c *Counter) count(now time.Time, e *entry, index uint64, r record.Record, size int) {
 	if len(c.counted) == 0 {
 		c.due, c.oldest, c.held = now.Add(c.window), index, size
 	}
-	if len(e.runs) == 0 {
+	if len(e.bursts) == 0 {
 		c.counted = append(c.counted, e)
 	}
 	e.add(happened(r))
@@ -179,19 +179,19 @@ func (c *Counter) count(now time.Time, e *entry, index uint64, r record.Record, 
 }
 
 // room says whether the times of an entry have room for another one.
-func (e *entry) room(at time.Time) bool { return len(e.runs) < record.MaxRuns || e.joins(at) }
+func (e *entry) room(at time.Time) bool { return len(e.bursts) < record.MaxBursts || e.joins(at) }
 
 func (e *entry) joins(at time.Time) bool {
-	return len(e.runs) > 0 && at.Sub(e.runs[len(e.runs)-1].To) < together
+	return len(e.bursts) > 0 && at.Sub(e.bursts[len(e.bursts)-1].To) < together
 }
 
 func (e *entry) add(at time.Time) {
 	if e.joins(at) {
-		run := &e.runs[len(e.runs)-1]
-		run.To = at
-		run.Count++
+		burst := &e.bursts[len(e.bursts)-1]
+		burst.To = at
+		burst.Count++
 	} else {
-		e.runs = append(e.runs, record.Run{From: at, To: at, Count: 1})
+		e.bursts = append(e.bursts, record.Burst{From: at, To: at, Count: 1})
 	}
 	e.last = at
 }
@@ -215,13 +215,13 @@ func (c *Counter) Flush(now time.Time) []record.Record {
 	out := make([]record.Record, 0, len(c.counted))
 	for _, e := range c.counted {
 		r := e.record
-		if len(e.runs) > 1 || e.runs[0].Count > 1 {
+		if len(e.bursts) > 1 || e.bursts[0].Count > 1 {
 			r.Accepted = record.Content(r)
-			r.Event = record.Repeated(r.Event, e.runs)
+			r.Event = record.Repeated(r.Event, e.bursts)
 		}
 		out = append(out, r)
 		e.first, e.stored = r.ID, now
-		e.runs, e.record, e.size = nil, record.Record{}, 0
+		e.bursts, e.record, e.size = nil, record.Record{}, 0
 	}
 	c.counted, c.bytes, c.held = nil, 0, 0
 	c.sweep(now)
@@ -259,7 +259,7 @@ func (c *Counter) Release(now time.Time) []record.Record {
 
 // Refused forgets a record that the store will never have.
 func (c *Counter) Refused(id string) {
-	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return e.first == id && len(e.runs) == 0 })
+	maps.DeleteFunc(c.known, func(_ identity, e *entry) bool { return e.first == id && len(e.bursts) == 0 })
 }
 
 // Identities counts the events of which repeats are recognised.

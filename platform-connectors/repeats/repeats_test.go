@@ -133,9 +133,9 @@ func TestAThousandEventsMakeTwoRecords(t *testing.T) {
 	}
 	last := out[1]
 	n, since := last.Event.Repeats()
-	runs := last.Event.Runs()
-	if n != 999 || !since.Equal(noon.Add(60*time.Millisecond)) || len(runs) != 1 || !runs[0].To.Equal(last.Event.GeneratedTimestamp) {
-		t.Errorf("%d since %v, in %v", n, since, runs)
+	bursts := last.Event.Bursts()
+	if n != 999 || !since.Equal(noon.Add(60*time.Millisecond)) || len(bursts) != 1 || !bursts[0].To.Equal(last.Event.GeneratedTimestamp) {
+		t.Errorf("%d since %v, in %v", n, since, bursts)
 	}
 	accepted := last.Event
 	accepted.Metadata = map[string]string{"seq": "1000", "seqEpoch": "e", "bootID": "b"}
@@ -275,7 +275,7 @@ func TestBytesAndTimesAreBounded(t *testing.T) {
 		for _, r := range l.give(0, func(e *record.Event) { e.GeneratedTimestamp = at }) {
 			n, _ := r.Event.Repeats()
 			total, stored = total+n, stored+1
-			if len(r.Event.Metadata[record.MetadataRepeatTimes]) > admission.MaxMetadataValue || len(r.Event.Runs()) > record.MaxRuns {
+			if len(r.Event.Metadata[record.MetadataRepeatTimes]) > admission.MaxMetadataValue || len(r.Event.Bursts()) > record.MaxBursts {
 				t.Fatalf("the times have %d bytes", len(r.Event.Metadata[record.MetadataRepeatTimes]))
 			}
 		}
