@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -39,6 +40,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: d.Clock, Log: d.Log, Metrics: export.NewMetrics(d.Registry),
 	}
 	loop, closeFeed := desk.Loop(consume.NewMetrics(d.Registry, export.Namespace))
+	loop.Vet = aside.Of(records, export.Consumer, d.Clock).Vetting(nil, nil)
 	d.OnStop("feed", func(context.Context) error { return closeFeed() })
 	d.Ready("receiver", desk.Receiving)
 	d.Ready("lag", desk.KeepsUp)

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -58,6 +59,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Handle: desk.Handle, Backlog: desk.Backlog,
 		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell, claims.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),
+		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
 	}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)
