@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -80,9 +82,13 @@ func (t *trip) restored(ctx context.Context) error {
 }
 
 // restoredLate has the store take a node for broken that was repaired. Its own
-// check says that it is well: nothing is done to it, and the fault is closed.
+// check says that it is well, since before the store is put back: nothing is done
+// to it, and the fault is closed.
 func (t *trip) restoredLate(ctx context.Context) error {
 	if err := t.until(ctx, "the repair", t.over); err != nil {
+		return err
+	}
+	if err := t.until(ctx, "the node's own check to say so", t.well); err != nil {
 		return err
 	}
 	if err := t.restore(ctx); err != nil {
@@ -117,6 +123,20 @@ func (t *trip) stays(ctx context.Context, what string, cond func(context.Context
 func (t *trip) held(ctx context.Context) (bool, error) {
 	node, err := t.fleet.Node(ctx, t.node)
 	return err == nil && node.Annotations[nodemark.UnknownAnnotation] != "", err
+}
+
+// well says whether the node's own check reports no fault.
+func (t *trip) well(ctx context.Context) (bool, error) {
+	node, err := t.fleet.Node(ctx, t.node)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == "SysLogsXIDError" {
+			return c.Status == corev1.ConditionFalse, nil
+		}
+	}
+	return false, nil
 }
 
 // bare says whether no mark of ours is left on the node.

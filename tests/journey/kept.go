@@ -30,6 +30,16 @@ func Kept() []Plan {
 		// A quarantine service that started anew on a store that had been put back
 		// held the fault of a quarantined node, since that node had used the budget.
 		{Seed: 900002, Variant: Variant{"sqlite", 1}, Scenario: Restored},
+		// The store was put back within a second of the release, when the node's check
+		// did not say yet that it was well: the fault stood, and its recovery was lost.
+		{
+			Seed: 1053, Variant: Variant{"sqlite", 1}, Scenario: RestoredLate,
+			Kills: []string{"fault-remediation/name-stamped:1", "janitor/armed:1", "janitor/claimed:1", "janitor/done:1", "platform-connectors/spooled:2"},
+			Disturbances: []Disturbance{
+				{Kind: APIAway, After: 954 * time.Millisecond, For: 6562 * time.Millisecond},
+				{Kind: StaleWatch, After: 1416 * time.Millisecond, For: 9456 * time.Millisecond, By: 1524 * time.Millisecond},
+			},
+		},
 		// A connector, which had stood still, told an emptied store again of a fault
 		// that a person had ended meanwhile, and the node was rebooted.
 		{
