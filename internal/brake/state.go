@@ -71,7 +71,7 @@ func dataOf(entry metav1.ManagedFieldsEntry) map[string]bool {
 		Data map[string]json.RawMessage `json:"f:data"`
 	}
 	keys := map[string]bool{}
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 		return keys
 	}
 	for key := range fields.Data {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // Late has every message on the connections that dial makes arrive so much later,
@@ -26,7 +28,7 @@ func Late(dial func(ctx context.Context) (net.Conn, error), oneWay time.Duration
 // parcel is a message and when it arrives.
 type parcel struct {
 	bytes []byte
-	due   time.Time
+	due   <-chan time.Time
 }
 
 // carry takes what is read from one end to the other until either is closed, and
@@ -39,7 +41,7 @@ func carry(to, from net.Conn, late time.Duration) {
 		for {
 			n, err := from.Read(buf)
 			if n > 0 {
-				parcels <- parcel{bytes.Clone(buf[:n]), time.Now().Add(late)}
+				parcels <- parcel{bytes.Clone(buf[:n]), clock.RealClock{}.After(late)}
 			}
 			if err != nil {
 				return
@@ -48,7 +50,7 @@ func carry(to, from net.Conn, late time.Duration) {
 	}()
 	broken := false
 	for p := range parcels {
-		time.Sleep(time.Until(p.due))
+		<-p.due
 		if broken {
 			continue
 		}

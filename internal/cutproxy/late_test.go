@@ -2,6 +2,7 @@ package cutproxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -48,7 +49,7 @@ func TestLateConnectionEnds(t *testing.T) {
 		if err := theirs.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+		if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("read %d bytes, %v", n, err)
 		}
 	})
