@@ -90,7 +90,7 @@ func TestAPersonReleasesANode(t *testing.T) {
 			}
 			after := s.awaitNode(node, clean)
 			want := before.DeepCopy()
-			want.Annotations[tt.marker] = nodemark.True
+			want.Annotations[tt.marker], want.Annotations[nodemark.ReleasedAnnotation] = nodemark.True, first.ID+","+second.ID
 			labels := after.DeepCopy().Labels
 			for key := range after.Labels { // what a release tells about itself
 				if strings.HasPrefix(key, nodemark.DefaultLabelPrefix+"uncordon-") {
