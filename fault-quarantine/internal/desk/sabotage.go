@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -31,6 +32,8 @@ func misread(v *ledger.View) {
 			}
 			if clock {
 				list[i].Seq, list[i].SeqEpoch = uint64(list[i].Event.GeneratedTimestamp.UnixNano()), "clock"
+				list[i].Event.Metadata = maps.Clone(list[i].Event.Metadata)
+				delete(list[i].Event.Metadata, record.MetadataSeqRuns)
 			}
 		}
 	}
