@@ -173,8 +173,8 @@ func takeOver(t *testing.T, cluster *localcluster.Cluster, impl *slowCloud, sign
 	p := startPair(t, func(i int) []string {
 		return []string{
 			"--kubeconfig=" + cluster.AdminKubeconfig(), "--csp-plugin-host=" + serve(t, entrance{impl, i}), "--metrics-address=127.0.0.1:0", "--log-format=text",
-			"--plugin-timeout=25s", "--resend-after=26s", "--poll-interval=1s", "--leader-elect", "--leader-elect-namespace=" + name,
-			"--leader-elect-lease-duration=12s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s",
+			"--plugin-timeout=18s", "--resend-after=19s", "--poll-interval=1s", "--leader-elect", "--leader-elect-namespace=" + name,
+			"--leader-elect-lease-duration=22s", "--leader-elect-renew-deadline=20s", "--leader-elect-retry-period=1s",
 		}
 	})
 	objects, err := workshop.Objects(cluster.RESTConfig())
