@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +47,8 @@ type ledger struct {
 	keys    bool
 	// lost is how many calls get no answer and have no effect.
 	lost int
+	// killedAsking says that the janitor was killed at asked.
+	killedAsking bool
 
 	mu       sync.Mutex
 	calls    []call
@@ -168,6 +171,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		"RebootNode":    {asked, "completed", "unclaimed"},
 		"TerminateNode": {asked, "node-deleted", "completed", "unclaimed"},
 	}
+	var killedAsking atomic.Bool
 	for _, life := range []struct {
 		name   string
 		points []string
@@ -189,11 +193,17 @@ func TestKilledAtEachStep(t *testing.T) {
 					kinds.Go(func() {
 						l := &ledger{cluster: cluster, keys: keys, lost: life.lost, requests: map[string]string{}}
 						liveAndDie(t, binary, kind, points, l)
+						if l.killedAsking {
+							killedAsking.Store(true)
+						}
 					})
 				}
 				kinds.Wait()
 			})
 		}
+	}
+	if !killedAsking.Load() {
+		t.Error("no janitor was killed when it had asked the plugin, in none of four lives")
 	}
 }
 
@@ -246,15 +256,20 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 			return
 		}
 	}
+	l.killedAsking = slices.Contains(points, asked) && marked(dir, asked)
 	l.audit(t, name, object)
 }
 
 // died says whether the janitor was killed at each point, as its marks say.
 func died(dir string, points []string) bool {
 	return !slices.ContainsFunc(points, func(point string) bool {
-		_, err := os.Stat(filepath.Join(dir, "janitor_"+point))
-		return err != nil && point != asked
+		return point != asked && !marked(dir, point)
 	})
+}
+
+func marked(dir, point string) bool {
+	_, err := os.Stat(filepath.Join(dir, "janitor_"+point))
+	return err == nil
 }
 
 func (k *killer) deaths() int {

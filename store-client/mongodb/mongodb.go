@@ -180,14 +180,30 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
+// maxBehind is how far the append counter of a backup may be behind its records.
+// A place beyond is nobody's of ours: an account that may append could have given
+// it, to use up all places.
+const maxBehind = 1 << 32
+
 // catchUp sees to it that no place is given twice: a backup that is not of one
-// moment may hold records that its append counter does not know.
+// moment may hold records that its append counter does not know. Nothing but the
+// place is decoded of them.
 func (s *Store) catchUp(ctx context.Context) error {
-	newest, err := all[document](ctx, s.events(), bson.D{}, options.Find().SetSort(bson.D{{Key: "append", Value: -1}}).SetLimit(1))
+	var counter struct{ N int64 }
+	if err := s.db.Collection(state).FindOne(ctx, byID("append")).Decode(&counter); err != nil {
+		return err
+	}
+	unknown := bson.D{{Key: "append", Value: bson.D{{Key: "$gt", Value: counter.N}, {Key: "$lte", Value: counter.N + maxBehind}}}}
+	newest, err := all[struct{ Append bson.RawValue }](ctx, s.events(), unknown,
+		options.Find().SetSort(bson.D{{Key: "append", Value: -1}}).SetLimit(1).SetProjection(bson.D{{Key: "append", Value: 1}}))
 	if err != nil || len(newest) == 0 {
 		return err
 	}
-	_, err = s.db.Collection(state).UpdateOne(ctx, byID("append"), bson.D{{Key: "$max", Value: bson.D{{Key: "n", Value: newest[0].Append}}}})
+	place, ok := newest[0].Append.AsInt64OK()
+	if !ok {
+		return nil
+	}
+	_, err = s.db.Collection(state).UpdateOne(ctx, byID("append"), bson.D{{Key: "$max", Value: bson.D{{Key: "n", Value: place}}}})
 	return err
 }
 

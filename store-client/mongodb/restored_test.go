@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"log/slog"
+	"math"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -48,6 +49,10 @@ func TestABackupThatIsNotOfOneMoment(t *testing.T) {
 	add("a", "b", "c")
 	_, err := s.db.Collection(state).UpdateOne(t.Context(), byID("append"), bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: int64(1)}}}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever may append could have brought a place behind which there is none.
+	if _, err := s.events().InsertOne(t.Context(), bson.D{{Key: "_id", Value: "forged"}, {Key: "append", Value: int64(math.MaxInt64)}, {Key: "createdAt", Value: "never"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
