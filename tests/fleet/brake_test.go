@@ -44,26 +44,26 @@ var acting = []string{"fault-quarantine", "node-drainer", "fault-remediation", "
 type braking struct {
 	*testing.T
 	fleet *Fleet
-	// offset is how long each service's log was when it was killed within the brake.
+	// offset is how long each process's log was when one was last killed within
+	// the brake.
 	offset map[string]int
 }
 
-// TestTheBrake: with every service as a process of its own, in the middle of all
-// that cannot be taken back, the brake goes on: nothing new is cordoned, evicted,
-// created or signalled, not by services that are killed and start again either,
-// and a recovery releases its node. The brake goes off: everything goes on by
-// itself.
+// TestTheBrake: with two replicas of every service as processes of their own, in
+// the middle of all that cannot be taken back, the brake goes on: nothing new is
+// cordoned, evicted, created or signalled, not by the replica that leads after the
+// leader is killed, nor when all are killed and start again, and a recovery
+// releases its node. The brake goes off: everything goes on by itself.
 func TestTheBrake(t *testing.T) {
 	testkit.Long(t, "internal/brake on a real API server, and the brake's test of each of the four services")
 	b := startBraking(t)
 	b.before()
 	obeyed := b.pull()
 	b.within(0)
-	for _, room := range acting {
-		b.offset[room] = b.logged(room)
-		b.fleet.Service(room).Kill()
-	}
+	b.kill(b.leaders()...)
 	b.within(1)
+	b.kill(b.replicas(acting...)...)
+	b.within(2)
 	b.recovers()
 	b.stillStanding()
 	b.nothingSince(obeyed)
@@ -83,7 +83,8 @@ func startBraking(t *testing.T) *braking {
 		t.Fatal(err)
 	}
 	f, err := Start(t.Context(), Options{
-		Nodes: 5, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Audit: true,
+		Nodes: 5, Store: "postgresql", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Audit: true,
+		Replicas: 2, Lease: 6 * time.Second, JanitorFlags: []string{"--plugin-timeout", "2s", "--resend-after", "4s"},
 		QuarantineFlags: []string{"--circuit-breaker-enabled=false"},
 		// What is parked, and why, is said at this level.
 		Env: func(string, string) []string { return []string{"LOG_LEVEL=debug"} },
@@ -147,15 +148,15 @@ func (b *braking) guard() {
 // start. It says how many requests came before all had heard of it.
 func (b *braking) pull() (requests int) {
 	b.Helper()
-	err := b.fleet.Service("janitor").Swap(func() error {
+	err := b.without(b.replicas("janitor"), func() error {
 		b.fault(unsignalled)
 		b.until(func(ctx context.Context) (bool, error) { return b.objects(ctx, unsignalled) == 1, nil })
-		return b.fleet.Service("fault-remediation").Swap(func() error {
+		return b.without(b.replicas("fault-remediation"), func() error {
 			b.fault(drained)
 			b.reaches(drained, func(s record.Status) bool { return s.DrainFinishTimestamp != nil })
 			b.cli("brake", "on", "--reason", "wrong catalogue")
-			for _, room := range []string{"fault-quarantine", "node-drainer"} {
-				b.says(room, 0, "from now on", "wrong catalogue")
+			for _, replica := range b.replicas("fault-quarantine", "node-drainer") {
+				b.says([]*Service{replica}, "from now on", "wrong catalogue")
 			}
 			requests = len(b.requests())
 			return nil
@@ -171,16 +172,17 @@ func (b *braking) pull() (requests int) {
 	return requests
 }
 
-// within: every service has what it would do in hands, and does not do it.
+// within: the leader of every service has what it would do in hands, and does not
+// do it.
 func (b *braking) within(gpu int) {
 	b.Helper()
-	const why = "the emergency brake is on"
-	if b.offset["node-drainer"] > 0 { // a drain that a budget has held up is asked again within the minute, or after a start
-		b.says("node-drainer", b.offset["node-drainer"], why, inMidDrain)
+	for room, node := range map[string]string{
+		"node-drainer":      inMidDrain, // a drain that a budget has held up is asked again within the minute, or after a start
+		"fault-remediation": drained, "janitor": unsignalled,
+		"fault-quarantine": "", // all it knows, if it was killed
+	} {
+		b.says(b.replicas(room), "the emergency brake is on", node)
 	}
-	b.says("fault-remediation", b.offset["fault-remediation"], why, drained)
-	b.says("janitor", b.offset["janitor"], why, unsignalled)
-	b.says("fault-quarantine", b.offset["fault-quarantine"], why) // all it knows, if it was killed
 	if _, err := b.fleet.WriteXID(fresh, gpu, 79); err != nil {
 		b.Fatal(err)
 	}
@@ -188,12 +190,25 @@ func (b *braking) within(gpu int) {
 		records, err := b.fleet.Records(ctx, fresh)
 		held := 0
 		for _, r := range records {
-			if v := r.Status.QuarantineVerdict; v != nil && r.Reason() == record.Held && strings.Contains(v.Detail, why) {
+			if v := r.Status.QuarantineVerdict; v != nil && r.Reason() == record.Held && strings.Contains(v.Detail, "the emergency brake is on") {
 				held++
 			}
 		}
 		return held == gpu+1, err
 	})
+}
+
+// leaders are the replicas that were the last of their service to lead.
+func (b *braking) leaders() (out []*Service) {
+	b.Helper()
+	for _, room := range acting {
+		lease, err := b.fleet.Cluster.Client().CoordinationV1().Leases("nvsentinel").Get(b.Context(), leases[room], metav1.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = append(out, b.says(b.replicas(room), "leader seen", *lease.Spec.HolderIdentity, `"self":true`))
+	}
+	return out
 }
 
 // recovers ends the fault of a node that was quarantined before the brake.
@@ -329,31 +344,57 @@ func (b *braking) requests() []localcluster.Request {
 	return all
 }
 
-// logged is how long a service's log is.
-func (b *braking) logged(room string) int {
-	b.Helper()
-	text, err := os.ReadFile(b.fleet.Service(room).Log)
-	if err != nil {
-		b.Fatal(err)
+// replicas are the processes of these services.
+func (b *braking) replicas(rooms ...string) (out []*Service) {
+	for _, room := range rooms {
+		out = append(out, b.fleet.Replicas(room)...)
 	}
-	return len(text)
+	return out
 }
 
-// says waits until a service has logged one line with all these words.
-func (b *braking) says(room string, offset int, words ...string) {
+// kill kills processes, and has what is said from then on count.
+func (b *braking) kill(processes ...*Service) {
+	b.Helper()
+	for _, p := range b.replicas(acting...) {
+		text, err := os.ReadFile(p.Log)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.offset[p.Name] = len(text)
+	}
+	for _, p := range processes {
+		p.Kill()
+	}
+}
+
+// without does something while none of these processes runs.
+func (b *braking) without(processes []*Service, do func() error) error {
+	if len(processes) == 0 {
+		return do()
+	}
+	return processes[0].Swap(func() error { return b.without(processes[1:], do) })
+}
+
+// says waits until one of these processes has logged one line with all these
+// words, and returns it.
+func (b *braking) says(processes []*Service, words ...string) (who *Service) {
 	b.Helper()
 	b.until(func(context.Context) (bool, error) {
-		text, err := os.ReadFile(b.fleet.Service(room).Log)
-		if err != nil {
-			return false, err
-		}
-		for line := range strings.SplitSeq(string(text[offset:]), "\n") {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-				return true, nil
+		for _, p := range processes {
+			text, err := os.ReadFile(p.Log)
+			if err != nil {
+				return false, err
+			}
+			for line := range strings.SplitSeq(string(text[b.offset[p.Name]:]), "\n") {
+				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+					who = p
+					return true, nil
+				}
 			}
 		}
 		return false, nil
 	})
+	return who
 }
 
 // objects counts the repair objects for a node.
