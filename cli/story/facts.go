@@ -55,9 +55,11 @@ type FleetFacts struct {
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded []Stranded
 	// SetAside are records that a service passes over.
-	SetAside  []SetAside
-	Nodes     []Node
-	Consumers []Consumer
+	SetAside []SetAside
+	// Undecodable are ids of records that cannot be decoded and are left out.
+	Undecodable []string
+	Nodes       []Node
+	Consumers   []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
 	Newest []record.Record
 }

@@ -27,6 +27,9 @@ type Fleet struct {
 	Stranded []Stranded `json:"stranded,omitempty"`
 	// SetAside are records that killed a service and are passed over.
 	SetAside []SetAside `json:"setAside,omitempty"`
+	// Undecodable are ids of stored records that cannot be decoded: everybody goes
+	// on without them.
+	Undecodable []string `json:"undecodable,omitempty"`
 	// Dry is what the newest verdicts left undone; nil when none was of a dry run.
 	Dry *Dry `json:"dryRun,omitempty"`
 	// Consumers say how far behind each service is.
@@ -88,7 +91,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, SetAside: f.SetAside, Consumers: f.Consumers, Dry: dry(f.Newest)}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Stranded: f.Stranded, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

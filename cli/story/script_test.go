@@ -36,6 +36,7 @@ type script struct {
 //	node name= [ready= cordoned ours session= state= boot= ...]
 //	object name= uid= node= at=        the input is a condition per line
 //	aside id= consumer= key= at=
+//	undecodable id=
 //	missing store|cluster|brake        the input is the problem
 //	brake on|off [at= by=]             the emergency brake; the input is the reason
 //	why [node] / status / json [node]
@@ -78,6 +79,8 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "aside":
 		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at")}
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
+	case "undecodable":
+		s.fleet.Undecodable = append(s.fleet.Undecodable, a.text("id"))
 	case "missing":
 		if d.CmdArgs[0].Key != "store" {
 			s.facts.Brake = story.Brake{Problem: d.Input}

@@ -44,6 +44,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	for _, a := range f.SetAside {
 		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
 	}
+	p.undecodable(f.Undecodable)
 	p.rows(f)
 	p.stranded(f)
 	p.consumers(f)
@@ -96,6 +97,22 @@ func (p *page) dry(f Fleet) {
 		nodes = nodes[:dryNodes]
 	}
 	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: %d of the newest %d faults would have been acted upon, on %s%s", says, d.Faults, d.Of, strings.Join(nodes, ", "), more))))
+}
+
+// undecodableRecords are as many as are named.
+const undecodableRecords = 4
+
+// undecodable names records that nobody can read.
+func (p *page) undecodable(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	more := ""
+	if n := len(ids) - undecodableRecords; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s%s; see docs/stores.md",
+		len(ids), strings.Join(ids[:min(len(ids), undecodableRecords)], ", "), more))))
 }
 
 // text says what became of the record, and where to read on.

@@ -116,8 +116,8 @@ func (s *Store) absent(ctx context.Context, docs []document) ([]document, error)
 func (s *Store) compare(ctx context.Context, taken []string, contents map[string]provider.Content) error {
 	for part := range slices.Chunk(taken, 1000) {
 		found, err := all[struct {
-			ID     string `json:"_id"`
-			Digest string `json:"digest"`
+			ID     string        `json:"_id"`
+			Digest bson.RawValue `json:"digest"`
 		}](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: part}}}},
 			options.Find().SetProjection(bson.D{{Key: "digest", Value: 1}}))
 		if err != nil {
@@ -127,7 +127,8 @@ func (s *Store) compare(ctx context.Context, taken []string, contents map[string
 			return fmt.Errorf("comparing: %d of %d records expired while they were appended again", len(part)-len(found), len(part))
 		}
 		for _, f := range found {
-			contents[f.ID] = provider.Content{Digest: f.Digest}
+			digest, _ := f.Digest.StringValueOK() // anything else is other content
+			contents[f.ID] = provider.Content{Digest: digest}
 		}
 	}
 	return nil

@@ -2,7 +2,9 @@ package mongodb
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // document is a stored record: its own fields in the shape that all stores
@@ -58,26 +61,82 @@ func encode(r record.Record, storedAt, changedAt time.Time) (document, error) {
 	}, nil
 }
 
-// stored is the part of a document that is read back.
+// stored is the part of a document that is read back. Whoever may append may have
+// made the document, so a field of another type is the document's problem and not
+// that of the query that comes across it.
 type stored struct {
-	ID        string    `json:"_id"`
-	Exact     string    `json:"exact"`
-	Append    int64     `json:"append"`
-	StoredAt  time.Time `json:"storedat"`
-	ChangedAt time.Time `json:"changedat"`
+	ID        string
+	Exact     string
+	Append    int64
+	Revision  int64
+	StoredAt  time.Time
+	ChangedAt time.Time
+
+	// key is the id as it is in the document.
+	key     bson.RawValue
+	problem error
 }
 
 // whole is the projection of stored.
 func whole() bson.D {
-	return bson.D{{Key: "exact", Value: 1}, {Key: "append", Value: 1}, {Key: "storedat", Value: 1}, {Key: "changedat", Value: 1}}
+	return bson.D{
+		{Key: "exact", Value: 1}, {Key: "append", Value: 1}, {Key: "revision", Value: 1},
+		{Key: "storedat", Value: 1}, {Key: "changedat", Value: 1},
+	}
 }
 
+// UnmarshalBSON never fails: decode says what is wrong, also of a field that is
+// missing.
+func (s *stored) UnmarshalBSON(data []byte) error {
+	doc := bson.Raw(slices.Clone(data))
+	*s = stored{key: doc.Lookup("_id")}
+	var ok [6]bool
+	if s.ID, ok[0] = s.key.StringValueOK(); !ok[0] {
+		s.ID = s.key.String()
+	}
+	if s.Exact, ok[1] = doc.Lookup("exact").StringValueOK(); !ok[1] {
+		s.Exact = doc.Lookup("exact").String()
+	}
+	s.Append, ok[2] = whole64(doc.Lookup("append"))
+	s.Revision, ok[3] = whole64(doc.Lookup("revision"))
+	s.StoredAt, ok[4] = doc.Lookup("storedat").TimeOK()
+	s.ChangedAt, ok[5] = doc.Lookup("changedat").TimeOK()
+	s.StoredAt, s.ChangedAt = s.StoredAt.UTC(), s.ChangedAt.UTC()
+	if ok != [6]bool{true, true, true, true, true, true} {
+		s.problem = errors.New("a field is missing or of another type")
+	}
+	return nil
+}
+
+// whole64 is an integer; a number with a fraction is none.
+func whole64(v bson.RawValue) (int64, bool) {
+	if v.Type == bson.TypeDouble {
+		return 0, false
+	}
+	return v.AsInt64OK()
+}
+
+// decode is the record. Its id, place and revision are those of the document
+// around it: pages go on behind the place, and updates compare the revision.
 func (s stored) decode() (record.Record, error) {
 	var r record.Record
-	if err := json.Unmarshal([]byte(s.Exact), &r); err != nil {
-		return r, fmt.Errorf("decoding the stored document: %w", err)
+	err := s.problem
+	if err == nil {
+		err = json.Unmarshal([]byte(s.Exact), &r)
+	}
+	if err == nil && (r.ID != s.ID || r.Append != s.Append || r.Revision != s.Revision) {
+		err = errors.New("its id, place or revision is not that of the document around it")
+	}
+	if err != nil {
+		return record.Record{}, fmt.Errorf("%w: %w", store.ErrUndecodable, err)
 	}
 	return r, nil
+}
+
+// take is the document and the record that it is.
+func (s stored) take() (record.Record, provider.Document) {
+	r, err := s.decode()
+	return r, provider.Document{ID: s.ID, Body: []byte(s.Exact), Why: err}
 }
 
 // indexes are those of the services' queries. MongoDB could delete expired

@@ -60,7 +60,7 @@ type feed struct {
 	// twice are records that the scan delivered and the stream may bear too.
 	twice map[string]bool
 	// broken was read and is not kept aside yet; nil most of the time.
-	broken *broken
+	broken *provider.Document
 	// rested is when a token was last stored without a record.
 	rested time.Time
 
@@ -114,9 +114,9 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		if !ok {
 			continue
 		}
-		r, err := doc.decode()
-		if err != nil {
-			f.broken = &broken{doc, err}
+		r, d := doc.take()
+		if d.Why != nil {
+			f.broken = &d
 			continue
 		}
 		return r, f.deliver(doc), nil
@@ -268,28 +268,20 @@ func (f *feed) rest(ctx context.Context) error {
 	return f.store(ctx, f.at)
 }
 
-// broken is a document that cannot be decoded.
-type broken struct {
-	doc stored
-	why error
-}
-
 // bury keeps a broken document as a dead letter, counts and passes it; nothing
 // behind it is delivered before.
 func (f *feed) bury(ctx context.Context) error {
 	if f.broken == nil {
 		return nil
 	}
-	doc, why := f.broken.doc, f.broken.why
-	err := f.s.Dead(ctx, store.DeadLetter{
-		ID: doc.ID, Source: "feed of " + f.consumer, Reason: why.Error(), Body: []byte(doc.Exact), At: f.s.Clock.Now(),
-	})
-	if err != nil {
+	letter := f.broken.Letter("feed of " + f.consumer)
+	letter.At = f.s.Clock.Now()
+	if err := f.s.Dead(ctx, letter); err != nil {
 		return err
 	}
 	f.broken = nil
 	f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
-	f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", doc.ID, "error", why)
+	f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", letter.ID, "error", letter.Reason)
 	return nil
 }
 

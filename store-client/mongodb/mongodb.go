@@ -50,6 +50,8 @@ type Store struct {
 	// home names this database; positions of another say nothing here. It is
 	// another one after the database was dropped or restored.
 	home atomic.Pointer[string]
+	// undecodable are the documents that lists leave out.
+	undecodable provider.Undecodable
 }
 
 var (
@@ -86,6 +88,7 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}
+	s.undecodable.Keep = nil
 	return &reader{s}, nil
 }
 
@@ -114,6 +117,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
 	s := &Store{Config: cfg, client: client, db: client.Database(database)}
+	s.undecodable = provider.Undecodable{Keep: s.Dead, Clock: cfg.Clock, Log: cfg.Log, Metrics: cfg.Metrics}
 	if err := s.checkServer(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
 	}

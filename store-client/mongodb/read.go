@@ -34,8 +34,7 @@ func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
 	return r, nil
 }
 
-// List implements store.Store. A record that cannot be decoded is an error:
-// a list that leaves it out could be taken for a node without that fault.
+// List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
@@ -54,35 +53,25 @@ func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error
 	case store.ByAppendDescending:
 		order = bson.D{{Key: "append", Value: -1}}
 	}
-	cursor, err := s.events().Find(ctx, where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(q.Limit)))
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
-	}
-	out, err := taken(ctx, cursor, q)
-	if err := errors.Join(err, cursor.Close(ctx)); err != nil {
-		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
-	}
-	return out, nil
+	return s.undecodable.List(ctx, q, func(ctx context.Context, limit int, page *provider.Page) error {
+		cursor, err := s.events().Find(ctx, where, options.Find().SetProjection(whole()).SetSort(order).SetLimit(int64(limit)))
+		if err != nil {
+			return err
+		}
+		return errors.Join(take(ctx, cursor, page), cursor.Close(ctx))
+	})
 }
 
-// taken are the records of a cursor, as far as the query's page goes.
-func taken(ctx context.Context, cursor *mongo.Cursor, q store.Query) (out []record.Record, err error) {
-	size := 0
-	for (q.More == nil || size < store.PageBytes) && cursor.Next(ctx) {
+// take reads documents of a cursor until the page is full.
+func take(ctx context.Context, cursor *mongo.Cursor, page *provider.Page) error {
+	for !page.Full() && cursor.Next(ctx) {
 		var f stored
 		if err := cursor.Decode(&f); err != nil {
-			return nil, err
+			return err
 		}
-		r, err := f.decode()
-		if err != nil {
-			return nil, fmt.Errorf("record %q: %w", f.ID, err)
-		}
-		out, size = append(out, r), size+len(f.Exact)
+		page.Add(f.take())
 	}
-	if q.More != nil {
-		*q.More = size >= store.PageBytes || q.Limit > 0 && len(out) == q.Limit
-	}
-	return out, cursor.Err()
+	return cursor.Err()
 }
 
 // Dead implements store.Store. The same letter again replaces the first.
@@ -185,9 +174,9 @@ func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, er
 	}
 	ids := bson.A{}
 	for _, f := range found {
-		// Broken documents are for a person.
-		if r, err := f.decode(); err == nil && r.ExpireAt != nil && r.ExpireAt.Before(now) {
-			ids = append(ids, f.ID)
+		// Of a broken document only the date is known.
+		if r, err := f.decode(); err != nil || r.ExpireAt != nil && r.ExpireAt.Before(now) {
+			ids = append(ids, f.key)
 		}
 	}
 	// A record that got a later expiry meanwhile does not match any more.

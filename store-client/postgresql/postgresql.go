@@ -79,6 +79,7 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
+	cfg.ReadOnly = true
 	return sqlstore.New(db, cfg), nil
 }
 

@@ -67,6 +67,7 @@ func OpenReader(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstor
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
 	cfg.Dialect = dialect(path, cfg)
+	cfg.ReadOnly = true
 	return sqlstore.New(db, cfg), nil
 }
 

@@ -33,9 +33,9 @@ type Lag struct {
 // neither creates nor migrates anything, and no consumer notices it.
 // Implementations are safe for concurrent use.
 type Reader interface {
-	// Get reads one record (ErrNotFound).
+	// Get reads one record (ErrNotFound, ErrUndecodable).
 	Get(ctx context.Context, id string) (record.Record, error)
-	// List reads the records of a query.
+	// List is that of Store.
 	List(ctx context.Context, q Query) ([]record.Record, error)
 	// Letters reads the dead letters of a source, the newest first, at most
 	// MaxLetters.

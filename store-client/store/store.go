@@ -15,6 +15,14 @@ import (
 // ErrNotFound means the store is sure that no such record exists.
 var ErrNotFound = errors.New("record not found")
 
+// ErrUndecodable means that what is stored under the id is no record that this
+// version can read. Lists and feeds leave it out and keep it as a dead letter.
+var ErrUndecodable = errors.New("the stored document cannot be decoded")
+
+// Undecodable is the source of the dead letters of documents that lists left out;
+// their ids are those of the records.
+const Undecodable = "records that cannot be decoded"
+
 // ErrConflict means another writer was faster: read the facts again, decide
 // again. No change of the batch was applied.
 var ErrConflict = errors.New("record has another revision")
@@ -113,9 +121,10 @@ type Store interface {
 	// The store sets Append and Revision; a record with a status is an error
 	// (record.ErrNotOwner), because a status is not the appender's.
 	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)
-	// Get reads one record (ErrNotFound).
+	// Get reads one record (ErrNotFound, ErrUndecodable).
 	Get(ctx context.Context, id string) (record.Record, error)
-	// List reads the records of a query.
+	// List reads the records of a query. A document that cannot be decoded is left
+	// out, as if it were not stored: who may append could have made it.
 	List(ctx context.Context, q Query) ([]record.Record, error)
 	// Update applies a batch of compare-and-sets as writer, all or nothing:
 	// ErrConflict, ErrNotFound, or the joined errors of record.CheckWrite.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,9 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 func listPages(t *testing.T, b Backend) {
@@ -222,16 +226,81 @@ func feedEquals(t *testing.T, s store.Store, sel record.Selector, stored []recor
 	}
 }
 
+// listPoisoned: what cannot be decoded is left out of every list and page, with
+// one dead letter each, and takes nobody's place there.
 func listPoisoned(t *testing.T, b Backend) {
-	dsn, s := database(t, b)
-	r := Record("n")
-	MustAppend(t, s, r, Record("n"))
-	b.Poison(t, dsn, r.ID)
-	if got, err := s.List(within(t), store.Query{Selector: record.BacklogOfNode("n")}); err == nil {
-		t.Errorf("the list hides an undecodable record: %v", ids(got))
+	dsn := b.New(t)
+	metrics := prometheus.NewRegistry()
+	s := Open(t, dsn, storeopen.Options{Registerer: metrics})
+	records := faults(9)
+	MustAppend(t, s, records...)
+	var want, poisoned []string
+	for i, r := range records {
+		if i < 4 || i > 6 { // whole pages of two, at both ends
+			b.Poison(t, dsn, r.ID)
+			poisoned = append(poisoned, r.ID)
+		} else {
+			want = append(want, r.ID)
+		}
 	}
-	if _, err := s.Get(within(t), r.ID); err == nil || errors.Is(err, store.ErrNotFound) {
-		t.Errorf("reading an undecodable record: %v", err)
+	slices.Sort(poisoned)
+	for name, from := range map[string]store.Lister{"store": s, "reader": Reader(t, dsn)} {
+		for _, order := range []store.Order{store.ByAppend, store.ByAppendDescending, store.BySeqDescending} {
+			listsHealthy(t, fmt.Sprintf("the %s, order %d", name, order), from, order, want)
+		}
+	}
+	if _, err := s.Get(within(t), poisoned[0]); !errors.Is(err, store.ErrUndecodable) {
+		t.Errorf("reading one: %v, want ErrUndecodable", err)
+	}
+	letters, err := s.Letters(within(t), store.Undecodable)
+	var kept []string
+	for _, l := range letters {
+		kept = append(kept, l.ID)
+		if len(l.Body) == 0 || l.Reason == "" {
+			t.Errorf("dead letter %+v", l)
+		}
+	}
+	slices.Sort(kept)
+	if diff := cmp.Diff(poisoned, kept); diff != "" || err != nil {
+		t.Errorf("dead letters: %v (-want +got):\n%s", err, diff)
+	}
+	counted := fmt.Sprintf(`# HELP nvsentinel_store_undecodable_records_total Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.
+# TYPE nvsentinel_store_undecodable_records_total counter
+nvsentinel_store_undecodable_records_total{consumer="list"} %d
+`, len(poisoned))
+	if err := testutil.GatherAndCompare(metrics, strings.NewReader(counted), "nvsentinel_store_undecodable_records_total"); err != nil {
+		t.Errorf("each is counted once: %v", err)
+	}
+}
+
+// listsHealthy lists in one piece, the first alone, and page by page.
+func listsHealthy(t *testing.T, name string, from store.Lister, order store.Order, want []string) {
+	t.Helper()
+	if order != store.ByAppend {
+		want = slices.Clone(want)
+		slices.Reverse(want)
+	}
+	query := store.Query{Selector: record.BacklogOfNode("n"), Order: order}
+	all, err := from.List(within(t), query)
+	if diff := cmp.Diff(want, ids(all)); diff != "" || err != nil {
+		t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+	}
+	query.Limit = 1
+	first, err := from.List(within(t), query)
+	if diff := cmp.Diff(want[:1], ids(first)); diff != "" || err != nil {
+		t.Errorf("%s, the first: %v (-want +got):\n%s", name, err, diff)
+	}
+	if order == store.BySeqDescending {
+		return
+	}
+	var paged []string
+	query.Limit = 2
+	err = store.Pages(within(t), from, query, func(page []record.Record) error {
+		paged = append(paged, ids(page)...)
+		return nil
+	})
+	if diff := cmp.Diff(want, paged); diff != "" || err != nil {
+		t.Errorf("%s, in pages: %v (-want +got):\n%s", name, err, diff)
 	}
 }
 

@@ -75,7 +75,7 @@ func cases() []testCase {
 		{"list: pages in append order", listPages},
 		{"list: by the publisher's counter, over its whole range", listByCounter},
 		{"list and feed: selectors mean what record.Selector.Matches means", selectors},
-		{"list: a record that cannot be decoded is an error, not an absence", listPoisoned},
+		{"list: a record that cannot be decoded is kept aside and left out, and takes no place", listPoisoned},
 		{"list: leaves out the records it is told to", listExcept},
 		{"dead letters: the same again replaces, and they are read by source", deadLetters},
 		{"update: racing compare-and-sets, one wins each revision", updateRace},

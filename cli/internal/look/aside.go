@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // aside are the records that a service passes over because they killed it; the
@@ -27,6 +28,15 @@ func (s Sources) aside(ctx context.Context) (out []story.SetAside, err error) {
 		}
 	}
 	return out, err
+}
+
+// undecodable are the records that lists leave out because they cannot be decoded.
+func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
+	letters, err := s.Records.Letters(ctx, store.Undecodable)
+	for _, l := range letters {
+		ids = append(ids, l.ID)
+	}
+	return ids, err
 }
 
 // ofNode are those about a node: its service was at the node, or it has the

@@ -125,6 +125,10 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 				f.SetAside, err = s.aside(ctx)
 				return err
 			})
+			ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+				f.Undecodable, err = s.undecodable(ctx)
+				return err
+			})
 		}
 	})
 	both.Go(func() {
@@ -185,7 +189,7 @@ func (s Sources) records(ctx context.Context, node string) (out []record.Record,
 	}
 	for _, id := range referred(out) {
 		r, err := s.Records.Get(ctx, id)
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			continue
 		}
 		if err != nil {

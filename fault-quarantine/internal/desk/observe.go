@@ -76,7 +76,7 @@ func (d *Desk) named(ctx context.Context, name string, v ledger.View) (out []rec
 			continue
 		}
 		r, err := d.Store.Get(ctx, a.ID)
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
 			continue
 		}

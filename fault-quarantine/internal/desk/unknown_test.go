@@ -1,7 +1,9 @@
 package desk_test
 
 import (
+	"database/sql"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -90,6 +93,36 @@ func TestAForgottenSessionKeepsItsPlace(t *testing.T) {
 	}
 	if r := storetest.MustGet(t, emptied, mine.ID); r.Reason() != record.Matched || !nodes.nodes["n1"].node.Spec.Unschedulable {
 		t.Errorf("the fault that is stored again: %+v", r.Status.QuarantineVerdict)
+	}
+}
+
+// TestAnUnreadableFaultIsNoProof: the document of a fault that the Node names has
+// become unreadable. The Node stays out of service, and other faults of it are
+// judged.
+func TestAnUnreadableFaultIsNoProof(t *testing.T) {
+	nodes, dsn := newRacks("n1"), storetest.SQLiteDSN(t)
+	s := storetest.Open(t, dsn, storeopen.Options{})
+	unreadable, fresh := faultOf("n1"), event(2, false, "48", "GPU-2")
+	storetest.MustAppend(t, s, unreadable)
+	d := replica(t, s, nodes)
+	backlog(t, d)
+	if err := d.Handle(t.Context(), "n1"); err != nil || clean(nodes, "n1") {
+		t.Fatalf("not in quarantine: %v", err)
+	}
+	raw, err := sql.Open("sqlite", strings.TrimPrefix(dsn, "sqlite://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if _, err := raw.ExecContext(t.Context(), "UPDATE health_events SET doc = '{\"revision\": \"none\"}' WHERE id = $1", unreadable.ID); err != nil {
+		t.Fatal(err)
+	}
+	storetest.MustAppend(t, s, fresh)
+	if _, why, _ := outcome.AsPark(d.Handle(t.Context(), "n1")); why != "SessionUnknown" || clean(nodes, "n1") {
+		t.Errorf("waits for %q, out of service: %t", why, !clean(nodes, "n1"))
+	}
+	if r := storetest.MustGet(t, s, fresh.ID); r.Reason() != record.Matched {
+		t.Errorf("the other fault: %+v", r.Status.QuarantineVerdict)
 	}
 }
 

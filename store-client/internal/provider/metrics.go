@@ -24,7 +24,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Conflicts:   counter("nvsentinel_store_conflicts_total", "Batches of updates that lost a race.", "writer"),
 		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates refused: another writer's field or an illegal transition.", "writer"),
 		Rescans:     counter("nvsentinel_store_feed_rescans_total", "Feeds that lost their position and read again.", "consumer", "reason"),
-		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that a feed dead-lettered and passed.", "consumer"),
+		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.", "consumer"),
 		Lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nvsentinel_store_feed_lag_seconds",
 			Help: "Age of the newest delivered change; 0 when everything was delivered.",

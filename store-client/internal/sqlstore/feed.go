@@ -184,16 +184,15 @@ func (f *feed) conclude() {
 }
 
 // bury keeps broken documents as dead letters, counts and passes them.
-func (f *feed) bury(ctx context.Context, broken []brokenRow) error {
-	for _, b := range broken {
-		err := f.s.Dead(ctx, store.DeadLetter{
-			ID: b.id, Source: "feed of " + f.consumer, Reason: b.err.Error(), Body: b.doc, At: f.s.Clock.Now(),
-		})
-		if err != nil {
+func (f *feed) bury(ctx context.Context, broken []provider.Document) error {
+	for _, d := range broken {
+		letter := d.Letter("feed of " + f.consumer)
+		letter.At = f.s.Clock.Now()
+		if err := f.s.Dead(ctx, letter); err != nil {
 			return err
 		}
 		f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
-		f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", b.id, "error", b.err)
+		f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", letter.ID, "error", letter.Reason)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -19,18 +20,11 @@ func (p place) before(q place) bool { return p.tx < q.tx || p.tx == q.tx && p.se
 // page is one read of a feed.
 type page struct {
 	items  []item
-	broken []brokenRow
+	broken []provider.Document
 	// last is the place of the last row read.
 	last place
 	// full says that the read was cut short: more may follow.
 	full bool
-}
-
-// brokenRow is a stored document that cannot be decoded.
-type brokenRow struct {
-	id  string
-	doc []byte
-	err error
 }
 
 // page reads rows that can be seen at the target and were not delivered. Those
@@ -58,7 +52,7 @@ func (f *feed) page(ctx context.Context, conn *sql.Conn) (page, error) {
 			pos = f.cursor.beyond(*f.target, f.parts)
 		}
 		if r, err := decode(doc); err != nil {
-			p.broken = append(p.broken, brokenRow{id, doc, err})
+			p.broken = append(p.broken, provider.Document{ID: id, Body: doc, Why: err})
 		} else {
 			p.items = append(p.items, item{rec: r, pos: pos, at: at.time()})
 		}

@@ -16,7 +16,7 @@ type NamedQuery struct {
 // held what a feed has seen while a transaction was under way.
 func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
 	list := func(q store.Query) NamedQuery {
-		sql, args := listSQL(q)
+		sql, args := listSQL(q, q.Limit)
 		return NamedQuery{sql, args}
 	}
 	feed := func(k kind, sel record.Selector, seen *Snapshot) NamedQuery {

@@ -33,6 +33,8 @@ type Config struct {
 	Metrics *provider.Metrics
 	// PollOnly turns wake-ups off; feeds notice changes by polling.
 	PollOnly bool
+	// ReadOnly says that the database's connections cannot write.
+	ReadOnly bool
 }
 
 // Store implements store.Store on a SQL database.
@@ -41,6 +43,8 @@ type Store struct {
 	db     *sql.DB
 	bell   wake.Bell
 	writer chan struct{}
+	// undecodable are the documents that lists leave out.
+	undecodable provider.Undecodable
 
 	life   context.Context
 	cancel context.CancelFunc
@@ -57,6 +61,10 @@ var (
 func New(db *sql.DB, cfg Config) *Store {
 	life, cancel := context.WithCancel(context.Background())
 	s := &Store{Config: cfg, db: db, life: life, cancel: cancel}
+	s.undecodable = provider.Undecodable{Clock: cfg.Clock, Log: cfg.Log, Metrics: cfg.Metrics}
+	if !cfg.ReadOnly {
+		s.undecodable.Keep = s.Dead
+	}
 	if cfg.Dialect.Serial {
 		s.writer = make(chan struct{}, 1)
 	}
@@ -114,41 +122,31 @@ func (s *Store) Get(ctx context.Context, id string) (record.Record, error) {
 	return r, nil
 }
 
-// List implements store.Store. A record that cannot be decoded is an error:
-// a list that leaves it out could be taken for a node without that fault.
+// List implements store.Store.
 func (s *Store) List(ctx context.Context, q store.Query) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	query, args := listSQL(q)
-	rows, err := s.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
-	}
-	defer rows.Close()
-	var out []record.Record
-	size := 0
-	for (q.More == nil || size < store.PageBytes) && rows.Next() {
-		var id string
-		var doc []byte
-		if err := rows.Scan(&id, &doc); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
-		}
-		r, err := decode(doc)
+	return s.undecodable.List(ctx, q, func(ctx context.Context, limit int, page *provider.Page) error {
+		query, args := listSQL(q, limit)
+		rows, err := s.db.QueryContext(ctx, query, args...)
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: record %q: %w", q.Selector.Name, id, err)
+			return err
 		}
-		out, size = append(out, r), size+len(doc)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("listing %s: %w", q.Selector.Name, err)
-	}
-	if q.More != nil {
-		*q.More = size >= store.PageBytes || q.Limit > 0 && len(out) == q.Limit
-	}
-	return out, nil
+		defer rows.Close()
+		for !page.Full() && rows.Next() {
+			var d provider.Document
+			if err := rows.Scan(&d.ID, &d.Body); err != nil {
+				return err
+			}
+			var r record.Record
+			r, d.Why = decode(d.Body)
+			page.Add(r, d)
+		}
+		return rows.Err()
+	})
 }
 
-func listSQL(q store.Query) (string, []any) {
+func listSQL(q store.Query, limit int) (string, []any) {
 	c := compiler{}
 	where := c.selector(q.Selector)
 	if q.After > 0 {
@@ -172,8 +170,8 @@ func listSQL(q store.Query) (string, []any) {
 		order = "append_seq DESC"
 	}
 	query := "SELECT id, doc FROM health_events WHERE " + where + " ORDER BY " + order
-	if q.Limit > 0 {
-		query += " LIMIT " + c.arg(q.Limit)
+	if limit > 0 {
+		query += " LIMIT " + c.arg(limit)
 	}
 	return query, c.args
 }
@@ -320,7 +318,7 @@ func (s *Store) subscribe() (<-chan struct{}, func()) {
 func decode(doc []byte) (record.Record, error) {
 	var r record.Record
 	if err := json.Unmarshal(doc, &r); err != nil {
-		return r, fmt.Errorf("decoding the stored document: %w", err)
+		return r, fmt.Errorf("%w: %w", store.ErrUndecodable, err)
 	}
 	return r, nil
 }
