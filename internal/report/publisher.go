@@ -24,6 +24,14 @@ const (
 	Deadline = 10 * time.Second
 )
 
+// Pauses between requests that fail; chance makes one up to half as long again.
+// The connector is a socket of the node: together with the pause until the next
+// connection (see Dial), events go out within two seconds of its return.
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 900 * time.Millisecond
+)
+
 // Queue is what a Publisher empties: an Outbox, or another durable queue of events
 // that have their id, seq and epoch.
 type Queue interface {
@@ -71,7 +79,7 @@ func (p *Publisher) Ready() (bool, string) {
 // Run publishes until the context ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	pace := backoff.NewExponentialBackOff()
-	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = 200*time.Millisecond, 15*time.Second, 2
+	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = firstPause, mostPause, 2
 	pace.Reset()
 	for ctx.Err() == nil {
 		changed := p.Outbox.Changed()
