@@ -192,7 +192,7 @@ func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	case Journal:
 		return source.NewJournal(c.Journalctl, or(c.LogPath, "/var/log/journal"), clk)
 	default:
-		return source.NewKmsg(or(c.LogPath, "/dev/kmsg"))
+		return source.NewKmsg(or(c.LogPath, "/dev/kmsg"), clk)
 	}
 }
 

@@ -291,5 +291,5 @@ func (s *File) finish() Line {
 	s.cursor.Offset += s.scanned
 	s.kept, s.scanned = s.kept[:0], 0
 	s.cursor.Print = s.print()
-	return Line{Text: text, Kernel: true, Past: past, Cursor: s.Cursor()}
+	return Line{Text: text, Kernel: true, Past: past, Gap: s.before(), Cursor: s.Cursor()}
 }

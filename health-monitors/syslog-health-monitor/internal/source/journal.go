@@ -264,7 +264,7 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 	}
 	return Line{
 		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Place.Boot != s.boot, Boot: kernellog.KernelBoot(e.Place.Boot),
-		At: e.Place.Time(), Cursor: encode(s.cursor),
+		At: e.Place.Time(), Gap: s.before(), Cursor: encode(s.cursor),
 	}, true
 }
 

@@ -4,29 +4,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
-// recordBytes holds the largest record that Linux hands out.
-const recordBytes = 16 << 10
-
-// device is /dev/kmsg: one Read is one record, EAGAIN at the end, EPIPE where
-// records were overwritten.
-type device interface {
-	Read(buf []byte) (int, error)
-	Close() error
-}
-
 // Kmsg reads the kernel's own ring of records. Its place is (boot, seq): a
 // reader of the same boot skips what it has seen, a reader of another boot
 // begins at the oldest record. The kernel's own boot id must be used with it.
+//
+// The ring is small and its writer waits for nobody, so that a reader of its own
+// takes records out as they come; Read hands them on.
 type Kmsg struct {
 	tally
 	path   string
+	clock  clock.PassiveClock
 	dial   func(path string) (device, error)
-	dev    device
+	uptime func() time.Duration
+	size   func() (int, error) // of the ring; nil when it was looked at
+	wake   chan struct{}
+	reader *ringReader
+	booted time.Time // when the boot's clock stood at zero
 	cursor kmsgCursor
 	seen   bool // cursor.Seq is a record's
 	turned bool // the node was watched before this boot
@@ -39,12 +39,15 @@ type kmsgCursor struct {
 }
 
 // NewKmsg prepares to read the device at path.
-func NewKmsg(path string) *Kmsg {
-	return &Kmsg{path: path, dial: openDevice}
+func NewKmsg(path string, c clock.PassiveClock) *Kmsg {
+	return &Kmsg{path: path, clock: c, dial: openDevice, uptime: uptime, size: RingBytes, wake: make(chan struct{}, 1)}
 }
 
 // Name is the kind of source and what it reads.
 func (s *Kmsg) Name() string { return "kmsg " + s.path }
+
+// Wake tells that records wait.
+func (s *Kmsg) Wake() <-chan struct{} { return s.wake }
 
 // Open goes to the place behind cursor if it is of boot, the current one, else
 // to the oldest record.
@@ -62,21 +65,50 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
-	s.dev = dev
+	s.lookAtRing()
 	s.cursor, s.seen = place, true
 	if place.Boot != boot {
 		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, place.Boot != ""
 	}
+	s.booted = s.clock.Now().Add(-s.uptime())
+	s.reader = readRing(dev, s.clock, s.wake, func() { s.malformed.Add(1) })
 	return nil
 }
 
+// ringEnough holds half a second of the 41,000 lines a second that a driver
+// writes when it has lost a GPU: as long as a busy node may keep us from a core.
+const ringEnough = 2 << 20
+
+// lookAtRing says once when the ring is small.
+func (s *Kmsg) lookAtRing() {
+	if s.size == nil {
+		return
+	}
+	size, err := s.size()
+	s.size = nil
+	if err != nil {
+		s.say(fmt.Sprintf("the size of the kernel's ring is not known: %v", err))
+		return
+	}
+	s.ring.Store(int64(size))
+	if size < ringEnough {
+		s.say(fmt.Sprintf("the kernel's ring has %d KiB, which a driver that has lost a GPU overwrites within %d ms; "+
+			"log_buf_len=2M on the kernel's command line makes it large enough", size>>10, size/ringLine*1000/floodPace))
+	}
+}
+
+const (
+	ringLine  = 108    // bytes that a line takes of the ring, about
+	floodPace = 41_000 // lines a second
+)
+
 // Close releases the device.
 func (s *Kmsg) Close() error {
-	if s.dev == nil {
+	if s.reader == nil {
 		return nil
 	}
-	err := s.dev.Close()
-	s.dev = nil
+	err := s.reader.close()
+	s.reader = nil
 	if err != nil {
 		return fmt.Errorf("closing %s: %w", s.path, err)
 	}
@@ -92,44 +124,37 @@ func (s *Kmsg) Reboot(boot string) (json.RawMessage, error) {
 	return encode(s.cursor), nil
 }
 
-// Read returns up to limit records.
-func (s *Kmsg) Read(limit int) (Batch, error) { return s.batch(s.read(limit)) }
-
-func (s *Kmsg) read(limit int) ([]Line, error) {
-	if s.dev == nil {
-		return nil, errors.New("reading a kernel log that is not open")
+// Read returns up to limit records. It does not wait for the device.
+func (s *Kmsg) Read(limit int) (Batch, error) {
+	if s.reader == nil {
+		return Batch{}, errors.New("reading a kernel log that is not open")
 	}
 	var out []Line
-	buf := make([]byte, recordBytes)
-	for len(out) < limit {
-		n, err := s.dev.Read(buf)
-		switch {
-		case errors.Is(err, syscall.EAGAIN), err == nil && n == 0:
-			return out, nil
-		case errors.Is(err, syscall.EPIPE):
-			continue // overwritten; the next record's seq says how many
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EINVAL):
-			s.malformed.Add(1) // larger than any record is; the device has passed it
-			continue
-		case err != nil:
-			return out, fmt.Errorf("reading %s: %w", s.path, err)
+	for len(out) == 0 { // past those that are known
+		records, end, err := s.reader.take(limit)
+		if err != nil {
+			return Batch{Notes: s.said()}, fmt.Errorf("reading %s: %w", s.path, err)
 		}
-		if line, ok := s.take(buf[:n]); ok {
-			out = append(out, line)
+		if len(records) == 0 {
+			return Batch{End: end, Notes: s.said()}, nil
+		}
+		for _, r := range records {
+			if line, ok := s.take(r); ok {
+				out = append(out, line)
+			}
 		}
 	}
-	return out, nil
+	return Batch{Lines: out, Notes: s.said()}, nil
 }
 
 // take makes a line of a record that has not been seen.
-func (s *Kmsg) take(raw []byte) (Line, bool) {
-	r, err := kernellog.ParseRecord(raw)
+func (s *Kmsg) take(given readout) (Line, bool) {
+	r, err := kernellog.ParseRecord(given.raw)
 	if err != nil {
 		s.malformed.Add(1)
 		return Line{}, false
 	}
+	at := s.written(given, r)
 	if s.seen && r.Seq < s.cursor.Next {
 		return Line{}, false
 	}
@@ -143,20 +168,19 @@ func (s *Kmsg) take(raw []byte) (Line, bool) {
 	}
 	s.cursor.Next, s.seen = r.Seq+1, true
 	// Only root may write to the device, and never as the kernel.
-	return Line{Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, Cursor: encode(s.cursor)}, true
+	return Line{Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, At: at, Gap: s.before(), Cursor: encode(s.cursor)}, true
 }
 
-// descriptor is a device opened without blocking and outside the runtime's
-// poller, which would hide EAGAIN.
-type descriptor int
-
-func openDevice(path string) (device, error) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+// written is when a record was: it carries the time since boot, and the wall
+// clock of the boot is that time off now. A record that was waited for says how
+// far the two clocks have come apart since.
+func (s *Kmsg) written(given readout, r kernellog.Record) time.Time {
+	since := time.Duration(r.Usec) * time.Microsecond
+	if given.live {
+		s.booted = given.at.Add(-since)
 	}
-	return descriptor(fd), nil
+	if at := s.booted.Add(since); since >= 0 && at.Before(given.at) {
+		return at.UTC()
+	}
+	return given.at.UTC()
 }
-
-func (d descriptor) Read(buf []byte) (int, error) { return syscall.Read(int(d), buf) }
-func (d descriptor) Close() error                 { return syscall.Close(int(d)) }

@@ -8,8 +8,12 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // ring is a kernel ring of recorded answers; every opening starts at the first.
@@ -23,16 +27,19 @@ type ring struct {
 type reader struct {
 	ring *ring
 	next int
+	gone chan struct{}
 }
 
 func (r *ring) open(string) (device, error) {
 	r.opened++
-	return &reader{ring: r}, nil
+	return &reader{ring: r, gone: make(chan struct{})}, nil
 }
 
-func (r *reader) Read(buf []byte) (int, error) {
+func (r *reader) Next(buf []byte, idle func()) (int, error) {
 	if r.next >= len(r.ring.answers) {
-		return 0, syscall.EAGAIN
+		idle()
+		<-r.gone
+		return 0, os.ErrClosed
 	}
 	answer := r.ring.answers[r.next]
 	r.next++
@@ -42,7 +49,7 @@ func (r *reader) Read(buf []byte) (int, error) {
 	return copy(buf, answer.(string)), nil
 }
 
-func (r *reader) Close() error { r.ring.closed++; return nil }
+func (r *reader) Close() error { r.ring.closed++; close(r.gone); return nil }
 
 func records(from, to int) []any {
 	var out []any
@@ -52,20 +59,29 @@ func records(from, to int) []any {
 	return out
 }
 
+// readAll reads to the end of what the ring has, in small portions.
+func readAll(t *testing.T, s *Kmsg) (lines []Line) {
+	t.Helper()
+	testkit.Until(t, time.Minute, func() bool {
+		for {
+			b, err := s.Read(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines = append(lines, b.Lines...); len(b.Lines) == 0 {
+				return b.End
+			}
+		}
+	})
+	return lines
+}
+
 func drain(t *testing.T, s *Kmsg) (texts []string, cursor json.RawMessage) {
 	t.Helper()
-	for {
-		lines, err := s.read(2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(lines) == 0 {
-			return texts, cursor
-		}
-		for _, l := range lines {
-			texts, cursor = append(texts, l.Text), l.Cursor
-		}
+	for _, l := range readAll(t, s) {
+		texts, cursor = append(texts, l.Text), l.Cursor
 	}
+	return texts, cursor
 }
 
 func expectKmsg(t *testing.T, s *Kmsg, want ...string) json.RawMessage {
@@ -79,8 +95,8 @@ func expectKmsg(t *testing.T, s *Kmsg, want ...string) json.RawMessage {
 
 func openKmsg(t *testing.T, r *ring, cursor json.RawMessage, boot string) *Kmsg {
 	t.Helper()
-	s := NewKmsg("ring")
-	s.dial = r.open
+	s := NewKmsg("ring", clock.RealClock{})
+	s.dial, s.size = r.open, nil
 	if err := s.Open(cursor, boot); err != nil {
 		t.Fatal(err)
 	}
@@ -158,72 +174,84 @@ func TestKmsgOfAnotherBootBeginsAnew(t *testing.T) {
 func TestKmsgGoesOnAfterWhatItCannotRead(t *testing.T) {
 	r := &ring{answers: []any{"no record", syscall.EINVAL, syscall.EINTR, "12,0,5,-;from a program\n", "3,1,6,-;from the kernel\n"}}
 	s := openKmsg(t, r, nil, "a")
-	lines, err := s.read(9)
-	if err != nil || len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || s.Counts().Malformed != 2 {
-		t.Errorf("lines %+v, error %v, counts %+v", lines, err, s.Counts())
+	lines := readAll(t, s)
+	if len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || s.Counts().Malformed != 2 {
+		t.Errorf("lines %+v, counts %+v", lines, s.Counts())
 	}
-	r.answers = []any{syscall.EIO}
+	r.answers = append(records(0, 0), syscall.EIO)
 	s = openKmsg(t, r, nil, "a")
-	if _, err := s.read(9); !errors.Is(err, syscall.EIO) {
-		t.Errorf("error %v, want EIO", err)
+	var lines0 []Line
+	testkit.Until(t, time.Minute, func() bool {
+		b, err := s.Read(9)
+		lines0 = append(lines0, b.Lines...)
+		return errors.Is(err, syscall.EIO)
+	})
+	if len(lines0) != 1 {
+		t.Errorf("%d lines came before the error, want 1", len(lines0))
 	}
 }
 
 // TestRealKmsg reads the machine's own ring where that is allowed; elsewhere
 // the refusal must be told.
 func TestRealKmsg(t *testing.T) {
-	s := NewKmsg("/dev/kmsg")
+	s := NewKmsg("/dev/kmsg", clock.RealClock{})
 	err := s.Open(nil, "a")
 	if err != nil {
 		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("opening: %v", err)
 		}
-		if _, err := s.read(1); err == nil {
+		if _, err := s.Read(1); err == nil {
 			t.Error("a log that is not open was read")
 		}
 		return
 	}
 	defer s.Close()
-	lines, err := s.read(1 << 20)
-	if err != nil || len(lines) == 0 {
-		t.Fatalf("%d lines, error %v", len(lines), err)
+	lines := readAll(t, s)
+	if len(lines) == 0 {
+		t.Fatal("an empty ring")
 	}
-	if again, err := s.read(1 << 20); err != nil || len(again) > len(lines) {
-		t.Errorf("the end was not reached: %d more lines, error %v", len(again), err)
+	for _, l := range lines {
+		if l.At.After(time.Now()) || time.Since(l.At) > 100*365*24*time.Hour {
+			t.Fatalf("a line of %s", l.At)
+		}
 	}
-	resumed := NewKmsg("/dev/kmsg")
+	if s.Counts().Ring < 4096 {
+		t.Errorf("counts %+v", s.Counts())
+	}
+	resumed := NewKmsg("/dev/kmsg", clock.RealClock{})
 	if err := resumed.Open(lines[len(lines)-1].Cursor, "a"); err != nil {
 		t.Fatal(err)
 	}
 	defer resumed.Close()
-	rest, err := resumed.read(1 << 20)
-	if err != nil || len(rest) > 50 || s.Counts().Malformed != 0 {
-		t.Errorf("%d lines behind the last one, error %v, counts %+v", len(rest), err, s.Counts())
+	if rest := readAll(t, resumed); len(rest) > 50 || s.Counts().Malformed != 0 {
+		t.Errorf("%d lines behind the last one, counts %+v", len(rest), s.Counts())
 	}
-	// Writing is a matter of rights; what a program wrote is not the kernel's.
-	if err := os.WriteFile("/dev/kmsg", []byte("nvsentinel test line\n"), 0); err == nil {
-		for _, l := range mustRead(t, resumed) {
-			if l.Text == "nvsentinel test line" && l.Kernel {
-				t.Error("a program's line counts as the kernel's")
-			}
+	// Writing is a matter of rights and of the kernel's pace; what a program wrote
+	// is not the kernel's, and is read without being asked for.
+	if err := os.WriteFile("/dev/kmsg", []byte("nvsentinel test line\n"), 0); err != nil {
+		return
+	}
+	var rest []Line
+	testkit.Until(t, time.Minute, func() bool {
+		b, err := resumed.Read(1 << 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, b.Lines...)
+		return b.End
+	})
+	for _, l := range rest {
+		if l.Text == "nvsentinel test line" && (l.Kernel || time.Since(l.At) > time.Minute) {
+			t.Errorf("a program's line is %+v", l)
 		}
 	}
-}
-
-func mustRead(t *testing.T, s *Kmsg) []Line {
-	t.Helper()
-	lines, err := s.read(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lines
 }
 
 // TestKmsgTellsWhoWroteARecord: only root may write to the device, and never as
 // the kernel.
 func TestKmsgTellsWhoWroteARecord(t *testing.T) {
 	s := openKmsg(t, &ring{answers: []any{"3,0,1,-;NVRM: x\n", "27,1,2,-;nvsentinel-gpu-reset: y\n"}}, nil, "a")
-	lines := mustRead(t, s)
+	lines := readAll(t, s)
 	if len(lines) != 2 || !lines[0].Kernel || lines[0].Root || lines[1].Kernel || !lines[1].Root {
 		t.Errorf("lines %+v", lines)
 	}

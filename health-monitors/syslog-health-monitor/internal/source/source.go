@@ -25,8 +25,18 @@ type Line struct {
 	Boot string
 	// At is when the line was written; zero where the source does not say.
 	At time.Time
+	// Gap is what was lost just before the line; nil is nothing.
+	Gap *Gap
 	// Cursor is the place behind the line; Open takes it.
 	Cursor json.RawMessage
+}
+
+// Gap is a stretch of the log that nobody has read, nor can any more.
+type Gap struct {
+	// Lost is the number of its lines, 0 when nobody knows it.
+	Lost int64
+	// Why says what happened to them.
+	Why string
 }
 
 // Batch is what one Read found.
@@ -53,6 +63,8 @@ type Counts struct {
 	Cut int64
 	// Malformed counts records that could not be parsed.
 	Malformed int64
+	// Ring is the size of the kernel's ring in bytes; 0 where it is not known.
+	Ring int64
 	// Restarts counts readers of the journal that had to be started again.
 	Restarts int64
 }
@@ -62,29 +74,45 @@ const maxNotes = 16
 
 // tally counts for a source; a scrape reads it while the source works.
 type tally struct {
-	gaps, lost, truncations, cut, malformed, restarts atomic.Int64
+	gaps, lost, truncations, cut, malformed, restarts, ring atomic.Int64
 
 	mu    sync.Mutex
 	notes []string
+	ahead *Gap // of which no line has told yet
 }
 
 // Counts returns what was met so far.
 func (t *tally) Counts() Counts {
 	return Counts{
 		Gaps: t.gaps.Load(), Lost: t.lost.Load(), Truncations: t.truncations.Load(), Cut: t.cut.Load(),
-		Malformed: t.malformed.Load(), Restarts: t.restarts.Load(),
+		Malformed: t.malformed.Load(), Restarts: t.restarts.Load(), Ring: t.ring.Load(),
 	}
 }
 
-// gap counts a place where lines were lost; lost is their number, 0 when nobody
-// knows it.
+// gap counts a place where lines were lost, which the next line tells of; lost is
+// their number, 0 when nobody knows it.
 func (t *tally) gap(lost int64, why string) {
 	t.gaps.Add(1)
 	t.lost.Add(lost)
+	t.mu.Lock()
+	if t.ahead == nil {
+		t.ahead = &Gap{Why: why}
+	}
+	t.ahead.Lost += lost
+	t.mu.Unlock()
 	if lost > 0 {
 		why = fmt.Sprintf("%s (%d lines)", why, lost)
 	}
 	t.say(why)
+}
+
+// before takes the gap that the next line is to tell of.
+func (t *tally) before() *Gap {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.ahead
+	t.ahead = nil
+	return out
 }
 
 // say keeps a note for the next Read.

@@ -77,6 +77,9 @@ func countSource(r prometheus.Registerer, counts func() source.Counts) {
 			func() float64 { return float64(value(counts())) })
 	}
 	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: Prefix + "_ring_bytes",
+			Help: "Size of the kernel's ring of records; 0 where it is not known or another source is read."},
+			func() float64 { return float64(counts().Ring) }),
 		met("gaps_total", "Places in the kernel log where lines were lost before they were read.",
 			func(c source.Counts) int64 { return c.Gaps }),
 		met("lost_lines_total", "Lines lost in gaps, where their number is known.",

@@ -1,0 +1,160 @@
+package source
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Bounds of the records that are read and not yet asked for. At either the ring
+// is read no further, and the kernel keeps what fits into it: at 41,000 lines a
+// second, as a driver writes when a GPU is lost, they hold more than a second.
+const (
+	recordsAhead = 64 << 10
+	bytesAhead   = 16 << 20
+)
+
+// Pace at which a reader wakes who asks for its records.
+const (
+	wakeAt     = 512                   // records; at once
+	wakeGather = 10 * time.Millisecond // after the first record of fewer
+)
+
+// recordBytes holds the largest record that Linux hands out.
+const recordBytes = 16 << 10
+
+// readout is a record as the device gave it.
+type readout struct {
+	raw []byte
+	at  time.Time // when it was read
+	// live: the reader had waited for it, so that it was written at that time.
+	live bool
+}
+
+// ringReader empties a device as fast as it fills, whatever the rest of the
+// monitor is busy with.
+type ringReader struct {
+	dev       device
+	clock     clock.PassiveClock
+	wake      chan<- struct{}
+	malformed func()
+	done      chan struct{}
+
+	mu     sync.Mutex
+	room   sync.Cond // somebody has taken records, or closed
+	ahead  []readout
+	bytes  int
+	atEnd  bool // the device had nothing more
+	seen   bool // atEnd has been true
+	closed bool
+	err    error // why reading ended
+}
+
+func readRing(dev device, clk clock.PassiveClock, wake chan<- struct{}, malformed func()) *ringReader {
+	r := &ringReader{dev: dev, clock: clk, wake: wake, malformed: malformed, done: make(chan struct{})}
+	r.room.L = &r.mu
+	go r.run()
+	return r
+}
+
+func (r *ringReader) run() {
+	defer close(r.done)
+	buf := make([]byte, recordBytes)
+	for {
+		waited := false
+		n, err := r.dev.Next(buf, func() { waited = true; r.idle() })
+		switch {
+		case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EINTR):
+			continue // overwritten: the next record's number says how many
+		case errors.Is(err, syscall.EINVAL):
+			r.malformed() // larger than any record is; the device has passed it
+			continue
+		case errors.Is(err, os.ErrClosed):
+			return
+		case err != nil:
+			r.mu.Lock()
+			r.err = err
+			r.mu.Unlock()
+			r.tell()
+			return
+		}
+		if !r.put(buf[:n], waited) {
+			return
+		}
+	}
+}
+
+// idle notes that the device has nothing more.
+func (r *ringReader) idle() {
+	r.mu.Lock()
+	first := !r.seen
+	r.atEnd, r.seen = true, true
+	r.mu.Unlock()
+	if first {
+		r.tell()
+	}
+}
+
+// put keeps a record; false says that the reader is closed.
+func (r *ringReader) put(raw []byte, live bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for (len(r.ahead) >= recordsAhead || r.bytes >= bytesAhead) && !r.closed {
+		r.room.Wait()
+	}
+	if r.closed {
+		return false
+	}
+	r.ahead = append(r.ahead, readout{append([]byte(nil), raw...), r.clock.Now(), live})
+	r.bytes += len(raw)
+	r.atEnd = false
+	switch len(r.ahead) {
+	case 1:
+		time.AfterFunc(wakeGather, r.tell)
+	case wakeAt:
+		r.tell()
+	}
+	return true
+}
+
+// tell wakes who asks for records.
+func (r *ringReader) tell() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // told already
+	}
+}
+
+// take gives up to limit records; end says that there are none and the device
+// has no more. What was read before an error comes before the error.
+func (r *ringReader) take(limit int) (out []readout, end bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(limit, len(r.ahead))
+	out = append(out, r.ahead[:n]...)
+	for _, one := range out {
+		r.bytes -= len(one.raw)
+	}
+	if r.ahead = r.ahead[n:]; len(r.ahead) == 0 {
+		r.ahead = nil // the memory of a flood goes
+	}
+	if n > 0 {
+		r.room.Signal()
+		return out, false, nil
+	}
+	return nil, r.atEnd, r.err
+}
+
+func (r *ringReader) close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.room.Signal()
+	r.mu.Unlock()
+	err := r.dev.Close()
+	<-r.done
+	return err
+}
