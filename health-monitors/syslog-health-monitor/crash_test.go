@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -178,6 +179,7 @@ func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
 				t.Parallel()
 				p := newProcess(t)
+				p.extra = []string{"--every-event"}
 				p.write(700) // more than one read, and several batches
 				p.start(fmt.Sprintf("NVSENTINEL_CRASH=syslog-health-monitor/%s:%d", point, hit))
 				p.died()
@@ -193,6 +195,7 @@ func TestACrashAtAnyPointLosesAndDoublesNothing(t *testing.T) {
 
 func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) {
 	p := newProcess(t)
+	p.extra = []string{"--every-event"}
 	for round := range 40 {
 		acknowledged := len(p.connector.Distinct(t))
 		p.start()
@@ -214,6 +217,76 @@ func TestKillsAtAnyMomentLoseAndDoubleNothing(t *testing.T) {
 	}
 	p.start()
 	p.check(0)
+}
+
+// TestKillsInAStormLoseNoFirstAndNoCount: 10,000 events of one kind, written while
+// the program is killed again and again, are each reported or counted once; faults
+// of other GPUs come between them.
+func TestKillsInAStormLoseNoFirstAndNoCount(t *testing.T) {
+	const rounds, each = 10, 1000
+	p := newProcess(t)
+	for round := range rounds {
+		p.start()
+		p.append(each, func(i int) string {
+			return fmt.Sprintf("NVRM: Xid (PCI:0000:3b:00): 31, pid=%d, name=python", i)
+		})
+		p.append(1, func(int) string { return fmt.Sprintf("NVRM: Xid (PCI:0000:%02x:00): 79, pid=%d, fallen", round, round) })
+		seen := rand.IntN(round + 2)
+		p.connector.Await(t, "some faults", func(events []*protos.HealthEvent) bool { return len(tally(t, events).fallen) >= min(seen, round) })
+		p.kill()
+	}
+	p.start()
+	events := p.connector.Await(t, "the whole storm", func(events []*protos.HealthEvent) bool {
+		got := tally(t, events)
+		return got.storm >= rounds*each && len(got.fallen) == rounds
+	})
+	if got := tally(t, events); got.storm != rounds*each || got.records > 100 {
+		t.Errorf("%d events in %d records, want %d", got.storm, got.records, rounds*each)
+	}
+}
+
+// tallied is what came of a storm.
+type tallied struct {
+	records, storm int
+	fallen         map[string]bool
+}
+
+func tally(t *testing.T, events []*protos.HealthEvent) tallied {
+	t.Helper()
+	out := tallied{fallen: map[string]bool{}}
+	for _, e := range events {
+		n, _ := record.FromProto(e).Repeats()
+		switch e.ErrorCode[0] {
+		case "31":
+			out.records++
+			out.storm += n
+		case "79":
+			if n != 1 || out.fallen[e.Message] {
+				t.Fatalf("%d of %s", n, e.Message)
+			}
+			out.fallen[e.Message] = true
+		}
+	}
+	return out
+}
+
+// append appends count lines.
+func (p *process) append(count int, text func(i int) string) {
+	p.t.Helper()
+	f, err := os.OpenFile(filepath.Join(p.dir, "kern.log"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var lines strings.Builder
+	for i := range count {
+		lines.WriteString(text(i) + "\n")
+	}
+	if _, err := f.WriteString(lines.String()); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // rotate renames the log and its predecessors, as logrotate does.

@@ -47,6 +47,10 @@ type Config struct {
 	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
 	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// GapStrategy is that of SysLogsGap, which tells of lost lines.
+	GapStrategy string `toml:"gapProcessingStrategy" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
+	// EveryEvent reports each event of a storm.
+	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"report every event; else, of those that differ in their text only, ten and then one a minute that counts the others"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
 	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
@@ -87,6 +91,7 @@ var Default = Config{
 	MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json",
 	SettleTime:   2 * time.Minute,
 	Strategy:     string(record.Process),
+	GapStrategy:  string(record.PersistOnly),
 	OutboxMiB:    64,
 }
 
@@ -119,6 +124,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
+	}
+	if _, err := record.ParseStrategy(c.GapStrategy); err != nil {
+		wrong("gapProcessingStrategy (--gap-processing-strategy): %w", err)
 	}
 	problems = append(problems, c.checkCancellations()...)
 	return errors.Join(problems...)
@@ -214,6 +222,7 @@ func (c Config) Policy() watch.Policy {
 	}
 	return watch.Policy{
 		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines, Cancels: cancels,
+		EveryEvent: c.EveryEvent, GapStrategy: record.Strategy(c.GapStrategy),
 	}
 }
 

@@ -102,6 +102,7 @@ func TestJournalRebootWhileTheMonitorLives(t *testing.T) {
 // found, each once and in order, across rotation and a restart in the middle.
 func TestJournalFloodWithFaultsAndPoison(t *testing.T) {
 	n, j := newJournalNode(t)
+	n.policy.EveryEvent = true
 	var want []string
 	flood := func(from, to int) {
 		var texts []string
@@ -157,7 +158,7 @@ func TestJournalGapIsCountedAndHoldsNothingUp(t *testing.T) {
 	j.Remove(fallen)
 	n.start()
 	n.catchUp(1)
-	n.expect("79 RESTART_BM "+journalBoot1, "31 NONE "+journalBoot1)
+	n.expect("79 RESTART_BM "+journalBoot1, "LOG_GAP NONE persist-only "+journalBoot1, "31 NONE "+journalBoot1)
 	if v := n.value("gaps_total"); v != 1 {
 		t.Errorf("%v gaps, want 1", v)
 	}

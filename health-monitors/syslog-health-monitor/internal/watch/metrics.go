@@ -24,6 +24,11 @@ type Metrics struct {
 	Resets *prometheus.CounterVec
 	// Cancellations counts codes that another code cleared.
 	Cancellations *prometheus.CounterVec
+	// Counted counts the events of storms that were counted and not reported one
+	// by one.
+	Counted prometheus.Counter
+	// Gaps counts reported gaps.
+	Gaps prometheus.Counter
 	// Lines counts the lines that were read.
 	Lines prometheus.Counter
 	// ForeignLines counts lines of interest that a program wrote, which are not believed.
@@ -54,6 +59,8 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		FallenOff:      counter("gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
 		Resets:         vector("gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
 		Cancellations:  vector("cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
+		Counted:        counter("events_counted_total", "Events of storms that were counted and not reported one by one."),
+		Gaps:           counter("gap_events_total", "Gaps of the kernel log that were reported."),
 		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
 		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote and that were not believed."),
 		Unsendable:     counter("unsendable_events_total", "Events that could not be encoded and were dropped."),
@@ -65,7 +72,7 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	for _, code := range xid.Codes() {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
 	}
-	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Resets, m.Cancellations, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
+	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Resets, m.Cancellations, m.Counted, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
 	countSource(r, counts)
 	return m
 }

@@ -28,7 +28,7 @@ import (
 // node is a machine under test: its files, and the monitor on it. The clock is
 // the test's; a pass happens only when the test asks for it.
 type node struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	clock     *testclock.FakeClock
 	policy    Policy
@@ -58,11 +58,11 @@ const (
 
 // newNode makes a node on boot-1 with an empty log, one GPU in its metadata
 // file, and a connector that listens. The monitor is not started.
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, dir: t.TempDir(), clock: testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), connector: reporttest.Start(t),
-		policy: Policy{Node: "n1", Strategy: record.Process, Settle: 2 * time.Minute},
+		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, Settle: 2 * time.Minute},
 	}
 	n.boot("boot-1")
 	n.write("kern.log", "")
@@ -128,7 +128,7 @@ func (n *node) start() {
 		Devices: gpumetadata.Follow(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}
-	if j, ok := log.(*source.Journal); ok {
+	if j, ok := log.(interface{ Wake() <-chan struct{} }); ok {
 		n.m.Wake = j.Wake()
 	}
 	if err := n.m.remember(); err != nil {

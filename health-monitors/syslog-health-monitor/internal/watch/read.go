@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
@@ -22,7 +23,7 @@ const driver = "NVRM: "
 
 // speaks tells whether a line may say something to us.
 func speaks(l source.Line) bool {
-	return strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
+	return l.Gap != nil || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
 }
 
 // readOn takes the next lines into the outbox; more says that there may be
@@ -41,7 +42,7 @@ func (m *Monitor) readOn() (more bool, err error) {
 			m.reachedEnd()
 		}
 		if len(batch.Lines) == 0 {
-			return false, m.writePlace()
+			return false, nil
 		}
 		m.pending = batch.Lines
 		m.Metrics.Lines.Add(float64(len(batch.Lines)))
@@ -64,7 +65,11 @@ func (m *Monitor) reachedEnd() {
 
 // writePlace writes down, now and then, how far a log without faults was read.
 func (m *Monitor) writePlace() error {
-	if !m.dirty || m.Clock.Since(m.noted) < notePace {
+	pace := notePace
+	if m.state.Storms.Holds() {
+		pace = countPace
+	}
+	if age := m.Clock.Since(m.noted); !m.dirty || age >= 0 && age < pace {
 		return nil
 	}
 	return m.commit(func(*report.Tx, *state) error { return nil })
@@ -81,10 +86,10 @@ func (m *Monitor) take() (more bool, err error) {
 		m.pending = nil
 		return true, nil
 	}
-	t, err := m.commitLines(m.pending)
-	if errors.Is(err, report.ErrFull) && t.lines > 0 {
-		t, err = m.commitLines(m.pending[:t.lines]) // those that fit
+	if m.takeWithoutEvents() {
+		return true, nil
 	}
+	t, err := fitting(m.pending, m.commitLines)
 	if err != nil {
 		return false, err
 	}
@@ -92,6 +97,36 @@ func (m *Monitor) take() (more bool, err error) {
 	m.pending = m.pending[t.lines:]
 	m.account(t)
 	return true, nil
+}
+
+// takeWithoutEvents takes the pending lines if none of them has an event to
+// write, as those of a chatty driver and of a storm that is counted: the state
+// they leave is written with the next event, or at its own pace.
+func (m *Monitor) takeWithoutEvents() bool {
+	next := m.state.clone()
+	t := taking{m: m, s: &next, seen: map[string]bool{}}
+	if err := t.all(m.pending); err != nil {
+		return false
+	}
+	m.state, m.dirty, m.pending = next, true, nil
+	m.account(t)
+	return true
+}
+
+// fitting commits lines, or as many as fit: those before the one that found the
+// outbox full, and half as many for each time that the disk is.
+func fitting(lines []source.Line, commit func([]source.Line) (taking, error)) (taking, error) {
+	for {
+		t, err := commit(lines)
+		switch {
+		case errors.Is(err, report.ErrFull) && t.lines > 0:
+			lines = lines[:t.lines]
+		case errors.Is(err, syscall.ENOSPC) && len(lines) > 1:
+			lines = lines[:len(lines)/2]
+		default:
+			return t, err
+		}
+	}
 }
 
 // commitLines takes lines in one transaction. With ErrFull nothing was taken,
@@ -109,6 +144,8 @@ func (m *Monitor) commitLines(lines []source.Line) (taking, error) {
 func (m *Monitor) account(t taking) {
 	for _, e := range t.events {
 		switch {
+		case e.CheckName == GapCheck:
+			m.Metrics.Gaps.Inc()
 		case e.IsHealthy || e.ErrorCode[0] == gpureset.CodeFailure: // counted by what caused it
 		case e.CheckName == xid.Check:
 			m.Metrics.XIDs.WithLabelValues(xidLabel(e.ErrorCode[0])).Inc()
@@ -124,6 +161,7 @@ func (m *Monitor) account(t taking) {
 	for _, c := range t.cancelled {
 		m.Metrics.Cancellations.WithLabelValues(c[0], c[1]).Inc()
 	}
+	m.Metrics.Counted.Add(float64(t.counted))
 	m.Metrics.ForeignLines.Add(float64(t.foreign))
 	m.Metrics.Unsendable.Add(float64(t.unsendable))
 	for check := range t.seen {

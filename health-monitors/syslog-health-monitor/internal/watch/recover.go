@@ -52,6 +52,9 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 		})
 	case recovery.ReportHealthy:
 		err = m.commit(func(tx *report.Tx, s *state) error {
+			if err := m.endStorms(tx, s, check); err != nil {
+				return err
+			}
 			delete(s.Owed, check)
 			e := sighting.Sighting{
 				Node: m.Policy.Node, Boot: s.Boot, At: m.Clock.Now(),

@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/storm"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
@@ -39,6 +40,8 @@ type state struct {
 	Memory map[string]recovery.Memory `json:"memory,omitempty"`
 	// Fallen is a message about a GPU off the bus whose end has not been read.
 	Fallen fallenoff.Begun `json:"fallen,omitzero"`
+	// Storms are the events that are counted and not reported one by one.
+	Storms storm.Counter `json:"storms,omitzero"`
 	// Owners maps PCI addresses to GPU UUIDs as the driver logged them.
 	Owners map[string]string `json:"owners,omitempty"`
 }
@@ -68,6 +71,7 @@ func (s state) encode() ([]byte, error) {
 
 func (s state) clone() state {
 	s.Owed, s.Owners, s.Memory = maps.Clone(s.Owed), maps.Clone(s.Owners), maps.Clone(s.Memory)
+	s.Storms = s.Storms.Clone()
 	for check, m := range s.Memory {
 		s.Memory[check] = m.Clone()
 	}
@@ -80,6 +84,9 @@ func (s *state) turn(boot string, last uint64) {
 	clear(s.Owners)
 	for _, check := range checks {
 		s.Owed[check] = false
+	}
+	if _, told := s.Memory[GapCheck]; told {
+		s.Owed[GapCheck] = false
 	}
 }
 

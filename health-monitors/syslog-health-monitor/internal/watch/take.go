@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
@@ -20,14 +21,20 @@ import (
 // messageBytes is where the connector would cut a message.
 const messageBytes = 32 << 10
 
-// taking is one transaction's walk over lines.
+// errToWrite ends a walk without a transaction at the first line that has an
+// event to write.
+var errToWrite = errors.New("an event is to be written")
+
+// taking is one walk over lines, in a transaction or, as long as there is nothing
+// to write but the state, without.
 type taking struct {
 	m  *Monitor
-	tx *report.Tx
+	tx *report.Tx // nil without
 	s  *state
 
 	lines      int // lines that are done
 	events     []*protos.HealthEvent
+	counted    int // events that are held back
 	foreign    int
 	unsendable int
 	seen       map[string]bool // checks of which a code of the current boot was seen
@@ -48,6 +55,11 @@ func (t *taking) all(lines []source.Line) error {
 }
 
 func (t *taking) one(line source.Line) error {
+	if line.Gap != nil {
+		if err := t.gap(line); err != nil {
+			return err
+		}
+	}
 	if at := strings.Index(line.Text, driver); at >= 0 {
 		return t.ofDriver(line, at)
 	}
@@ -187,7 +199,7 @@ func (t *taking) recoverySighting(line source.Line) sighting.Sighting {
 
 // send appends an unhealthy event and remembers it for the recovery.
 func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report) error {
-	if sent, err := t.put(line, e); err != nil || !sent {
+	if sent, err := t.report(e); err != nil || !sent {
 		return err
 	}
 	r.Strategy = t.m.Policy.Strategy
@@ -204,15 +216,24 @@ func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report
 
 // clear appends a healthy event about a device and forgets what it clears.
 func (t *taking) clear(line source.Line, e *protos.HealthEvent, device string) error {
-	if sent, err := t.put(line, e); err != nil || !sent {
+	for _, counted := range t.s.Storms.End(t.m.Clock.Now(), e.CheckName) {
+		if _, err := t.put(counted); err != nil {
+			return err
+		}
+	}
+	if sent, err := t.put(e); err != nil || !sent {
 		return err
 	}
+	t.occurred(e)
 	t.s.forget(e.CheckName, device, e.ErrorCode)
 	return nil
 }
 
 // put appends an event; sent is false for one that nobody could ever send.
-func (t *taking) put(line source.Line, e *protos.HealthEvent) (sent bool, err error) {
+func (t *taking) put(e *protos.HealthEvent) (sent bool, err error) {
+	if t.tx == nil {
+		return false, errToWrite
+	}
 	err = t.tx.Append(e)
 	if errors.Is(err, report.ErrTooLarge) || errors.Is(err, report.ErrInvalid) {
 		t.unsendable++
@@ -222,8 +243,7 @@ func (t *taking) put(line source.Line, e *protos.HealthEvent) (sent bool, err er
 	if err != nil {
 		return false, err
 	}
-	t.events = append(t.events, e)
-	if line.Past {
+	if e.Metadata[record.MetadataBootID] != t.s.Boot {
 		t.s.Through = t.tx.LastSeq()
 	}
 	return true, nil

@@ -6,6 +6,7 @@ package watch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -27,9 +28,13 @@ const Tick = 250 * time.Millisecond
 // neither the boot id nor the end of the process.
 const linesAtOnce = 512
 
-// notePace bounds how often a place without events is written down: losing it
-// costs a second look at lines that reported nothing.
-const notePace = 5 * time.Second
+// Paces at which a place is written down that has no events to go with: losing it
+// costs a second look at the lines before it. While a storm is counted, a kernel
+// that overwrites its ring leaves nothing to look at a second time.
+const (
+	notePace  = 5 * time.Second
+	countPace = time.Second
+)
 
 // Source is a kernel log that can be read on from where it was left.
 type Source interface {
@@ -52,6 +57,10 @@ type Policy struct {
 	Settle time.Duration
 	// UserLines accepts lines that programs wrote, for injection in tests.
 	UserLines bool
+	// EveryEvent reports the events of a storm one by one and counts none.
+	EveryEvent bool
+	// GapStrategy is that of the events that tell of lost lines.
+	GapStrategy record.Strategy
 	// Cancels holds, by XID, the codes that its report clears on the same device.
 	Cancels map[string][]string
 }
@@ -157,6 +166,9 @@ func (m *Monitor) pass() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := errors.Join(m.reportCounted(), m.writePlace()); err != nil {
+		return false, err
+	}
 	return more, m.recover()
 }
 
@@ -210,6 +222,9 @@ func (m *Monitor) turn(boot string) error {
 		return fmt.Errorf("noting a reboot: %w", err)
 	}
 	err = m.commit(func(tx *report.Tx, s *state) error {
+		if err := m.endStorms(tx, s, ""); err != nil {
+			return err
+		}
 		s.turn(boot, tx.LastSeq())
 		s.Cursor = cursor
 		return nil

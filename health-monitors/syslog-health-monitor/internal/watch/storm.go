@@ -1,0 +1,67 @@
+package watch
+
+import (
+	"errors"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// report appends an unhealthy event, or counts it in a storm of its kind; sent is
+// false for one that nobody could ever send.
+func (t *taking) report(e *protos.HealthEvent) (sent bool, err error) {
+	out := []*protos.HealthEvent{e}
+	if !t.m.Policy.EveryEvent {
+		out = t.s.Storms.Take(t.m.Clock.Now(), e)
+	}
+	if len(out) == 0 {
+		t.counted++
+	}
+	sent = true
+	for _, one := range out {
+		if sent, err = t.put(one); err != nil {
+			return false, err
+		}
+	}
+	if sent {
+		t.occurred(e)
+	}
+	return sent, nil
+}
+
+// occurred notes what account counts once it is durable.
+func (t *taking) occurred(e *protos.HealthEvent) { t.events = append(t.events, e) }
+
+// reportCounted appends what stands for the events of a storm, a minute after the
+// last time or when it is over. A full outbox is asked again.
+func (m *Monitor) reportCounted() error {
+	next := m.state.Storms.Clone()
+	if len(next.Due(m.Clock.Now())) == 0 {
+		return nil
+	}
+	err := m.commit(func(tx *report.Tx, s *state) error {
+		t := taking{m: m, tx: tx, s: s}
+		for _, e := range s.Storms.Due(m.Clock.Now()) {
+			if _, err := t.put(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, report.ErrFull) {
+		return nil
+	}
+	return err
+}
+
+// endStorms appends what is counted of a check, all with none, before something
+// follows that ends its faults.
+func (m *Monitor) endStorms(tx *report.Tx, s *state, check string) error {
+	t := taking{m: m, tx: tx, s: s}
+	for _, e := range s.Storms.End(m.Clock.Now(), check) {
+		if _, err := t.put(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
