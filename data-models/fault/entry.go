@@ -31,7 +31,7 @@ type Entry struct {
 var deviceTypes = []string{"GPU_UUID", "PCI", "GPU"}
 
 // subTypes narrow a device.
-var subTypes = []string{"GPC", "TPC", "SM", "NVLINK", "NICPort"}
+var subTypes = []string{"GPC", "TPC", "SM", "NVLINK", "NICPort", "GPU_INSTANCE", "COMPUTE_INSTANCE"}
 
 // readings are the registers that monitors of the predecessor list among an XID
 // 74's entities. They are no part of a fault's identity: no recovery names them.

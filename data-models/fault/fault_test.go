@@ -124,6 +124,8 @@ func TestClears(t *testing.T) {
 		"a device with registers":     {event(true, nil, "GPU_UUID", "GPU-1"), registers, true},
 		"registers alone":             {event(true, nil, "REG0", "1"), registers, false},
 
+		"the GPU of a partition":           {event(true, nil, "GPU_UUID", "GPU-1"), event(false, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "5"), true},
+		"another partition of the GPU":     {event(true, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "6"), event(false, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "5"), false},
 		"another port of the NIC":          {event(true, nil, "NIC", "mlx5_0", "NICPort", "2"), port, false},
 		"the port of another NIC":          {event(true, nil, "NIC", "mlx5_1", "NICPort", "1"), port, false},
 		"the port of the NIC":              {event(true, nil, "NICPort", "1", "NIC", "mlx5_0"), port, true},

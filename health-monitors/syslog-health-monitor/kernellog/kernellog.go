@@ -74,8 +74,16 @@ func unescape(text []byte) []byte {
 	return out
 }
 
-// Clean makes any bytes text that the wire can carry.
-func Clean(raw []byte) string { return strings.ToValidUTF8(string(raw), "\uFFFD") }
+// Clean makes any bytes text that the wire can carry, without colours.
+func Clean(raw []byte) string {
+	if bytes.IndexByte(raw, '\x1b') >= 0 {
+		raw = colour.ReplaceAll(raw, nil)
+	}
+	return strings.ToValidUTF8(string(raw), "\uFFFD")
+}
+
+// colour is a control sequence of a terminal, as dmesg --color writes them.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]{0,16}[A-Za-z]`)
 
 // Cut shortens text to at most limit bytes without splitting a character.
 func Cut(text string, limit int) string {
@@ -87,11 +95,12 @@ func Cut(text string, limit int) string {
 
 // FromKernel tells a syslog line of the kernel from one of a program: the first
 // word that ends in a colon is the program's tag, and the kernel's tag is
-// "kernel:". A line without a tag (dmesg, plain text) is the kernel's. at is
-// where the message of interest begins; the tag stands before it.
+// "kernel:" or "kernel[0]:". A line without a tag (dmesg, plain text) is the
+// kernel's, and so is one of dmesg --decode whose facility is kern. at is where
+// the message of interest begins; the tag stands before it.
 func FromKernel(line string, at int) bool {
 	tag := tagWord(line, at)
-	return tag == "" || tag == "kernel:"
+	return tag == "" || tag == "kernel:" || strings.HasPrefix(tag, "kernel[") && strings.HasSuffix(tag, "]:")
 }
 
 // Tag is the program that a syslog line names before at: the first word that
@@ -101,9 +110,20 @@ func Tag(line string, at int) string {
 	return name
 }
 
-// tagWord is the first word before at that ends in a colon.
+// decoded begins a line of dmesg --decode: facility and level.
+var decoded = regexp.MustCompile(`^([a-z]\w{1,9}) *:(?:emerg|alert|crit|err|warn|notice|info|debug) *: `)
+
+// tagWord is the first word before at that ends in a colon, or the facility of
+// a line of dmesg --decode that is not the kernel's.
 func tagWord(line string, at int) string {
-	for word := range strings.FieldsSeq(line[:max(0, min(at, len(line)))]) {
+	line = line[:max(0, min(at, len(line)))]
+	if m := decoded.FindStringSubmatch(line); m != nil {
+		if m[1] != "kern" {
+			return m[1] + ":"
+		}
+		line = line[len(m[0]):]
+	}
+	for word := range strings.FieldsSeq(line) {
 		if strings.HasSuffix(word, ":") {
 			return word
 		}

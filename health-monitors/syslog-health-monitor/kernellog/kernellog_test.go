@@ -51,6 +51,15 @@ func TestFromKernelAndStartsBoot(t *testing.T) {
 		{"Nov 21 05:04:01 host sudo[77]: root : COMMAND=/bin/echo Linux version 6.1", false, false},
 		{"Nov 21 05:04:01 host app: Linux version 6.1", false, false},
 		{"[   12.0] module says Linux version 6.1", true, false},
+		{"kern  :notice: [    0.000000] Linux version 6.1", true, true},
+		{"kern  :warn  : 2026-03-01T12:00:00,123456+00:00 Linux version 6.1", true, false},
+		{"user  :warn  : [   12.0] Linux version 6.1", false, false},
+		{"syslog:err   : 2025-05-27T04:18:56,089671+00:00 Linux version 6.1", false, false},
+		{"kern  :loud  : [   12.0] Linux version 6.1", false, false},
+		{"Nov 21 05:04:01 host kernel[0]: Linux version 6.1", true, false},
+		{"Nov 21 05:04:01 host kernel[0: Linux version 6.1", false, false},
+		{"Nov 21 05:04:01 host : Linux version 6.1", false, false},
+		{"Nov 21 05:04:01 host [7]: Linux version 6.1", false, false},
 	} {
 		at := len(c.line) - len("Linux version 6.1")
 		if got := FromKernel(c.line, at); got != c.kernel {
@@ -58,6 +67,17 @@ func TestFromKernelAndStartsBoot(t *testing.T) {
 		}
 		if got := StartsBoot(c.line); got != c.boot {
 			t.Errorf("%q: starts a boot %t", c.line, got)
+		}
+	}
+}
+
+func TestColoursAreTakenOut(t *testing.T) {
+	for raw, want := range map[string]string{
+		"\x1b[32m[  12.0] \x1b[0m\x1b[33mNVRM: \x1b[0mXid (PCI:0000:3b:00): 79": "[  12.0] NVRM: Xid (PCI:0000:3b:00): 79",
+		"\x1b[1;31mx\x1b[m": "x", "\x1b": "\x1b", "\x1b[": "\x1b[", "\x1b[99": "\x1b[99",
+	} {
+		if got := Clean([]byte(raw)); got != want {
+			t.Errorf("%q became %q, want %q", raw, got, want)
 		}
 	}
 }
@@ -72,7 +92,7 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 
 var recordSeeds = []string{
 	"5,0,0,-;Linux\n X=y\n", `4,5,6,-;\x\xf\xff\\x`, "\x00\xff;,", "3,1000,77,-,caller=T42;NVRM: Xid (PCI:0000:3b:00): 79",
-	"Nov 21 05:04:01 host kernel: [    0.000000] Linux version 6.1",
+	"Nov 21 05:04:01 host kernel: [    0.000000] Linux version 6.1", "kern  :warn  : \x1b[33m[    0.000000] Linux version 6.1",
 }
 
 func checkRecord(t *testing.T, raw []byte) {

@@ -32,6 +32,9 @@ const (
 	Fatal       Class = "fatal"
 	AlwaysFatal Class = "always-fatal"
 	Notable     Class = "notable"
+	// Bare and BareFatal are codes whose lines have no word of severity.
+	Bare      Class = "bare"
+	BareFatal Class = "bare-fatal"
 )
 
 // Row is one code of the catalogue.
@@ -76,16 +79,18 @@ type Fault struct {
 	Link string
 	// Fatal is the driver's word about this error.
 	Fatal bool
+	// Bare says that the line has no such word; the catalogue decides.
+	Bare bool
 }
 
 // Marker is what every SXID line contains.
 const Marker = "nvidia-nvswitch"
 
 var line = regexp.MustCompile(
-	`nvidia-nvswitch(\d{1,9}): SXid \(PCI:([0-9a-fA-F:.]{1,32})\): (\d{1,32}), (Fatal|Non-fatal)(?:, Link (\d{1,9}))?\b`)
+	`nvidia-nvswitch(\d{1,9}): SXid \(PCI:([0-9a-fA-F:.]{1,32})\): (\d{1,32}), (?:(Fatal|Non-fatal|Correctable)(?:, Link (\d{1,9}))?\b|(\w[^\n]*))`)
 
 // Parse reads an SXID from a kernel message; the lines of details that follow
-// one give false.
+// one give false, as does one without severity whose code is not listed so.
 func Parse(message string) (Fault, bool) {
 	at := strings.Index(message, Marker)
 	if at < 0 {
@@ -99,10 +104,24 @@ func Parse(message string) (Fault, bool) {
 	if n, err := strconv.ParseInt(f.Number, 10, 32); err == nil {
 		f.Code = int(n)
 	}
+	if f.Bare = m[4] == ""; f.Bare && !bare(f.Code, m[6]) {
+		return Fault{}, false
+	}
 	if m[5] != "" {
 		f.Link = trim(m[5])
 	}
 	return f, true
+}
+
+// bare tells whether a line without a word of severity reports an error, and is
+// none of those with details: "Severity 0 Engine instance 46", "Data {0x1, ...".
+func bare(code int, text string) bool {
+	switch catalogue[code].Class {
+	case Bare, BareFatal, Notable:
+		return !strings.HasPrefix(text, "Severity ") && !strings.HasPrefix(text, "Data ")
+	default:
+		return false
+	}
 }
 
 // trim takes leading zeros off.
@@ -132,6 +151,10 @@ func Judge(f Fault) Judgement {
 		return Judgement{record.ActionNone, false, true, UnknownCode}
 	case !known:
 		return Judgement{record.ActionContactSupport, true, false, UnknownCode}
+	case f.Bare && row.Class == BareFatal:
+		return Judgement{row.Action, true, false, ByClass}
+	case f.Bare:
+		return Judgement{row.Action, false, true, ByClass}
 	case f.Fatal && serious:
 		return Judgement{row.Action, true, true, ByClass}
 	case f.Fatal:

@@ -19,10 +19,15 @@ import (
 
 func TestParse(t *testing.T) {
 	for line, want := range map[string]Fault{
-		"[12.5] nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": {28006, "28006", "3", "0000:c1:00", "46", false},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 030 LTSSM Fault Up":                          {20034, "20034", "0", "0000:c1:00", "30", true},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10003, Fatal":                                                   {10003, "10003", "0", "0000:c1:00", "", true},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 99999999999999, Fatal, Link 1 x":                                {0, "99999999999999", "0", "0000:c1:00", "1", true},
+		"[12.5] nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": {28006, "28006", "3", "0000:c1:00", "46", false, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 030 LTSSM Fault Up":                          {20034, "20034", "0", "0000:c1:00", "30", true, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10003, Fatal":                                                   {10003, "10003", "0", "0000:c1:00", "", true, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 99999999999999, Fatal, Link 1 x":                                {0, "99999999999999", "0", "0000:c1:00", "1", true, false},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 20012, Correctable, Link 12 NVLink TLC x":                       {20012, "20012", "2", "0000:c1:00", "12", false, false},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10006, TSENSE OVERT Threshold reached. Shutting Down":           {10006, "10006", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10004, PMGR OVERT Threshold reached. Shutting Down":             {10004, "10004", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 26006, SOE HALTED":                                              {26006, "26006", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 28001, OSFP Thermal Warn Activated":                             {28001, "28001", "2", "0000:c1:00", "", false, true},
 	} {
 		f, ok := Parse(line)
 		if diff := cmp.Diff(want, f); !ok || diff != "" {
@@ -32,6 +37,8 @@ func TestParse(t *testing.T) {
 	for _, line := range []string{
 		"", "nvidia-nvswitch", "nvidia-nvswitch3: open (major=510)", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Severity 0 Engine instance 46",
 		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Data {0x00000001, 0x00000000}", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): x, Fatal",
+		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 26006, Severity 0 Engine instance 46", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 26006, Data {0x00000001",
+		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 23001, of a code that has a severity", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 26006, ",
 		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatality", "NVRM: Xid (PCI:0000:c1:00): 74",
 	} {
 		if f, ok := Parse(line); ok {
@@ -64,6 +71,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestWithoutASeverityTheCatalogueDecides(t *testing.T) {
+	for code, want := range map[string]Judgement{
+		"10004": {record.ActionNone, false, true, ByClass}, "28002": {record.ActionNone, false, true, ByClass},
+		"10006": {record.ActionContactSupport, true, false, ByClass}, "28005": {record.ActionContactSupport, true, false, ByClass},
+		"26006": {record.ActionContactSupport, false, true, ByClass}, "25010": {record.ActionContactSupport, false, true, ByClass},
+	} {
+		f, ok := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + code + ", some text")
+		if got := Judge(f); !ok || got != want {
+			t.Errorf("%s: read %t, judged %+v, want %+v", code, ok, got, want)
+		}
+	}
+	f, _ := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 26006, Fatal, Link 1 x")
+	if got := Judge(f); got != (Judgement{record.ActionContactSupport, true, false, SeverityInLine}) {
+		t.Errorf("with a severity: %+v", got)
+	}
+}
+
 func TestEventNamesSwitchPortAndGPU(t *testing.T) {
 	f, _ := Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
 	gpu := sighting.Device{UUID: "GPU-1", Index: "5", Chassis: "C9"}
@@ -92,7 +116,9 @@ func TestCatalogueIsThePublishedTable(t *testing.T) {
 		Fatal: "11001 11009 11013 11018 11019 11020 12001 12002 12022 12024 12025 12026 12027 12030 12031 12032 14017 15001 15006 15009 15010 15012 15013" +
 			" 19047 19048 19054 19056 19058 19060 19061 19063 19064 19066 19067 19069 19070 20034 22012 24004 24005 24006 24007",
 		AlwaysFatal: "10003 12020 22003 22011 23001 23002 23003 23004 23005 23006 23007 23008 23009 23010 23011 23012 23013 23014 23015 23016 23017",
-		Notable:     "10001 10002 10004 10005",
+		Notable:     "10001 10002 10004 10005 28001 28002 28004",
+		Bare:        "25010 26001 26002 26003 26004 26005 26006 26007 26008 27001 27002 27003 27004 27005 27006 27007",
+		BareFatal:   "10006 28003 28005",
 	} {
 		for word := range strings.FieldsSeq(codes) {
 			f, _ := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + word + ", Fatal")
@@ -129,7 +155,7 @@ func TestGeneratedTableIsCurrent(t *testing.T) {
 
 var seeds = []string{
 	"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
-	"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "nvidia-nvswitch0: SXid (PCI:::): 0, Fatal",
+	"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "nvidia-nvswitch0: SXid (PCI:::): 0, Fatal", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10006, TSENSE OVERT Threshold reached",
 }
 
 func checkLine(t *testing.T, raw []byte) {
@@ -138,7 +164,7 @@ func checkLine(t *testing.T, raw []byte) {
 		return
 	}
 	e := Event(f, sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
-	if _, err := proto.Marshal(e); err != nil || f.Number == "" || f.PCI == "" || f.Switch == "" || e.IsFatal && !f.Fatal {
+	if _, err := proto.Marshal(e); err != nil || f.Number == "" || f.PCI == "" || f.Switch == "" || e.IsFatal && !f.Fatal && !f.Bare {
 		t.Errorf("event %v of fault %+v, error %v", e, f, err)
 	}
 }

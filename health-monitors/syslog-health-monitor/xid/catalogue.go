@@ -10,7 +10,6 @@ package xid
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -25,8 +24,10 @@ const (
 	ByBucket Policy = "bucket"
 	// UnmappedBucket: the bucket is a workflow for people; CONTACT_SUPPORT.
 	UnmappedBucket Policy = "unmapped-bucket"
-	// ActionInText: XID 154 carries its action in the line.
+	// ActionInText: XID 154 carries the number of its action in the line.
 	ActionInText Policy = "action-in-text"
+	// Undecided: a line of XID 154 without an action that is known.
+	Undecided Policy = "undecided"
 	// NeedsDecode: the NVLink5 registers decide, and the line carries none.
 	NeedsDecode Policy = "needs-decode"
 	// Decoded: a row of the NVLink5 table decided.
@@ -36,6 +37,8 @@ const (
 	// DriverUnknown: the two layouts of the registers disagree, and the driver's
 	// version, which chooses, is not known.
 	DriverUnknown Policy = "driver-unknown"
+	// IgnorableBits: the registers of an XID 74 hold only bits that can be ignored.
+	IgnorableBits Policy = "ignorable-bits"
 	// RecoveryNotice: the code reports that something works again.
 	RecoveryNotice Policy = "recovery-notice"
 	// BlankBucket: the catalogue lists the code without a bucket.
@@ -105,7 +108,9 @@ func Judge(f Fault, driver string) Judgement {
 	case !ok:
 		return Judgement{record.ActionContactSupport, false, true, UnknownCode}
 	case row.Policy == ActionInText:
-		return judged(actionInText(f.Text), ActionInText)
+		return judgeRecoveryAction(f.Text)
+	case f.Code == 74 && onlyIgnorable(f.LinkRegisters):
+		return judged(record.ActionNone, IgnorableBits)
 	case row.Policy == NeedsDecode && f.NVLink5 != nil:
 		return decode(f.Code, *f.NVLink5, driver)
 	}
@@ -130,22 +135,4 @@ func cures(a record.Action) bool {
 	default:
 		return false
 	}
-}
-
-// actionInText reads XID 154's action from the last parentheses of the line.
-func actionInText(text string) record.Action {
-	end := strings.LastIndexByte(text, ')')
-	start := strings.LastIndexByte(text[:max(end, 0)], '(')
-	if start < 0 {
-		return record.ActionContactSupport
-	}
-	switch strings.TrimSpace(text[start+1 : end]) {
-	case "GPU Reset Required", "Drain and Reset":
-		return record.ActionComponentReset
-	case "Node Reboot Required":
-		return record.ActionRestartBM
-	case "None":
-		return record.ActionNone
-	}
-	return record.ActionContactSupport
 }

@@ -38,7 +38,7 @@ var published = []struct {
 	{"UPDATE_SWFW", "78", record.ActionContactSupport, true, false, UnmappedBucket},
 	{"CHECK_UVM", "159", record.ActionContactSupport, true, false, UnmappedBucket},
 	{"WORKFLOW_NVLINK5_ERR", "144..150", record.ActionContactSupport, true, false, NeedsDecode},
-	{"XID_154_EVAL", "154", record.ActionContactSupport, true, false, ActionInText},
+	{"XID_154_EVAL", "154", record.ActionContactSupport, true, false, Undecided},
 	{"", "162", record.ActionNone, false, true, RecoveryNotice},
 	{"", "163..172", record.ActionContactSupport, false, true, BlankBucket},
 }
@@ -93,26 +93,44 @@ func TestCodesNobodyClassifiedNeverDisrupt(t *testing.T) {
 	}
 }
 
-func TestXID154SaysItsAction(t *testing.T) {
-	for text, want := range map[string]record.Action{
-		"GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)":                 record.ActionComponentReset,
-		"GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)":                    record.ActionComponentReset,
-		"GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)": record.ActionRestartBM,
-		"GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)":               record.ActionNone,
-		"GPU recovery action changed to 0x3 (Drain P2P)":                                          record.ActionContactSupport,
-		"GPU recovery action changed":                                                             record.ActionContactSupport,
-		"(":                                                                                       record.ActionContactSupport,
-		")":                                                                                       record.ActionContactSupport,
-		")(":                                                                                      record.ActionContactSupport,
+// TestXID154IsReadByItsNumber: the words are those of several drivers.
+func TestXID154IsReadByItsNumber(t *testing.T) {
+	reset := Judgement{record.ActionComponentReset, true, true, ActionInText}
+	reboot := Judgement{record.ActionRestartBM, true, true, ActionInText}
+	person := Judgement{record.ActionContactSupport, true, true, ActionInText}
+	undecided := Judgement{record.ActionContactSupport, true, false, Undecided}
+	for text, want := range map[string]Judgement{
+		"GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)":                 reset,
+		"GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)":                             reset,
+		"GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)":                    reset,
+		"GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)": reboot,
+		"GPU recovery action changed from 0x1 (PF FLR) to 0x2 (OS Reboot)":                        reboot,
+		"GPU recovery action changed from 0x1 (PF FLR) to 0x6 (Bus Reset)":                        reboot,
+		"GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)":                      reboot,
+		"GPU recovery action changed from 0x0 (None) to 0x2(Reboot)":                              reboot,
+		"GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)":               {record.ActionNone, false, true, ActionInText},
+		"GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)":                          person,
+		"GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)":                person,
+		"GPU recovery action changed from 0x0 (None) to 0x8 (None)":                               undecided,
+		"GPU recovery action changed from 0x0 (None) to 0x10 (None)":                              undecided,
+		"GPU recovery action changed from 0x0 (None) to 0x100000001 (None)":                       undecided,
+		"GPU recovery action changed from 0x1 (GPU Reset Required)":                               undecided,
+		"GPU recovery action changed from 0x0 (None)":                                             undecided,
+		"GPU recovery action changed from 0x0 (None) to 0x":                                       undecided,
+		"GPU recovery action changed":                                                             undecided,
+		"(None)":                                                                                  undecided,
+		")(":                                                                                      undecided,
 	} {
 		f, ok := Parse("NVRM: Xid (PCI:0000:3b:00): 154, " + text)
 		if !ok {
 			t.Fatalf("%q was not parsed", text)
 		}
-		got := Judge(f, "")
-		if got.Action != want || got.Fatal != (want != record.ActionNone) || got.RebootCures != (want != record.ActionContactSupport) {
-			t.Errorf("%q: judged %+v, want action %s", text, got, want)
+		if got := Judge(f, ""); got != want || f.Withdrawn() != !want.Fatal {
+			t.Errorf("%q: judged %+v, withdrawn %t; want %+v", text, got, f.Withdrawn(), want)
 		}
+	}
+	if f, _ := Parse("NVRM: Xid (PCI:0000:3b:00): 79, GPU recovery action changed from 0x1 (x) to 0x0 (None)"); f.Withdrawn() {
+		t.Error("another code is taken for an XID 154")
 	}
 }
 

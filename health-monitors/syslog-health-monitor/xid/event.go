@@ -3,6 +3,7 @@ package xid
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -14,6 +15,9 @@ const (
 	Check = "SysLogsXIDError"
 	// MetadataPolicy names the policy of a code that its bucket alone did not decide.
 	MetadataPolicy = "xidPolicy"
+	// EntityGPUInstance and EntityComputeInstance are those of a partitioned GPU.
+	EntityGPUInstance     = "GPU_INSTANCE"
+	EntityComputeInstance = "COMPUTE_INSTANCE"
 )
 
 // Event makes the health event of one reported XID; message is the raw line.
@@ -25,6 +29,7 @@ func Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *pro
 	e.RecommendedAction = record.ActionNumber(action(j, d))
 	e.ErrorCode = []string{f.ErrorCode()}
 	e.EntitiesImpacted = append(e.EntitiesImpacted, sighting.Entities(
+		[2]string{EntityGPUInstance, f.GPUInstance}, [2]string{EntityComputeInstance, f.ComputeInstance},
 		[2]string{"GPC", f.GPC}, [2]string{"TPC", f.TPC}, [2]string{"SM", f.SM}, [2]string{"NVLINK", f.Link})...)
 	maps.Copy(e.Metadata, registerMetadata(f.LinkRegisters))
 	if j.Policy != ByBucket {
@@ -44,6 +49,15 @@ func action(j Judgement, d sighting.Device) record.Action {
 
 // MetadataCancelledBy names the code whose report cleared others.
 const MetadataCancelledBy = "nvsentinel.nvidia.com/cancel-source-error-code"
+
+// Withdrawal makes the recovery of an XID 154 that the driver took back; message
+// is the raw line.
+func Withdrawal(d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+	e := s.About(Check, d, message)
+	e.IsHealthy = true
+	e.ErrorCode = []string{strconv.Itoa(RecoveryAction)}
+	return e
+}
 
 // Cancellation makes the recovery that a code brings for others of its device.
 func Cancellation(d sighting.Device, s sighting.Sighting, source string, targets []string) *protos.HealthEvent {

@@ -47,6 +47,25 @@ func TestRegistersOfAnXID74AreRead(t *testing.T) {
 	}
 }
 
+func TestIgnorableBitsOfAnXID74AreNoFault(t *testing.T) {
+	fatal := Judgement{record.ActionContactSupport, true, false, UnmappedBucket}
+	none := Judgement{record.ActionNone, false, true, IgnorableBits}
+	for text, want := range map[string]Judgement{
+		"link 2(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        none,
+		"link 2(0x40800001, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)": none,
+		"link 2(0x800000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":   none,
+		"link 2(0x3, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        fatal,
+		"link 2(0x1, 0x0, 0x0, 0x0, 0x0, 0x0, 0x1)":        fatal,
+		"link 2(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)":        fatal, // says nothing
+		"link 2(0x1, 0x0, 0x0":                             fatal, // cut
+	} {
+		f, _ := Parse(xid74 + text)
+		if got := Judge(f, ""); got != want {
+			t.Errorf("%q: judged %+v, want %+v", text, got, want)
+		}
+	}
+}
+
 // TestRegistersAreMetadata: what an event of an XID 74 is about and what it
 // asks for does not depend on its registers.
 func TestRegistersAreMetadata(t *testing.T) {

@@ -28,14 +28,13 @@ var link5 = regexp.MustCompile(
 func parseRegisters(text string) (*Registers, string) {
 	m := link5.FindStringSubmatch(text)
 	if m == nil {
-		return nil, ""
+		return nil, anyLink(text)
 	}
 	r := &Registers{Unit: m[1], Severity: m[2], Info: hex(m[4]), Status: hex(m[5])}
 	if strings.HasPrefix(m[3], "-") {
 		return r, ""
 	}
-	_, link := code(m[3])
-	return r, link
+	return r, number(m[3])
 }
 
 // hex reads at most eight hexadecimal digits.
@@ -94,23 +93,29 @@ func decode(code int, r Registers, driver string) Judgement {
 	current, isCurrent := find(code, r, layoutV2)
 	switch branch, known := driverBranch(driver); {
 	case known && branch < firstV2:
-		return byRow(old, isOld)
+		return byRow(old, isOld, r)
 	case known:
-		return byRow(current, isCurrent)
+		return byRow(current, isCurrent, r)
 	case isOld && isCurrent && old.bucket != current.bucket:
-		return Judgement{record.ActionContactSupport, false, true, DriverUnknown}
+		return bySeverity(r, DriverUnknown)
 	case isOld:
-		return byRow(old, true)
+		return byRow(old, true, r)
 	}
-	return byRow(current, isCurrent)
+	return byRow(current, isCurrent, r)
 }
 
-// byRow is the judgement of a row; without one the registers are reported for a
-// person to look at and disrupt nothing.
-func byRow(row row5, found bool) Judgement {
+// bySeverity judges registers of which no row decides: they are for a person,
+// and the driver's own word says whether they are fatal.
+func bySeverity(r Registers, p Policy) Judgement {
+	fatal := r.Severity == "Fatal"
+	return Judgement{record.ActionContactSupport, fatal, !fatal, p}
+}
+
+// byRow is the judgement of a row, if one was found.
+func byRow(row row5, found bool, r Registers) Judgement {
 	switch {
 	case !found:
-		return Judgement{record.ActionContactSupport, false, true, NoMatchingRow}
+		return bySeverity(r, NoMatchingRow)
 	case row.bucket == "RESET_GPU":
 		return judged(record.ActionComponentReset, Decoded)
 	}

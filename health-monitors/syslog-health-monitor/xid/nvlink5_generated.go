@@ -13,6 +13,7 @@ var nvlink5 = []row5{
 	{145, []string{"RLW_RSPCOL"}, pattern{0x03f003ff, 0x000000a2}, pattern{0x03f0007f, 0x00000005}, "IGNORE", []uint32{0x1, 0x80000000}},
 	{145, []string{"RLW_RSPCOL"}, pattern{0x03f003ff, 0x000000a2}, pattern{0x03f0007f, 0x00000005}, "RESET_GPU", []uint32{0x2}},
 	{145, []string{"RLW_RXPIPE"}, pattern{0x03f007ff, 0x000000c2}, pattern{0x03f000ff, 0x00000006}, "IGNORE", []uint32{0x1, 0x2, 0x4}},
+	{145, []string{"RLW_RXPIPE"}, pattern{0x03f007ff, 0x000004c2}, pattern{0x03f000ff, 0x00000086}, "RESET_GPU", []uint32{0x1, 0x2, 0x4}},
 	{145, []string{"RLW_RXPIPE"}, pattern{0x03f003ff, 0x000000c2}, pattern{0x03f0007f, 0x00000006}, "IGNORE", []uint32{0x8, 0x80000000}},
 	{145, []string{"RLW_SRC_TRACK"}, pattern{0x03f003ff, 0x000000e2}, pattern{0x03f0007f, 0x00000007}, "RESET_GPU", []uint32{0x1, 0x10, 0x20}},
 	{145, []string{"RLW_SRC_TRACK"}, pattern{0x03f003ff, 0x000000e2}, pattern{0x03f0007f, 0x00000007}, "IGNORE", []uint32{0x2, 0x80000000}},

@@ -3,6 +3,7 @@ package xid
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,10 +23,11 @@ func TestNVLink5LinesAreRead(t *testing.T) {
 		r    *Registers
 		link string
 	}{
+		"NVRM: Xid (PCI:0000:18:00): 149, something of link 4":                            {nil, "4"},
 		link5Line(149, "NETIR_LINK_EVT", 0x004505c6, 3):                                   {&Registers{"NETIR_LINK_EVT", "Nonfatal", 0x004505c6, 3}, "5"},
 		"NVRM: Xid (PCI:0000:18:00): 145, RLW_REMAP Fatal XC1 i0 Link -1 (0x4 0xFFFFFFFF": {&Registers{"RLW_REMAP", "Fatal", 4, 0xffffffff}, ""},
 		"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link 17 (0x0 0x0 0x0": {&Registers{"MSE Degraded", "Fatal", 0, 0}, "17"},
-		"NVRM: Xid (PCI:0000:18:00): 144, SAW_MVB Fatal XC0 i0 Link 05 (0x1234567890 0x0": {},
+		"NVRM: Xid (PCI:0000:18:00): 144, SAW_MVB Fatal XC0 i0 Link 05 (0x1234567890 0x0": {nil, "5"},
 		"NVRM: Xid (PCI:0000:18:00): 144, something else":                                 {},
 	} {
 		f, ok := Parse(line)
@@ -65,6 +67,9 @@ func TestNVLink5IsJudgedByTheTable(t *testing.T) {
 		{"a link state that is ignored", 149, "NETIR_LINK_EVT", 0x02600011, 7, "575", ignore},
 		{"a link state that is not", 149, "NETIR_LINK_EVT", 0x02500011, 7, "575", reset},
 		{"a link state of no row", 149, "NETIR_LINK_EVT", 0x03f00011, 7, "575", none},
+		{"action 2 of RLW_RXPIPE, old layout", 145, "RLW_RXPIPE", 0x4c2, 0x2, "570", reset},
+		{"action 2 of RLW_RXPIPE, new layout", 145, "RLW_RXPIPE", 0x86, 0x4, "575", reset},
+		{"status 8 of it", 145, "RLW_RXPIPE", 0x86, 0x8, "575", ignore},
 		{"MSE Degraded", 150, "MSE Degraded", 0, 0xFFFFFFFF, "575", reset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,11 +81,21 @@ func TestNVLink5IsJudgedByTheTable(t *testing.T) {
 	}
 }
 
+// TestWithoutARowTheDriversWordDecides: a line that calls itself fatal is fatal.
+func TestWithoutARowTheDriversWordDecides(t *testing.T) {
+	for severity, fatal := range map[string]bool{"Fatal": true, "Nonfatal": false, "Fatality": false} {
+		f, _ := Parse(strings.Replace(link5Line(149, "NETIR_NEW_EVT", 0x11, 0), "Nonfatal", severity, 1))
+		if got := Judge(f, "580"); got != (Judgement{record.ActionContactSupport, fatal, !fatal, NoMatchingRow}) {
+			t.Errorf("%s: judged %+v", severity, got)
+		}
+	}
+}
+
 // TestEveryRowOfTheNVLink5TableIsReached writes the line of every row and status
 // under both layouts: the row itself must decide, since no earlier one may hide it.
 func TestEveryRowOfTheNVLink5TableIsReached(t *testing.T) {
-	if len(nvlink5) != 54 {
-		t.Errorf("the table has %d rows, the workbook's sheet 54 pairs of row and bucket", len(nvlink5))
+	if len(nvlink5) != 55 {
+		t.Errorf("the table has %d rows, the workbook's sheet 55 pairs of row and bucket", len(nvlink5))
 	}
 	for i, row := range nvlink5 {
 		for layout, p := range []pattern{row.v1, row.v2} {

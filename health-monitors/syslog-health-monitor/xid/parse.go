@@ -16,9 +16,12 @@ type Fault struct {
 	Number string
 	// PCI is the normalised address without function, for example 0000:3b:00.
 	PCI string
+	// GPUInstance and ComputeInstance are those of a partitioned GPU (MIG); empty
+	// when the line names none.
+	GPUInstance, ComputeInstance string
 	// GPC, TPC and SM locate an XID 13; empty when the line names none.
 	GPC, TPC, SM string
-	// Link is the NVLink of an XID 74 or of XIDs 144 to 150; empty when the line
+	// Link is the NVLink of an XID 71, 74, 137 or 144 to 150; empty when the line
 	// names none.
 	Link string
 	// LinkRegisters are the seven registers of an XID 74; nil unless the line
@@ -26,7 +29,7 @@ type Fault struct {
 	LinkRegisters []uint32
 	// NVLink5 are the registers of XIDs 144 to 150; nil when the line has none.
 	NVLink5 *Registers
-	// Text is the message from "NVRM:" on.
+	// Text is the message from "NVRM:" on, up to the next one in the line.
 	Text string
 }
 
@@ -34,31 +37,62 @@ type Fault struct {
 const marker = "NVRM: Xid ("
 
 var (
-	// head is the address and the code; drivers before R304 left out "PCI:".
-	head  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:\D|$)`)
+	// head is the address, with the instances of a partitioned GPU, and the code;
+	// drivers before R304 left out "PCI:".
+	head  = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:(\d{1,9}))?(?: GPU-CI:(\d{1,9}))?\): (0x[0-9a-fA-F]{1,8}\b|\d+(?:[^\dxX]|$))`)
 	place = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
 	owner = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
 )
 
-// Parse reads an XID from a kernel message. Lines that do not report one give
-// false.
-func Parse(message string) (Fault, bool) {
+// maxPerLine bounds the XIDs of one line: two writers can tear one, no more.
+const maxPerLine = 4
+
+// ParseAll reads every XID of a kernel message: where lines were torn, a second
+// one stands in the same line.
+func ParseAll(message string) []Fault {
 	at := strings.Index(message, marker)
 	if at < 0 {
+		return nil
+	}
+	var out []Fault
+	for message = message[at:]; message != "" && len(out) < maxPerLine; {
+		text := message
+		if next := strings.Index(message[len(marker):], marker); next >= 0 {
+			text = message[:len(marker)+next]
+		}
+		message = message[len(text):]
+		if f, ok := parse(text); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Parse reads the first XID of a kernel message. Lines that do not report one
+// give false.
+func Parse(message string) (Fault, bool) {
+	all := ParseAll(message)
+	if len(all) == 0 {
 		return Fault{}, false
 	}
-	text := message[at:]
-	m := head.FindStringSubmatchIndex(text)
+	return all[0], true
+}
+
+// parse reads an XID from a text that begins with the marker and has no other.
+func parse(text string) (Fault, bool) {
+	m := head.FindStringSubmatch(text)
 	if m == nil {
 		return Fault{}, false
 	}
-	f := Fault{PCI: sighting.Address(text[m[2]:m[3]]), Text: text[m[0]:]}
-	f.Code, f.Number = code(text[m[4]:m[5]])
+	f := Fault{PCI: sighting.Address(m[1]), GPUInstance: number(m[2]), ComputeInstance: number(m[3]), Text: text}
+	f.Code, f.Number = code(m[4])
 	switch {
 	case f.Code == 13:
 		if p := place.FindStringSubmatch(f.Text); p != nil {
 			f.GPC, f.TPC, f.SM = p[1], p[2], p[3]
 		}
+	case f.Code == 71, f.Code == 137:
+		f.Link = anyLink(f.Text)
 	case f.Code == 74:
 		f.Link, f.LinkRegisters = parseLink(f.Text)
 	case f.Code >= 144 && f.Code <= 150:
@@ -89,16 +123,25 @@ func ParseOwner(message string) (pci, uuid string, ok bool) {
 	return sighting.Address(m[1]), m[2], true
 }
 
-// code reads a number of any length; one that no catalogue can hold keeps its
-// digits (cut at 32) as its name and has code 0.
-func code(digits string) (int, string) {
-	digits = strings.TrimLeft(digits, "0")
-	if digits == "" {
-		digits = "0"
+// code reads a number of any length, decimal or hexadecimal with its 0x; one that
+// no catalogue can hold keeps its digits (cut at 32) as its name and has code 0.
+func code(text string) (int, string) {
+	if digits, isHex := strings.CutPrefix(text, "0x"); isHex {
+		text = strconv.FormatUint(uint64(hex(digits)), 10)
 	}
+	text = strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	digits := number(text)
 	n, err := strconv.ParseInt(digits, 10, 32)
 	if err != nil {
 		return 0, digits[:min(len(digits), 32)]
 	}
 	return int(n), digits
+}
+
+// number takes leading zeros off; of nothing it makes nothing.
+func number(digits string) string {
+	if trimmed := strings.TrimLeft(digits, "0"); trimmed != "" || digits == "" {
+		return trimmed
+	}
+	return "0"
 }

@@ -36,6 +36,16 @@ func TestParse(t *testing.T) {
 		{"XID 13 without a place", "NVRM: Xid (PCI:0000:05:00): 13, Graphics Exception", Fault{Code: 13, Number: "13", PCI: "0000:05:00"}},
 		{"XID 74", "NVRM: Xid (PCI:0000:05:00): 74, pid=1, NVLink: fatal error detected on link 4(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
 			Fault{Code: 74, Number: "74", PCI: "0000:05:00", Link: "4", LinkRegisters: []uint32{0, 0, 0x10000, 0, 0, 0, 0}}},
+		{"partitioned GPU", "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No",
+			Fault{Code: 94, Number: "94", PCI: "0000:01:00", GPUInstance: "5"}},
+		{"compute instance", "NVRM: Xid (PCI:0000:3b:00.0 GPU-I:10 GPU-CI:00): 63, Row Remapper", Fault{Code: 63, Number: "63", PCI: "0000:3b:00", GPUInstance: "10", ComputeInstance: "0"}},
+		{"hexadecimal", "NVRM: Xid (PCI:0000:03:00): 0x4f, x", Fault{Code: 79, Number: "79", PCI: "0000:03:00"}},
+		{"XID 74 with another form of its link", "NVRM: Xid (PCI:0000:05:00): 74, pid=1, NVLink: non-fatal error detected on Link 2",
+			Fault{Code: 74, Number: "74", PCI: "0000:05:00", Link: "2"}},
+		{"XID 137", "NVRM: Xid (PCI:0000:18:00): 137, pid=1, name=a, NVLink remote fault on link 11", Fault{Code: 137, Number: "137", PCI: "0000:18:00", Link: "11"}},
+		{"XID 71", "NVRM: Xid (PCI:0000:18:00): 71, NVLink 06 x", Fault{Code: 71, Number: "71", PCI: "0000:18:00", Link: "6"}},
+		{"XID 145 without its registers", "NVRM: Xid (PCI:0000:18:00): 145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 011 (redacted)",
+			Fault{Code: 145, Number: "145", PCI: "0000:18:00", Link: "11"}},
 		{"link of another code", "NVRM: Xid (PCI:0000:05:00): 45, error on link 4(0x0", Fault{Code: 45, Number: "45", PCI: "0000:05:00"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,12 +61,30 @@ func TestParse(t *testing.T) {
 func TestLinesThatReportNoXID(t *testing.T) {
 	for _, line := range []string{
 		"", "NVRM: Xid", "NVRM: Xid (", "NVRM: Xid (PCI:0000:3b:00)", "NVRM: Xid (PCI:0000:3b:00): ", "NVRM: Xid (PCI:0000:3b:00): x79",
-		"NVRM: Xid (PCI:zz): 79", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+		"NVRM: Xid (PCI:zz): 79", "NVRM: Xid (PCI:0000:3b:00): 0x", "NVRM: Xid (PCI:0000:3b:00): 0xzz", "NVRM: Xid (PCI:0000:3b:00): 0x123456789",
+		"NVRM: Xid (PCI:0000:3b:00 GPU-I:): 79", "NVRM: Xid (PCI:0000:3b:00 GPU-CI:x): 79", "NVRM: Xid (PCI:0000:3b:00GPU-I:1): 79", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
 		"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: xid (PCI:0000:3b:00): 79",
 	} {
 		if f, ok := Parse(line); ok {
 			t.Errorf("%q was read as %+v", line, f)
 		}
+	}
+}
+
+// TestTornLinesHoldSeveralXIDs: each has its own text, so that the words of one
+// say nothing about the other.
+func TestTornLinesHoldSeveralXIDs(t *testing.T) {
+	const first, second = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to ", "NVRM: Xid (PCI:0000:5e:00): 154, from 0x0 (None) to 0x2 (OS Reboot)"
+	got := ParseAll("[9.0] " + first + second)
+	want := []Fault{{Code: 154, Number: "154", PCI: "0000:3b:00", Text: first}, {Code: 154, Number: "154", PCI: "0000:5e:00", Text: second}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	if got := ParseAll("NVRM: Xid (PCI:0000:3bNVRM: Xid (PCI:0000:5e:00): 79"); len(got) != 1 || got[0].PCI != "0000:5e:00" {
+		t.Errorf("after a torn head: %+v", got)
+	}
+	if got := ParseAll(strings.Repeat("NVRM: Xid (PCI:0000:3b:00): 79, ", 9)); len(got) != maxPerLine {
+		t.Errorf("%d XIDs of one line", len(got))
 	}
 }
 
@@ -114,7 +142,7 @@ func TestResetNeedsAListedGPU(t *testing.T) {
 
 func TestUnusualPoliciesAreNamed(t *testing.T) {
 	for code, want := range map[string]string{
-		"79": "", "54": "unmapped-bucket", "154": "action-in-text", "149": "needs-decode",
+		"79": "", "54": "unmapped-bucket", "154": "undecided", "149": "needs-decode",
 		"162": "recovery-notice", "170": "blank-bucket", "500": "unknown-code",
 	} {
 		f, _ := Parse("NVRM: Xid (PCI:0000:05:00): " + code)
@@ -126,9 +154,10 @@ func TestUnusualPoliciesAreNamed(t *testing.T) {
 }
 
 var lineSeeds = []string{
-	"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
+	"NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "NVRM: Xid (PCI:0000:05:00): 154, GPU recovery action changed from 0x1 (PF FLR) to 0x0 (None)", "\xff\x00NVRM: Xid (PCI:::): 13, (GPC 1, TPC",
 	"NVRM: Xid (PCI:0000:81:00): 74, pid=1, NVLink: fatal error detected on link 2(0x10000, 0x0, 0xFfffFfff, 0x0, 0x1, 0x0, 0x0)",
 	"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: Xid (PCI:a): 074 link 9999999999(",
+	"NVRM: Xid (PCI:0000:01:00 GPU-I:05 GPU-CI:00): 0x5e, NVRM: Xid (PCI:0000:01:00): 137, Link 3",
 	"NVRM: Xid (PCI:0000:18:00): 149, pid=1, name=x, NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 0x00000000)",
 	"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link -1 (0x00000000 0xFFFFFFFF)",
 }
@@ -140,10 +169,13 @@ func checkLine(t *testing.T, raw []byte) {
 	if pci, uuid, ok := ParseOwner(text); ok && (pci == "" || len(uuid) != 40) {
 		t.Errorf("owner %q %q", pci, uuid)
 	}
-	fault, ok := Parse(text)
-	if !ok {
-		return
+	for _, fault := range ParseAll(text) {
+		checkFault(t, text, fault)
 	}
+}
+
+func checkFault(t *testing.T, text string, fault Fault) {
+	t.Helper()
 	for _, driver := range []string{"", "570.1", "580", "x"} {
 		d := sighting.Device{Driver: driver}
 		e := Event(fault, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))

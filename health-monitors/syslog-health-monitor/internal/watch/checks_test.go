@@ -242,6 +242,31 @@ func TestLineOfSeveralEventsIsTakenWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// TestActionThatTheDriverTakesBackIsCleared: XID 154 back to 0 clears the 154 of
+// that GPU, and the memory of it.
+func TestActionThatTheDriverTakesBackIsCleared(t *testing.T) {
+	n := newNode(t)
+	const changed = "): 154, GPU recovery action changed from 0x%d (x) to 0x%d (y)"
+	n.log("NVRM: Xid (PCI:0000:3b:00"+fmt.Sprintf(changed, 0, 9), "NVRM: Xid (PCI:0000:5e:00"+fmt.Sprintf(changed, 0, 2), fallen,
+		"NVRM: Xid (PCI:0000:3b:00"+fmt.Sprintf(changed, 9, 0))
+	n.start()
+	n.passes()
+	got := whole(n.delivered())
+	if want := "SysLogsXIDError | 154 | healthy | PCI=0000:3b:00 GPU_UUID=" + gpu0 + " GPU=0"; len(got) != 4 || got[3] != want {
+		t.Fatalf("events %v, want the last to be %s", got, want)
+	}
+	if v := n.value("cancellations_emitted_total", "154", "154"); v != 1 {
+		t.Errorf("counted %v", v)
+	}
+	// The undecided 154, which no reboot cures, no longer withholds anything.
+	n.boot("boot-2")
+	n.passes()
+	n.wait(2 * time.Minute)
+	if v := n.value("recoveries_total", "SysLogsXIDError", "Settled"); v != 1 {
+		t.Errorf("recovered %v times", v)
+	}
+}
+
 func TestRegistersAreJudgedByTheDriversVersion(t *testing.T) {
 	n := newNode(t)
 	const text = "NVRM: Xid (PCI:0000:3b:00): 144, pid=1, SAW_MVB Fatal XC0 i0 Link 05 (0x00000021 0x00000002 0x0)"
@@ -255,7 +280,7 @@ func TestRegistersAreJudgedByTheDriversVersion(t *testing.T) {
 		n.delivered()
 	}
 	n.expect("144.SAW_MVB COMPONENT_RESET boot-1", "144.SAW_MVB CONTACT_SUPPORT boot-1")
-	if e := n.delivered()[1]; e.IsFatal || e.Metadata["xidPolicy"] != "no-matching-row" {
+	if e := n.delivered()[1]; !e.IsFatal || e.Metadata["xidPolicy"] != "no-matching-row" {
 		t.Errorf("event %+v", e)
 	}
 	if v := n.value("xid_errors", "144"); v != 2 {

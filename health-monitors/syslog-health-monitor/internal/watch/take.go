@@ -77,11 +77,11 @@ func (t *taking) believes(line source.Line, at int) bool {
 
 // ofDriver takes a line of the GPU driver.
 func (t *taking) ofDriver(line source.Line, at int) error {
-	f, isXID := xid.Parse(line.Text)
+	faults := xid.ParseAll(line.Text)
 	pci, uuid, isOwner := xid.ParseOwner(line.Text)
 	begun, fallen := t.s.Fallen.Read(line.Text)
 	if !t.believes(line, at) {
-		if isXID || isOwner || fallen {
+		if len(faults) > 0 || isOwner || fallen {
 			t.foreign++
 		}
 		t.s.Fallen = t.s.Fallen.Pass(1)
@@ -89,8 +89,12 @@ func (t *taking) ofDriver(line source.Line, at int) error {
 	}
 	t.s.Fallen = begun
 	switch {
-	case isXID:
-		return t.xid(line, f)
+	case len(faults) > 0:
+		for _, f := range faults {
+			if err := t.xid(line, f); err != nil {
+				return err
+			}
+		}
 	case isOwner:
 		t.s.own(pci, uuid)
 	case fallen:
@@ -102,6 +106,10 @@ func (t *taking) ofDriver(line source.Line, at int) error {
 // xid reports an XID, and what it cancels.
 func (t *taking) xid(line source.Line, f xid.Fault) error {
 	d := t.device(f.PCI)
+	if f.Withdrawn() {
+		t.cancelled = append(t.cancelled, [2]string{xidLabel(f.Number), xidLabel(f.Number)})
+		return t.clear(line, xid.Withdrawal(d, t.recoverySighting(line), kernellog.Cut(line.Text, messageBytes)), f.PCI)
+	}
 	j := xid.Judge(f, d.Driver)
 	e := xid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	err := t.send(line, e, recovery.Report{

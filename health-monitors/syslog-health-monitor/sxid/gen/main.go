@@ -45,6 +45,8 @@ var classes = map[string]struct {
 	"fatal":        {"Fatal", record.ActionRestartVM},
 	"always-fatal": {"AlwaysFatal", record.ActionRestartBM},
 	"notable":      {"Notable", record.ActionNone},
+	"bare":         {"Bare", record.ActionContactSupport},
+	"bare-fatal":   {"BareFatal", record.ActionContactSupport},
 }
 
 // compile turns the catalogue into formatted Go source.
