@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -38,7 +39,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	log := cfg.OpenLog(d.Clock)
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
-		Policy: cfg.Policy(), Outbox: outbox, Source: log, BootID: watch.BootIDFile(cfg.BootIDPath),
+		Policy: cfg.Policy(), Outbox: outbox, Source: log, Cleared: nodemark.ClearedPath(cfg.Socket), BootID: watch.BootIDFile(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}

@@ -22,6 +22,16 @@ type Memory struct {
 	PersistOnly bool `json:"persistOnly,omitempty"`
 	// Faults holds, by device and code, what a later decision asks about.
 	Faults map[string]map[string]Fault `json:"faults,omitempty"`
+	// Devices holds, by device, what a recovery names it by.
+	Devices map[string]Device `json:"devices,omitempty"`
+}
+
+// Device is what a recovery names a device by.
+type Device struct {
+	// UUID of a GPU, empty for other things and while it is unknown.
+	UUID string `json:"uuid,omitempty"`
+	// Names are pairs of entity type and value.
+	Names [][2]string `json:"names,omitempty"`
 }
 
 // Fault is what is remembered of the reports of one code about one device.
@@ -32,12 +42,19 @@ type Fault struct {
 	// reset of the device.
 	Uncured bool `json:"uncured,omitempty"`
 	Unreset bool `json:"unreset,omitempty"`
+	// IDs are the first and the newest events of a fault that outlives a reboot,
+	// by which a person may name it.
+	IDs []string `json:"ids,omitempty"`
 }
 
 // Report is one unhealthy event as far as a recovery cares.
 type Report struct {
 	// Device is the PCI address of the device.
-	Device   string
+	Device string
+	// Named is what a recovery names it by.
+	Named Device
+	// ID is that of the event.
+	ID       string
 	Code     string
 	Strategy record.Strategy
 	Fatal    bool
@@ -47,15 +64,16 @@ type Report struct {
 	ResetCures bool
 }
 
-// Add remembers a report. Harmless codes that no reset clears are not kept.
+// maxIDs bounds the events that are remembered of a fault.
+const maxIDs = 16
+
+// Add remembers a report. At the bound of codes, only a fault that no reboot
+// cures is kept.
 func (m *Memory) Add(r Report) {
 	process := r.Strategy == record.Process
 	m.Process = m.Process || process
 	m.PersistOnly = m.PersistOnly || !process
 	uncured := r.Fatal && !r.RebootCures
-	if !r.Fatal && !r.ResetCures {
-		return
-	}
 	if m.Faults == nil {
 		m.Faults = map[string]map[string]Fault{}
 	}
@@ -70,10 +88,29 @@ func (m *Memory) Add(r Report) {
 	if !known && len(m.Faults[device]) >= maxCodes && !uncured {
 		return
 	}
+	m.name(device, r.Named)
+	if uncured && r.ID != "" {
+		if len(f.IDs) >= maxIDs {
+			f.IDs = slices.Delete(slices.Clone(f.IDs), 1, 2)
+		}
+		f.IDs = append(slices.Clip(f.IDs), r.ID)
+	}
 	f.Process = f.Process || process
 	f.Uncured = f.Uncured || uncured
 	f.Unreset = f.Unreset || !r.ResetCures
 	m.Faults[device][r.Code] = f
+}
+
+// name remembers what a recovery names a device by: what is known of its UUID
+// is kept while the file that tells it is missing.
+func (m *Memory) name(device string, d Device) {
+	if device == "" || d.UUID == "" && m.Devices[device].UUID != "" {
+		return
+	}
+	if m.Devices == nil {
+		m.Devices = map[string]Device{}
+	}
+	m.Devices[device] = d
 }
 
 // Strategy is what the healthy event must carry: PROCESS if any report it
@@ -88,7 +125,8 @@ func (m Memory) Strategy(configured record.Strategy) record.Strategy {
 	return configured
 }
 
-// Withholding lists the codes that forbid the healthy event, sorted. A fault
+// Withholding lists the codes that forbid the healthy event of the whole check,
+// sorted; what a reboot cured beside them is reported by name. A fault
 // that was only observed (PERSIST_ONLY) holds no node and does not keep the
 // recovery of a PROCESS fault back.
 func (m Memory) Withholding() []string {
@@ -124,12 +162,48 @@ func (m *Memory) Forget(device string, codes []string) {
 	}
 	if len(m.Faults[device]) == 0 {
 		delete(m.Faults, device)
+		delete(m.Devices, device)
 	}
+}
+
+// Cured lists, by device that can be named, the codes that a reboot ends, sorted.
+func (m Memory) Cured() map[string][]string {
+	out := map[string][]string{}
+	for device, faults := range m.Faults {
+		for code, f := range faults {
+			if !f.Uncured && len(m.Devices[device].Names) > 0 {
+				out[device] = append(out[device], code)
+			}
+		}
+		slices.Sort(out[device])
+	}
+	maps.DeleteFunc(out, func(_ string, codes []string) bool { return len(codes) == 0 })
+	return out
+}
+
+// Clear drops the faults of which an event is among ids, and lists their codes.
+func (m *Memory) Clear(ids map[string]bool) []string {
+	var codes []string
+	for device, faults := range m.Faults {
+		for code, f := range faults {
+			if slices.ContainsFunc(f.IDs, func(id string) bool { return ids[id] }) {
+				m.Forget(device, []string{code})
+				codes = append(codes, code)
+			}
+		}
+	}
+	slices.Sort(codes)
+	return codes
+}
+
+// Codes lists what is remembered of a device, sorted.
+func (m Memory) Codes(device string) []string {
+	return slices.Sorted(maps.Keys(m.Faults[device]))
 }
 
 // Clone copies the memory.
 func (m Memory) Clone() Memory {
-	m.Faults = maps.Clone(m.Faults)
+	m.Faults, m.Devices = maps.Clone(m.Faults), maps.Clone(m.Devices)
 	for device, faults := range m.Faults {
 		m.Faults[device] = maps.Clone(faults)
 	}

@@ -64,7 +64,9 @@ const (
 	DeliverOld    Step = "DeliverOld"
 	Settle        Step = "Settle"
 	ReportHealthy Step = "ReportHealthy"
-	Withhold      Step = "Withhold"
+	// ReportCured reports by name what the reboot ended, and nothing else.
+	ReportCured Step = "ReportCured"
+	Withhold    Step = "Withhold"
 )
 
 // Reason is why.
@@ -100,11 +102,12 @@ func Decide(v View, p Policy, now time.Time) Decision {
 		return Decision{Step: DeliverOld, Reason: OldEventsFirst}
 	case !v.CaughtUp:
 		return Decision{Step: Settle, Reason: ReadingLog, Wait: p.Settle}
-	case len(v.Uncured) > 0:
-		return Decision{Step: Withhold, Reason: NotCured}
 	}
 	if left := v.QuietSince.Add(p.Settle).Sub(now); left > 0 {
 		return Decision{Step: Settle, Reason: Settling, Wait: left}
+	}
+	if len(v.Uncured) > 0 {
+		return Decision{Step: ReportCured, Reason: NotCured}
 	}
 	return Decision{Step: ReportHealthy, Reason: Settled}
 }

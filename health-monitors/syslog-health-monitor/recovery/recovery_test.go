@@ -42,7 +42,8 @@ func TestDecide(t *testing.T) {
 		{"settled", quiet, start.Add(2 * time.Minute), Decision{ReportHealthy, Settled, 0}},
 		{"clock set back", quiet, start.Add(-time.Hour), Decision{Settle, Settling, time.Hour + 2*time.Minute}},
 		{"fault under the new boot", with(func(v *View) { v.Faulted, v.OldWaiting, v.CaughtUp = true, true, false }), start, Decision{Withhold, FaultInstead, 0}},
-		{"fault that no reboot cures", with(func(v *View) { v.Uncured = []string{"74"} }), start, Decision{Withhold, NotCured, 0}},
+		{"fault that no reboot cures", with(func(v *View) { v.Uncured = []string{"74"} }), start.Add(2 * time.Minute), Decision{ReportCured, NotCured, 0}},
+		{"uncured, settling", with(func(v *View) { v.Uncured = []string{"74"} }), start, Decision{Settle, Settling, 2 * time.Minute}},
 		{"uncured, old lines unread", with(func(v *View) { v.Uncured, v.CaughtUp = []string{"74"}, false }), start, Decision{Settle, ReadingLog, 2 * time.Minute}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestMemoryKnowsWhatAResetClears(t *testing.T) {
 	}
 	m.Forget("a", []string{"13", "48", "95"})
 	m.Forget("b", []string{"31"})
-	want := map[string]map[string]Fault{"a": {"79": {Process: true, Unreset: true}, "154": {Process: true, Unreset: true}}}
+	want := map[string]map[string]Fault{"a": {"79": {Process: true, Unreset: true}, "154": {Process: true, Unreset: true}, "170": {Process: true, Unreset: true}}}
 	if diff := cmp.Diff(want, m.Faults); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
@@ -143,6 +144,42 @@ func TestForgettingOneDeviceKeepsTheOthersFaultUncured(t *testing.T) {
 	}
 	if got := before.Withholding(); len(got) != 1 || len(before.Faults) != 2 {
 		t.Errorf("the copy changed: %+v", before)
+	}
+}
+
+func TestWhatARebootCuredIsListedByDevice(t *testing.T) {
+	var m Memory
+	add := func(device, code string, fatal, cures bool, names ...[2]string) {
+		m.Add(Report{Device: device, Named: Device{Names: names}, Code: code, Strategy: record.Process, Fatal: fatal, RebootCures: cures})
+	}
+	gpu := [2]string{"PCI", "a"}
+	add("a", "79", true, true, gpu)
+	add("a", "13", false, true, gpu)
+	add("a", "74", true, false, gpu)
+	add("b", "54", true, false, [2]string{"PCI", "b"})
+	add("c", "79", true, true) // nothing to name it by: an event without names would clear all
+	if diff := cmp.Diff(map[string][]string{"a": {"13", "79"}}, m.Cured()); diff != "" {
+		t.Errorf("cured (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"13", "74", "79"}, m.Codes("a")); diff != "" {
+		t.Errorf("codes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPersonClearsAFaultByAnyOfItsEvents(t *testing.T) {
+	for _, cleared := range []string{"id0", "id25", "id39"} {
+		var m Memory
+		for i := range 40 {
+			m.Add(Report{Device: "a", ID: fmt.Sprint("id", i), Code: "74", Strategy: record.Process, Fatal: true})
+		}
+		m.Add(Report{Device: "b", ID: "other", Code: "74", Strategy: record.Process, Fatal: true})
+		before := m.Clone()
+		if got := m.Clear(map[string]bool{cleared: true, "unknown": true}); len(got) != 1 || got[0] != "74" || len(m.Faults) != 1 || len(m.Faults["b"]) != 1 {
+			t.Errorf("%s cleared %v, left %+v", cleared, got, m.Faults)
+		}
+		if n := len(before.Faults["a"]["74"].IDs); n != maxIDs {
+			t.Errorf("%d events are remembered", n)
+		}
 	}
 }
 

@@ -166,6 +166,9 @@ func Judge(f Fault) Judgement {
 	return Judgement{record.ActionNone, false, true, ByClass}
 }
 
+// Names are the entities that name the switch of a fault, whichever its link.
+func Names(f Fault) [][2]string { return [][2]string{{"NVSWITCH", f.Switch}, {"PCI", f.PCI}} }
+
 // Event makes the health event of one reported SXID; gpu is what sits at the
 // other end of the link, empty where the metadata file does not say.
 func Event(f Fault, gpu sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {

@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
@@ -211,7 +212,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	ring := push.Bell()
 	fold.OnChange(ring)
 	p.node.OnChange(ring)
-	dismissals := &sink.Dismissals{Fold: fold, Node: p.node.Object}
+	dismissals := &sink.Dismissals{Fold: fold, Path: nodemark.ClearedPath(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Bell())
 	d.Go("dismissals", dismissals.Run)
 	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Clock: d.Clock, Log: d.Log}

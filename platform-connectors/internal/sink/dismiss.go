@@ -2,17 +2,28 @@ package sink
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Dismissals drops the faults from the set that people clear by annotations of
-// the node's Node. Their recoveries go to the store by the connector of role
-// cluster, past this node's spool.
+// the node's Node, and tells the monitors beside it. Their recoveries go to the
+// store by the connector of role cluster, past this node's spool.
 type Dismissals struct {
 	Fold *Fold
+	// Path is the file that tells the node's monitors which records were cleared
+	// (nodemark.Cleared); empty tells nobody.
+	Path string
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
 
@@ -47,10 +58,37 @@ func (d *Dismissals) Run(ctx context.Context) error {
 		for _, c := range nodemark.Clearings(node.Annotations) {
 			ids[c.Record] = true
 		}
+		if err := d.tell(slices.Sorted(maps.Keys(ids))); err != nil {
+			d.Fold.Log.Error("telling the monitors what a person cleared failed; it is tried again", "error", err)
+		}
 		if err := d.Fold.dismiss(ids); err != nil {
 			d.Fold.Log.Error("keeping the fault set failed; it is tried again", "error", err)
 		}
 	}
+}
+
+// tell adds records to the monitors' file. One that cannot be read is begun
+// anew: what it held was told before.
+func (d *Dismissals) tell(ids []string) error {
+	if d.Path == "" || len(ids) == 0 {
+		return nil
+	}
+	data, err := os.ReadFile(d.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the cleared records: %w", err)
+	}
+	have, err := nodemark.ParseCleared(data)
+	if err != nil {
+		d.Fold.Log.Warn("the file of cleared records is begun anew", "file", d.Path, "error", err)
+	}
+	now, added := have.With(ids)
+	if !added {
+		return nil
+	}
+	if data, err = json.Marshal(now); err != nil {
+		return fmt.Errorf("encoding the cleared records: %w", err)
+	}
+	return durable.Replace(d.Path, data)
 }
 
 func (f *Fold) dismiss(ids map[string]bool) error {

@@ -35,6 +35,9 @@ type node struct {
 	options   report.Options
 	connector *reporttest.Connector
 
+	// cleared is the file of what people cleared, empty for none.
+	cleared string
+
 	// source opens another log than the file kern.log.
 	source func() logSource
 
@@ -124,7 +127,7 @@ func (n *node) start() {
 		Metrics: report.NewMetrics(n.metrics, Prefix, outbox, n.clock),
 	}
 	n.m = &Monitor{
-		Policy: n.policy, Outbox: outbox, Source: log, BootID: BootIDFile(n.path("boot_id")),
+		Policy: n.policy, Outbox: outbox, Source: log, Cleared: n.cleared, BootID: BootIDFile(n.path("boot_id")),
 		Devices: gpumetadata.Follow(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}

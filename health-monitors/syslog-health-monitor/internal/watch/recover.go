@@ -50,6 +50,14 @@ func (m *Monitor) step(check string, d recovery.Decision) error {
 			delete(s.Owed, check)
 			return nil
 		})
+	case recovery.ReportCured:
+		err = m.commit(func(tx *report.Tx, s *state) error {
+			delete(s.Owed, check)
+			return m.reportCured(tx, s, check)
+		})
+		if errors.Is(err, report.ErrFull) {
+			return nil // the debt stands; asked again at the next tick
+		}
 	case recovery.ReportHealthy:
 		err = m.commit(func(tx *report.Tx, s *state) error {
 			if err := m.endStorms(tx, s, check); err != nil {

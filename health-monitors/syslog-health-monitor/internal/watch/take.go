@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
@@ -145,7 +146,9 @@ func (t *taking) ofSwitch(line source.Line, at int) error {
 	}
 	j := sxid.Judge(f)
 	e := sxid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
-	return t.send(line, e, recovery.Report{Device: f.PCI, Code: f.Number, Fatal: j.Fatal, RebootCures: j.RebootCures})
+	return t.send(line, e, recovery.Report{
+		Device: f.PCI, Named: recovery.Device{Names: sxid.Names(f)}, Code: f.Number, Fatal: j.Fatal, RebootCures: j.RebootCures,
+	})
 }
 
 // fallenOff reports a GPU that fell off the bus.
@@ -210,7 +213,10 @@ func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report
 	if sent, err := t.report(e); err != nil || !sent {
 		return err
 	}
-	r.Strategy = t.m.Policy.Strategy
+	r.Strategy, r.ID = t.m.Policy.Strategy, e.Id
+	if r.Named.Names == nil {
+		r.Named = named(e)
+	}
 	t.s.remember(e.CheckName, r)
 	if line.Past {
 		return nil
@@ -220,6 +226,21 @@ func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report
 		t.s.faulted(e.CheckName)
 	}
 	return nil
+}
+
+// named is what a recovery names the device of an event by: all of its names,
+// and none of its parts.
+func named(e *protos.HealthEvent) (d recovery.Device) {
+	for _, x := range e.EntitiesImpacted {
+		if fault.IsSubUnit(x.EntityType) {
+			continue
+		}
+		if x.EntityType == "GPU_UUID" {
+			d.UUID = x.EntityValue
+		}
+		d.Names = append(d.Names, [2]string{x.EntityType, x.EntityValue})
+	}
+	return d
 }
 
 // clear appends a healthy event about a device and forgets what it clears.

@@ -71,7 +71,10 @@ type Monitor struct {
 	Outbox *report.Outbox
 	Source Source
 	// Wake asks for a pass before the next tick; may be nil.
-	Wake    <-chan struct{}
+	Wake <-chan struct{}
+	// Cleared is the file in which the node's connector tells which records people
+	// cleared (nodemark.Cleared); empty: nobody tells.
+	Cleared string
 	BootID  func() (string, error)
 	Devices *gpumetadata.File
 	Clock   clock.WithTicker
@@ -86,6 +89,7 @@ type Monitor struct {
 	noted   time.Time
 	dirty   bool // state holds a place that is not written down
 	said    map[string]string
+	cleared clearedFile
 
 	mu     sync.Mutex
 	ailing error
@@ -162,6 +166,12 @@ func (m *Monitor) pass() (more bool, err error) {
 		return false, err
 	}
 	m.checkDevices()
+	if err := m.checkCleared(); err != nil {
+		return false, err
+	}
+	if err := m.forgetReplaced(); err != nil {
+		return false, err
+	}
 	more, err = m.readOn()
 	if err != nil {
 		return false, err
