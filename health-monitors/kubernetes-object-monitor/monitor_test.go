@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
@@ -187,36 +186,6 @@ func TestANodeNotReadyForTwoHours(t *testing.T) {
 	w.ready("kom-ready-1", corev1.ConditionTrue, fake.Now())
 	w.until(fake, time.Second, 2)
 	w.expect("fault GPUNodeNotReady kom-ready-1 v1/Node kom-ready-1", "recovery GPUNodeNotReady kom-ready-1 v1/Node kom-ready-1")
-}
-
-func TestAnNVMLEventRecoversByAge(t *testing.T) {
-	w := newWorld(t, example(t))
-	start := time.Now()
-	fake := testclock.NewFakeClock(start)
-	w.clock = fake
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-0", Namespace: w.namespace}, Spec: corev1.PodSpec{
-		NodeName: "kom-nvml-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	w.serviceAccount()
-	if _, err := w.cluster.Client().CoreV1().Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	event := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "nvml", Namespace: w.namespace}, EventTime: metav1.NewMicroTime(start.Add(-time.Minute)),
-		ReportingController: "kubelet", ReportingInstance: "kom-nvml-1", Action: "Pulling", Reason: "Failed", Type: "Warning",
-		Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: "train-0"}, Note: "nvidia-container-cli: nvml error: driver not loaded",
-	}
-	if _, err := w.cluster.Client().EventsV1().Events(w.namespace).Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.run()
-	w.until(fake, 50*time.Millisecond, 1)
-	w.expect("fault NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml")
-	// The pod goes first: the recovery still finds the node.
-	if err := w.cluster.Client().CoreV1().Pods(w.namespace).Delete(t.Context(), "train-0", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
-		t.Fatal(err)
-	}
-	w.until(fake, time.Minute, 2)
-	w.expect("fault NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml", "recovery NVMLError kom-nvml-1 events.k8s.io/v1/Event nvml")
 }
 
 // serviceAccount makes the account without which no pod is admitted.

@@ -77,6 +77,9 @@ func Run(args []string, s Streams, now time.Time) int {
 	if err != nil {
 		return fail(err)
 	}
+	for i := range given {
+		given[i].Object = policy.Normal(given[i].GroupVersionKind(), given[i].Object)
+	}
 	set, err := policy.Parse(*path, string(text), given)
 	if err != nil {
 		return fail(err)

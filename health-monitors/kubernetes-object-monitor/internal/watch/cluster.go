@@ -70,7 +70,8 @@ func newCluster(config *rest.Config, set *policy.Set) (*cluster, error) {
 		DefaultTransform: func(x any) (any, error) {
 			object, ok := x.(*unstructured.Unstructured)
 			if ok {
-				object.Object = set.Prune(object.GroupVersionKind(), object.Object)
+				kind := object.GroupVersionKind()
+				object.Object = set.Prune(kind, policy.Normal(kind, object.Object))
 			}
 			return x, nil
 		},
