@@ -1,13 +1,9 @@
 package config
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"reflect"
-	"strings"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Validator is a configuration that can tell all its problems, joined, each
@@ -34,7 +30,7 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 		return nil, fmt.Errorf("binding flags: %T is not a pointer to a struct", target)
 	}
 	s := &Set{target: target}
-	return s, s.bind(flags, v.Elem())
+	return s, s.bind(flags, v.Elem(), "")
 }
 
 // Load reads file (none when empty) over the defaults, then the variables of
@@ -60,37 +56,4 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 		return v.Validate()
 	}
 	return nil
-}
-
-// decodeFile reads a strict TOML file over target.
-func decodeFile(file string, target any) error {
-	meta, err := toml.DecodeFile(file, target)
-	if err != nil {
-		return fileError(file, err)
-	}
-	unknown := meta.Undecoded()
-	if len(unknown) == 0 {
-		return nil
-	}
-	var errs []error
-	for _, key := range unknown {
-		errs = append(errs, fmt.Errorf("%s: unknown key %q", file, key.String()))
-	}
-	return errors.Join(errs...)
-}
-
-// fileError names the file, and the line where the decoder knows it.
-func fileError(file string, err error) error {
-	if parse, ok := errors.AsType[toml.ParseError](err); ok {
-		key := ""
-		if parse.LastKey != "" {
-			key = fmt.Sprintf(" (key %q)", parse.LastKey)
-		}
-		return fmt.Errorf("%s: line %d%s: %s", file, parse.Position.Line, key, parse.Message)
-	}
-	// The decoder's error for a wrong type is a plain text that begins so.
-	if text, ok := strings.CutPrefix(err.Error(), "toml: "); ok {
-		return fmt.Errorf("%s: %s", file, strings.Replace(text, "(last key ", "(key ", 1))
-	}
-	return fmt.Errorf("reading %s: %w", file, err)
 }

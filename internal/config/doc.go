@@ -1,11 +1,12 @@
 // Package config reads a service's configuration: defaults, then one strict
-// TOML file, then the environment, then flags, then validation. An unknown key is a start-up error,
-// so that a misspelt limit never silently keeps its default.
+// TOML or YAML file, then the environment, then flags, then validation. An unknown key is a start-up
+// error, so that a misspelt limit never silently keeps its default.
 //
 // A configuration is a struct. A field tagged `flag:"name" usage:"text"`
 // becomes a flag that overrides the file. If the struct has the method
 // Validate() error it is called last. The tag `alias:"other"` declares further
-// names of the same flag. The tag `env:"NAME"` names a variable of the
+// names of the same flag; `prefix:"first-"` of a nested struct begins the names
+// of its flags. The tag `env:"NAME"` names a variable of the
 // environment that overrides the file, and yields to the flag.
 //
 // A string that is wholly ${env:NAME} or ${file:/path} is replaced by what it

@@ -13,7 +13,7 @@ import (
 var durationType = reflect.TypeFor[time.Duration]()
 
 // bind walks a struct and its nested structs.
-func (s *Set) bind(flags *flag.FlagSet, v reflect.Value) error {
+func (s *Set) bind(flags *flag.FlagSet, v reflect.Value, prefix string) error {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if !field.IsExported() {
@@ -22,12 +22,13 @@ func (s *Set) bind(flags *flag.FlagSet, v reflect.Value) error {
 		name, tagged := field.Tag.Lookup("flag")
 		if !tagged {
 			if v.Field(i).Kind() == reflect.Struct {
-				if err := s.bind(flags, v.Field(i)); err != nil {
+				if err := s.bind(flags, v.Field(i), prefix+field.Tag.Get("prefix")); err != nil {
 					return err
 				}
 			}
 			continue
 		}
+		name = prefix + name
 		if !settable(v.Field(i)) {
 			return fmt.Errorf("binding flag --%s: a %s cannot be a flag", name, field.Type)
 		}

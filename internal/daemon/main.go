@@ -34,7 +34,7 @@ var version string
 
 // options are the flags that every service has.
 type options struct {
-	File           string `flag:"config" usage:"TOML file with the configuration; an unknown key is an error"`
+	File           string `flag:"config" usage:"file with the configuration: TOML, or YAML with the same keys if its name ends in .yaml; an unknown key is an error"`
 	CheckConfig    bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
 	Version        bool   `flag:"version" usage:"print the version and exit"`
 	MetricsAddress string `flag:"metrics-address" usage:"host:port of /metrics, /healthz and /readyz; port 0 takes a free one; empty or off serves none"`
