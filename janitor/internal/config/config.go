@@ -26,7 +26,7 @@ type Config struct {
 // Global holds the defaults of all controllers.
 type Global struct {
 	// CSPPluginHost is the host:port of the provider plugin.
-	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"host:port of the provider plugin of every controller that names none of its own"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"csp-plugin-host" usage:"host:port or unix:///path of the provider plugin of every controller that names none of its own"`
 	// CSPPlugin says how the plugin is spoken to.
 	CSPPlugin Plugin `toml:"cspPlugin"`
 	// Nodes are those that are left alone.
@@ -49,7 +49,7 @@ type Plugin struct {
 	// ServerName is the name in the plugin's certificate.
 	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"name in the plugin's certificate; empty means the host's"`
 	// TokenFile holds the projected service-account token.
-	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"file of the service-account token that goes with every call; read again for every call; empty sends none"`
+	TokenFile string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"file of the service-account token that goes with every call; read again for every call; empty sends the pod's own to a Unix socket or a loopback address and none over a network; none sends none at all"`
 	// Plaintext gives up TLS over a network.
 	Plaintext bool `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"speak to the plugin without TLS over a network; a Unix socket and a loopback address need no TLS"`
 }
@@ -57,12 +57,12 @@ type Plugin struct {
 // PluginOverride is Plugin for one controller that names a plugin of its own.
 // What is empty is taken from Global, but plaintext is not.
 type PluginOverride struct {
-	CAFile     string `toml:"caFile"`
-	CertFile   string `toml:"certFile"`
-	KeyFile    string `toml:"keyFile"`
-	ServerName string `toml:"serverName"`
-	TokenFile  string `toml:"tokenFile"`
-	Plaintext  bool   `toml:"plaintext"`
+	CAFile     string `toml:"caFile" flag:"csp-plugin-ca-file" usage:"--csp-plugin-ca-file of this controller alone"`
+	CertFile   string `toml:"certFile" flag:"csp-plugin-cert-file" usage:"--csp-plugin-cert-file of this controller alone"`
+	KeyFile    string `toml:"keyFile" flag:"csp-plugin-key-file" usage:"--csp-plugin-key-file of this controller alone"`
+	ServerName string `toml:"serverName" flag:"csp-plugin-server-name" usage:"--csp-plugin-server-name of this controller alone"`
+	TokenFile  string `toml:"tokenFile" flag:"csp-plugin-token-file" usage:"--csp-plugin-token-file of this controller alone"`
+	Plaintext  bool   `toml:"plaintext" flag:"csp-plugin-plaintext" usage:"--csp-plugin-plaintext of this controller's own host"`
 }
 
 // Nodes are left alone.
@@ -80,11 +80,11 @@ type NodesOverride struct {
 // RebootNode configures the reboot controller.
 type RebootNode struct {
 	// Enabled switches the controller on.
-	Enabled bool `toml:"enabled"`
+	Enabled bool `toml:"enabled" flag:"reboot-enabled" usage:"carry out RebootNode objects"`
 	// CSPPluginHost overrides Global.CSPPluginHost.
-	CSPPluginHost string `toml:"cspPluginHost"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"reboot-csp-plugin-host" usage:"host:port or unix:///path of the plugin of RebootNode objects, if not --csp-plugin-host"`
 	// CSPPlugin says how that plugin is spoken to.
-	CSPPlugin PluginOverride `toml:"cspPlugin"`
+	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"reboot-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`
 	// Timeout overrides Global.Timeout; 0 keeps it.
@@ -105,11 +105,11 @@ type RebootNode struct {
 // the reboot controller, or, for Timeout, from Global.
 type TerminateNode struct {
 	// Enabled switches the controller on.
-	Enabled bool `toml:"enabled"`
+	Enabled bool `toml:"enabled" flag:"terminate-enabled" usage:"carry out TerminateNode objects"`
 	// CSPPluginHost overrides Global.CSPPluginHost.
-	CSPPluginHost string `toml:"cspPluginHost"`
+	CSPPluginHost string `toml:"cspPluginHost" flag:"terminate-csp-plugin-host" usage:"host:port or unix:///path of the plugin of TerminateNode objects, if not --csp-plugin-host"`
 	// CSPPlugin says how that plugin is spoken to.
-	CSPPlugin PluginOverride `toml:"cspPlugin"`
+	CSPPlugin PluginOverride `toml:"cspPlugin" prefix:"terminate-"`
 	// Nodes are those that this controller leaves alone, besides the global ones.
 	Nodes NodesOverride `toml:"nodes"`
 	// Timeout overrides Global.Timeout.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -30,13 +31,22 @@ type Endpoint struct {
 	CertFile, KeyFile string
 	// ServerName is the name in the plugin's certificate; empty is Host's.
 	ServerName string
-	// TokenFile holds the token that goes with every call; empty sends none.
+	// TokenFile holds the token that goes with every call. Empty sends the pod's
+	// own to a plugin on this host, if there is one, and none over a network; NoToken
+	// sends none at all.
 	TokenFile string
 	// Plaintext speaks without TLS over a network. A Unix socket and a loopback
 	// address are no network: they are spoken to in plain text unless CAFile is
 	// set.
 	Plaintext bool
 }
+
+// NoToken is a TokenFile that sends no token.
+const NoToken = "none"
+
+// ownToken is the pod's own token, which means the API server: a plugin that
+// shares the pod has the same.
+var ownToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // Validate joins everything that is wrong, without a look at the files.
 func (e Endpoint) Validate() error {
@@ -50,8 +60,10 @@ func (e Endpoint) Validate() error {
 	if e.Plaintext && (e.CAFile != "" || e.CertFile != "" || e.ServerName != "") {
 		problems = append(problems, errors.New("plaintext excludes caFile, certFile and serverName"))
 	}
-	if e.Plaintext && e.TokenFile != "" && !e.local() {
-		problems = append(problems, errors.New("plaintext excludes tokenFile: a token is not sent over a network in clear text"))
+	if e.Plaintext && e.token() != "" && !e.local() {
+		problems = append(problems, fmt.Errorf("plaintext excludes tokenFile: a token is not sent to %s over a network in clear text. "+
+			"Have the plugin serve TLS, set caFile (--csp-plugin-ca-file) and leave plaintext out; or run it beside the janitor and name localhost:PORT or unix:///PATH; "+
+			"or, if it knows no callers, set tokenFile (--csp-plugin-token-file) to %s", e.Host, NoToken))
 	}
 	return errors.Join(problems...)
 }
@@ -67,6 +79,19 @@ func (e Endpoint) local() bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// token is the file of the token to send, or empty.
+func (e Endpoint) token() string {
+	switch {
+	case e.TokenFile == NoToken:
+		return ""
+	case e.TokenFile == "" && e.local():
+		if _, err := os.Stat(ownToken); err == nil {
+			return ownToken
+		}
+	}
+	return e.TokenFile
 }
 
 // secure says whether TLS is spoken.
@@ -97,8 +122,8 @@ func (e Endpoint) options() ([]grpc.DialOption, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: ackWithin}),
 		grpc.WithStatsHandler(witness{}),
 	}
-	if e.TokenFile != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer{file: e.TokenFile, secure: e.secure()}))
+	if token := e.token(); token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer{file: token, secure: e.secure()}))
 	}
 	return options, nil
 }
@@ -158,7 +183,12 @@ func (r reloading) ClientHandshake(ctx context.Context, authority string, conn n
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+	secured, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain || errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it seems that the plugin at %s speaks no TLS: give it a certificate, or run it beside the janitor and name localhost:PORT or unix:///PATH",
+			err, r.endpoint.Host)
+	}
+	return secured, info, err
 }
 
 // ServerHandshake is not for clients.

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"log/slog"
 	"math/big"
@@ -235,6 +236,9 @@ func TestEndpointValidate(t *testing.T) {
 		{provider.Endpoint{Host: "plugin:1", CertFile: "c"}, "belong together"},
 		{provider.Endpoint{Host: "plugin:1", Plaintext: true, CAFile: "a"}, "excludes caFile"},
 		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "excludes tokenFile"},
+		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "Have the plugin serve TLS, set caFile (--csp-plugin-ca-file)"},
+		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: "t"}, "unix:///PATH"},
+		{provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true, TokenFile: provider.NoToken}, ""},
 	} {
 		err := tt.e.Validate()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -260,8 +264,55 @@ func TestNetworkHopIsTLSByDefault(t *testing.T) {
 	// The name of the host is no loopback address, though it leads to one.
 	p := connect(t, provider.Endpoint{Host: "passthrough:///127.0.0.1:" + port})
 	_, err = p.Reboot(t.Context(), provider.Signal{Node: "n"})
-	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "tls") || len(impl.asked) != 0 {
-		t.Errorf("a server without TLS: %v, want NotSent by TLS", err)
+	if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), "speaks no TLS: give it a certificate, or run it beside the janitor") || len(impl.asked) != 0 {
+		t.Errorf("a server without TLS: %v, want NotSent by TLS, and what to do", err)
+	}
+}
+
+// A plugin on this host is shown the pod's own token unless another is set, so that
+// one that reviews tokens without naming an audience works as it is; a plugin
+// elsewhere is never shown it.
+func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
+	dir := t.TempDir()
+	provider.OwnToken(t, write(t, dir, "own", []byte("own")))
+	lis := listen(t)
+	impl := &tokens{seen: make(chan string, 1)}
+	run(t, lis, impl, nil)
+	for _, tt := range []struct {
+		file, want string
+	}{
+		{"", "Bearer own"},
+		{write(t, dir, "other", []byte("other")), "Bearer other"},
+		{provider.NoToken, ""},
+	} {
+		p := connect(t, provider.Endpoint{Host: lis.Addr().String(), TokenFile: tt.file})
+		if _, err := p.Reboot(t.Context(), provider.Signal{Node: "n"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-impl.seen; got != tt.want {
+			t.Errorf("with token file %q the plugin saw %q, want %q", tt.file, got, tt.want)
+		}
+	}
+	if err := (provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true}).Validate(); err != nil {
+		t.Errorf("a plugin elsewhere would be shown the pod's token: %v", err)
+	}
+}
+
+// A plugin that does not know its caller is told about with the audience of what it
+// was shown.
+func TestUnknownCallersSeeTheirAudience(t *testing.T) {
+	lis := listen(t)
+	run(t, lis, &scripted{code: codes.Unauthenticated, message: "invalid token"}, nil)
+	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["csp-plugin"],"sub":"x"}`)) + ".c2ln"
+	for file, want := range map[string]string{
+		write(t, t.TempDir(), "token", []byte(token)): "invalid token (the token sent is meant for the audience csp-plugin: the plugin's TokenReview has to name it in spec.audiences",
+		provider.NoToken: "invalid token (no token was sent: set tokenFile (--csp-plugin-token-file))",
+		write(t, t.TempDir(), "opaque", []byte("opaque")): "invalid token",
+	} {
+		_, err := connect(t, provider.Endpoint{Host: lis.Addr().String(), TokenFile: file}).Reboot(t.Context(), provider.Signal{Node: "n"})
+		if delivery(t, err) != provider.NotSent || !strings.Contains(err.Error(), want) {
+			t.Errorf("refused: %v, want %q", err, want)
+		}
 	}
 }
 

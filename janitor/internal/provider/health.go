@@ -48,7 +48,7 @@ func NewWatch(p *Plugin, c clock.Clock, log *slog.Logger, r prometheus.Registere
 	w := &Watch{plugin: p, clock: c, log: log, last: Health{Available: true, Detail: "not asked yet"}}
 	w.gauge = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvs_janitor_plugin_available", Help: "1 while the provider plugin answers its health check, else 0.",
-		ConstLabels: prometheus.Labels{"plugin": p.host},
+		ConstLabels: prometheus.Labels{"plugin": p.endpoint.Host},
 	})
 	r.MustRegister(w.gauge)
 	return w
@@ -83,7 +83,7 @@ func (w *Watch) note(now Health) {
 	w.last = now
 	w.mu.Unlock()
 	if before != now {
-		w.log.Info("plugin health changed", "plugin", w.plugin.host, "available", now.Available, "detail", now.Detail)
+		w.log.Info("plugin health changed", "plugin", w.plugin.endpoint.Host, "available", now.Available, "detail", now.Detail)
 	}
 }
 
@@ -95,7 +95,7 @@ func (w *Watch) Ready() (bool, string) {
 	if w.last.Available {
 		return true, w.last.Detail
 	}
-	return true, "plugin " + w.plugin.host + " is not available: " + w.last.Detail
+	return true, "plugin " + w.plugin.endpoint.Host + " is not available: " + w.last.Detail
 }
 
 // Health asks the plugin once. A plugin without the health service is available

@@ -52,9 +52,8 @@ type Signal struct {
 
 // Plugin is the connection to one plugin.
 type Plugin struct {
-	conn    *grpc.ClientConn
-	host    string
-	timeout time.Duration
+	conn     *grpc.ClientConn
+	endpoint Endpoint
 	// declined: the plugin's last word was that it does not serve.
 	declined atomic.Bool
 }
@@ -77,7 +76,7 @@ func Dial(e Endpoint) (*Plugin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the plugin at %q: %w", e.Host, err)
 	}
-	return &Plugin{conn: conn, host: e.Host, timeout: e.CallTimeout}, nil
+	return &Plugin{conn: conn, endpoint: e}, nil
 }
 
 // Close ends the connection.
@@ -104,15 +103,20 @@ func (p *Plugin) Terminate(ctx context.Context, s Signal) (string, error) {
 
 // signal calls a verb that touches a machine.
 func (p *Plugin) signal(ctx context.Context, method string, req, resp any) error {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.endpoint.CallTimeout)
 	defer cancel()
 	if p.declined.Load() {
 		return &Error{Delivery: NotSent, Code: codes.Unavailable, Message: "the plugin says that it does not serve"}
 	}
-	if left, err := p.call(ctx, method, req, resp); err != nil {
-		return failure(err, left)
+	left, err := p.call(ctx, method, req, resp)
+	if err == nil {
+		return nil
 	}
-	return nil
+	e := failure(err, left)
+	if hint := p.endpoint.unknownToken(); e.Code == codes.Unauthenticated && left && hint != "" {
+		e.Message += " (" + hint + ")"
+	}
+	return e
 }
 
 // State is what a provider says of a machine.
@@ -132,7 +136,7 @@ const (
 
 // State asks what the provider says of a machine.
 func (p *Plugin) State(ctx context.Context, node, requestID string) (State, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.endpoint.CallTimeout)
 	defer cancel()
 	resp := &v1.IsNodeReadyResponse{}
 	_, err := p.call(ctx, v1.CSPPluginService_IsNodeReady_FullMethodName, &v1.IsNodeReadyRequest{NodeName: node, RequestId: requestID}, resp)

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,11 @@ import (
 // scripted answers every verb with code, or hangs.
 type scripted struct {
 	v1.UnimplementedCSPPluginServiceServer
-	code  codes.Code
-	hang  bool
-	asked chan *v1.SendRebootSignalRequest
+	code codes.Code
+	// message of the code; empty is "so it is".
+	message string
+	hang    bool
+	asked   chan *v1.SendRebootSignalRequest
 }
 
 func (s *scripted) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
@@ -37,7 +40,7 @@ func (s *scripted) SendRebootSignal(ctx context.Context, req *v1.SendRebootSigna
 		return nil, ctx.Err()
 	}
 	if s.code != codes.OK {
-		return nil, status.Error(s.code, "so it is")
+		return nil, status.Error(s.code, cmp.Or(s.message, "so it is"))
 	}
 	return &v1.SendRebootSignalResponse{RequestId: "r1"}, nil
 }
@@ -48,7 +51,7 @@ func (s *scripted) SendTerminateSignal(_ context.Context, req *v1.SendTerminateS
 
 func (s *scripted) IsNodeReady(context.Context, *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
 	if s.code != codes.OK {
-		return nil, status.Error(s.code, "so it is")
+		return nil, status.Error(s.code, cmp.Or(s.message, "so it is"))
 	}
 	return &v1.IsNodeReadyResponse{IsReady: true}, nil
 }

@@ -1,0 +1,54 @@
+package provider
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// unknownToken says what was shown to a plugin that does not know its caller, and
+// what to set: the token's audience is what plugins are written against most often
+// without a word about it.
+func (e Endpoint) unknownToken() string {
+	file := e.token()
+	if file == "" {
+		return "no token was sent: set tokenFile (--csp-plugin-token-file)"
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	audiences := audiencesOf(string(text))
+	if len(audiences) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the token sent is meant for the audience %s: the plugin's TokenReview has to name it in spec.audiences; "+
+		"one that names none takes only tokens of the API server's own audience, such as %s", strings.Join(audiences, ", "), ownToken)
+}
+
+// audiencesOf reads the audiences of a token without verifying it.
+func audiencesOf(token string) []string {
+	parts := strings.Split(strings.TrimSpace(token), ".")
+	if len(parts) != 3 {
+		return nil
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil
+	}
+	var several struct {
+		Audiences []string `json:"aud"`
+	}
+	if json.Unmarshal(payload, &several) == nil {
+		return several.Audiences
+	}
+	var one struct {
+		Audience string `json:"aud"`
+	}
+	if json.Unmarshal(payload, &one) != nil || one.Audience == "" {
+		return nil
+	}
+	return []string{one.Audience}
+}
