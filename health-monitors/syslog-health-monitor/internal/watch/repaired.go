@@ -104,8 +104,8 @@ func (m *Monitor) checkCleared() error {
 	if now == m.cleared {
 		return nil
 	}
-	m.cleared = now
 	if info.Mode()&0o022 != 0 || info.Size() > clearedBytes {
+		m.cleared = now
 		m.Log.Warn("the file of what people cleared is not believed", "file", m.Cleared, "mode", info.Mode(), "bytes", info.Size())
 		return nil
 	}
@@ -115,10 +115,15 @@ func (m *Monitor) checkCleared() error {
 	}
 	told, err := nodemark.ParseCleared(data)
 	if err != nil {
+		m.cleared = now
 		m.Log.Warn("the file of what people cleared is not believed", "file", m.Cleared, "error", err)
 		return nil
 	}
-	return m.forgetCleared(told.Records)
+	if err := m.forgetCleared(told.Records); err != nil {
+		return err // read again at the next pass
+	}
+	m.cleared = now
+	return nil
 }
 
 // forgetCleared forgets the faults that records of these ids reported.
