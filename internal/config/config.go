@@ -12,8 +12,9 @@ type Validator interface{ Validate() error }
 
 // Set is a configuration whose flags are bound to a flag set.
 type Set struct {
-	target any
-	given  []setting
+	program string
+	target  any
+	given   []setting
 }
 
 // setting is one flag as the command line gave it.
@@ -29,7 +30,7 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return nil, fmt.Errorf("binding flags: %T is not a pointer to a struct", target)
 	}
-	s := &Set{target: target}
+	s := &Set{program: flags.Name(), target: target}
 	return s, s.bind(flags, v.Elem(), "")
 }
 
@@ -37,7 +38,7 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 // the environment that fields name, applies the flags that were given, resolves references with lookup, and validates.
 func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	if file != "" {
-		if err := decodeFile(file, s.target); err != nil {
+		if err := decodeFile(s.program, file, s.target); err != nil {
 			return err
 		}
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // decodeFile reads a strict file over target: TOML, or YAML (or JSON) with the same
 // keys if its name ends in .yaml, .yml or .json.
-func decodeFile(file string, target any) error {
+func decodeFile(program, file string, target any) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", file, err)
@@ -33,7 +35,11 @@ func decodeFile(file string, target any) error {
 	}
 	var errs []error
 	for _, key := range meta.Undecoded() {
-		errs = append(errs, fmt.Errorf("%s: unknown key %q", file, key.String()))
+		unknown := fmt.Errorf("%s: unknown key %q", file, key.String())
+		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); hint != "" {
+			unknown = fmt.Errorf("%w: %s", unknown, hint)
+		}
+		errs = append(errs, unknown)
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // Exit codes of every service.
@@ -117,6 +119,9 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	if in.logging != nil {
 		in.logging(log)
 	}
+	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
+		log.Warn("a variable of the environment has no effect", "variable", n.Name, "reason", n.Text())
+	}
 	d := newDaemon(in.name, log)
 	d.in = in
 	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
@@ -164,6 +169,7 @@ func configure[C any](in invocation, opts *options, cfg *C) (code int, done bool
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
 		return exitStopped, true
 	} else if err != nil {
+		hint(in, err)
 		return exitUsage, true
 	}
 	if flags.NArg() > 0 {
@@ -180,10 +186,22 @@ func configure[C any](in invocation, opts *options, cfg *C) (code int, done bool
 		return fail(err)
 	}
 	if opts.CheckConfig {
+		for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
+			fmt.Fprintf(in.stderr, "%s: a variable without effect: %s\n", in.name, n.Text())
+		}
 		fmt.Fprintln(in.stdout, "the configuration is valid")
 		return exitStopped, true
 	}
 	return 0, false
+}
+
+// hint says below the usage what a flag that is not known was to the earlier
+// NVSentinel.
+func hint(in invocation, err error) {
+	given, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if text := predecessor.Hint(predecessor.Flag, in.name, strings.TrimLeft(given, "-")); unknown && text != "" {
+		fmt.Fprintf(in.stderr, "%s: %s\n", in.name, text)
+	}
 }
 
 // Version of the build: what the linker was told, else the module's version or
