@@ -83,6 +83,9 @@ func OpenReader(ctx context.Context, dsn string, cfg Config) (store.Reader, erro
 	}
 	err = s.goHome(ctx)
 	if errors.Is(err, mongo.ErrNoDocuments) {
+		err = s.refuseForeign(ctx)
+	}
+	if err == nil && s.home.Load() == nil {
 		err = fmt.Errorf("%w: the database %s has no records (has a service ever opened this store?)", provider.ErrUnusable, s.db.Name())
 	}
 	if err != nil {
@@ -166,6 +169,9 @@ func (s *Store) hello(ctx context.Context) (hello, error) {
 func (s *Store) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
+	if err := s.refuseForeign(ctx); err != nil {
+		return err
+	}
 	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
 		return fmt.Errorf("making the indexes: %w", err)
 	}
@@ -180,6 +186,28 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if err := s.goHome(ctx); err != nil {
 		return fmt.Errorf("reading the name of the database: %w", err)
+	}
+	return nil
+}
+
+// refuseForeign refuses a database that no service of this suite has opened and
+// whose records are not of its form, before anything in it is changed. One that was
+// opened is never refused: an account that may append must not keep it from opening.
+func (s *Store) refuseForeign(ctx context.Context) error {
+	err := s.goHome(ctx)
+	if !errors.Is(err, mongo.ErrNoDocuments) {
+		return err
+	}
+	var first bson.Raw
+	err = s.events().FindOne(ctx, bson.D{}, options.FindOne().SetProjection(bson.D{{Key: "exact", Value: 1}})).Decode(&first)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for records: %w", err)
+	}
+	if _, err := first.LookupErr("exact"); err != nil {
+		return provider.Earlier(s.db.Name(), "the collection "+Events)
 	}
 	return nil
 }

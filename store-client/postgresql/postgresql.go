@@ -75,12 +75,28 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 	db := stdlib.OpenDB(*p.conn)
 	p.pool.open = min(p.pool.open, 4)
 	p.pool.apply(db)
-	if err := sqlstore.CheckSchema(ctx, db, schema); err != nil {
+	if err := checkSchema(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	cfg.ReadOnly = true
 	return sqlstore.New(db, cfg), nil
+}
+
+// checkSchema is sqlstore.CheckSchema, and says of a database that is not of this
+// suite at all what it is.
+func checkSchema(ctx context.Context, db *sql.DB) error {
+	err := sqlstore.CheckSchema(ctx, db, schema)
+	if err == nil {
+		return nil
+	}
+	var database string
+	var foreign bool
+	const query = "SELECT current_database(), to_regclass('health_events') IS NOT NULL AND to_regclass('store_schema') IS NULL"
+	if asking := db.QueryRowContext(ctx, query).Scan(&database, &foreign); asking == nil && foreign {
+		return provider.Earlier(database, "the table health_events")
+	}
+	return err
 }
 
 // prepare checks the server and brings the schema up to date. Where it is, no
@@ -90,10 +106,14 @@ func prepare(ctx context.Context, db *sql.DB, unsafe bool) error {
 	if err := checkServer(ctx, db, unsafe); err != nil {
 		return err
 	}
-	if sqlstore.CheckSchema(ctx, db, schema) == nil {
+	err := checkSchema(ctx, db)
+	if err == nil {
 		return adopt(ctx, db)
 	}
-	err := locked(ctx, db, func(tx *sql.Tx) error { return sqlstore.Migrate(ctx, tx, schema) })
+	if errors.Is(err, provider.ErrForeign) {
+		return err
+	}
+	err = locked(ctx, db, func(tx *sql.Tx) error { return sqlstore.Migrate(ctx, tx, schema) })
 	if err != nil {
 		return fmt.Errorf("preparing the schema: %w", err)
 	}

@@ -29,6 +29,18 @@ const maxID = 512
 // address, a server that cannot keep what it acknowledged, a newer schema.
 var ErrUnusable = errors.New("store is unusable")
 
+// ErrForeign marks a database that holds something else than our records; it is an
+// ErrUnusable.
+var ErrForeign = fmt.Errorf("%w: it is not ours", ErrUnusable)
+
+// Earlier is the refusal of a database that holds where, records of the earlier
+// NVSentinel, whose names are those of ours and whose form is another.
+func Earlier(database, where string) error {
+	return fmt.Errorf("%w: %s in database %q is that of the earlier NVSentinel, or somebody else's, and is left as it is. "+
+		"Either give this suite a database of its own (another name in the address), or put the old one aside under another name; docs/coming-from-nvsentinel.md has both",
+		ErrForeign, where, database)
+}
+
 // ErrUnstorable is a record that no store can give back as it was handed over.
 var ErrUnstorable = errors.New("record cannot be stored as it is")
 
