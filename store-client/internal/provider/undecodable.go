@@ -21,8 +21,8 @@ const (
 	maxBody   = 1 << 20
 	// letters is how many of them one page makes.
 	letters = 16
-	// maxTold bounds the documents that are remembered as told; then they are told
-	// once more.
+	// maxTold bounds the documents that are told by a process; further ones are left
+	// out without a word of their own.
 	maxTold = 1 << 16
 )
 
@@ -106,7 +106,7 @@ func (u *Undecodable) keep(ctx context.Context, documents []Document) error {
 func (u *Undecodable) tell(id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.told == nil || len(u.told) >= maxTold {
+	if u.told == nil {
 		u.told = map[string]bool{}
 	}
 	u.told[id] = true
@@ -115,7 +115,7 @@ func (u *Undecodable) tell(id string) {
 func (u *Undecodable) isTold(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.told[id]
+	return u.told[id] || len(u.told) >= maxTold
 }
 
 // Page is what one query of a list has read.
