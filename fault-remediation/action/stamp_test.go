@@ -29,7 +29,6 @@ func TestRender(t *testing.T) {
 			"name":   "node-1-0a0b0c0d",
 			"labels": map[string]any{"app.kubernetes.io/managed-by": "nvsentinel"},
 			"annotations": map[string]any{
-				"nvsentinel.nvidia.com/ttl":          "336h",
 				"dgxc.nvidia.com/nvsentinel-session": "s1",
 				"dgxc.nvidia.com/nvsentinel-record":  "r1",
 				"dgxc.nvidia.com/nvsentinel-group":   "restart",
