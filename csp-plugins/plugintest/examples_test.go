@@ -2,6 +2,7 @@ package plugintest_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -83,7 +85,7 @@ func conforms(t *testing.T, command func() *exec.Cmd) {
 	t.Helper()
 	plugintest.Run(t, func(t *testing.T) *plugintest.Bench {
 		r, url := newRack(t, "a", "b")
-		p := &example{t: t, command: command, args: []string{"--controller", url}}
+		p := &example{t: t, command: command, args: []string{"--controller", url, "--caller="}}
 		t.Cleanup(p.kill)
 		return &plugintest.Bench{
 			Conn: p.start(), Node: "a", Other: "b", Missing: "c",
@@ -94,10 +96,11 @@ func conforms(t *testing.T, command func() *exec.Cmd) {
 			Patience: 2 * time.Minute,
 		}
 	})
+	t.Run("it knows its caller and speaks TLS", func(t *testing.T) { guards(t, command) })
 	t.Run("a busy controller is told with RetryInfo", func(t *testing.T) {
 		r, url := newRack(t, "a")
 		r.busy = 1
-		p := &example{t: t, command: command, args: []string{"--controller", url}}
+		p := &example{t: t, command: command, args: []string{"--controller", url, "--caller="}}
 		t.Cleanup(p.kill)
 		_, err := v1.NewCSPPluginServiceClient(p.start()).SendRebootSignal(t.Context(),
 			&v1.SendRebootSignalRequest{NodeName: "a", IdempotencyKey: "k"}, grpc.WaitForReady(true))
@@ -118,8 +121,10 @@ type example struct {
 	command func() *exec.Cmd
 	args    []string
 	address string
-	cmd     *exec.Cmd
-	said    *bytes.Buffer
+	// tls is spoken; nil speaks plain text.
+	tls  *tls.Config
+	cmd  *exec.Cmd
+	said *bytes.Buffer
 }
 
 func (e *example) start() grpc.ClientConnInterface {
@@ -138,7 +143,11 @@ func (e *example) start() grpc.ClientConnInterface {
 	if err := e.cmd.Start(); err != nil {
 		e.t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(e.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	transport := insecure.NewCredentials()
+	if e.tls != nil {
+		transport = credentials.NewTLS(e.tls)
+	}
+	conn, err := grpc.NewClient(e.address, grpc.WithTransportCredentials(transport),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
 	if err != nil {
 		e.t.Fatal(err)

@@ -103,3 +103,10 @@ func (r *rack) reboots(name string) int {
 	defer r.mu.Unlock()
 	return r.machines[name].reboots
 }
+
+// taken is how many requests were taken.
+func (r *rack) taken() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}

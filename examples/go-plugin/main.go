@@ -1,35 +1,82 @@
 // Command rack-plugin is an example of a provider plugin: it reboots machines
 // through the HTTP API of a rack controller. The controller remembers the ids of
 // the requests it took, so the plugin needs no memory of its own.
+//
+// Over a network it speaks TLS and admits the janitor alone; on a Unix socket or a
+// loopback address it may do without.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"log"
 	"net/http"
 	"net/url"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/janitor/protos/auth"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
+// settings are the plugin's flags.
+type settings struct {
+	listen, controller                 string
+	cert, key                          string
+	caller, audience, api, accountPath string
+}
+
 func main() {
-	listen := flag.String("listen", ":9090", "host:port that the janitor calls")
-	controller := flag.String("controller", "http://rack-controller", "URL of the rack controller")
+	var s settings
+	flag.StringVar(&s.listen, "listen", ":9090", "host:port or unix:///path that the janitor calls")
+	flag.StringVar(&s.controller, "controller", "http://rack-controller", "URL of the rack controller")
+	flag.StringVar(&s.cert, "tls-cert-file", "", "PEM file of the plugin's certificate; read again for every connection")
+	flag.StringVar(&s.key, "tls-key-file", "", "PEM file of the certificate's key")
+	flag.StringVar(&s.caller, "caller", "system:serviceaccount:nvsentinel:janitor", "service account that may call; empty admits everybody, which only a Unix socket or a loopback address may")
+	flag.StringVar(&s.audience, "audience", "csp-plugin", "audience that the caller's token must be meant for")
+	flag.StringVar(&s.api, "api-server", "https://kubernetes.default.svc", "URL of the API server that reviews tokens")
+	flag.StringVar(&s.accountPath, "account-dir", "/var/run/secrets/kubernetes.io/serviceaccount", "folder with the API server's ca.crt and the plugin's own token")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := plugin.ListenAndServe(ctx, *listen, rack{url: *controller}, plugin.Options{}); err != nil {
+	options, err := s.options()
+	if err == nil {
+		err = plugin.ListenAndServe(ctx, s.listen, rack{url: s.controller}, options)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
+}
+
+// options make the server speak TLS and know its caller.
+func (s settings) options() (o plugin.Options, _ error) {
+	if !plugin.Local(s.listen) && (s.cert == "" || s.caller == "") {
+		return o, errors.New("over a network --tls-cert-file, --tls-key-file and --caller are needed: whoever can call can reboot machines")
+	}
+	if s.cert != "" {
+		o.TLS = &plugin.TLS{CertFile: s.cert, KeyFile: s.key}
+	}
+	if s.caller == "" {
+		return o, nil
+	}
+	api, err := auth.NewAPIServer(s.api, filepath.Join(s.accountPath, "ca.crt"), filepath.Join(s.accountPath, "token"))
+	if err != nil {
+		return o, err
+	}
+	check, err := auth.New(api, auth.Policy{Audience: s.audience, Allowed: []string{s.caller}})
+	if err != nil {
+		return o, err
+	}
+	o.Server = check.ServerOptions()
+	return o, nil
 }
 
 type rack struct {

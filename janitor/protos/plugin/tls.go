@@ -57,6 +57,18 @@ func (t TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
+// Local says whether an address that a plugin listens on, host:port or
+// unix:///path, can be called from this host alone. One without a host is every
+// address of the host.
+func Local(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
 // listen listens on host:port or unix:///path. A socket that a dead process
 // left is replaced.
 func listen(ctx context.Context, address string) (net.Listener, error) {
