@@ -36,6 +36,9 @@ type Agent struct {
 	Checks []string `toml:"checks"`
 	// UIDs are the users of tokenless peers that may speak for it; empty is any.
 	UIDs []uint32 `toml:"uids"`
+	// EarlierStrategyNumbers says that the agent is a monitor of the earlier
+	// NVSentinel: on the wire its 1 is PROCESS, its 2 and 3 are PERSIST_ONLY.
+	EarlierStrategyNumbers bool `toml:"earlierStrategyNumbers"`
 }
 
 // Policy is what an operator says of all callers.
@@ -147,6 +150,17 @@ func (p Policy) ClusterAgents() []string {
 	var out []string
 	for _, a := range p.Agents {
 		if a.ClusterWide {
+			out = append(out, a.Name)
+		}
+	}
+	return out
+}
+
+// EarlierAgents are the names of the agents with EarlierStrategyNumbers.
+func (p Policy) EarlierAgents() []string {
+	var out []string
+	for _, a := range p.Agents {
+		if a.EarlierStrategyNumbers {
 			out = append(out, a.Name)
 		}
 	}

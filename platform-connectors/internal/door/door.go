@@ -68,7 +68,17 @@ type Door struct {
 	// package.
 	Patience func() <-chan time.Time
 
-	room room
+	room    room
+	numbers numbers
+}
+
+// EarlierNumbers says which agents give processingStrategy the numbers of the earlier
+// NVSentinel, before the door is opened.
+func (d *Door) EarlierNumbers(agents ...string) {
+	d.numbers.of = map[string]bool{}
+	for _, a := range agents {
+		d.numbers.of[a] = true
+	}
 }
 
 // sender is who sends a batch.
@@ -110,6 +120,7 @@ func (d *Door) occurred(ctx context.Context, from sender, batch *protos.HealthEv
 	}
 	crashpoint.Here("platform-connectors/spooled")
 	d.Metrics.count(admitted)
+	d.numbers.tell(d.Log, batch.GetEvents())
 	return nil
 }
 
@@ -119,6 +130,7 @@ func (d *Door) admit(from sender, batch *protos.HealthEvents) (admitted []admiss
 	if from.wide || crashpoint.Sabotaged("platform-connectors/accept-foreign") {
 		node = "" // any
 	}
+	d.numbers.translate(batch.GetEvents())
 	if admitted, err = admission.Batch(batch.GetEvents(), node); err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 		Identity: node.Identity, IdentityOf: identityOf(client, d.Log),
 		Clock: d.Clock, Log: d.Log, Metrics: door.NewMetrics(d.Registry),
 	}
+	front.EarlierNumbers(cfg.Publishers.Policy(cfg.NodeName).EarlierAgents()...)
 	d.Go("door", func(ctx context.Context) error { return door.Serve(ctx, listener, front) })
 	return nil
 }
