@@ -26,7 +26,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 	others := []record.Record{s.fault(names[1]), s.fault(names[2])}
 	const sabotage = "NVSENTINEL_SABOTAGE=fault-quarantine/die-of-record"
 	served := 0
-	for life := 1; life <= 5; life++ {
+	for life := 1; life <= 6; life++ {
 		p := s.start(sabotage)
 		p.end()
 		if p.err == nil {

@@ -27,12 +27,16 @@ type Memory interface {
 }
 
 // Vetting finds the record that kills the process. It costs a write at the start
-// and one when the process has lived for calmAfter, or stops. Only when it died
+// and one when the process has lived for CalmAfter, or stops. Only when it died
 // early carefulAfter times in a row is work done one thing at a time, each noted
 // before: a key that was in flight at a death comes last then, and its records are
 // tried one by one before it is handled. Only a record that is alone in flight in
-// such a try at fatalDeaths deaths in a row is set aside: a try takes moments and
-// waits for nobody, so that no death from outside hits the same one twice.
+// such a try at FatalDeaths deaths in a row is set aside: a try takes moments,
+// waits for nobody and comes at another time of each life, so that no death of
+// another cause hits the same one again and again.
+//
+// Loops of one process that share a Vetting share its account: one thing is in
+// flight at a time among all of them. It must not be copied once it is in use.
 type Vetting[R any] struct {
 	Memory Memory
 	// ID of a delivery or record.
@@ -45,6 +49,8 @@ type Vetting[R any] struct {
 	Try func(ctx context.Context, r R)
 	// Tell lets people know of what was set aside, besides the log; may be nil.
 	Tell func(ctx context.Context, f Flight)
+
+	vigil vigil
 }
 
 // remembering bounds a read or write of the memory at the start and the stop.
@@ -53,28 +59,60 @@ const remembering = 10 * time.Second
 // suspected is why a key waits.
 const suspected = "the process died while it handled this key; others go first"
 
-// vigil is a loop's account of this life.
+// vigil is the account of this life.
 type vigil struct {
-	// alone is held while one thing is in flight.
-	alone sync.Mutex
+	// beginning is done by the first loop; the others wait for it.
+	beginning sync.Once
+	// alone is held while one thing is in flight, saving while the memory is written.
+	alone, saving baton
 
 	// careful is read by scrapes, which must not wait for a write.
 	careful atomic.Bool
 
 	mu      sync.Mutex
+	loops   int // that run
 	past    Past
 	began   time.Time
-	handled bool // the suspect was handled in this life
-	known   bool // the memory could be read
+	handled bool          // the suspect was handled in this life
+	known   bool          // the memory could be read
+	took    time.Duration // the last note
+}
+
+// baton is a lock that is held while somebody else is waited for.
+type baton chan struct{}
+
+func (b baton) take() { b <- struct{}{} }
+func (b baton) give() { <-b }
+
+// join lets a loop take part in this life, which the first one begins.
+func (l *Loop[R]) join(ctx context.Context) {
+	v := l.vigil
+	v.mu.Lock()
+	v.loops++
+	v.mu.Unlock()
+	v.beginning.Do(func() {
+		v.began, v.alone, v.saving = l.Clock.Now(), make(baton, 1), make(baton, 1)
+		if l.Vet != nil {
+			l.remember(ctx)
+		}
+	})
+}
+
+// leave ends a loop's part; the last one ends the account.
+func (l *Loop[R]) leave(ctx context.Context) {
+	v := l.vigil
+	v.mu.Lock()
+	v.loops--
+	last := v.loops == 0
+	v.mu.Unlock()
+	if last {
+		l.forget(ctx)
+	}
 }
 
 // remember begins a life: it reads the past, sets aside what is proven fatal, and
 // counts this start. Without its memory a loop works as ever.
 func (l *Loop[R]) remember(ctx context.Context) {
-	l.vigil.began = l.Clock.Now()
-	if l.Vet == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, remembering)
 	defer cancel()
 	before, err := l.Vet.Memory.Load(ctx)
@@ -82,7 +120,7 @@ func (l *Loop[R]) remember(ctx context.Context) {
 		l.Log.Warn("what the process died of before is not known, going on without", "error", err)
 		return
 	}
-	past, fatal := before.next()
+	past, fatal := before.Next()
 	if fatal != (Flight{}) {
 		if err := l.setAside(ctx, fatal); err != nil {
 			l.Log.Error("setting a record aside failed, the next start tries again", "record", fatal.Record, "error", err)
@@ -97,7 +135,7 @@ func (l *Loop[R]) remember(ctx context.Context) {
 	l.vigil.careful.Store(past.Careful())
 	if past.Careful() {
 		l.Log.Warn("the process died early again and again: one thing is done at a time until it has lived for a while",
-			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", calmAfter)
+			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", CalmAfter)
 	}
 }
 
@@ -107,7 +145,7 @@ func (l *Loop[R]) setAside(ctx context.Context, f Flight) error {
 		return err
 	}
 	l.Log.Error("a record killed the process each time it was looked at, alone: it is a dead letter now and passed over",
-		"record", f.Record, "key", f.Key, "deaths", fatalDeaths)
+		"record", f.Record, "key", f.Key, "deaths", FatalDeaths)
 	if l.Vet.Tell != nil {
 		l.Vet.Tell(ctx, f)
 	}
@@ -117,11 +155,11 @@ func (l *Loop[R]) setAside(ctx context.Context, f Flight) error {
 // forget ends the account: by a stop, or because the process has lived for long
 // enough.
 func (l *Loop[R]) forget(ctx context.Context) {
-	v := &l.vigil
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v := l.vigil
+	v.saving.take()
+	defer v.saving.give()
 	v.careful.Store(false)
-	if !v.known || v.past == (Past{}) {
+	if past, known := v.remembers(); !known || past == (Past{}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, remembering)
@@ -130,13 +168,27 @@ func (l *Loop[R]) forget(ctx context.Context) {
 		l.Log.Warn("the end of careful work is not written down, a start may be careful for nothing", "error", err)
 		return
 	}
-	v.past = Past{}
+	v.remember(Past{}, 0)
+}
+
+// remembers is what the memory says by now, if it could be read.
+func (v *vigil) remembers() (past Past, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.past, v.known
+}
+
+// remember notes what the memory says, and how long it took to tell it.
+func (v *vigil) remember(past Past, took time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.past, v.took = past, took
 }
 
 // calm waits until the process has lived for long enough, or ctx ends.
 func (l *Loop[R]) calm(ctx context.Context) (yes bool) {
 	select {
-	case <-l.Clock.After(calmAfter):
+	case <-l.Clock.After(CalmAfter):
 		l.forget(ctx)
 		return true
 	case <-ctx.Done():
@@ -146,18 +198,19 @@ func (l *Loop[R]) calm(ctx context.Context) (yes bool) {
 
 // note writes down what is in flight.
 func (l *Loop[R]) note(ctx context.Context, f Flight) error {
-	v := &l.vigil
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.careful.Load() || v.past.InFlight == f {
+	v := l.vigil
+	v.saving.take()
+	defer v.saving.give()
+	past, _ := v.remembers()
+	if !v.careful.Load() || past.InFlight == f {
 		return nil
 	}
-	past := v.past
+	began := l.Clock.Now()
 	past.InFlight = f
 	if err := l.Vet.Memory.Save(ctx, past); err != nil {
 		return fmt.Errorf("noting what is in flight: %w", err)
 	}
-	v.past = past
+	v.remember(past, l.Clock.Since(began))
 	return nil
 }
 
@@ -179,8 +232,8 @@ func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 	if rest > 0 {
 		return outcome.Wait(rest, suspected)
 	}
-	l.vigil.alone.Lock()
-	defer l.vigil.alone.Unlock()
+	l.vigil.alone.take()
+	defer l.vigil.alone.give()
 	if err := l.note(ctx, Flight{Key: key}); err != nil {
 		return err
 	}
@@ -220,13 +273,38 @@ func (v *vigil) survived() {
 // look tries the records of a key one by one, each alone in flight.
 func (l *Loop[R]) look(ctx context.Context, key string) error {
 	err := l.Vet.Records(ctx, key, func(r R) error {
-		if err := l.note(ctx, Flight{Key: key, Record: l.Vet.ID(r)}); err != nil {
-			return err
-		}
-		l.Vet.Try(ctx, r)
-		return nil
+		return l.try(ctx, Flight{Key: key, Record: l.Vet.ID(r)}, r)
 	})
 	return errors.Join(err, l.note(ctx, Flight{Key: key}))
+}
+
+// try has a record alone in flight while it is tried. One that was at the last
+// death, too, waits before, with its key alone noted.
+func (l *Loop[R]) try(ctx context.Context, f Flight, r R) error {
+	if pause := l.vigil.pause(f.Record); pause > 0 {
+		if err := l.note(ctx, Flight{Key: f.Key}); err != nil {
+			return err
+		}
+		select {
+		case <-l.Clock.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := l.note(ctx, f); err != nil {
+		return err
+	}
+	if l.Vet.Try != nil {
+		l.Vet.Try(ctx, r)
+	}
+	return nil
+}
+
+// pause is how long the try of a record waits.
+func (v *vigil) pause(record string) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.past.Pause(record, v.took)
 }
 
 // admit reads a delivery's key, which is empty for a record that is set aside. In
@@ -242,9 +320,9 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 	if !l.vigil.careful.Load() || !l.deep() {
 		return l.Key(item), nil
 	}
-	l.vigil.alone.Lock()
-	defer l.vigil.alone.Unlock()
-	for err = l.note(ctx, Flight{Record: id}); err != nil; err = l.note(ctx, Flight{Record: id}) {
+	l.vigil.alone.take()
+	defer l.vigil.alone.give()
+	for err = l.try(ctx, Flight{Record: id}, item); err != nil; err = l.try(ctx, Flight{Record: id}, item) {
 		l.fail("memory", err)
 		select {
 		case <-l.Clock.After(time.Second):
@@ -253,9 +331,6 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 		}
 	}
 	defer l.landed(ctx)
-	if l.Vet.Try != nil {
-		l.Vet.Try(ctx, item)
-	}
 	return l.Key(item), nil
 }
 

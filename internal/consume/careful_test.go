@@ -24,7 +24,8 @@ type world struct {
 	past    consume.Past
 	aside   []string
 	saves   int
-	away    bool // the memory cannot be reached
+	away    bool          // the memory cannot be reached
+	slow    time.Duration // a write of the memory takes
 
 	handled []string // keys that were handled to the end, in this life
 	lives   int
@@ -47,6 +48,7 @@ func (l *life) Load(context.Context) (consume.Past, error) {
 }
 
 func (l *life) Save(_ context.Context, p consume.Past) error {
+	<-time.After(l.slow)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
@@ -168,7 +170,7 @@ func TestARecordThatKillsIsSetAside(t *testing.T) {
 		if others == 0 || others > 4 {
 			t.Errorf("the other keys were served first in life %d, want 4 at most", others)
 		}
-		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.lives != 6 {
+		if diff := cmp.Diff([]string{"poison"}, w.aside); diff != "" || w.lives != 7 {
 			t.Errorf("in life %d set aside (-want +got):\n%s", w.lives, diff)
 		}
 		if slices.Sort(w.handled); !slices.Equal(w.handled, []string{"a", "b", "bad", "c"}) {
@@ -233,6 +235,27 @@ func TestNobodyIsBlamedForOtherDeaths(t *testing.T) {
 	}
 }
 
+// TestASlowStoreBlamesNobody: the process dies of something else at the same time
+// of each life, while the note that a record was tried is being written.
+func TestASlowStoreBlamesNobody(t *testing.T) {
+	for at := 30 * time.Second; at < 3*time.Minute; at += time.Second {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{t: t, records: map[string][]string{"bad": {"1"}, "a": {"2"}}, slow: 5 * time.Second}
+			waits := func(ctx context.Context, key string) { // so that nothing else is in flight at the end
+				if key == "bad" {
+					<-ctx.Done()
+				}
+			}
+			for range 12 {
+				w.live(time.Hour, is(), waits, at)
+			}
+			if len(w.aside) > 0 {
+				t.Errorf("killed %s after each start: set aside %v", at, w.aside)
+			}
+		})
+	}
+}
+
 func TestAStopIsNoDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}}
@@ -278,6 +301,53 @@ func TestACarefulLifeEnds(t *testing.T) {
 		}, 0)
 		if most.Load() < 2 {
 			t.Error("one thing at a time for ever")
+		}
+	})
+}
+
+// TestTwoLoopsLiveOneLife: loops of one process that share a Vetting count one
+// start, have one thing in flight among them, and end the account together.
+func TestTwoLoopsLiveOneLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, past: consume.Past{Starts: 2}}
+		short, end := context.WithTimeout(t.Context(), 30*time.Second)
+		defer end()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		vet := &consume.Vetting[string]{Memory: &life{world: w, die: cancel}, ID: func(key string) string { return key }}
+		var now, handled atomic.Int32
+		var both sync.WaitGroup
+		for name, ctx := range map[string]context.Context{"one": short, "two": ctx} {
+			one := loop(&tape{keys: []string{name + " a", name + " b", name + " c"}}, func(context.Context, string) error {
+				if now.Add(1) > 1 {
+					t.Error("two things at once in a careful life")
+				}
+				<-time.After(time.Second)
+				w.mu.Lock()
+				if w.past.Starts != 3 || w.past.InFlight == (consume.Flight{}) {
+					t.Errorf("it remembers %+v, want start 3 with something in flight", w.past)
+				}
+				w.mu.Unlock()
+				handled.Add(1)
+				now.Add(-1)
+				return nil
+			})
+			one.Vet = vet
+			both.Go(func() {
+				if err := one.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		<-time.After(45 * time.Second)
+		w.mu.Lock()
+		if w.past.Starts != 3 {
+			t.Errorf("while one loop runs it remembers %+v", w.past)
+		}
+		w.mu.Unlock()
+		both.Wait()
+		if w.past != (consume.Past{}) || handled.Load() != 6 {
+			t.Errorf("after a stop it remembers %+v; %d keys handled, want 6", w.past, handled.Load())
 		}
 	})
 }

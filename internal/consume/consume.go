@@ -106,7 +106,7 @@ type Loop[R any] struct {
 	held    map[string]hold // keys whose last answer was not final
 	trouble map[string]hold // sources (backlog, feed, commit, bells) that fail
 
-	vigil vigil
+	vigil *vigil // of the process's life, or one of this loop that remembers nothing
 }
 
 // phase of a loop's life.
@@ -136,7 +136,7 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	l.enter(catchingUp)
 	l.Metrics.attach(l)
 	defer l.Metrics.attach(nil)
-	l.remember(ctx)
+	l.join(ctx)
 	var workers, sources, committer sync.WaitGroup
 	l.employ(ctx, &workers)
 	for i, bell := range l.Bells {
@@ -154,7 +154,7 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	committer.Wait()
 	l.enter(stopped)
 	l.commitLast(ctx)
-	l.forget(context.WithoutCancel(ctx))
+	l.leave(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -195,7 +195,10 @@ func (l *Loop[R]) start() {
 	if l.StuckAfter <= 0 {
 		l.StuckAfter = defaultStuckAfter
 	}
-	l.limit = maxUnsettled
+	l.limit, l.vigil = maxUnsettled, &vigil{}
+	if l.Vet != nil {
+		l.vigil = &l.Vet.vigil
+	}
 	l.dirty, l.room = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.ledger, l.held, l.trouble = newLedger(), map[string]hold{}, map[string]hold{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(

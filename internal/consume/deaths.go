@@ -1,21 +1,30 @@
 package consume
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // How many deaths it takes.
 const (
 	// carefulAfter lives in a row that ended early make the next one careful.
 	carefulAfter = 2
-	// fatalDeaths in a row with one and the same record alone in flight have it
+	// FatalDeaths in a row with one and the same record alone in flight have it
 	// set aside.
-	fatalDeaths = 2
+	FatalDeaths = 3
 
-	// calmAfter is how long a process lives until its death has nothing to do
+	// CalmAfter is how long a process lives until its death has nothing to do
 	// with its start; the kubelet forgets its back-off after as long.
-	calmAfter = 10 * time.Minute
+	CalmAfter = 10 * time.Minute
 	// A key that was in flight at deaths waits in the next lives, twice as long
 	// after each further death, and never as long as it takes to be calm.
 	minRest, maxRest = 2 * time.Second, 5 * time.Minute
+
+	// A record that was in flight at the last death is tried at another time of
+	// each life, within so many times as long as a note takes, and within minSpread
+	// at least.
+	spread    = 20
+	minSpread = 10 * time.Second
 )
 
 // Flight is what a process works on, alone: a key, or one record of it. The zero
@@ -29,7 +38,7 @@ type Flight struct {
 // in all replicas. The zero value is a past without deaths.
 type Past struct {
 	// Starts counts the lives in a row, with the present one, that ended neither
-	// by a stop nor after calmAfter.
+	// by a stop nor after CalmAfter.
 	Starts int `json:"starts"`
 	// InFlight is what was being worked on when this was written.
 	InFlight Flight `json:"inFlight,omitzero"`
@@ -46,10 +55,10 @@ type Past struct {
 // Careful says that the lives before this one ended early.
 func (p Past) Careful() bool { return p.Starts > carefulAfter }
 
-// next is the past of a life that begins now, and the record that has to be set
+// Next is the past of a life that begins now, and the record that has to be set
 // aside before, if there is one. Only what was alone in flight is ever suspected,
 // and a death with something else in flight, or nothing, frees it.
-func (p Past) next() (now Past, fatal Flight) {
+func (p Past) Next() (now Past, fatal Flight) {
 	now = Past{Starts: p.Starts + 1}
 	if !now.Careful() {
 		return now, Flight{}
@@ -67,7 +76,7 @@ func (p Past) next() (now Past, fatal Flight) {
 	default:
 		now.Suspect, now.Deaths, now.KeyDeaths = p.InFlight, 1, 1
 	}
-	if now.Suspect.Record != "" && now.Deaths >= fatalDeaths {
+	if now.Suspect.Record != "" && now.Deaths >= FatalDeaths {
 		return Past{Starts: now.Starts, Deep: now.Deep}, now.Suspect
 	}
 	return now, Flight{}
@@ -83,4 +92,20 @@ func (p Past) rest(key string) time.Duration {
 		d *= 2
 	}
 	return min(d, maxRest)
+}
+
+// golden is the fraction whose multiples, taken modulo 1, keep farthest apart: any
+// two of three in a row by more than a fifth.
+const golden = 0.6180339887498949
+
+// Pause is how long the try of a record waits in a life of this past, when a note
+// takes so long. A record stays noted until the note after its try is written, and
+// a process that dies of something else at the same time of each life would find
+// the same record noted each time, if that is tried at the same time of each.
+func (p Past) Pause(record string, note time.Duration) time.Duration {
+	if record == "" || record != p.Suspect.Record {
+		return 0
+	}
+	_, part := math.Modf(golden * float64(p.Starts))
+	return time.Duration(part * float64(max(minSpread, spread*note)))
 }

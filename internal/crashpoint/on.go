@@ -32,6 +32,16 @@ func Here(point string) {
 // Sabotaged tells whether a crash test asked for a named fault of ours.
 func Sabotaged(name string) bool { return points().sabotage[name] }
 
+// DieOf ends the process at a text that a crash test has marked as fatal to a
+// service, if sabotage "<service>/die-of-record" asks for it: as no panic that is
+// caught would.
+func DieOf(service, text string) {
+	if Sabotaged(service+"/die-of-record") && strings.Contains(text, "fatal to "+service) {
+		go panic("sabotage: " + text)
+		select {}
+	}
+}
+
 // action is what a hit does to the process.
 type action int
 

@@ -221,7 +221,7 @@ func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 			if ok {
 				return r
 			}
-			dieOf(e)
+			crashpoint.DieOf("fault-quarantine", e.Message)
 			r = d.Rules.Decide(e, value)
 			known[e.ID] = r
 			for _, err := range r.Errors {

@@ -2,21 +2,11 @@ package desk
 
 import (
 	"maps"
-	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
-
-// dieOf ends the process, as no panic that is caught would, at an event that is
-// marked for it.
-func dieOf(e record.Event) {
-	if crashpoint.Sabotaged("fault-quarantine/die-of-record") && strings.Contains(e.Message, "fatal to fault-quarantine") {
-		go panic("sabotage: " + e.ID)
-		select {}
-	}
-}
 
 // misread falsifies facts as the crash tests ask for; they have to notice.
 func misread(v *ledger.View) {
