@@ -77,14 +77,20 @@ type Stranded struct {
 }
 
 // SetAside is a record that killed a service each time it looked at it: it passes
-// the record over until a person takes its dead letter away.
+// the record over until a person takes its dead letter away. Or, without a record,
+// what a service died at again and again, so that others go first.
 type SetAside struct {
 	Consumer string `json:"consumer"`
-	Record   string `json:"record"`
+	Record   string `json:"record,omitempty"`
 	// Key is what the service was at, mostly the node.
 	Key string    `json:"key"`
 	At  time.Time `json:"at"`
+	// Deaths in a row, without a record.
+	Deaths int `json:"deaths,omitempty"`
 }
+
+// NodesConnector is the consumer that stands for the connector of a node.
+const NodesConnector = "node-connector"
 
 // Node is what the API server shows of a node.
 type Node struct {

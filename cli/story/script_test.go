@@ -35,7 +35,7 @@ type script struct {
 //	clear id= by= at=
 //	node name= [ready= cordoned ours session= state= boot= ...]
 //	object name= uid= node= at=        the input is a condition per line
-//	aside id= consumer= key= at=
+//	aside id= consumer= key= at= deaths=
 //	undecodable id=
 //	missing store|cluster|brake        the input is the problem
 //	brake on|off [at= by=]             the emergency brake; the input is the reason
@@ -77,7 +77,7 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "brake":
 		s.facts.Brake = story.Brake{Read: true, On: d.CmdArgs[0].Key == "on", Since: a.time("at"), By: a.text("by"), Reason: d.Input}
 	case "aside":
-		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at")}
+		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Deaths: a.number("deaths")}
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
 	case "undecodable":
 		s.fleet.Undecodable = append(s.fleet.Undecodable, a.text("id"))

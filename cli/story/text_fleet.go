@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // counted are the phases that are always counted aloud.
@@ -117,8 +119,21 @@ func (p *page) undecodable(ids []string) {
 
 // text says what became of the record, and where to read on.
 func (a SetAside) text(now time.Time) string {
-	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: nobody handles it; see docs/quarantine.md",
-		a.Record, a.Consumer, span(now.Sub(a.At)))
+	if a.Record == "" {
+		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/quarantine.md",
+			a.Consumer, a.Deaths, a.Key, span(now.Sub(a.At)))
+	}
+	left := "nobody handles it"
+	switch a.Consumer {
+	case "event-exporter":
+		left = "it is not exported"
+	case record.AnalyzerAgent:
+		left = "no rule sees it"
+	case NodesConnector:
+		left = "it is not stored"
+	}
+	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/quarantine.md",
+		a.Record, a.Consumer, span(now.Sub(a.At)), left)
 }
 
 // stranded names the faults that may never be lifted, and the way out.

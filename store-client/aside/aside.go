@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -23,16 +25,31 @@ import (
 // their ids are those of the records.
 func Source(consumer string) string { return consumer + ": killed by a record" }
 
-// lives is the source of the letters that say how consumers' processes ended; the
-// id is the consumer's name. They are no dead letters but the only thing beside
-// the records that every store keeps.
+// lives is the source of the letters that say how consumers' processes ended. They
+// are no dead letters but the only thing beside the records that every store keeps.
 const lives = "lives of consumers"
 
-// Book implements consume.Memory for one consumer.
+// accounts is how many of its lives a consumer has a letter of. Each life writes
+// its own alone, so that a leader that was frozen, and does not know yet that
+// another one leads, changes nothing of its successor's account.
+const accounts = 16
+
+// account is the body of such a letter, whose id is the consumer's name and the
+// life's number modulo accounts.
+type account struct {
+	// Life numbers the starts of a consumer in this store, in all replicas.
+	Life int64        `json:"life"`
+	Past consume.Past `json:"past"`
+
+	at time.Time // of the letter
+}
+
+// Book implements consume.Memory for one consumer, in one life of its process.
 type Book struct {
 	store    store.Store
 	consumer string
 	clock    clock.PassiveClock
+	life     atomic.Int64
 	ids      atomic.Pointer[map[string]bool]
 }
 
@@ -54,30 +71,79 @@ func (b *Book) Load(ctx context.Context) (consume.Past, error) {
 		ids[l.ID] = true
 	}
 	b.ids.Store(&ids)
-	if letters, err = b.store.Letters(ctx, lives); err != nil {
+	known, err := newestLives(ctx, b.store, func(consumer string) bool { return consumer == b.consumer })
+	if err != nil {
 		return consume.Past{}, fmt.Errorf("reading how %s ended: %w", b.consumer, err)
 	}
-	for _, l := range letters {
-		if l.ID != b.consumer {
-			continue
-		}
-		var p consume.Past
-		if err := json.Unmarshal(l.Body, &p); err != nil {
-			return consume.Past{}, fmt.Errorf("reading how %s ended: %w", b.consumer, err)
-		}
-		return p, nil
-	}
-	return consume.Past{}, nil
+	last := known[b.consumer]
+	b.life.Store(last.Life + 1)
+	return last.Past, nil
 }
 
-// Save implements consume.Memory.
+// Suspect is what a consumer's process handled when it died, again and again; what
+// it is told apart by is passed over by nobody yet, others only go first.
+type Suspect struct {
+	Consumer string
+	// Key is mostly a node's name; Deaths are those in a row with it in flight.
+	Key    string
+	Deaths int
+	// At is when this was last written.
+	At time.Time
+}
+
+// Letters reads dead letters.
+type Letters interface {
+	Letters(ctx context.Context, source string) ([]store.DeadLetter, error)
+}
+
+// Suspects are those of the consumers' newest lives, by the consumers' names.
+func Suspects(ctx context.Context, s Letters) (out []Suspect, err error) {
+	newest, err := newestLives(ctx, s, func(string) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("reading what services died of: %w", err)
+	}
+	for _, consumer := range slices.Sorted(maps.Keys(newest)) {
+		one := newest[consumer]
+		if p := one.Past; p.Suspect.Key != "" {
+			out = append(out, Suspect{consumer, p.Suspect.Key, p.KeyDeaths, one.at})
+		}
+	}
+	return out, nil
+}
+
+// newestLives are the accounts of the newest lives of some consumers.
+func newestLives(ctx context.Context, s Letters, of func(consumer string) bool) (map[string]account, error) {
+	letters, err := s.Letters(ctx, lives)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]account{}
+	for _, l := range letters {
+		consumer := path.Dir(l.ID)
+		if !of(consumer) {
+			continue
+		}
+		one := account{at: l.At}
+		if err := json.Unmarshal(l.Body, &one); err != nil {
+			return nil, fmt.Errorf("letter %s: %w", l.ID, err)
+		}
+		if one.Life > newest[consumer].Life {
+			newest[consumer] = one
+		}
+	}
+	return newest, nil
+}
+
+// Save implements consume.Memory; Load comes before it.
 func (b *Book) Save(ctx context.Context, p consume.Past) error {
-	body, err := json.Marshal(p)
+	life := b.life.Load()
+	body, err := json.Marshal(account{Life: life, Past: p})
 	if err != nil {
 		return fmt.Errorf("encoding how %s ends: %w", b.consumer, err)
 	}
 	return b.store.Dead(ctx, store.DeadLetter{
-		ID: b.consumer, Source: lives, Reason: "no dead letter: what the service remembers of its deaths", Body: body, At: b.clock.Now().UTC(),
+		ID: fmt.Sprintf("%s/%d", b.consumer, life%accounts), Source: lives, Body: body, At: b.clock.Now().UTC(),
+		Reason: "no dead letter: what the service remembers of its deaths",
 	})
 }
 

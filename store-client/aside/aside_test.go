@@ -25,6 +25,9 @@ func TestTheBookIsOneOfAllReplicas(t *testing.T) {
 	all := list(t, s)
 	first := aside.Of(s, "c", clock.RealClock{})
 	past := consume.Past{Starts: 4, InFlight: consume.Flight{Key: "n", Record: all[1]}, Suspect: consume.Flight{Key: "n"}, Deaths: 1, KeyDeaths: 2, Deep: true}
+	if _, err := first.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(first.Save(t.Context(), consume.Past{Starts: 1}), first.Save(t.Context(), past), first.SetAside(t.Context(), past.InFlight)); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +57,55 @@ func TestTheBookIsOneOfAllReplicas(t *testing.T) {
 	other := aside.Of(s, "d", clock.RealClock{})
 	if got, err := other.Load(t.Context()); got != (consume.Past{}) || err != nil || other.Count() != 0 {
 		t.Errorf("another consumer remembers %+v, %v, %v", got, err, other.IDs())
+	}
+}
+
+// TestAThawedLeaderLeavesItsSuccessorsAccount: what a leader writes that does not
+// know yet that it leads no more is not what the next one reads; the account of as
+// many lives as there are letters is kept apart.
+func TestAThawedLeaderLeavesItsSuccessorsAccount(t *testing.T) {
+	s := storetest.SQLite(t)
+	begin := func(starts int) *aside.Book {
+		t.Helper()
+		b := aside.Of(s, "c", clock.RealClock{})
+		past, err := b.Load(t.Context())
+		if err != nil || past.Starts != starts {
+			t.Fatalf("a life begins with %+v, %v; want %d starts", past, err, starts)
+		}
+		past.Starts++
+		if err := b.Save(t.Context(), past); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	frozen := begin(0)
+	for n := 1; n <= 15; n++ {
+		begin(n)
+		if n%5 == 0 {
+			if err := frozen.Save(t.Context(), consume.Past{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	last := begin(16)
+	busy := consume.Past{Starts: 17, Suspect: consume.Flight{Key: "n"}, KeyDeaths: 2}
+	if err := last.Save(t.Context(), busy); err != nil {
+		t.Fatal(err)
+	}
+	suspects, err := aside.Suspects(t.Context(), s)
+	if err != nil || len(suspects) != 1 || suspects[0].Consumer != "c" || suspects[0].Key != "n" || suspects[0].Deaths != 2 || suspects[0].At.IsZero() {
+		t.Errorf("suspects %+v, %v", suspects, err)
+	}
+	if err := last.Save(t.Context(), consume.Past{}); err != nil { // it stops
+		t.Fatal(err)
+	}
+	begin(0)
+	if suspects, err = aside.Suspects(t.Context(), s); err != nil || len(suspects) > 0 {
+		t.Errorf("after a stop: suspects %+v, %v", suspects, err)
+	}
+	other := aside.Of(s, "c/d", clock.RealClock{})
+	if past, err := other.Load(t.Context()); err != nil || past != (consume.Past{}) {
+		t.Errorf("another consumer begins with %+v, %v", past, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/nvidia/nvsentinel/cli/story"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -25,6 +26,21 @@ func (s Sources) aside(ctx context.Context) (out []story.SetAside, err error) {
 				at.Key = ""
 			}
 			out = append(out, story.SetAside{Consumer: f.name, Record: l.ID, Key: at.Key, At: l.At})
+		}
+	}
+	suspects, problem := aside.Suspects(ctx, s.Records)
+	for _, x := range suspects {
+		out = append(out, story.SetAside{Consumer: x.Consumer, Key: x.Key, Deaths: x.Deaths, At: x.At})
+	}
+	return out, errors.Join(err, problem)
+}
+
+// ofConnector are the events that killed the connector of a node.
+func (s Sources) ofConnector(ctx context.Context, node string) (out []story.SetAside, err error) {
+	letters, err := s.Records.Letters(ctx, "platform-connectors/"+node)
+	for _, l := range letters {
+		if strings.Contains(l.Reason, " killed ") {
+			out = append(out, story.SetAside{Consumer: story.NodesConnector, Record: l.ID, Key: node, At: l.At})
 		}
 	}
 	return out, err

@@ -76,8 +76,9 @@ func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Fac
 		if f.Store.Read {
 			ask(ctx, s.Within, &f.Store, func(ctx context.Context) error {
 				all, err := s.aside(ctx)
-				f.SetAside = ofNode(all, name, f.Records)
-				return err
+				own, problem := s.ofConnector(ctx, name)
+				f.SetAside = append(ofNode(all, name, f.Records), own...)
+				return errors.Join(err, problem)
 			})
 		}
 	})
