@@ -217,6 +217,14 @@ func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {
 	if !fault.Before(*o, recovery) {
 		return 0
 	}
+	if f.Brief[o.ID] {
+		for i := range o.Status.Faults {
+			if o.Status.Faults[i].Key == recovery.ID && f.clear(&o.Status.Faults[i], recovery.ID) {
+				n++
+			}
+		}
+		return n
+	}
 	for i, e := range fault.EntriesOf(*o) {
 		if i < len(o.Status.Faults) && fault.Clears(recovery.Event, o.Event, e) && f.clear(&o.Status.Faults[i], recovery.ID) {
 			n++
@@ -231,7 +239,7 @@ func (f *fold) judgement() Judgement {
 	for _, r := range slices.Concat(f.Open, f.Pending) {
 		before[r.ID] = r
 	}
-	j := Judgement{Open: slices.Clone(f.open), Opens: f.opens, Held: f.held, Waiting: f.waiting, Detail: f.detail}
+	j := Judgement{Open: slices.Clone(f.open), Brief: f.Brief, Opens: f.opens, Held: f.held, Waiting: f.waiting, Detail: f.detail}
 	changes := writing{before: before, session: Session(f.Open)}
 	for _, r := range slices.Concat(f.open, f.closed, f.judged) {
 		if record.Finished(r) && r.ExpireAt == nil {

@@ -57,6 +57,8 @@ type View struct {
 	Pending []record.Record
 	// Open are its open records.
 	Open []record.Record
+	// Brief are the ids of those that are given in brief (see Brief).
+	Brief map[string]bool
 	// Past are its judged recoveries and its records with a repair trace.
 	Past []record.Record
 	// Named are the records that the Node names and that are neither pending nor
@@ -84,6 +86,9 @@ type Judgement struct {
 	// Open are the records that are open afterwards: the Node's marks are
 	// computed from them.
 	Open []record.Record
+	// Brief are the ids of those records, among these and Changed, that are in
+	// brief: the desk makes them whole before it writes them (see Whole).
+	Brief map[string]bool
 	// Opens is the record that opened a new session, or nil.
 	Opens *record.Record
 	// Held is the oldest fault that waits for a session to be allowed, or nil.

@@ -59,6 +59,14 @@ func Of(open []record.Record) Desired {
 	return d
 }
 
+// Without leaves faults out of the list: their events are not known whole.
+func (d Desired) Without(ids map[string]bool) Desired {
+	if len(ids) > 0 {
+		d.Faults = slices.DeleteFunc(slices.Clone(d.Faults), func(e record.Event) bool { return ids[e.ID] })
+	}
+	return d
+}
+
 // Painter applies desired marks to Nodes.
 type Painter struct {
 	// LabelPrefix is put before cordon-by and its like.

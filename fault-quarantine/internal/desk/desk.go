@@ -61,6 +61,7 @@ type Desk struct {
 
 	waits  waits
 	echoes echo.Book
+	whole  int // stands for maxWhole in tests
 }
 
 // soon is when a node is looked at again of which one look could not judge all
@@ -112,7 +113,7 @@ func (d *Desk) handle(ctx context.Context, name string) error {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/decided")
-	if err := d.stamp(ctx, judgement); err != nil {
+	if err := d.stamp(ctx, judgement, ledger.Recoveries(seen.view.Pending)); err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/stamped")
@@ -236,13 +237,20 @@ func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 // stamp writes the judgement in parts, each as one batch of compare-and-sets
 // within the time that no other replica can lead: a pile of records gets through
 // however slow the store is. What a stopped pass has not written is judged again.
-func (d *Desk) stamp(ctx context.Context, j ledger.Judgement) error {
+func (d *Desk) stamp(ctx context.Context, j ledger.Judgement, recoveries []record.Record) error {
 	if crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
 		return nil
 	}
-	for _, part := range j.Batches(maxBatch) {
+	for _, part := range j.Batches(batchOf(j)) {
 		changes := make([]store.Change, len(part))
 		for i, r := range part {
+			if j.Brief[r.ID] {
+				full, err := d.readWhole(ctx, r)
+				if err != nil {
+					return err
+				}
+				r.Status = ledger.Whole(full, r, recoveries)
+			}
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
 		if err := d.update(ctx, changes); err != nil {

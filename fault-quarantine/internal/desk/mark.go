@@ -26,7 +26,7 @@ type Event struct {
 // mark brings the Node to what its open records ask for, then stamps the
 // records whose quarantine is finished by that.
 func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) error {
-	desired := marks.Of(j.Open)
+	desired := marks.Of(j.Open).Without(j.Brief)
 	d.noteHeld(ctx, node, j.Changed)
 	if len(j.Unknown) > 0 {
 		if j.Leave {
@@ -120,15 +120,22 @@ func (d *Desk) finish(ctx context.Context, j ledger.Judgement, now time.Time) er
 	for _, r := range j.Changed {
 		written[r.ID] = 1
 	}
-	var changes []store.Change
-	for _, r := range j.Open {
-		if r.Status.QuarantineFinishTimestamp == nil {
+	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool { return r.Status.QuarantineFinishTimestamp != nil })
+	for batch := range slices.Chunk(unmarked, batchOf(j)) {
+		changes := make([]store.Change, len(batch))
+		for i, r := range batch {
+			r.Revision += written[r.ID]
+			if j.Brief[r.ID] {
+				full, err := d.readWhole(ctx, r)
+				if err != nil {
+					return err
+				}
+				r = full
+			}
 			r.Status.QuarantineFinishTimestamp = &now
-			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision + written[r.ID], Status: r.Status, ExpireAt: r.ExpireAt})
+			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
-	}
-	for batch := range slices.Chunk(changes, maxBatch) {
-		if err := d.update(ctx, batch); err != nil {
+		if err := d.update(ctx, changes); err != nil {
 			return err
 		}
 	}

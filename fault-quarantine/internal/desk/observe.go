@@ -1,6 +1,7 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -20,6 +22,11 @@ const (
 	// maxBatch bounds what is written in one transaction: as much as a database
 	// takes in one statement, since a distant one is asked five times for each.
 	maxBatch = 500
+	// maxWhole bounds the open faults of a node that a look holds whole, in bytes of
+	// memory, about; of the others it holds what the judgement needs of them.
+	maxWhole = 32 << 20
+	// briefBatch is maxBatch where records have to be read whole to be written.
+	briefBatch = 16
 )
 
 // facts are what one look at a node sees.
@@ -145,7 +152,7 @@ func (d *Desk) present(ctx context.Context, name string) (facts, error) {
 	if !seen.pass() {
 		d.waits.end(name)
 	}
-	seen.view.Open, err = d.all(ctx, open)
+	seen.view.Open, seen.view.Brief, err = d.open(ctx, open, ledger.Recoveries(seen.view.Pending))
 	return seen, err
 }
 
@@ -171,6 +178,61 @@ func (d *Desk) all(ctx context.Context, s record.Selector) (out []record.Record,
 		return nil
 	})
 	return out, err
+}
+
+// open reads the open records page by page, the first of them whole, and the others
+// in brief.
+func (d *Desk) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
+	held, most := 0, cmp.Or(d.whole, maxWhole)
+	brief = map[string]bool{}
+	err = d.pages(ctx, s, func(page []record.Record) error {
+		for _, r := range page {
+			if held += weight(r); held > most {
+				r, brief[r.ID] = ledger.Brief(r, recoveries), true
+			}
+			out = append(out, r)
+		}
+		return nil
+	})
+	return out, brief, err
+}
+
+// weight is about what a record takes in memory, in bytes.
+func weight(r record.Record) int {
+	n := 1024 + len(r.Event.Message)
+	for _, e := range r.Event.EntitiesImpacted {
+		n += 32 + len(e.EntityType) + len(e.EntityValue)
+	}
+	for _, c := range r.Event.ErrorCode {
+		n += 16 + len(c)
+	}
+	for k, v := range r.Event.Metadata {
+		n += 64 + len(k) + len(v)
+	}
+	for _, f := range r.Status.Faults {
+		n += 48 + len(f.Key) + len(f.ClearedBy)
+	}
+	return n
+}
+
+// readWhole reads a record that is known in brief, as it was then.
+func (d *Desk) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
+	full, err := d.Store.Get(ctx, brief.ID)
+	if err != nil {
+		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
+	}
+	if full.Revision != brief.Revision {
+		return full, outcome.Wait(0, "another writer changed a record of the node")
+	}
+	return full, nil
+}
+
+// batchOf is how many records of a judgement are written in one transaction.
+func batchOf(j ledger.Judgement) int {
+	if len(j.Brief) > 0 {
+		return briefBatch
+	}
+	return maxBatch
 }
 
 func chosen(records []record.Record, by record.Selector) (out []record.Record) {
