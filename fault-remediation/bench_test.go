@@ -32,15 +32,7 @@ func BenchmarkRepairAfterDrain(b *testing.B) {
 		repairAfterDrain(b, func() string { return "sqlite://" + filepath.Join(b.TempDir(), "records.db") })
 	})
 	b.Run("postgresql", func(b *testing.B) {
-		server, err := pgtest.Start(b.Context(), pgtest.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := server.Stop(); err != nil {
-				b.Error(err)
-			}
-		})
+		server := pgtest.Own(b, pgtest.Options{})
 		databases := 0
 		repairAfterDrain(b, func() string {
 			databases++

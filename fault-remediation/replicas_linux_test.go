@@ -182,15 +182,7 @@ func TestLeaderFrozenOrKilled(t *testing.T) {
 	testkit.Long(t, "internal/lease covers the election, the kill journey runs replicas")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	applyCRD(t, cluster)
-	server, err := pgtest.Start(t.Context(), pgtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{})
 	for name, tt := range map[string]struct {
 		at     func(*http.Request) bool
 		after  bool

@@ -221,15 +221,7 @@ func TestAFullDiskAcknowledgesNothingAndIsSurvived(t *testing.T) {
 // TestDatabaseAwayUnderLoad kills the database in the middle of a storm and
 // starts it again: publishers notice nothing, and everything is stored once.
 func TestDatabaseAwayUnderLoad(t *testing.T) {
-	server, err := pgtest.Start(t.Context(), pgtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{})
 	dsn, err := server.CreateDatabase(t.Context(), "records")
 	if err != nil {
 		t.Fatal(err)

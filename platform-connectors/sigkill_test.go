@@ -88,15 +88,7 @@ func publish(t *testing.T, p *place, events, publishers int, connector *process)
 // TestAccountThatOnlyAppends: a connector whose account may not even read walks an
 // event from the socket to the store, and makes no table itself.
 func TestAccountThatOnlyAppends(t *testing.T) {
-	server, err := pgtest.Start(t.Context(), pgtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{})
 	owner := storetest.Open(t, server.DSN("postgres"), storeopen.Options{})
 	role, err := os.ReadFile(filepath.Join("..", "store-client", "postgresql", "roles", "append_role.sql"))
 	if err != nil {

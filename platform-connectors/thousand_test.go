@@ -106,15 +106,7 @@ func (w way) Opened() (replay.Sink, bool) { return w.Gateway, true }
 func TestAThousandNodes(t *testing.T) {
 	testkit.Long(t, "TestGatewaysAreKilledWhileEventsFlow does it with one node")
 	const each = 10
-	server, err := pgtest.Start(t.Context(), pgtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{})
 	records := storetest.Open(t, server.DSN("postgres"), storeopen.Options{})
 	a := newAvenue(t)
 	gate := func(i int) *process {

@@ -35,6 +35,40 @@ func Main(m *testing.M) int {
 	return code
 }
 
+// Own starts a server for one test, which may kill or reconfigure it, and stops it
+// with the test.
+func Own(t testing.TB, o Options) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s, err := Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stopWith(t)
+	return s
+}
+
+// OwnStandby starts an asynchronous standby of the server, which follows it, and
+// stops it with the test.
+func (s *Server) OwnStandby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := s.Standby(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby.stopWith(t)
+	return standby
+}
+
+func (s *Server) stopWith(t testing.TB) {
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Errorf("stopping PostgreSQL: %v", err)
+		}
+	})
+}
+
 // Shared is the server of Main.
 func Shared(t testing.TB) *Server {
 	t.Helper()

@@ -25,16 +25,9 @@ import (
 // admitting is a server that admits prepared transactions, and a database of it.
 func admitting(t *testing.T) (server *pgtest.Server, dsn string) {
 	t.Helper()
-	server, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"max_prepared_transactions=8"}})
+	server = pgtest.Own(t, pgtest.Options{Settings: []string{"max_prepared_transactions=8"}})
+	dsn, err := server.CreateDatabase(t.Context(), "records")
 	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if dsn, err = server.CreateDatabase(t.Context(), "records"); err != nil {
 		t.Fatal(err)
 	}
 	return server, dsn

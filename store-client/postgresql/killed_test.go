@@ -15,14 +15,6 @@ var records = flag.Int("records", 1000, "records appended by TestKilledWhileAppe
 // SIGKILL for every process of the server in the middle of many appended
 // records: every acknowledged one is there once, and every consumer has seen it.
 func TestKilledWhileAppending(t *testing.T) {
-	server, err := pgtest.Start(t.Context(), pgtest.Options{Durable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{Durable: true})
 	storetest.Killed(t, server, server.DSN("postgres"), *records)
 }

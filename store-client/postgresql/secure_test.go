@@ -25,7 +25,7 @@ const (
 func secured(t *testing.T, ca *storetest.Authority) (*pgtest.Server, string, int) {
 	t.Helper()
 	cert, key := ca.Issue(t, "server")
-	server, err := pgtest.Start(t.Context(), pgtest.Options{
+	server := pgtest.Own(t, pgtest.Options{
 		TCP: true,
 		Files: map[string]string{
 			"server.crt": string(cert), "server.key": string(key), "ca.crt": string(ca.PEM),
@@ -35,15 +35,7 @@ func secured(t *testing.T, ca *storetest.Authority) (*pgtest.Server, string, int
 			"ssl=on", "ssl_cert_file=../server.crt", "ssl_key_file=../server.key", "ssl_ca_file=../ca.crt", "hba_file=pg_hba.conf",
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	err = server.Exec(t.Context(), "postgres", fmt.Sprintf(`CREATE ROLE certified LOGIN; CREATE ROLE worded LOGIN PASSWORD '%s';
+	err := server.Exec(t.Context(), "postgres", fmt.Sprintf(`CREATE ROLE certified LOGIN; CREATE ROLE worded LOGIN PASSWORD '%s';
 CREATE ROLE services; GRANT services TO certified, worded; GRANT CREATE ON SCHEMA public TO certified, worded`, password))
 	if err != nil {
 		t.Fatal(err)

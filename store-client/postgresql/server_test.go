@@ -161,15 +161,7 @@ func execAlone(t *testing.T, statement string) {
 func TestServerKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	server, err := pgtest.Start(ctx, pgtest.Options{Durable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{Durable: true})
 	s := storetest.Open(t, server.DSN("postgres"), storeopen.Options{})
 	f := feedOf(t, s, "c", all())
 	a, b := storetest.Record("n"), storetest.Record("n")

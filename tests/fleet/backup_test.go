@@ -10,15 +10,7 @@ import (
 // TestAForeignTransactionWaitsForTheServer: the server is away when somebody
 // else's transaction is to begin, and once more while it is open.
 func TestAForeignTransactionWaitsForTheServer(t *testing.T) {
-	server, err := pgtest.Start(t.Context(), pgtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := pgtest.Own(t, pgtest.Options{})
 	f := &Fleet{server: server, options: Options{Store: "postgresql"}}
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)

@@ -100,15 +100,8 @@ func (s *stage) shareable() {
 	s.t.Helper()
 	s.stop()
 	s.stop = func() {}
-	server, err := pgtest.Start(s.t.Context(), pgtest.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			s.t.Error(err)
-		}
-	})
+	server := pgtest.Own(s.t, pgtest.Options{})
+	var err error
 	if s.dsn, err = server.CreateDatabase(s.t.Context(), "drains"); err != nil {
 		s.t.Fatal(err)
 	}
