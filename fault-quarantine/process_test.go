@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,19 +36,6 @@ var binary = sync.OnceValues(func() (string, error) {
 	return testkit.Binary(dir, ".")
 })
 
-// parent starts children from a thread that stays, because the kernel kills a
-// child with Pdeathsig when the thread that made it ends.
-var parent = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for do := range work {
-			do()
-		}
-	}()
-	return work
-})
-
 // process is one run of the service.
 type process struct {
 	t    *testing.T
@@ -67,10 +53,7 @@ func launch(t *testing.T, path string, env, args []string) *process {
 	}
 	p := &process{t: t, cmd: exec.Command(path, args...), log: out.Name(), over: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = out, out, append(os.Environ(), env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	parent() <- func() { started <- p.cmd.Start() }
-	if err := <-started; err != nil {
+	if err := testkit.StartChild(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() { p.err = p.cmd.Wait(); out.Close(); close(p.over) }()

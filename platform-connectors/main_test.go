@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -52,6 +54,7 @@ type place struct {
 	socket string
 	args   []string
 	env    []string
+	store  string // another address than that of a file in dir
 }
 
 func newPlace(t *testing.T, args ...string) *place {
@@ -71,7 +74,9 @@ func newPlace(t *testing.T, args ...string) *place {
 	return p
 }
 
-func (p *place) dsn() string { return "sqlite://" + filepath.Join(p.dir, "db", "records.db") }
+func (p *place) dsn() string {
+	return cmp.Or(p.store, "sqlite://"+filepath.Join(p.dir, "db", "records.db"))
+}
 
 func (p *place) makeStoreReachable() {
 	if err := os.MkdirAll(filepath.Join(p.dir, "db"), 0o750); err != nil {
@@ -135,7 +140,7 @@ func (p *place) run(program string, args ...string) *process {
 	c := &process{cmd: exec.Command(program, args...), done: make(chan struct{}), log: &said{out: p.t.Output()}}
 	c.cmd.Env = append(append(os.Environ(), asConnector+"=1"), p.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
+	if err := testkit.StartChild(c.cmd); err != nil {
 		p.t.Fatal(err)
 	}
 	go func() {

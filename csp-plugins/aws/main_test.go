@@ -27,6 +27,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -107,7 +108,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1", "AWS_ACCESS_KEY_ID=AKIDTEST", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/nowhere", "AWS_SHARED_CREDENTIALS_FILE=/nowhere")
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
-	if err := w.cmd.Start(); err != nil {
+	if err := testkit.StartChild(w.cmd); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := grpc.NewClient(w.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -74,7 +75,7 @@ func (p *process) start() grpc.ClientConnInterface {
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asPlugin+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
-	if err := p.cmd.Start(); err != nil {
+	if err := testkit.StartChild(p.cmd); err != nil {
 		p.t.Fatal(err)
 	}
 	conn, err := grpc.NewClient(p.address, grpc.WithTransportCredentials(insecure.NewCredentials()),

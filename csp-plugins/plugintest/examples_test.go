@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -140,7 +141,7 @@ func (e *example) start() grpc.ClientConnInterface {
 	e.cmd, e.said = e.command(), &bytes.Buffer{}
 	e.cmd.Args = append(append(e.cmd.Args, "--listen", e.address), e.args...)
 	e.cmd.Stdout, e.cmd.Stderr = e.said, e.said
-	if err := e.cmd.Start(); err != nil {
+	if err := testkit.StartChild(e.cmd); err != nil {
 		e.t.Fatal(err)
 	}
 	transport := insecure.NewCredentials()

@@ -107,7 +107,7 @@ func (p *process) start(env ...string) {
 	p.cmd, p.out, p.done = exec.Command(path, args...), &bytes.Buffer{}, make(chan error, 1)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = p.out
-	if err := p.cmd.Start(); err != nil {
+	if err := testkit.StartChild(p.cmd); err != nil {
 		p.t.Fatal(err)
 	}
 	cmd, done := p.cmd, p.done

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // childDir makes this test binary a process that appends until it is killed.
@@ -78,7 +79,7 @@ func TestAcknowledgedRecordsSurviveSIGKILL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
+		if err := testkit.StartChild(cmd); err != nil {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
