@@ -19,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	program := command.Program{
 		Name: os.Args[0], Version: daemon.Version(), Out: os.Stdout, Err: os.Stderr,
-		Store: os.Getenv("NVSENTINEL_STORE"), Colour: colour(), Clock: clock.RealClock{},
+		Store: os.Getenv("NVSENTINEL_STORE"), Colour: colour(), Terminal: terminal(), Clock: clock.RealClock{},
 	}
 	code := program.Run(ctx, os.Args[1:])
 	stop()
@@ -28,5 +28,8 @@ func main() {
 
 // colour is for terminals that want it (https://no-color.org).
 func colour() bool {
-	return term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return terminal() && os.Getenv("NO_COLOR") == ""
 }
+
+// terminal says whether the output is one that can be cleared.
+func terminal() bool { return term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb" }

@@ -40,6 +40,8 @@ type Fleet struct {
 type Row struct {
 	Node string `json:"node"`
 	Standing
+	// Turn is the place of a held node among those that wait for the budget, from 1.
+	Turn int `json:"turn,omitempty"`
 }
 
 // Dry tells of a fault-quarantine in dry run.
@@ -116,7 +118,7 @@ func Survey(f FleetFacts) Fleet {
 		st := standing(sighting{n, f.Cluster.Read}, f.Store.Read, records[name])
 		out.Counts[st.Phase]++
 		if !quiet[st.Phase] {
-			out.Rows = append(out.Rows, Row{name, st})
+			out.Rows = append(out.Rows, Row{Node: name, Standing: st})
 		}
 	}
 	order := Phases()
@@ -125,6 +127,13 @@ func Survey(f FleetFacts) Fleet {
 			cmp.Compare(slices.Index(order, a.Phase), slices.Index(order, b.Phase)),
 			cmp.Compare(a.turn, b.turn), a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
 	})
+	turn := 0
+	for i := range out.Rows {
+		if out.Rows[i].Phase == Held {
+			turn++
+			out.Rows[i].Turn = turn
+		}
+	}
 	return out
 }
 

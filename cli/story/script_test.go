@@ -22,6 +22,7 @@ type script struct {
 	facts   story.Facts
 	fleet   story.FleetFacts
 	records []*record.Record
+	told    *story.Story // what follow begins with
 }
 
 // TestScripts tells stories from facts and compares what an operator reads.
@@ -38,8 +39,10 @@ type script struct {
 //	aside id= consumer= key= at= deaths=
 //	undecodable id=
 //	missing store|cluster|brake        the input is the problem
+//	back                               the store is read again
 //	brake on|off [at= by=]             the emergency brake; the input is the reason
 //	why [node] / status / json [node]
+//	follow                             what has come since the last why or follow
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &script{t: t}
@@ -81,6 +84,8 @@ func (s *script) run(d *datadriven.TestData) string {
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
 	case "undecodable":
 		s.fleet.Undecodable = append(s.fleet.Undecodable, a.text("id"))
+	case "back":
+		s.facts.Store.Read, s.facts.Store.Problem = true, ""
 	case "missing":
 		if d.CmdArgs[0].Key != "store" {
 			s.facts.Brake = story.Brake{Problem: d.Input}
@@ -93,7 +98,7 @@ func (s *script) run(d *datadriven.TestData) string {
 			src, s.facts.Sighting = &s.facts.Cluster, nil
 		}
 		*src = story.Source{Name: src.Name, Problem: d.Input}
-	case "why", "json", "status":
+	case "why", "follow", "json", "status":
 		return s.ask(a)
 	default:
 		s.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
@@ -126,7 +131,17 @@ func (s *script) ask(a args) string {
 	var err error
 	switch a.Cmd {
 	case "why":
-		err = story.Tell(f).Write(&b, style)
+		now := story.Tell(f)
+		told := now.Told(story.Story{})
+		s.told, err = &told, now.Write(&b, style)
+	case "follow":
+		now := story.Tell(f)
+		err = now.WriteChanges(&b, *s.told, style)
+		if now.Changed(*s.told) != (b.Len() > 0) {
+			s.t.Errorf("%s: Changed says %t", a.Pos, now.Changed(*s.told))
+		}
+		told := now.Told(*s.told)
+		s.told = &told
 	case "status":
 		err = story.Survey(fleet).Write(&b, style)
 	case "json":

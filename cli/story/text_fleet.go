@@ -69,6 +69,9 @@ func (p *page) rows(f Fleet) {
 			first = r.Records[0]
 		}
 		why := brief(r.Reason) + tags(first, r.Object)
+		if r.Turn > 0 {
+			why = fmt.Sprintf("turn %d of %d: %s", r.Turn, f.Counts[Held], why)
+		}
 		if n := len(r.Records); n > 1 {
 			why += fmt.Sprintf(" and %d more records", n-1)
 		}

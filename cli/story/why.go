@@ -29,6 +29,9 @@ type Story struct {
 	Others []Group `json:"others,omitempty"`
 	// Notes are contradictions and gaps a reader has to know of.
 	Notes []string `json:"notes,omitempty"`
+
+	// told are the steps that were written, by record, while somebody follows.
+	told map[string][]Step
 }
 
 // Stay is one stay in quarantine.
@@ -132,13 +135,20 @@ func shown(f Facts) []Stay {
 	}
 	last := &s.Chains[len(s.Chains)-1]
 	for _, o := range f.Objects {
-		if o.Session != "" && o.Session != s.Session {
+		if o.Session != "" && o.Session != s.Session || o.Session == "" && before(o, f.Sighting.Active) {
 			continue // of an earlier stay
 		}
 		last.Steps = append(last.Steps, Step{Kind: Repair, At: o.CreatedAt, Object: o.Kind + "/" + o.Name, Text: "uid " + o.UID})
 		last.Steps = append(last.Steps, progress(o)...)
 	}
 	return []Stay{s}
+}
+
+// before says whether an object ended before the first of these faults.
+func before(o Object, active []record.Event) bool {
+	return !o.Completed.IsZero() && len(active) > 0 && !slices.ContainsFunc(active, func(e record.Event) bool {
+		return !e.GeneratedTimestamp.After(o.Completed)
+	})
 }
 
 // others groups the records that took nothing out of service.
@@ -202,9 +212,10 @@ func notes(f Facts) []string {
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
 		add(n.Claim != "", "the Node is claimed by the repair object with uid %s", n.Claim)
 		if f.Store.Read && len(open) == 0 {
-			left := unacted(n.Conditions, f.Records)
+			left := unacted(n.Conditions, f.Records, f.Now)
 			for _, why := range slices.Sorted(maps.Keys(left)) {
-				add(why != "", "the Node's conditions report %s; nothing is done about it: %s", names(left[why]), why)
+				add(why == onItsWay, "the Node's conditions report %s, whose recovery was just stored: they follow", names(left[why]))
+				add(why != "" && why != onItsWay, "the Node's conditions report %s; nothing is done about it: %s", names(left[why]), why)
 				add(why == "", "the Node's conditions report %s, and the store has no open fault", names(left[why]))
 			}
 		}
@@ -221,13 +232,13 @@ func notes(f Facts) []string {
 
 // unacted sorts conditions by why the newest fault of their check is not open:
 // its verdict, or that a person released the node. Empty is no such reason.
-func unacted(conditions []Condition, records []record.Record) map[string][]Condition {
+func unacted(conditions []Condition, records []record.Record, now time.Time) map[string][]Condition {
 	out := map[string][]Condition{}
 	for _, c := range conditions {
 		why := ""
 		for _, r := range records { // the newest last
 			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type {
-				why = leftAlone(r)
+				why = leftAlone(r, now)
 			}
 		}
 		out[why] = append(out[why], c)
@@ -235,8 +246,15 @@ func unacted(conditions []Condition, records []record.Record) map[string][]Condi
 	return out
 }
 
-// leftAlone is why a fault is not open although nobody has reported it healthy.
-func leftAlone(r record.Record) string {
+// onItsWay is why the condition of a fault stands whose recovery was stored within
+// followsIn: the connectors write it after that.
+const (
+	onItsWay  = "recovered"
+	followsIn = time.Minute
+)
+
+// leftAlone is why a fault is not open although its condition stands.
+func leftAlone(r record.Record, now time.Time) string {
 	switch r.Reason() {
 	case "":
 		return unjudged
@@ -245,8 +263,11 @@ func leftAlone(r record.Record) string {
 	default:
 	}
 	for _, f := range r.Status.Faults {
-		if f.ClearedBy == record.ClearedManual {
+		switch at := instant(f.ClearedTimestamp); {
+		case f.ClearedBy == record.ClearedManual:
 			return "a person released the node"
+		case !at.IsZero() && now.Sub(at) < followsIn:
+			return onItsWay
 		}
 	}
 	return ""

@@ -43,7 +43,9 @@ type Program struct {
 	Store string
 	// Colour says that Out is a terminal that shows colours.
 	Colour bool
-	Clock  clock.PassiveClock
+	// Terminal says that Out is one, which can be cleared.
+	Terminal bool
+	Clock    clock.WithTicker
 }
 
 // coded is an error with the exit code it ends in.
@@ -122,22 +124,36 @@ func whyCommand(o *options, code *int) *cobra.Command {
 		Example: "  nvsentinel why gpu-1\n  nvsentinel why gpu-1 --all -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			*code, err = o.why(c.Context(), args[0])
+			tell := o.why
+			if o.following {
+				tell = o.follow
+			}
+			*code, err = tell(c.Context(), args[0])
 			return err
 		},
 	}
+	why.Flags().BoolVarP(&o.following, "follow", "f", false, "go on telling what comes, line by line, until Ctrl-C; with -o json one line for each change")
 	why.Flags().BoolVar(&o.all, "all", false, "show every stay in quarantine and every record, not only the newest")
 	return why
 }
 
 func statusCommand(o *options, code *int) *cobra.Command {
-	return &cobra.Command{
+	status := &cobra.Command{
 		Use:   "status",
 		Short: "Say how the fleet stands: quarantined, draining, remediating, held, needing a human; lag of every consumer",
 		Long:  "Say how the fleet stands, which nodes need what, and how far behind every consumer of the store is.\n" + exitCodes,
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) (err error) { *code, err = o.status(c.Context()); return err },
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			tell := o.status
+			if o.following {
+				tell = o.watch
+			}
+			*code, err = tell(c.Context())
+			return err
+		},
 	}
+	status.Flags().BoolVarP(&o.following, "watch", "w", false, "show it again whenever something changes, until Ctrl-C; with -o json one line for each change")
+	return status
 }
 
 func (o *options) why(ctx context.Context, node string) (int, error) {
@@ -151,10 +167,15 @@ func (o *options) why(ctx context.Context, node string) (int, error) {
 	if err := o.print(told, told.Write); err != nil {
 		return 0, err
 	}
+	return o.answered(facts, told), nil
+}
+
+// answered is the code of an answer about a node.
+func (o *options) answered(facts story.Facts, told story.Story) int {
 	if facts.Absent() {
-		return ExitAbsent, nil
+		return ExitAbsent
 	}
-	return partial(told.Brake, told.Sources), nil
+	return partial(told.Brake, told.Sources)
 }
 
 func (o *options) status(ctx context.Context) (int, error) {

@@ -27,6 +27,7 @@ type options struct {
 	within     time.Duration
 	limit      int
 	all        bool
+	following  bool
 
 	zone *time.Location
 }

@@ -1,0 +1,113 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/nvidia/nvsentinel/cli/internal/look"
+	"github.com/nvidia/nvsentinel/cli/story"
+)
+
+// wipe makes a terminal show what follows alone.
+const wipe = "\x1b[H\x1b[2J\x1b[3J"
+
+// watched asks at first and whenever something may have changed, until ctx ends,
+// which is how such a command ends. Its code is that of the last answer.
+func (o *options) watched(ctx context.Context, node string, ask func(look.Sources) (int, error)) (code int, err error) {
+	sources, done := o.open(ctx)
+	defer done()
+	if code, err = ask(sources); err != nil {
+		return 0, err
+	}
+	var one sync.Mutex
+	err = sources.Watch(ctx, node, o.program.Clock, func() error {
+		latest, problem := ask(sources)
+		if ctx.Err() != nil {
+			return nil // asked for the end in mid-question
+		}
+		code = latest
+		return problem
+	}, func(problem error) {
+		one.Lock()
+		defer one.Unlock()
+		fmt.Fprintln(o.program.Err, display(o.program.Name)+":", problem)
+	})
+	return code, err
+}
+
+// follow tells a node's story, and what comes to it.
+func (o *options) follow(ctx context.Context, node string) (int, error) {
+	var last *story.Story
+	return o.watched(ctx, node, func(sources look.Sources) (int, error) {
+		facts := sources.Node(ctx, node, o.program.Clock.Now())
+		if ctx.Err() != nil {
+			return 0, nil
+		}
+		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
+			return 0, err
+		}
+		now := story.Tell(facts)
+		text, news, before := now.Write, true, story.Story{}
+		if last != nil {
+			before = *last
+			text, news = func(w io.Writer, style story.Style) error { return now.WriteChanges(w, before, style) }, now.Changed(before)
+		}
+		told := now.Told(before)
+		last = &told
+		return o.answered(facts, now), o.line(now, news, text)
+	})
+}
+
+// watch shows how the fleet stands: on a terminal in place of what it showed, else
+// below it, when something has changed.
+func (o *options) watch(ctx context.Context) (int, error) {
+	var last *story.Fleet
+	return o.watched(ctx, "", func(sources look.Sources) (int, error) {
+		facts := sources.Fleet(ctx, o.program.Clock.Now())
+		if ctx.Err() != nil {
+			return 0, nil
+		}
+		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
+			return 0, err
+		}
+		fleet, before := story.Survey(facts), last
+		last = &fleet
+		changed := before == nil || !fleet.Same(*before)
+		text := func(w io.Writer, style story.Style) error {
+			between := ""
+			switch {
+			case o.program.Terminal:
+				between = wipe
+			case before != nil:
+				between = "\n"
+			}
+			if _, err := io.WriteString(w, between); err != nil {
+				return err
+			}
+			return fleet.Write(w, style)
+		}
+		return partial(fleet.Brake, fleet.Sources), o.line(fleet, changed || o.program.Terminal && o.output != "json", text)
+	})
+}
+
+// line writes an answer if there is news: as text, or as one line of JSON.
+func (o *options) line(answer any, news bool, text func(io.Writer, story.Style) error) error {
+	if !news {
+		return nil
+	}
+	err := error(nil)
+	if o.output == "json" {
+		enc := json.NewEncoder(o.program.Out)
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(answer)
+	} else {
+		err = text(o.program.Out, o.style())
+	}
+	if err != nil {
+		return coded{fmt.Errorf("writing the answer: %w", err), ExitFailed}
+	}
+	return nil
+}
