@@ -24,6 +24,7 @@ var floors = map[string][]string{
 	"fault-quarantine":       {"data-models", "internal", "store-client"},
 	"node-drainer":           {"data-models", "internal", "store-client"},
 	"fault-remediation":      {"data-models", "internal", "store-client"},
+	"node-health-check":      {"data-models", "internal"},
 	"event-exporter":         {"data-models", "internal", "store-client"},
 	"health-events-analyzer": {"data-models", "internal", "store-client"},
 	"janitor/protos":         {},

@@ -1,0 +1,185 @@
+package triage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+)
+
+// Outcome is what became of one act of a plan.
+type Outcome struct {
+	Act Act
+	// Err is why it was not done.
+	Err error
+	// Skipped is why Begin was not done although nothing failed: the lease or the
+	// name was taken meanwhile.
+	Skipped string
+	// Made is the remediation of Begin; Found that it was there already.
+	Made  *Remediation
+	Found bool
+}
+
+// Close makes the status after the acts of a plan were done, and the notices of what
+// was done. A storm begins only when all that the budget allowed has begun: what an
+// API server refused must not wait for a storm's end.
+func (p *Plan) Close(v View, outcomes []Outcome, now time.Time) (v1alpha1.NodeHealthCheckStatus, []Notice) {
+	c := &closing{Plan: p, v: v}
+	failed := false
+	for _, o := range outcomes {
+		failed = failed || o.Act.Do == Begin && o.Err != nil
+		c.settle(o)
+	}
+	threshold := v.Check.Spec.StormRecoveryThreshold
+	storm := p.storm
+	if !failed && p.Hold != HoldDisabled {
+		storm = p.storm.Rise(p.Census, threshold, now)
+	}
+	if storm.Active && !p.storm.Active {
+		c.warn("", NoticeStorm, fmt.Sprintf("storm recovery started: %d nodes are healthy, %d must be; no remediation begins until no more than %d nodes are unhealthy, %d are",
+			p.Census.Healthy, p.Census.Required, *threshold, p.Census.Unhealthy()))
+	}
+	return c.status(storm, now), c.Notices
+}
+
+type closing struct {
+	*Plan
+	v View
+}
+
+// settle writes one outcome into the records.
+func (c *closing) settle(o Outcome) {
+	entry := c.nodes[o.Act.Node]
+	switch {
+	case o.Act.Do == Tell && o.Err != nil:
+		// The remediator was not told: the record must not say so.
+		for i := range entry.Remediations {
+			if entry.Remediations[i].Resource.UID == uid(o.Act.Remediation) {
+				entry.Remediations[i].TimedOut = nil
+			}
+		}
+	case o.Act.Do == Begin && o.Made != nil:
+		entry.Remediations = append(entry.Remediations, o.Made.Record())
+		if !o.Found {
+			c.tell("", NoticeCreated, fmt.Sprintf("%s %s was created for node %s", o.Made.Kind.Kind, o.Made.Name, o.Act.Node))
+		}
+	case o.Act.Do == Begin:
+		if o.Skipped != "" {
+			c.holds[Hold(o.Skipped)]++
+			c.warn("held/"+o.Act.Node, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", o.Act.Node, o.Skipped))
+			c.again(HoldLease.Retry())
+		}
+	default:
+		return
+	}
+	c.nodes[o.Act.Node] = entry
+}
+
+// status is the whole of it; what did not change keeps its times.
+func (c *closing) status(storm Storm, now time.Time) v1alpha1.NodeHealthCheckStatus {
+	old := c.v.Check.Status
+	s := v1alpha1.NodeHealthCheckStatus{
+		ObservedNodes: ptr.To(int32(c.Census.Observed)), HealthyNodes: ptr.To(int32(c.Census.Healthy)), //nolint:gosec // a cluster has fewer nodes
+		LastUpdateTime: old.LastUpdateTime, Conditions: slices.Clone(old.Conditions),
+	}
+	for _, name := range sortedKeys(c.nodes) {
+		s.UnhealthyNodes = append(s.UnhealthyNodes, c.nodes[name])
+	}
+	if c.v.Check.Spec.StormRecoveryThreshold != nil {
+		s.StormRecoveryActive = ptr.To(storm.Active)
+		if storm.Active {
+			s.StormRecoveryStartTime = &metav1.Time{Time: storm.Since}
+		}
+	}
+	c.disabled(&s, now)
+	c.explain(&s)
+	if !same(old, s) {
+		s.LastUpdateTime = &metav1.Time{Time: now}
+	}
+	return s
+}
+
+// disabled sets the condition and tells of its change.
+func (c *closing) disabled(s *v1alpha1.NodeHealthCheckStatus, now time.Time) {
+	was := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDisabled)
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionDisabled, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEnabled,
+		Message: "nothing keeps the check from working", LastTransitionTime: metav1.Time{Time: now}, ObservedGeneration: c.v.Check.Generation,
+	}
+	problem := c.problem()
+	if problem != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, problem.Reason, problem.Message
+		c.warn("disabled/"+problem.Reason+problem.Message, NoticeDisabled, problem.Reason+": "+problem.Message)
+	} else if was {
+		c.tell("", NoticeEnabled, "the check works again")
+	}
+	meta.SetStatusCondition(&s.Conditions, condition)
+}
+
+func (c *closing) problem() *Problem {
+	if c.v.Problem != nil {
+		return c.v.Problem
+	}
+	if _, err := Required(&c.v.Check.Spec, c.Census.Observed); err != nil {
+		return &Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: err.Error()}
+	}
+	return nil
+}
+
+// explain sets phase and reason.
+func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
+	remediated := 0
+	for _, u := range s.UnhealthyNodes {
+		if len(u.Remediations) > 0 {
+			remediated++
+		}
+	}
+	disabled := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDisabled)
+	switch {
+	case disabled != nil && disabled.Status == metav1.ConditionTrue:
+		s.Phase = v1alpha1.PhaseDisabled
+		s.Reason = fmt.Sprintf("The check is disabled: %s: %s", disabled.Reason, disabled.Message)
+	case len(c.v.Check.Spec.PauseRequests) > 0:
+		s.Phase = v1alpha1.PhasePaused
+		s.Reason = "The check is paused: " + strings.Join(c.v.Check.Spec.PauseRequests, ",")
+	case remediated > 0:
+		s.Phase = v1alpha1.PhaseRemediating
+		s.Reason = fmt.Sprintf("Remediating: %d unhealthy nodes, %d of them with remediations", len(s.UnhealthyNodes), remediated)
+	default:
+		s.Phase = v1alpha1.PhaseEnabled
+		s.Reason = fmt.Sprintf("The check is enabled, no remediation is under way, %d unhealthy nodes", len(s.UnhealthyNodes))
+	}
+	for _, hold := range sortedKeys(c.holds) {
+		switch {
+		case hold == HoldDisabled || hold == HoldPaused:
+		case hold.Whole():
+			s.Reason += fmt.Sprintf("; %d wait: %s (%d healthy, %d required)", c.holds[hold], hold, c.Census.Healthy, c.Census.Required)
+		default:
+			s.Reason += fmt.Sprintf("; %d wait: %s", c.holds[hold], hold)
+		}
+	}
+	if c.v.DryRun {
+		s.Reason += "; dry run: nothing is begun or removed"
+	}
+	if Ineffective(c.Census, c.v.Check.Spec.StormRecoveryThreshold) {
+		s.Reason += fmt.Sprintf("; stormRecoveryThreshold %d has no effect: it must be less than the %d nodes that may be unhealthy",
+			*c.v.Check.Spec.StormRecoveryThreshold, max(c.Census.Observed-c.Census.Required, 0))
+	}
+}
+
+// same says whether two statuses tell the same, apart from their own time. Times
+// are stored in seconds.
+func same(a, b v1alpha1.NodeHealthCheckStatus) bool {
+	a.LastUpdateTime, b.LastUpdateTime = nil, nil
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// Changed says whether a status is worth writing.
+func Changed(stored, wanted v1alpha1.NodeHealthCheckStatus) bool { return !same(stored, wanted) }

@@ -1,0 +1,97 @@
+package triage
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+)
+
+// Turn is what comes next for an unhealthy node.
+type Turn string
+
+// The turns.
+const (
+	// TurnBegin: the step's remediation is not there.
+	TurnBegin Turn = "begin"
+	// TurnRun: the step's remediation is at work.
+	TurnRun Turn = "run"
+	// TurnRemoving: the step's remediation was asked to go and is not gone.
+	TurnRemoving Turn = "removing"
+	// TurnForeign: somebody else's object is where the step's remediation would be.
+	TurnForeign Turn = "foreign"
+	// TurnOver: the step's remediation is given up; the next one has its turn.
+	TurnOver Turn = "over"
+	// TurnNone: no step is left.
+	TurnNone Turn = "none left"
+)
+
+// Escalation is what Escalate says of a node.
+type Escalation struct {
+	Turn Turn
+	// Step whose turn it is; nil if none is left.
+	Step *Step
+	// Remediation of the step, if it is there.
+	Remediation *Remediation
+	// Why a remediation is given up.
+	Why string
+	// Tell the remediator that it is given up. One that says it has succeeded, or
+	// knows already, is not told.
+	Tell bool
+	// In is until the step's time is up; 0 is never.
+	In time.Duration
+}
+
+// Escalate finds the step whose turn it is for a node: the first without a record
+// of its end. tried are the node's records, objects the node's remediations.
+// A check with a single template waits for ever.
+func Escalate(steps []Step, tried []v1alpha1.Remediation, objects []*Remediation, now time.Time) Escalation {
+	for i := range steps {
+		step := &steps[i]
+		if ended(step, tried) {
+			continue
+		}
+		e := Escalation{Turn: TurnBegin, Step: step}
+		for _, r := range objects {
+			if step.makes(r.Kind, r.Template) && (e.Remediation == nil || r.Owned) {
+				e.Remediation = r
+			}
+		}
+		if e.Remediation != nil {
+			e.judge(now)
+		}
+		return e
+	}
+	return Escalation{Turn: TurnNone}
+}
+
+// ended says whether a step was tried and given up.
+func ended(step *Step, tried []v1alpha1.Remediation) bool {
+	for _, t := range tried {
+		if t.TimedOut != nil && step.makes(kindOf(t.Resource), t.TemplateName) {
+			return true
+		}
+	}
+	return false
+}
+
+// judge looks at the remediation that is there.
+func (e *Escalation) judge(now time.Time) {
+	r, limit := e.Remediation, e.Step.Timeout
+	left := r.Created.Add(limit).Sub(now)
+	switch {
+	case !r.Owned:
+		e.Turn = TurnForeign
+	case r.Deleting:
+		e.Turn = TurnRemoving
+	case limit == 0:
+		e.Turn = TurnRun
+	case r.Succeeded == "False":
+		e.Turn, e.Why, e.Tell = TurnOver, "the remediator says that it failed", !r.GivenUp
+	case left < 0:
+		e.Turn, e.Why, e.Tell = TurnOver, "its time of "+limit.String()+" is up", !r.GivenUp && r.Succeeded != "True"
+	case r.GivenUp:
+		e.Turn, e.Why = TurnOver, "it was told so before"
+	default:
+		e.Turn, e.In = TurnRun, left+settle
+	}
+}

@@ -1,0 +1,260 @@
+package triage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+)
+
+// templateRetry is how soon a template that is not there is looked for again.
+const templateRetry = 15 * time.Second
+
+// round is one pass in the making.
+type round struct {
+	View
+	now    time.Time
+	plan   Plan
+	before map[string]v1alpha1.UnhealthyNode // the status
+	nodes  map[string]*corev1.Node           // selected, by name
+	mine   map[string][]*Remediation         // own remediations by node
+	all    map[string][]*Remediation         // and everybody's
+	begun  map[string]bool                   // nodes for which one begins
+}
+
+// Examine decides one pass over a check. It decides the same for the same facts,
+// whatever was decided before: what must not be done twice is in the facts.
+func Examine(v View, now time.Time) Plan {
+	r := &round{
+		View: v, now: now,
+		before: map[string]v1alpha1.UnhealthyNode{}, nodes: map[string]*corev1.Node{}, begun: map[string]bool{},
+		mine: map[string][]*Remediation{}, all: map[string][]*Remediation{},
+	}
+	r.plan = Plan{
+		Health: map[string]Finding{}, nodes: map[string]v1alpha1.UnhealthyNode{},
+		noted: map[string]bool{}, holds: map[Hold]int{},
+	}
+	r.sort()
+	r.strangers()
+	r.findings()
+	r.weather()
+	for _, n := range r.Nodes {
+		if r.plan.Health[n.Name].Health == Unhealthy {
+			r.unhealthy(n)
+		}
+	}
+	r.leases()
+	r.age()
+	if r.Problem != nil && r.Problem.Retry {
+		r.plan.again(templateRetry)
+	}
+	return r.plan
+}
+
+// sort indexes what was observed.
+func (r *round) sort() {
+	r.Nodes = slices.SortedFunc(slices.Values(r.Nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	for _, n := range r.Nodes {
+		r.nodes[n.Name] = n
+	}
+	for _, u := range r.Check.Status.UnhealthyNodes {
+		r.before[u.Name] = u
+	}
+	for i := range r.Remediations {
+		one := &r.Remediations[i]
+		r.all[one.Node] = append(r.all[one.Node], one)
+		if one.Owned {
+			r.mine[one.Node] = append(r.mine[one.Node], one)
+		}
+	}
+}
+
+// unread says whether a node has a record of a remediation that cannot be read now.
+func (r *round) unread(node string) bool {
+	return slices.ContainsFunc(r.before[node].Remediations, func(t v1alpha1.Remediation) bool { return r.Unread[kindOf(t.Resource)] })
+}
+
+// strangers takes the remediations away of nodes that the selector does not match:
+// they were deleted, or have other labels. One whose node is expected to go for good
+// is left until it has succeeded.
+func (r *round) strangers() {
+	for node, objects := range r.mine {
+		if r.nodes[node] != nil {
+			continue
+		}
+		r.plan.nodes[node] = v1alpha1.UnhealthyNode{Name: node, Remediations: r.records(node)}
+		for _, one := range objects {
+			if !one.DeletionExpected || one.Succeeded == "True" {
+				r.remove(node, one, "the node is gone or no longer selected")
+			}
+		}
+	}
+	for node, entry := range r.before {
+		if r.nodes[node] == nil && len(r.mine[node]) == 0 && r.unread(node) {
+			r.plan.nodes[node] = entry
+		}
+	}
+}
+
+// remove takes a remediation away once.
+func (r *round) remove(node string, one *Remediation, why string) {
+	if one.Deleting {
+		return
+	}
+	if r.DryRun {
+		r.plan.tell("dry/remove/"+one.UID, NoticeSkipped, fmt.Sprintf("dry run: %s %s of node %s would be removed: %s", one.Kind.Kind, one.Name, node, why))
+		return
+	}
+	r.plan.act(Act{Do: Remove, Node: node, Remediation: one})
+	r.plan.tell("", NoticeRemoved, fmt.Sprintf("removing %s %s of node %s: %s", one.Kind.Kind, one.Name, node, why))
+}
+
+// findings classifies the nodes, counts them and releases those that recovered.
+func (r *round) findings() {
+	healthy := 0
+	for _, n := range r.Nodes {
+		found := Classify(n.Status.Conditions, r.Check.Spec.UnhealthyConditions, r.now)
+		r.plan.Health[n.Name] = found
+		switch found.Health {
+		case Healthy:
+			if r.recovered(n) && (r.Check.Spec.CountQuarantinedAsHealthy || !Quarantined(n)) {
+				healthy++
+			}
+		case Soon:
+			r.plan.again(found.In + settle)
+			r.relapsed(n)
+			if entry, listed := r.before[n.Name]; listed {
+				entry.Remediations, entry.ConditionsHealthyTimestamp, entry.HealthyDelayed = r.records(n.Name), nil, nil
+				r.plan.nodes[n.Name] = entry
+			}
+		case Unhealthy:
+			r.relapsed(n)
+		}
+	}
+	r.plan.Census = Census{Observed: len(r.Nodes), Healthy: healthy}
+}
+
+// relapsed begins the healthy delay anew: the node has not stayed healthy.
+func (r *round) relapsed(n *corev1.Node) {
+	for _, one := range r.mine[n.Name] {
+		if one.Delayed && !one.Deleting && !r.DryRun {
+			r.plan.act(Act{Do: Undelay, Node: n.Name, Remediation: one})
+		}
+	}
+}
+
+// weather finds out whether remediations may begin.
+func (r *round) weather() {
+	spec, was := &r.Check.Spec, stormOf(r.Check)
+	required, err := Required(spec, r.plan.Census.Observed)
+	if err != nil && r.Problem == nil {
+		r.Problem = &Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: err.Error()}
+	}
+	r.plan.Census.Required = required
+	r.plan.storm = was.Ease(r.plan.Census, spec.StormRecoveryThreshold)
+	r.plan.Hold = GateOf(r.View, r.plan.Census, r.plan.storm)
+	if was.Active && !r.plan.storm.Active && spec.StormRecoveryThreshold != nil {
+		r.plan.tell("", NoticeStormOver, fmt.Sprintf("storm recovery ended: %d nodes are unhealthy, the threshold is %d", r.plan.Census.Unhealthy(), *spec.StormRecoveryThreshold))
+	}
+}
+
+// stormOf is the storm that the status tells of.
+func stormOf(c *v1alpha1.NodeHealthCheck) Storm {
+	if c.Status.StormRecoveryActive == nil || !*c.Status.StormRecoveryActive {
+		return Storm{}
+	}
+	s := Storm{Active: true}
+	if c.Status.StormRecoveryStartTime != nil {
+		s.Since = c.Status.StormRecoveryStartTime.Time
+	}
+	return s
+}
+
+// unhealthy lists a node and takes its remediation a step on.
+func (r *round) unhealthy(n *corev1.Node) {
+	found, tried := r.plan.Health[n.Name], r.records(n.Name)
+	if len(tried) == 0 {
+		r.plan.tell("detected/"+n.Name, NoticeDetected, fmt.Sprintf("node %s is unhealthy: %s is %s", n.Name, found.Type, found.Status))
+	}
+	if value, there := n.Labels[v1alpha1.ExcludeLabel]; there && value == "" {
+		r.plan.warn("label/"+n.Name, NoticeInvalidLabel, fmt.Sprintf("node %s has the label %s without a value, which means nothing: true excludes it", n.Name, v1alpha1.ExcludeLabel))
+	}
+	e := Escalate(r.Steps, tried, r.all[n.Name], r.now)
+	switch e.Turn {
+	case TurnBegin:
+		r.begin(n, e.Step)
+	case TurnOver:
+		r.over(n, e, tried)
+	case TurnNone:
+		if r.Problem == nil && len(tried) > 0 {
+			r.plan.warn("none/"+n.Name, NoticeNoneLeft, "node "+n.Name+" is still unhealthy and no remediation is left to try")
+		}
+	case TurnRun:
+		r.plan.again(e.In)
+	case TurnRemoving, TurnForeign: // a watch tells of its end
+	}
+	r.plan.nodes[n.Name] = v1alpha1.UnhealthyNode{Name: n.Name, Remediations: tried}
+}
+
+// begin has a remediation made, unless something holds it back.
+func (r *round) begin(n *corev1.Node, step *Step) {
+	hold := r.plan.Hold
+	if hold == Free {
+		hold = Gate(r.View, n, r.ControlPlane, r.now)
+	}
+	if hold != Free {
+		r.held(n, hold)
+		return
+	}
+	r.begun[n.Name] = true
+	if IsControlPlane(n) {
+		r.ControlPlane = append(slices.Clone(r.ControlPlane), n.Name)
+	}
+	lease := leaseTime(step.Timeout)
+	r.plan.again(lease/2 + settle)
+	r.plan.act(Act{Do: Begin, Node: n.Name, Of: n, Step: step, LeaseFor: lease})
+}
+
+// held tells why nothing begins: once for all nodes if it is the check's reason.
+func (r *round) held(n *corev1.Node, hold Hold) {
+	c := r.plan.Census
+	r.plan.holds[hold]++
+	r.plan.again(hold.Retry())
+	switch hold {
+	case HoldDisabled: // the condition tells
+	case HoldPaused:
+		r.plan.tell("paused", NoticeSkipped, "no remediation begins, since the check is paused: "+strings.Join(r.Check.Spec.PauseRequests, ", "))
+	case HoldBudget:
+		r.plan.warn("budget", NoticeSkipped, fmt.Sprintf("no remediation begins: %d nodes are healthy, %d must be", c.Healthy, c.Required))
+	case HoldStorm:
+		r.plan.warn("storm", NoticeSkipped, fmt.Sprintf("no remediation begins: storm recovery is active until no more than %d nodes are unhealthy, %d are", *r.Check.Spec.StormRecoveryThreshold, c.Unhealthy()))
+	case HoldBrake:
+		r.plan.warn("brake", NoticeSkipped, "no remediation begins: "+r.Brake)
+	case HoldDryRun:
+		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would begin")
+	default:
+		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", n.Name, hold))
+	}
+}
+
+// over gives a remediation up: its record says when, and the next pass goes on.
+func (r *round) over(n *corev1.Node, e Escalation, tried []v1alpha1.Remediation) {
+	r.plan.again(settle)
+	if r.DryRun {
+		return
+	}
+	if e.Tell {
+		r.plan.act(Act{Do: Tell, Node: n.Name, Remediation: e.Remediation})
+	}
+	for i := range tried {
+		if tried[i].Resource.UID == uid(e.Remediation) {
+			tried[i].TimedOut = &metav1.Time{Time: r.now}
+		}
+	}
+}

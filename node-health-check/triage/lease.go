@@ -1,0 +1,103 @@
+package triage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// classicTime is for how long a remediation without a timeout takes the lease.
+	classicTime = 10 * time.Minute
+	// leaseMargin is how much longer a lease lives than what it is taken for.
+	leaseMargin = time.Minute
+	// overdue is how many times its own time a remediation may take before its
+	// lease is given up.
+	overdue = 3
+)
+
+// leaseTime is how long the lease of a remediation lives without renewal.
+func leaseTime(timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		timeout = classicTime
+	}
+	return timeout + leaseMargin
+}
+
+// leases renews those of nodes with remediations and drops those of others. One whose
+// remediation takes far too long is given up, so that somebody else may help the node.
+func (r *round) leases() {
+	holder := Holder(r.Check.Name)
+	for _, node := range sortedKeys(r.Leases) {
+		l := r.Leases[node]
+		if l.Holder != holder || r.begun[node] || r.unread(node) || r.DryRun {
+			continue
+		}
+		if len(r.mine[node]) == 0 {
+			r.plan.act(Act{Do: Release, Node: node})
+			continue
+		}
+		current, earlier := r.times(node)
+		end := l.Acquired.Add(overdue*current + earlier)
+		if r.now.After(end) {
+			r.plan.act(Act{Do: Release, Node: node})
+			r.plan.warn("", NoticeLease, fmt.Sprintf("the lease of node %s is given up: its remediation has taken more than %s", node, overdue*current+earlier))
+			continue
+		}
+		wanted := leaseTime(current)
+		// At half of its life, so that a controller that is away for a while keeps it.
+		due := l.Renewed.Add(wanted / 2).Sub(r.now)
+		if due <= 0 || l.Duration != wanted {
+			r.plan.act(Act{Do: Renew, Node: node, LeaseFor: wanted})
+			due = wanted / 2
+		}
+		r.plan.again(min(due, end.Sub(r.now)) + settle)
+	}
+}
+
+// times are the time of the step that is tried for a node, the last one if all were,
+// and that of those before it.
+func (r *round) times(node string) (current, earlier time.Duration) {
+	tried := r.plan.nodes[node].Remediations
+	current = classicTime
+	for i := range r.Steps {
+		current = r.Steps[i].Timeout
+		if current == 0 {
+			current = classicTime
+		}
+		if !ended(&r.Steps[i], tried) || i == len(r.Steps)-1 {
+			return current, earlier
+		}
+		earlier += current
+	}
+	return current, earlier
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// oldAge is when a remediation is counted as an old one.
+const oldAge = 48 * time.Hour
+
+// age has remediations counted, once each, that are there for too long.
+func (r *round) age() {
+	for _, node := range sortedKeys(r.mine) {
+		for _, one := range r.mine[node] {
+			if one.AgeTold || one.Deleting || r.DryRun {
+				continue
+			}
+			if left := one.Created.Add(oldAge).Sub(r.now); left >= 0 {
+				r.plan.again(left + settle)
+				continue
+			}
+			r.plan.act(Act{Do: Age, Node: node, Remediation: one})
+		}
+	}
+}
