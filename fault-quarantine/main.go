@@ -55,11 +55,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
 	d.Registry.MustRegister(book, handler)
-	daemon.Reload(d, config.Default, func(c config.Config) {
-		book.Set(c.Quota())
-		if cfg.NeedsRestart(c) {
-			d.Log.Warn("the changed configuration needs a restart: only circuitBreaker, budgets, default-budgets and gpu-node-label are taken over while the service runs")
+	daemon.Reload(d, config.Default, func(c config.Config) ([]string, error) {
+		rules, err := ruling.Compile(c.Rules())
+		if err != nil {
+			return nil, err
 		}
+		handler.Use(rules)
+		book.Set(c.Quota())
+		return cfg.NeedsRestart(c), nil
 	})
 	loop := &consume.Loop[record.Record]{
 		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },

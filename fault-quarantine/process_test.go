@@ -128,3 +128,13 @@ func (p *process) awaitMetric(line string) {
 		return strings.Contains(text, line+"\n")
 	})
 }
+
+// said is the process's log.
+func (p *process) said() string {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}

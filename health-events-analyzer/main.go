@@ -37,7 +37,15 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	judge := desk.New(desk.Options{
 		Records: records, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
-		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry, rules),
+		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry),
+	})
+	daemon.Reload(d, config.Default, func(c config.Config) ([]string, error) {
+		changed, err := c.Rules()
+		if err != nil {
+			return nil, err
+		}
+		judge.Use(changed)
+		return cfg.NeedsRestart(c), nil
 	})
 	// The first feed brings what rules are asked about, the second what may end
 	// what they found. Neither begins before what a rule looks back on.

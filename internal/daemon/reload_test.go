@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -31,25 +32,35 @@ func TestReload(t *testing.T) {
 	taken, ready := make(chan settings, 10), make(chan struct{})
 	running := RunForTest(t, "reloads", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
 		d.Clock = clock
-		Reload(d, func() settings { return settings{Kubeconfig: "default"} }, func(s settings) { taken <- s })
+		Reload(d, func() settings { return settings{Kubeconfig: "default"} }, func(s settings) ([]string, error) {
+			if s.Name == "refused" {
+				return nil, errors.New("not this one")
+			}
+			taken <- s
+			return nil, nil
+		})
 		close(ready)
 		return nil
 	}, "--config", file, "--wait", "7s")
 	<-ready
+	get := func(path string) (int, string) {
+		t.Helper()
+		r, err := http.Get("http://" + running.Address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		if r.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(text)
+	}
 	// failed asks the metric until it is want; a step of the clock each time.
 	failed := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(2 * time.Minute); ; {
 			clock.Step(reloadEvery)
-			r, err := http.Get("http://" + running.Address + "/metrics")
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(r.Body)
-			if r.Body.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(text), "nvs_config_reload_failed "+want) {
+			if _, text := get("/metrics"); strings.Contains(text, "nvs_config_reload_failed "+want) {
 				return
 			}
 			if time.Now().After(deadline) {
@@ -78,9 +89,12 @@ func TestReload(t *testing.T) {
 	if s := next(); s.Name != "two" || s.Wait != 7*time.Second || s.Kubeconfig != "default" {
 		t.Errorf("changed: %+v", s)
 	}
-	for _, bad := range []string{"name = \"bad\"\n", "nmae = \"x\"\n", "name = "} {
+	for _, bad := range []string{"name = \"bad\"\n", "nmae = \"x\"\n", "name = ", "name = \"refused\"\n"} {
 		write(bad)
 		failed("1")
+		if status, text := get("/readyz"); status == http.StatusOK || !strings.Contains(text, "the one before it is in force") {
+			t.Errorf("%q: readiness %d: %s", bad, status, text)
+		}
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

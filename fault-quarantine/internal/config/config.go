@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	appconfig "github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -26,7 +26,7 @@ type Config struct {
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
 	LabelPrefix string `toml:"label-prefix"`
 	// Breaker is the quarantine budget of the whole cluster. It, Budgets,
-	// DefaultBudgets and GPUNodeLabel are taken over while the service runs.
+	// DefaultBudgets, GPUNodeLabel and RuleSets are taken over while the service runs.
 	Breaker Breaker `toml:"circuitBreaker"`
 	// Budgets are further limits, each over the cluster or per value of a label.
 	Budgets []budget.Limit `toml:"budgets"`
@@ -118,13 +118,13 @@ func (c Config) Quota() places.Rules {
 	return places.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
 }
 
-// NeedsRestart says whether a changed configuration differs in more than what is
+// NeedsRestart lists the keys of a changed configuration that differ and are not
 // taken over while the service runs.
-func (c Config) NeedsRestart(changed Config) bool {
+func (c Config) NeedsRestart(changed Config) []string {
 	for _, x := range []*Config{&c, &changed} { // copies
-		x.Breaker, x.Budgets, x.DefaultBudgets, x.GPUNodeLabel = Breaker{}, nil, false, ""
+		x.Breaker, x.Budgets, x.DefaultBudgets, x.GPUNodeLabel, x.RuleSets = Breaker{}, nil, false, "", nil
 	}
-	return !reflect.DeepEqual(c, changed)
+	return appconfig.Changed(c, changed)
 }
 
 // budgets are the operator's, or the built-in ones: the circuit breaker bounds a

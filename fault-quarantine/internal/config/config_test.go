@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,19 +111,20 @@ value = "v"
 	}
 }
 
-// TestWhatNeedsARestart: the budget's keys are taken over while the service runs,
-// and nothing else is.
+// TestWhatNeedsARestart: the budget's keys and the rule sets are taken over while
+// the service runs, and nothing else is.
 func TestWhatNeedsARestart(t *testing.T) {
 	before := load(t, "")
-	for text, want := range map[string]bool{
-		"": false,
-		"default-budgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n": false,
-		"dry-run = false":    true,
-		"retention = \"1h\"": true,
-		"[[rule-sets]]\nenabled = true\nname = \"mine\"\n[[rule-sets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[rule-sets.cordon]\nshouldCordon = true\n": true,
+	for text, want := range map[string][]string{
+		"": nil,
+		"default-budgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n":                                                     nil,
+		"[[rule-sets]]\nenabled = true\nname = \"mine\"\n[[rule-sets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[rule-sets.cordon]\nshouldCordon = true\n": nil,
+		"dry-run = false":                          {"dry-run"},
+		"retention = \"1h\"\nworkers = 3":          {"retention", "workers"},
+		"[leaderElection]\nleaseDuration = \"1m\"": {"leaderElection"},
 	} {
-		if got := before.NeedsRestart(load(t, text)); got != want {
-			t.Errorf("%q needs a restart: %t, want %t", text, got, want)
+		if got := before.NeedsRestart(load(t, text)); !slices.Equal(got, want) {
+			t.Errorf("%q needs a restart: %q, want %q", text, got, want)
 		}
 	}
 }

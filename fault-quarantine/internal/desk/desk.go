@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +41,9 @@ type Nodes interface {
 
 // Desk handles nodes one at a time each; it is safe for concurrent nodes.
 type Desk struct {
-	Store   store.Store
-	Nodes   Nodes
+	Store store.Store
+	Nodes Nodes
+	// Rules are the rule sets until Use takes others over.
 	Rules   *ruling.Rules
 	Painter marks.Painter
 	// DryRun judges and writes verdicts, and never quarantines.
@@ -59,9 +61,22 @@ type Desk struct {
 	// good by the Node's own bell.
 	Marked func(name string) bool
 
+	newer  atomic.Pointer[ruling.Rules]
 	waits  waits
 	echoes echo.Book
 	whole  int // stands for maxWhole in tests
+}
+
+// Use takes other rule sets over: from the next look at a node on, faults that are
+// not judged yet are judged by them, whole.
+func (d *Desk) Use(r *ruling.Rules) { d.newer.Store(r) }
+
+// inForce are the rule sets that judge now.
+func (d *Desk) inForce() *ruling.Rules {
+	if r := d.newer.Load(); r != nil {
+		return r
+	}
+	return d.Rules
 }
 
 // soon is when a node is looked at again of which one look could not judge all
@@ -214,7 +229,7 @@ func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledge
 }
 
 func (d *Desk) policy(node *corev1.Node) ledger.Policy {
-	value, known := nodeValue(node), map[string]ruling.Ruling{}
+	value, known, rules := nodeValue(node), map[string]ruling.Ruling{}, d.inForce()
 	return ledger.Policy{
 		DryRun: d.DryRun, Retention: d.Retention,
 		Match: func(e record.Event) ruling.Ruling {
@@ -223,7 +238,7 @@ func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 				return r
 			}
 			crashpoint.DieOf("fault-quarantine", e.Message)
-			r = d.Rules.Decide(e, value)
+			r = rules.Decide(e, value)
 			known[e.ID] = r
 			for _, err := range r.Errors {
 				d.Metrics.RuleErrors.Inc()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	appconfig "github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -15,8 +16,9 @@ import (
 
 // Config of health-events-analyzer.
 type Config struct {
-	// RulesPath is a file of rules that stands in for the built-in ones.
-	RulesPath string `toml:"rulesPath" flag:"rules-path" usage:"file with the rules; empty takes the built-in ones"`
+	// RulesPath is a file of rules that stands in for the built-in ones. It, and
+	// what is in it, is taken over while the service runs.
+	RulesPath string `toml:"rulesPath" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
 	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
 	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
@@ -57,6 +59,21 @@ func (c Config) Rules() ([]rule.Rule, error) {
 		return nil, fmt.Errorf("reading the rules (rulesPath): %w", err)
 	}
 	return rule.Parse(c.RulesPath, data)
+}
+
+// Files are those whose content counts as the configuration's.
+func (c Config) Files() []string {
+	if c.RulesPath == "" {
+		return nil
+	}
+	return []string{c.RulesPath}
+}
+
+// NeedsRestart lists the keys of a changed configuration that differ and are not
+// taken over while the service runs.
+func (c Config) NeedsRestart(changed Config) []string {
+	c.RulesPath = changed.RulesPath
+	return appconfig.Changed(c, changed)
 }
 
 // Validate checks everything.

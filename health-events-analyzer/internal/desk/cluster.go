@@ -19,7 +19,7 @@ func (d *Desk) handleCluster(ctx context.Context, name string) error {
 		return nil
 	}
 	n := d.nodes.enterCluster()
-	if err := d.work(ctx, n, func() (*pattern.Window, error) { return d.readCluster(ctx) }); err != nil {
+	if err := d.work(ctx, n, func(set *ruleSet) (*pattern.Window, error) { return d.readCluster(ctx, set) }); err != nil {
 		return err
 	}
 	d.nodes.settle(name, shared)
@@ -39,8 +39,8 @@ const clusterPage = 1000
 // derived, and page by page the newest records of all nodes, of which it keeps
 // what concerns it. It ends with a page that holds nothing of the window: single
 // events that were accepted long before they were stored end nothing.
-func (d *Desk) readCluster(ctx context.Context) (*pattern.Window, error) {
-	w := pattern.NewClusterWindow(d.ofCluster)
+func (d *Desk) readCluster(ctx context.Context, set *ruleSet) (*pattern.Window, error) {
+	w := pattern.NewClusterWindow(set.ofCluster)
 	derived, err := d.list(ctx, store.Query{
 		Selector: record.Selector{Name: "Derived of the cluster", SeqEpoch: pattern.ClusterEpoch}, Order: store.BySeqDescending, Limit: lastPage,
 	})
@@ -51,7 +51,7 @@ func (d *Desk) readCluster(ctx context.Context) (*pattern.Window, error) {
 	for _, r := range derived {
 		w.Add(pattern.NewFact(r))
 	}
-	known, err := d.clusterHistory(ctx, w)
+	known, err := d.clusterHistory(ctx, w, set)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ func (d *Desk) readCluster(ctx context.Context) (*pattern.Window, error) {
 }
 
 // clusterHistory is what concerns the window of the newest records, newest first.
-func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window) (known []*pattern.Fact, err error) {
-	if len(d.ofCluster) == 0 {
+func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window, set *ruleSet) (known []*pattern.Fact, err error) {
+	if len(set.ofCluster) == 0 {
 		return nil, nil // only faults of rules that are gone have to end
 	}
-	begin := d.begin(d.ofCluster)
+	begin := d.begin(set.ofCluster)
 	q := store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}
 	err = store.Pages(ctx, d.Records, q, func(page []record.Record) error {
 		past := true

@@ -13,7 +13,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -38,9 +40,11 @@ type Records interface {
 type Desk struct {
 	Options
 	nodes *nodes
-	// ofNodes and ofCluster are the rules by their scope.
-	ofNodes, ofCluster []rule.Rule
+	rules atomic.Pointer[ruleSet]
 }
+
+// ruleSet is the rules in force, by their scope.
+type ruleSet struct{ ofNodes, ofCluster []rule.Rule }
 
 // Options of a desk.
 type Options struct {
@@ -59,12 +63,25 @@ type Options struct {
 
 // New makes a desk.
 func New(o Options) *Desk {
-	d := &Desk{
-		Options: o, nodes: newNodes(o.CachedEvents), ofNodes: rule.OnNode.Of(o.Rules), ofCluster: rule.OnCluster.Of(o.Rules),
-	}
-	d.nodes.sharing.Store(len(d.ofCluster) > 0)
+	d := &Desk{Options: o, nodes: newNodes(o.CachedEvents)}
+	d.Use(o.Rules)
 	d.Metrics.cached(d.nodes.count)
 	return d
+}
+
+// Use takes other rules over, whole: news are judged by them from then on, in
+// windows that are read for them. Faults that others have derived end as they say
+// themselves.
+func (d *Desk) Use(rules []rule.Rule) {
+	set := &ruleSet{rule.OnNode.Of(rules), rule.OnCluster.Of(rules)}
+	if reflect.DeepEqual(set, d.rules.Load()) {
+		return // the windows are those for them
+	}
+	d.Metrics.know(rules)
+	d.rules.Store(set)
+	if len(set.ofCluster) > 0 {
+		d.nodes.sharing.Store(true)
+	}
 }
 
 // Trigger takes a delivery of the faults' feed and returns the node to handle,
@@ -77,7 +94,7 @@ func (d *Desk) Trigger(r record.Record) string {
 	}
 	d.Metrics.Received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
 	f := pattern.NewFact(r)
-	shared := d.nodes.sharing.Load() && pattern.Touches(d.ofCluster, f)
+	shared := d.nodes.sharing.Load() && pattern.Touches(d.rules.Load().ofCluster, f)
 	d.nodes.deposit(delivery{f, true})
 	if shared {
 		d.nodes.share(delivery{pattern.NewFact(r), true})
@@ -97,7 +114,7 @@ func (d *Desk) Cause(r record.Record) string {
 
 // Handle judges one node's news.
 func (d *Desk) Handle(ctx context.Context, name string) error {
-	err := d.work(ctx, d.nodes.enter(name), func() (*pattern.Window, error) { return d.read(ctx, name) })
+	err := d.work(ctx, d.nodes.enter(name), func(set *ruleSet) (*pattern.Window, error) { return d.read(ctx, name, set) })
 	if err != nil {
 		return err
 	}
@@ -105,15 +122,16 @@ func (d *Desk) Handle(ctx context.Context, name string) error {
 }
 
 // work brings a window up to date, publishes what follows, and leaves it.
-func (d *Desk) work(ctx context.Context, n *node, read func() (*pattern.Window, error)) error {
+func (d *Desk) work(ctx context.Context, n *node, read func(*ruleSet) (*pattern.Window, error)) error {
 	defer d.nodes.leave(n)
-	fresh := n.window == nil
+	set := d.rules.Load()
+	fresh := n.window == nil || n.rules != set
 	if fresh {
-		w, err := read()
+		w, err := read(set)
 		if err != nil {
 			return err
 		}
-		n.window = w
+		n.window, n.rules = w, set
 	}
 	for _, x := range d.nodes.news(n) {
 		if !n.window.Concerns(x.Fact) {
@@ -203,9 +221,9 @@ func published(e record.Event, place int64) *pattern.Fact {
 }
 
 // read fills a node's window from the store.
-func (d *Desk) read(ctx context.Context, name string) (*pattern.Window, error) {
-	w := pattern.NewWindow(d.ofNodes)
-	known, err := d.history(ctx, name)
+func (d *Desk) read(ctx context.Context, name string, set *ruleSet) (*pattern.Window, error) {
+	w := pattern.NewWindow(set.ofNodes)
+	known, err := d.history(ctx, name, d.begin(set.ofNodes))
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +259,8 @@ const (
 // history is the newest records of a node, as far back as the longest rule
 // looks, the newest first. It asks for more until it has them, so that the cost
 // follows what is in the window and not what is in the store.
-func (d *Desk) history(ctx context.Context, name string) (known []*pattern.Fact, err error) {
-	begin, more := d.begin(d.ofNodes), false
+func (d *Desk) history(ctx context.Context, name string, begin time.Time) (known []*pattern.Fact, err error) {
+	more := false
 	q := store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, More: &more}
 	for q.Limit = firstPage; ; q.Limit = min(4*q.Limit, largestPage) {
 		page, err := d.list(ctx, q)

@@ -69,7 +69,7 @@ func newBenchOf(t *testing.T, s store.Store, cached int, rules []rule.Rule) *ben
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	registry, clock := prometheus.NewRegistry(), testkit.NewClock()
-	metrics := desk.NewMetrics(registry, rules)
+	metrics := desk.NewMetrics(registry)
 	return &bench{t: t, store: s, connector: connector, registry: registry, metrics: metrics, clock: clock, Desk: desk.New(desk.Options{
 		Records: s, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Process, CachedEvents: cached,
 		Clock: clock, Log: slog.New(slog.DiscardHandler), Metrics: metrics,

@@ -25,8 +25,8 @@ type Metrics struct {
 	registerer prometheus.Registerer
 }
 
-// NewMetrics registers the metrics; the counters of all rules begin at zero.
-func NewMetrics(r prometheus.Registerer, rules []rule.Rule) *Metrics {
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -44,13 +44,17 @@ func NewMetrics(r prometheus.Registerer, rules []rule.Rule) *Metrics {
 			Name: "health_events_analyzer_truncated_windows_total", Help: "Times that a node or the cluster had more events than its window holds."}),
 		registerer: r,
 	}
+	r.MustRegister(m.Received, m.Judgements, m.Published, m.Failures, m.DeadLetters, m.Truncated)
+	return m
+}
+
+// know lets the counters of rules begin at zero.
+func (m *Metrics) know(rules []rule.Rule) {
 	for _, x := range rules {
 		for _, reason := range pattern.Reasons() {
 			m.Judgements.WithLabelValues(x.Name, string(reason))
 		}
 	}
-	r.MustRegister(m.Received, m.Judgements, m.Published, m.Failures, m.DeadLetters, m.Truncated)
-	return m
 }
 
 // cached shows how many events are in memory.

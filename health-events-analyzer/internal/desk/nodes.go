@@ -32,6 +32,7 @@ type nodes struct {
 type node struct {
 	work    sync.Mutex
 	window  *pattern.Window
+	rules   *ruleSet  // those of the window
 	from    time.Time // the earliest news that were not judged
 	changed bool
 
