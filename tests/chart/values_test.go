@@ -26,6 +26,8 @@ func TestLint(t *testing.T) {
 		"direct":     slices.DeleteFunc(slices.Clone(defaults), func(w string) bool { return w == "platform-connectors-gateway" }),
 		"nulls":      append(slices.Clone(defaults), "csp-plugin-aws", "janitor"),
 		"nothing":    {},
+		"sidecar":    append(slices.Clone(defaults), "janitor"),
+		"two":        append(slices.Clone(defaults), "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
 	}
 	for _, name := range values {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +101,14 @@ func TestRefused(t *testing.T) {
 		"a strategy of the object monitor":   {set("kubernetesObjectMonitor.processingStrategy=STORE"), []string{"/kubernetesObjectMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of the analyzer":         {set("healthEventsAnalyzer.processingStrategy=1"), []string{"/healthEventsAnalyzer/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
-		"an unknown workload":                {set("gpuHealthMonitor.enabled=true"), []string{"'gpuHealthMonitor' not allowed"}},
+		"an unknown workload":                {set("nicHealthMonitor.enabled=true"), []string{"'nicHealthMonitor' not allowed"}},
+		"a monitor that is not there":        {set("gpuHealthMonitor.enabled=true"), []string{"gpuHealthMonitor.enabled: this release has no GPU health monitor", "gpu-health-monitor"}},
+		"a strategy of a monitor to come":    {set("cspHealthMonitor.processingStrategy=STORE"), []string{"/cspHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a global key that nothing reads":    {set("global.dcgmEndpoint=x"), []string{"global.dcgmEndpoint: nothing here reads it; known are dryRun, imageRegistry"}},
+		"a dry run that is misspelt":         {set("global.dry_run=true"), []string{"global.dry_run: it is written global.dryRun"}},
+		"a global dry run that is text":      {set("global.dryRun=maybe"), []string{"/global/dryRun", "want boolean"}},
+		"a plugin that is not enabled":       {set("janitor.enabled=true", "cspPluginAws.enabled=true", "janitor.terminateNodeController.cspPluginHost=csp-plugin-kwok"), []string{"janitor.terminateNodeController.cspPluginHost is csp-plugin-kwok", "not enabled"}},
+		"one of two controllers":             {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true", "janitor.rebootNodeController.cspPluginHost=csp-plugin-aws"), []string{"janitor.terminateNodeController.cspPluginHost"}},
 		"a dry run that is text":             {set("faultQuarantine.dryRun=maybe"), []string{"/faultQuarantine/dryRun", "want boolean"}},
 		"no replica":                         {set("nodeDrainer.replicas=0"), []string{"/nodeDrainer/replicas"}},
 		"a mode of eviction":                 {set("eviction.userNamespaces[0].name=x", "eviction.userNamespaces[0].mode=Now"), []string{"/eviction/userNamespaces/0/mode"}},
@@ -109,7 +118,7 @@ func TestRefused(t *testing.T) {
 		"a pipeline without its first file":  {set("platformConnectors.pipeline.dedup\\.toml=x"), []string{"has no pipeline.toml"}},
 		"an exporter without a receiver":     {set("eventExporter.enabled=true"), []string{"eventExporter.config is empty", "endpoint"}},
 		"a janitor without a plugin":         {set("janitor.enabled=true"), []string{"it has no plugin", "janitor.cspPlugin.host"}},
-		"two plugins behind one service":     {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true"), []string{"one plugin"}},
+		"two plugins behind one service":     {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true"), []string{"janitor.rebootNodeController.cspPluginHost", "csp-plugin-aws, csp-plugin-kwok"}},
 		"an argument that is none":           {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                        {set("logLevel=verbose"), []string{"/logLevel"}},
 		"a spool that holds no large batch":  {set("platformConnectors.spoolMaxBytes=1024"), []string{"/platformConnectors/spoolMaxBytes"}},

@@ -1,5 +1,31 @@
 {{/* What no schema can say. */}}
 
+{{/* checkValues refuses, by name and all at once, what means something to the earlier NVSentinel and has another
+place here, monitors that are not there, and keys of `global` that nothing here reads. */}}
+{{- define "nvsentinel.checkValues" -}}
+{{- $problems := list -}}
+{{- $global := .Values.global | default dict -}}
+{{- $known := list "dryRun" "imageRegistry" "image" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "systemNodeSelector" "systemNodeTolerations" "cspPluginHost" -}}
+{{- range .Files.Get "earlier-values.yaml" | fromYamlArray -}}
+{{- $at := $.Values -}}{{- $there := true -}}
+{{- range .path -}}
+{{- if and $there (kindIs "map" $at) (hasKey $at .) }}{{ $at = get $at . }}{{ else }}{{ $there = false }}{{ end -}}
+{{- end -}}
+{{- if $there }}{{ $problems = append $problems .text }}{{ end -}}
+{{- if eq (first .path) "global" }}{{ $known = append $known (index .path 1) }}{{ end -}}
+{{- end -}}
+{{- range $key, $value := $global -}}
+{{- if not (has $key $known) -}}
+{{- if eq (regexReplaceAll "[-_]" $key "" | lower) "dryrun" }}{{ $problems = append $problems (printf "global.%s: it is written global.dryRun" $key) }}
+{{- else if $.Chart.IsRoot }}{{ $problems = append $problems (printf "global.%s: nothing here reads it; known are %s" $key (slice $known 0 10 | join ", ")) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $name := dict "gpuHealthMonitor" "GPU" "cspHealthMonitor" "CSP" -}}
+{{- if (get $.Values $key | default dict).enabled }}{{ $problems = append $problems (printf "%s.enabled: this release has no %s health monitor; leave it false. One of your own may report as %s (docs/platform-connectors.md)" $key $name (kebabcase $key)) }}{{ end -}}
+{{- end -}}
+{{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/coming-from-nvsentinel.md tells more\n" (join "\n" $problems)) }}{{ end -}}
+{{- end }}
+
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}
 {{- define "nvsentinel.clusterAgents" -}}
 {{- if or .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled }}yes{{ end -}}
@@ -20,15 +46,77 @@
 {{- end }}
 {{- end }}
 
-{{/* pluginHost is where the janitor finds its plugin. */}}
-{{- define "nvsentinel.pluginHost" -}}
-{{- if .Values.janitor.cspPlugin.host -}}
-{{ .Values.janitor.cspPlugin.host }}
-{{- else if or .Values.cspPluginAws.enabled .Values.cspPluginKwok.enabled -}}
-csp-plugin.{{ .Release.Namespace }}.svc:9090
-{{- else -}}
-{{- fail "\n\njanitor.enabled is true, and it has no plugin: set cspPluginAws.enabled, or janitor.cspPlugin.host to your own (docs/plugins.md)\n" -}}
+{{/* dry is "true" where a service decides and does not act: its own value says so, or says nothing, or
+global.dryRun says so. It takes a dict: root and values. */}}
+{{- define "nvsentinel.dry" -}}
+{{- $own := dig "dryRun" true .values -}}
+{{- if or (.root.Values.global | default dict).dryRun (ne (toString $own) "false") }}true{{ else }}false{{ end -}}
 {{- end }}
+
+{{/* strategy is that of a monitor, where a value taken away is the default. */}}
+{{- define "nvsentinel.strategy" -}}
+{{ .processingStrategy | default "PROCESS" }}
+{{- end }}
+
+{{/* What carries repairs out has no dry run of its own: with global.dryRun it is not there. */}}
+{{- define "nvsentinel.janitorEnabled" -}}
+{{- if and .Values.janitor.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
+{{- end }}
+
+{{- define "nvsentinel.awsEnabled" -}}
+{{- if and .Values.cspPluginAws.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
+{{- end }}
+
+{{- define "nvsentinel.kwokEnabled" -}}
+{{- if and .Values.cspPluginKwok.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
+{{- end }}
+
+{{/* pluginService is the name of the Service of a plugin of this chart. */}}
+{{- define "nvsentinel.pluginService" -}}
+{{ ternary .name "csp-plugin" (and .root.Values.cspPluginAws.enabled .root.Values.cspPluginKwok.enabled) }}
+{{- end }}
+
+{{/* pluginTls is the Secret of the certificate of a plugin of this chart. */}}
+{{- define "nvsentinel.pluginTls" -}}
+{{- $own := ternary .root.Values.cspPluginAws .root.Values.cspPluginKwok (eq .name "csp-plugin-aws") -}}
+{{ $own.tlsSecretName | default .root.Values.cspPluginTls.secretName }}
+{{- end }}
+
+{{/* plugin is what is known of the plugin that a value names, as JSON: a plugin of this chart by its name, or
+a host. It takes a dict: root, host, key (of the value), prefix and own. */}}
+{{- define "nvsentinel.plugin" -}}
+{{- $v := .root.Values -}}
+{{- $charts := dict "csp-plugin-aws" $v.cspPluginAws.enabled "csp-plugin-kwok" $v.cspPluginKwok.enabled -}}
+{{- $out := dict "prefix" .prefix "own" .own "host" .host "default" "" -}}
+{{- if hasKey $charts .host -}}
+{{- if not (get $charts .host) }}{{ fail (printf "\n\n%s is %s, and that plugin of this chart is not enabled\n" .key .host) }}{{ end -}}
+{{- $_ := set $out "own" (merge (dict "audience" ($v.janitor.cspPlugin.audience | default "csp-plugin")) (.own | default dict)) -}}
+{{- $_ := set $out "default" (include "nvsentinel.pluginTls" (dict "root" .root "name" .host)) -}}
+{{- $_ := set $out "host" (printf "%s.%s.svc:9090" (include "nvsentinel.pluginService" (dict "root" .root "name" .host)) .root.Release.Namespace) -}}
+{{- end -}}
+{{- toJson $out -}}
+{{- end }}
+
+{{/* plugins are those that the janitor speaks to, as JSON: the one of all controllers, if there is one, and
+those of single controllers. */}}
+{{- define "nvsentinel.plugins" -}}
+{{- $v := .Values -}}{{- $j := $v.janitor -}}{{- $out := list -}}
+{{- $host := $j.cspPlugin.host | default (.Values.global | default dict).cspPluginHost -}}
+{{- if and (not $host) (ne $v.cspPluginAws.enabled $v.cspPluginKwok.enabled) }}{{ $host = ternary "csp-plugin-aws" "csp-plugin-kwok" $v.cspPluginAws.enabled }}{{ end -}}
+{{- if $host }}{{ $out = append $out (include "nvsentinel.plugin" (dict "root" . "prefix" "" "host" $host "own" $j.cspPlugin "key" "janitor.cspPlugin.host") | fromJson) }}{{ end -}}
+{{- range $prefix, $key := dict "reboot-" "rebootNodeController" "terminate-" "terminateNodeController" -}}
+{{- $own := get $j $key | default dict -}}
+{{- if ne (toString (dig "enabled" true $own)) "false" -}}
+{{- if $own.cspPluginHost -}}
+{{- $out = append $out (include "nvsentinel.plugin" (dict "root" $ "prefix" $prefix "host" $own.cspPluginHost "own" ($own.cspPlugin | default dict) "key" (printf "janitor.%s.cspPluginHost" $key)) | fromJson) -}}
+{{- else if and (not $host) $v.cspPluginAws.enabled -}}
+{{- fail (printf "\n\ncspPluginAws.enabled and cspPluginKwok.enabled are both true: say by janitor.%s.cspPluginHost which of them is for it (csp-plugin-aws, csp-plugin-kwok), or by janitor.cspPlugin.host which one is for all\n" $key) -}}
+{{- else if not $host -}}
+{{- fail "\n\njanitor.enabled is true, and it has no plugin: set cspPluginAws.enabled, or janitor.cspPlugin.host to your own (docs/plugins.md)\n" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $out -}}
 {{- end }}
 
 {{/* names are those that a TOML file gives its policies or rules, as JSON. */}}

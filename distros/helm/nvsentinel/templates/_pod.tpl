@@ -17,6 +17,7 @@ and, where it has them:
   privileged  true: all devices
   capability  one that it cannot do without
   noAPI       true: it does not speak to the API server and gets no token for it
+What is shared with other charts under `global` fills in what the values leave open.
 */}}
 
 {{- define "nvsentinel.labels" -}}
@@ -25,10 +26,10 @@ app.kubernetes.io/part-of: nvsentinel
 {{- end }}
 
 {{- define "nvsentinel.image" -}}
-{{- $all := .root.Values.image -}}{{- $own := .values.image -}}
+{{- $all := .root.Values.image -}}{{- $own := .values.image | default dict -}}{{- $global := .root.Values.global | default dict -}}
 {{- $repository := $own.repository | default (printf "%s/%s" $all.repository (.image | default .name)) -}}
-{{- $tag := $own.tag | default $all.tag | default .root.Chart.AppVersion -}}
-{{- with $own.registry | default $all.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $tag := $own.tag | default $all.tag | default ($global.image | default dict).tag | default .root.Chart.AppVersion -}}
+{{- with $own.registry | default $all.registry | default $global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{ $repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $tag) }}{{ $tag }}
 {{- end }}
 
@@ -49,6 +50,8 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{- define "nvsentinel.affinity" -}}
 {{- if .values.affinity -}}
 {{ toYaml .values.affinity }}
+{{- else if and .onNode (.root.Values.global | default dict).affinity -}}
+{{ toYaml .root.Values.global.affinity }}
 {{- else if .values.replicas -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
 {{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
@@ -87,25 +90,40 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* place is where pods go, as JSON. `global` has, as the earlier NVSentinel has it, what is for pods on every
+node, and with `system` before it what is for the others. */}}
+{{- define "nvsentinel.place" -}}
+{{- $g := .root.Values.global | default dict -}}{{- $c := .root.Values.controllers -}}
+{{- if .onNode -}}
+{{- toJson (dict "nodeSelector" (merge (dict) (.values.nodeSelector | default dict) ($g.nodeSelector | default dict))
+  "tolerations" (concat (.values.tolerations | default list) ($g.tolerations | default list) | uniq)) -}}
+{{- else -}}
+{{- toJson (dict "nodeSelector" (.values.nodeSelector | default $c.nodeSelector | default $g.systemNodeSelector | default dict)
+  "tolerations" (.values.tolerations | default $c.tolerations | default $g.systemNodeTolerations | default list)) -}}
+{{- end -}}
+{{- end }}
+
 {{- define "nvsentinel.podSpec" -}}
-{{- $root := .root -}}
+{{- $root := .root -}}{{- $global := .root.Values.global | default dict -}}
 serviceAccountName: {{ .name }}
 {{- if .noAPI }}
 automountServiceAccountToken: false
 {{- end }}
-{{- with $root.Values.image.pullSecrets }}
+{{- $secrets := $root.Values.image.pullSecrets | default list -}}
+{{- range $global.imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
+{{- with $secrets | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- $shared := ternary dict $root.Values.controllers (.onNode | default false) -}}
-{{- with .values.nodeSelector | default $shared.nodeSelector }}
+{{- $place := include "nvsentinel.place" . | fromJson -}}
+{{- with $place.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.tolerations | default $shared.tolerations }}
+{{- with $place.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -132,6 +150,9 @@ containers:
     args:
       {{- range concat .args (.values.extraArgs | default list) }}
       - {{ . | quote }}
+      {{- end }}
+      {{- if and $global.dryRun (has .name (list "fault-quarantine" "node-drainer" "fault-remediation")) }}
+      - "--dry-run=true" # global.dryRun: whatever else is said
       {{- end }}
     env:
       - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
@@ -162,6 +183,9 @@ containers:
     volumeMounts:
       {{- . | trim | nindent 6 }}
     {{- end }}
+  {{- with .values.sidecars }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- with include "nvsentinel.volumes" . }}
 volumes:
   {{- . | trim | nindent 2 }}
