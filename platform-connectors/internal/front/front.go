@@ -39,11 +39,13 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	}
 	tally := newTally(d, cfg, node, stages)
 	records := openRecords(d, up)
+	carrier := newCarrier(d, queue, records, stages)
+	carry := newReplay(d, queue, node, carrier, tally)
 	if client != nil {
 		startSink(d, cfg, parts{queue, node, history(up, records), client, stages, sinkOf{records}})
 	}
-	carrier := newCarrier(d, queue, records, stages)
-	startReplay(d, queue, node, carrier, tally)
+	startReplay(d, carry)
+	tellOfFatal(d, cfg, queue, sinkOf{records}, node, client)
 	gate, err := newGate(d, cfg, client)
 	if err != nil {
 		return err

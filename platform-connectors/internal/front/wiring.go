@@ -137,15 +137,29 @@ func newCarrier(d *daemon.Daemon, q queue, source *records.Records, stages *tran
 	}
 }
 
-func startReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay.Carrier, tally *replay.Tally) {
+// newReplay is made before anybody reads the spool, which tries each event with it.
+func newReplay(d *daemon.Daemon, q queue, node *sighting.Node, carrier *replay.Carrier, tally *replay.Tally) *replay.Replay {
 	r := &replay.Replay{
 		Spool: q.spool, Reader: q.stored, Carrier: carrier, Identity: node.Identity, Tally: tally, Clock: d.Clock, Log: d.Log,
 	}
+	q.spool.Try(r.Try)
+	return r
+}
+
+func startReplay(d *daemon.Daemon, r *replay.Replay) {
 	d.Go("replay", r.Run)
 	d.Ready("replay", func() (bool, string) {
 		_, detail := r.Ready() // the age of the spool says when it is too late
 		return true, detail
 	})
+}
+
+// tellOfFatal tells of events that killed this process in lives before this one.
+func tellOfFatal(d *daemon.Daemon, cfg Config, q queue, source replay.Source, node *sighting.Node, client kubernetes.Interface) {
+	f := &replay.Fatal{
+		Spool: q.spool, Source: source, NodeName: cfg.NodeName, Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log,
+	}
+	d.Go("fatal events", f.Run)
 }
 
 // newTally counts repeats until the Node says that one of its faults is over.
@@ -220,6 +234,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	p.node.OnChange(reminder.Bell())
 	d.Go("reminder", reminder.Run)
 	d.Go("node watch", p.node.Run)
+	p.queue.spool.Try(fold.Try)
 	d.Go("fault set", fold.Run)
 	d.Go("conditions", push.Run)
 }

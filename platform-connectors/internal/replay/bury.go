@@ -17,7 +17,7 @@ func (c *Carrier) bury(ctx context.Context, s Sink, rec record.Record) error {
 		return fmt.Errorf("encoding record %s: %w", rec.ID, err)
 	}
 	letter := store.DeadLetter{
-		ID: rec.ID, Source: "platform-connectors", Reason: "its id is stored with other content",
+		ID: rec.ID, Source: LettersOf(rec.Event.NodeName), Reason: "its id is stored with other content",
 		Body: body, At: c.Clock.Now().UTC(),
 	}
 	if err := s.Dead(ctx, letter); err != nil {

@@ -3,6 +3,7 @@ package replay
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
 
 // Bounds of one step.
@@ -217,11 +219,23 @@ func (r *Replay) step(ctx context.Context, s Sink, after uint64) (uint64, error)
 	return upTo, nil
 }
 
+// Try computes what carrying computes of one record, and carries nothing. A lookup
+// that would have to wait for anybody is done without.
+func (r *Replay) Try(rec record.Record) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	entries := []spool.Entry{{Index: 1, Record: rec}}
+	out := r.complete(entries)
+	alone := Tally{Shape: r.Tally.Shape, Clock: r.Clock, counter: repeats.New(repeats.MaxWindow)}
+	_, _ = json.Marshal(alone.take(ctx, entries, out)) // one that cannot be carried is found when it is
+}
+
 // complete sets the machine where none was known yet.
 func (r *Replay) complete(entries []spool.Entry) []record.Record {
 	out := make([]record.Record, 0, len(entries))
 	for _, e := range entries {
 		rec := e.Record
+		crashpoint.DieOf("platform-connectors", rec.Event.Message)
 		if rec.Node == (record.NodeIdentity{}) {
 			// The machine is the one this disk is in. Its boot may be another by
 			// now, so none is claimed.

@@ -199,6 +199,16 @@ func (f *Fold) fold(ctx context.Context) (folded bool, err error) {
 	return true, nil
 }
 
+// Try computes what folding computes of one record, and keeps nothing. A lookup
+// that would have to wait for anybody is done without.
+func (f *Fold) Try(r record.Record) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var alone conditions.Set
+	alone.Fold(f.changed(ctx, r))
+	alone.Desired()
+}
+
 // changed is a record as the pipeline makes it.
 func (f *Fold) changed(ctx context.Context, r record.Record) record.Record {
 	if f.Change == nil {

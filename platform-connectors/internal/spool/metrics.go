@@ -8,6 +8,8 @@ const (
 	DeadDamaged = "damaged"
 	// DeadUndecodable is an undamaged entry that is not a record.
 	DeadUndecodable = "undecodable"
+	// DeadFatal is an entry that killed the process each time it was tried alone.
+	DeadFatal = "fatal"
 	// DeadRefused is an event whose id is stored with other content.
 	DeadRefused = "refused"
 )
@@ -54,7 +56,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Groups that could not be made durable and were not acknowledged.",
 		}),
 	}
-	for _, reason := range []string{DeadDamaged, DeadUndecodable, DeadRefused} {
+	for _, reason := range []string{DeadDamaged, DeadUndecodable, DeadFatal, DeadRefused} {
 		m.DeadLetters.WithLabelValues(reason)
 	}
 	r.MustRegister(m.DeadLetters, m.overwritten, m.groupSize, m.bytes, m.torn, m.failures)

@@ -56,29 +56,41 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // index up to which the spool was read: at least that of the last record,
 // further if damaged entries were passed.
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+	if s.vigil.careful.Load() {
+		return s.readCarefully(after, limit)
+	}
+	for upTo = after; len(entries) == 0; {
+		before := upTo
+		if entries, upTo, err = s.readSome(before, limit); err != nil {
+			return nil, after, err
+		}
+		if len(entries) == 0 && upTo <= before {
+			break
+		}
+	}
+	return entries, upTo, nil
+}
+
+// readSome is one attempt of Read: without entries, what it read was damaged, or
+// nothing is there.
+func (s *Spool) readSome(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
 	if entries, upTo = s.recall(after, limit); len(entries) > 0 {
 		return entries, upTo, nil
 	}
 	buffer, _ := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	for upTo = after; len(entries) == 0; {
-		found, from, err := s.copyOut(upTo, limit, buffer)
-		if err != nil {
-			return nil, after, err
-		}
-		upTo = from + uint64(len(found))
-		if len(found) == 0 {
-			break
-		}
-		// Appends go on while the entries are decoded.
-		entries = make([]Entry, 0, len(found))
-		for i, data := range found {
-			if e, ok := s.decode(from+uint64(i)+1, data); ok {
-				entries = append(entries, e)
-			}
+	found, from, err := s.copyOut(after, limit, buffer)
+	if err != nil {
+		return nil, after, err
+	}
+	// Appends go on while the entries are decoded.
+	entries = make([]Entry, 0, len(found))
+	for i, data := range found {
+		if e, ok := s.decode(from+uint64(i)+1, data); ok {
+			entries = append(entries, e)
 		}
 	}
-	return entries, upTo, nil
+	return entries, from + uint64(len(found)), nil
 }
 
 // recall returns the records after an index that are still in memory.
@@ -130,6 +142,9 @@ func (s *Spool) copyOut(after uint64, limit int, buffer *[]byte) (found [][]byte
 
 // decode reads one entry; what cannot be read is buried and passed.
 func (s *Spool) decode(index uint64, data []byte) (Entry, bool) {
+	if s.fatal(index) {
+		return Entry{}, false
+	}
 	f, _, ok := decode(data)
 	if !ok {
 		s.buryRead(DeadDamaged, Damage{Index: index, Count: 1, Bytes: data})

@@ -85,6 +85,8 @@ type Spool struct {
 	// size of those that are.
 	recentFrom  uint64
 	recentBytes int64
+
+	vigil vigil
 }
 
 // entry is what is remembered of an unreleased record.
@@ -126,6 +128,7 @@ func Open(o Options) (*Spool, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
+	s.beginLife()
 	o.Metrics.bytes.Set(float64(s.bytes))
 	o.Metrics.watch(s)
 	return s, nil
@@ -287,11 +290,13 @@ func (s *Spool) refuse() {
 // folder.
 func (s *Spool) Close() error {
 	s.refuse()
+	close(s.vigil.ended)
+	s.endLife()
 	s.io.Lock()
 	defer s.io.Unlock()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := errors.Join(s.journal.close(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.journal.close(), s.vigil.close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("closing the spool: %w", err)
 	}
 	return nil
