@@ -39,8 +39,11 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		LookBack: e.Backfill.LookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
 		Clock: d.Clock, Log: d.Log, Metrics: export.NewMetrics(d.Registry),
 	}
+	fatal := aside.Of(records, export.Consumer, d.Clock)
+	desk.Aside = fatal.Aside
 	loop, closeFeed := desk.Loop(consume.NewMetrics(d.Registry, export.Namespace))
-	loop.Vet = aside.Of(records, export.Consumer, d.Clock).Vetting(nil, nil)
+	loop.Vet = fatal.Vetting(nil, desk.Try)
+	loop.Vet.Records = desk.Waiting
 	d.OnStop("feed", func(context.Context) error { return closeFeed() })
 	d.Ready("receiver", desk.Receiving)
 	d.Ready("lag", desk.KeepsUp)

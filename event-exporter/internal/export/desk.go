@@ -20,6 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -57,6 +58,9 @@ type Desk struct {
 	// Rate bounds the records per second of which each is older than five
 	// minutes; 0 is no bound.
 	Rate float64
+	// Aside says whether a record is passed over because it killed the process; nil
+	// is never.
+	Aside func(id string) bool
 	// MaxLag is the age of the oldest undelivered record from which on the
 	// service is not ready; 0 never.
 	MaxLag  time.Duration
@@ -145,6 +149,7 @@ func (d *Desk) deliver(ctx context.Context, one *lane, batch []record.Record) (d
 func (d *Desk) encode(batch []record.Record) ([]event.Event, error) {
 	events := make([]event.Event, 0, len(batch))
 	for _, r := range batch {
+		crashpoint.DieOf(Consumer, r.Event.Message)
 		e, err := d.Frame.Of(r)
 		if err != nil {
 			return events, err
@@ -152,6 +157,23 @@ func (d *Desk) encode(batch []record.Record) ([]event.Event, error) {
 		events = append(events, e)
 	}
 	return events, nil
+}
+
+// Waiting visits the records that wait in a lane.
+func (d *Desk) Waiting(_ context.Context, name string, each func(record.Record) error) error {
+	one := d.lanes.byName[name]
+	for _, r := range d.lanes.head(one, d.lanes.waiting(one)) {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Try makes what would be sent of a record, and sends nothing.
+func (d *Desk) Try(_ context.Context, r record.Record) {
+	events, _ := d.encode([]record.Record{r})
+	_, _ = json.Marshal(events) // an event that cannot be sent is found when it is
 }
 
 // judge carries out what the answer for a batch asks for.

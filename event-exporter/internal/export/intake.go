@@ -46,6 +46,9 @@ func (in *intake) Next(ctx context.Context) (record.Record, string, error) {
 	if err != nil {
 		return record.Record{}, "", fmt.Errorf("reading the feed: %w", err)
 	}
+	if in.Aside != nil && in.Aside(r.ID) {
+		return r, position, nil // the loop passes it over, and a lane does not hold it
+	}
 	// From here on the record is delivered, or the process is at its end.
 	in.lanes.hold(r)
 	if err := in.pace(ctx, r); err != nil {

@@ -2,12 +2,18 @@ package export_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	"github.com/nvidia/nvsentinel/internal/consume"
 )
 
 // TestAHeldRecordLags: what waits for its turn at the bounded rate is neither
@@ -34,6 +40,56 @@ func TestAHeldRecordLags(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// passing is a loop's memory of a calm past, with records that are set aside.
+type passing map[string]bool
+
+func (p passing) Load(context.Context) (consume.Past, error)         { return consume.Past{}, nil }
+func (p passing) Save(context.Context, consume.Past) error           { return nil }
+func (p passing) SetAside(_ context.Context, f consume.Flight) error { p[f.Record] = true; return nil }
+func (p passing) Aside(id string) bool                               { return p[id] }
+func (p passing) Count() int                                         { return len(p) }
+
+// TestWhatIsSetAsideIsPassedOver: a record that killed the exporter is not sent, and
+// the position goes on behind it; what waits in a lane is what a try looks at.
+func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, history(20, 3)...)
+		w.dead["r0007"] = "set aside"
+		aside := passing{"r0007": true}
+		d, loop, closeFeed := w.desk(func(d *export.Desk) { d.Aside = aside.Aside })
+		loop.Vet = &consume.Vetting[record.Record]{Memory: aside, ID: func(r record.Record) string { return r.ID }, Records: d.Waiting, Try: d.Try}
+		w.answer = func([]string) post.Result { return status(503) }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- loop.Run(ctx) }()
+		<-time.After(time.Minute)
+		var waiting []string
+		for lane := range 4 {
+			err := d.Waiting(ctx, fmt.Sprintf("lane-%02d", lane), func(r record.Record) error {
+				d.Try(ctx, r)
+				waiting = append(waiting, r.ID)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if slices.Contains(waiting, "r0007") || len(waiting) != 19 {
+			t.Errorf("%d records wait: %v", len(waiting), waiting)
+		}
+		w.mu.Lock()
+		w.answer = func([]string) post.Result { return status(200) }
+		w.mu.Unlock()
+		if err := errors.Join(<-done, closeFeed()); err != nil {
+			t.Error(err)
+		}
+		if len(w.taken) != 19 || w.taken["r0007"] > 0 || w.committed != 20 {
+			t.Errorf("%d taken, the fatal one %d times, position %d of 20", len(w.taken), w.taken["r0007"], w.committed)
 		}
 	})
 }
