@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -35,8 +36,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
+	fatal := aside.Of(records, record.AnalyzerAgent, d.Clock)
 	judge := desk.New(desk.Options{
-		Records: records, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
+		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry),
 	})
 	daemon.Reload(d, config.Default, func(c config.Config) ([]string, error) {
@@ -58,10 +60,13 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	// One life of one process: both loops share its account.
+	vet := fatal.Vetting(nil, judge.Try)
+	vet.Records = judge.Recent
 	loop := func(name, metrics string, feed consume.Feed[record.Record], key func(record.Record) string) *consume.Loop[record.Record] {
 		return &consume.Loop[record.Record]{
 			Name: name, Feed: feed, Key: key, Handle: judge.Handle, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log,
-			Metrics: consume.NewMetrics(d.Registry, metrics),
+			Metrics: consume.NewMetrics(d.Registry, metrics), Vet: vet,
 		}
 	}
 	events := loop("faults", "health_events_analyzer", faults, judge.Trigger)

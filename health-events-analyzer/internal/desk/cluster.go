@@ -49,7 +49,7 @@ func (d *Desk) readCluster(ctx context.Context, set *ruleSet) (*pattern.Window, 
 	}
 	slices.Reverse(derived)
 	for _, r := range derived {
-		w.Add(pattern.NewFact(r))
+		w.Add(factOf(r))
 	}
 	known, err := d.clusterHistory(ctx, w, set)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Desk) clusterHistory(ctx context.Context, w *pattern.Window, set *ruleS
 		past := true
 		for _, r := range page {
 			past = past && r.CreatedAt.Before(begin)
-			if f := pattern.NewFact(r); !f.At.Before(begin) && w.Concerns(f) {
+			if f := factOf(r); !f.At.Before(begin) && w.Concerns(f) {
 				known = append(known, f)
 			}
 		}
@@ -103,7 +103,7 @@ func (d *Desk) recoveries(ctx context.Context, w *pattern.Window, source record.
 		After:    source.Append, Limit: largestPage,
 	}, func(page []record.Record) error {
 		for _, r := range page {
-			if f := pattern.NewFact(r); w.Concerns(f) {
+			if f := factOf(r); w.Concerns(f) {
 				w.Add(f)
 			}
 		}

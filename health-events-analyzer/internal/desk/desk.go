@@ -11,6 +11,7 @@ package desk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -84,6 +85,24 @@ func (d *Desk) Use(rules []rule.Rule) {
 	}
 }
 
+// factOf takes what matters out of a record.
+func factOf(r record.Record) *pattern.Fact {
+	crashpoint.DieOf(record.AnalyzerAgent, r.Event.Message)
+	return pattern.NewFact(r)
+}
+
+// Try computes what handling computes of one record alone, and forgets it: if that
+// kills the process, the record does.
+func (d *Desk) Try(_ context.Context, r record.Record) {
+	set := d.rules.Load()
+	for _, w := range []*pattern.Window{pattern.NewWindow(set.ofNodes), pattern.NewClusterWindow(set.ofCluster)} {
+		f := factOf(r)
+		if from, changed := w.Add(f); changed {
+			w.Judge(from, d.Clock.Now())
+		}
+	}
+}
+
 // Trigger takes a delivery of the faults' feed and returns the node to handle,
 // or nothing.
 func (d *Desk) Trigger(r record.Record) string {
@@ -93,11 +112,11 @@ func (d *Desk) Trigger(r record.Record) string {
 		return ""
 	}
 	d.Metrics.Received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
-	f := pattern.NewFact(r)
+	f := factOf(r)
 	shared := d.nodes.sharing.Load() && pattern.Touches(d.rules.Load().ofCluster, f)
 	d.nodes.deposit(delivery{f, true})
 	if shared {
-		d.nodes.share(delivery{pattern.NewFact(r), true})
+		d.nodes.share(delivery{factOf(r), true})
 	}
 	return r.Event.NodeName
 }
@@ -105,9 +124,9 @@ func (d *Desk) Trigger(r record.Record) string {
 // Cause takes a delivery of the causes' feed and returns the node to handle, or
 // nothing.
 func (d *Desk) Cause(r record.Record) string {
-	d.nodes.deposit(delivery{pattern.NewFact(r), false})
+	d.nodes.deposit(delivery{factOf(r), false})
 	if d.nodes.sharing.Load() {
-		d.nodes.share(delivery{pattern.NewFact(r), false})
+		d.nodes.share(delivery{factOf(r), false})
 	}
 	return r.Event.NodeName
 }
@@ -217,7 +236,7 @@ const afterAll = 1<<63 - 1
 func published(e record.Event, place int64) *pattern.Fact {
 	r := record.Record{ID: e.ID, Append: place, Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()
-	return pattern.NewFact(r)
+	return factOf(r)
 }
 
 // read fills a node's window from the store.
@@ -235,7 +254,7 @@ func (d *Desk) read(ctx context.Context, name string, set *ruleSet) (*pattern.Wi
 		w.Add(f)
 	}
 	for _, r := range derived {
-		w.Add(pattern.NewFact(r))
+		w.Add(factOf(r))
 	}
 	// The rule may be gone from the file, with its fault still open.
 	if pattern.AwaitsSources(derived) {
@@ -257,26 +276,65 @@ const (
 )
 
 // history is the newest records of a node, as far back as the longest rule
-// looks, the newest first. It asks for more until it has them, so that the cost
-// follows what is in the window and not what is in the store.
+// looks, the newest first.
 func (d *Desk) history(ctx context.Context, name string, begin time.Time) (known []*pattern.Fact, err error) {
+	err = d.backwards(ctx, name, begin, func(page []record.Record, last bool) error {
+		for _, r := range page {
+			known = append(known, factOf(r))
+		}
+		if last || len(known) < lastPage {
+			return nil
+		}
+		d.Metrics.Truncated.Inc()
+		d.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
+		return store.Enough
+	})
+	return known, enough(err)
+}
+
+// enough takes the word that ends a reading early for no failure.
+func enough(err error) error {
+	if errors.Is(err, store.Enough) {
+		return nil
+	}
+	return err
+}
+
+// mostTried bounds the records of a node that are tried one by one: each is noted
+// in the store before.
+const mostTried = 4096
+
+// Recent visits the newest records of a node, as far back as the longest rule
+// looks.
+func (d *Desk) Recent(ctx context.Context, name string, each func(record.Record) error) error {
+	left := mostTried
+	return enough(d.backwards(ctx, name, d.begin(d.rules.Load().ofNodes), func(page []record.Record, _ bool) error {
+		for _, r := range page {
+			if left--; left < 0 {
+				return store.Enough
+			}
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// backwards reads the newest records of a node, those since a time, page by page,
+// the newest first. It asks for more until it has them, so that the cost follows
+// what is in the window and not what is in the store.
+func (d *Desk) backwards(ctx context.Context, name string, begin time.Time, each func(page []record.Record, last bool) error) error {
 	more := false
 	q := store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, More: &more}
 	for q.Limit = firstPage; ; q.Limit = min(4*q.Limit, largestPage) {
 		page, err := d.list(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, r := range page {
-			known = append(known, pattern.NewFact(r))
-		}
-		if !more || len(page) == 0 || page[len(page)-1].CreatedAt.Before(begin) {
-			return known, nil
-		}
-		if len(known) >= lastPage {
-			d.Metrics.Truncated.Inc()
-			d.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
-			return known, nil
+		last := !more || len(page) == 0 || page[len(page)-1].CreatedAt.Before(begin)
+		if err := each(page, last); err != nil || last {
+			return err
 		}
 		q.After = page[len(page)-1].Append
 	}

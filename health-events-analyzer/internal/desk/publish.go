@@ -73,7 +73,7 @@ func (d *Desk) lookUp(ctx context.Context, w *pattern.Window, id string) error {
 	case !r.Acts():
 		w.Gone(id)
 	default:
-		w.Add(pattern.NewFact(r))
+		w.Add(factOf(r))
 		return d.recoveries(ctx, w, r)
 	}
 	return nil
