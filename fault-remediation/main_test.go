@@ -105,6 +105,7 @@ type world struct {
 	t       testing.TB
 	cluster *localcluster.Cluster
 	records store.Store
+	message string // of the faults that are stored
 }
 
 func (w *world) addNode(name string) {
@@ -144,7 +145,7 @@ func (w *world) quarantinedFault(id, node string) {
 	w.t.Helper()
 	now := time.Now()
 	r := record.Record{ID: id, CreatedAt: now, Node: kube.NodeIdentity(w.node(node)), Event: record.Event{
-		ID: id, NodeName: node, Agent: "test", RecommendedAction: record.ActionRestartVM, ProcessingStrategy: record.Process,
+		ID: id, NodeName: node, Agent: "test", Message: w.message, RecommendedAction: record.ActionRestartVM, ProcessingStrategy: record.Process,
 		GeneratedTimestamp: now, Metadata: map[string]string{record.MetadataBootID: "boot-1"},
 	}}
 	if _, err := w.records.Append(w.t.Context(), []record.Record{r}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -56,6 +57,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Name: name, Key: drains.Key, Workers: cfg.Workers,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "node_drainer"),
+		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
 	}
 	d.Go("watches", world.Run)
 	d.Ready("watches", world.Synced)

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -50,6 +51,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		Backlog: shown.Backlog,
 		Bells:   []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant), nodes.Bell(clearing.Relevant)},
 		Clock:   d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "platform_connector_cluster"),
+		Vet: aside.Of(records, name+"-cluster", d.Clock).Vetting(nil, nil),
 	}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)

@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -51,6 +52,9 @@ func (d *Desk) observe(ctx context.Context, name string, last *facts) (*facts, e
 	records, err := d.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the records of node %s: %w", name, err)
+	}
+	for _, r := range records {
+		crashpoint.DieOf("fault-remediation", r.Event.Message)
 	}
 	f := &facts{view: plan.View{Records: records, Node: plan.Node{Name: name, Presence: plan.Absent}}}
 	if f.wait = plan.Undrained(records); f.wait != nil || len(records) == 0 {

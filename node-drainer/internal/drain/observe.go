@@ -72,6 +72,9 @@ func (d *Drain) list(ctx context.Context, name string, sc *scene) error {
 	if err != nil {
 		return fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
+	for _, r := range records {
+		crashpoint.DieOf("node-drainer", r.Event.Message)
+	}
 	sc.records, sc.view.Records = records, records
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
@@ -76,7 +77,11 @@ func (o *Overview) Handle(ctx context.Context, name string) error {
 	}
 	var set conditions.Set
 	machine := kube.NodeIdentity(node)
-	if err := o.each(ctx, name, func(r record.Record) { set.FoldStored(r, machine) }); err != nil {
+	err = o.each(ctx, name, func(r record.Record) {
+		crashpoint.DieOf("platform-connectors-cluster", r.Event.Message)
+		set.FoldStored(r, machine)
+	})
+	if err != nil {
 		return err
 	}
 	desired := set.Desired()
