@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -46,6 +47,16 @@ const (
 	UnQuarantined      Quarantine = "UnQuarantined"
 	QuarantineCanceled Quarantine = "Cancelled"
 )
+
+// MarshalJSON writes null while fault-quarantine has said nothing, as those who
+// query the stored documents expect. An empty text, which earlier versions wrote,
+// and null are read alike.
+func (q Quarantine) MarshalJSON() ([]byte, error) {
+	if q == NotQuarantined {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(q))
+}
 
 // Eviction is the value of userPodsEvictionStatus.status.
 type Eviction string

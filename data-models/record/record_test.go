@@ -48,7 +48,7 @@ func TestStoredShape(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"healthevent":{`, `"processingstrategy":"PERSIST_ONLY"`, `"agent":"syslog-health-monitor"`, `"ishealthy":false`,
-		`"nodename":"n1"`, `"recommendedaction":"RESTART_BM"`, `"healtheventstatus":{"nodequarantined":""`, `"entitytype":"PCI"`,
+		`"nodename":"n1"`, `"recommendedaction":"RESTART_BM"`, `"healtheventstatus":{"nodequarantined":null`, `"entitytype":"PCI"`,
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the document lacks %s: %s", want, b)

@@ -34,7 +34,27 @@ type NodeEvent struct {
 // its count: the name is a digest of its content, so that a repeat after a
 // crash makes no second one.
 func RecordNodeEvent(ctx context.Context, client kubernetes.Interface, node *corev1.Node, e NodeEvent, now time.Time) error {
-	at := metav1.NewTime(now)
+	return recordNodeEvent(ctx, client, node, e, Seen{Times: 1, Last: now})
+}
+
+// Seen is how often what an Event tells was seen, and when last.
+type Seen struct {
+	Times int32
+	Last  time.Time
+
+	// told says that it may have been told already.
+	told bool
+}
+
+// RecordNodeEventSeen is RecordNodeEvent for what may have been told already: an
+// Event that shows the same or a later time, in whole seconds, stays as it is.
+func RecordNodeEventSeen(ctx context.Context, client kubernetes.Interface, node *corev1.Node, e NodeEvent, seen Seen) error {
+	seen.told = true
+	return recordNodeEvent(ctx, client, node, e, seen)
+}
+
+func recordNodeEvent(ctx context.Context, client kubernetes.Interface, node *corev1.Node, e NodeEvent, seen Seen) error {
+	at := metav1.NewTime(seen.Last.Truncate(time.Second))
 	sum := sha256.Sum256([]byte(string(node.UID) + "|" + e.Component + "|" + e.Type + "|" + e.Reason + "|" + e.Message))
 	name := node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8])
 	events := client.CoreV1().Events(eventNamespace)
@@ -44,7 +64,7 @@ func RecordNodeEvent(ctx context.Context, client kubernetes.Interface, node *cor
 			Kind: "Node", APIVersion: "v1", Name: node.Name, UID: types.UID(node.Name), // kubectl describe looks Node events up by this uid
 		},
 		Source: corev1.EventSource{Component: e.Component}, Type: e.Type, Reason: e.Reason, Message: e.Message,
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		FirstTimestamp: at, LastTimestamp: at, Count: seen.Times,
 	}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return wrapEvent(err, node.Name)
@@ -53,7 +73,10 @@ func RecordNodeEvent(ctx context.Context, client kubernetes.Interface, node *cor
 	if err != nil {
 		return wrapEvent(err, node.Name)
 	}
-	patch, err := json.Marshal(map[string]any{"count": have.Count + 1, "lastTimestamp": at})
+	if seen.told && !have.LastTimestamp.Before(&at) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"count": have.Count + seen.Times, "lastTimestamp": at})
 	if err != nil {
 		return wrapEvent(err, node.Name)
 	}

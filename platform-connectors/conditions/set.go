@@ -27,8 +27,8 @@ const (
 	// maxRecoveryBytes what they take, about.
 	maxRecoveries    = 64
 	maxRecoveryBytes = 64 << 10
-	// maxNotices bounds the Kubernetes Events that wait for the API server.
-	maxNotices = 256
+	// MaxNotices bounds the Kubernetes Events that wait for the API server.
+	MaxNotices = 256
 	// maxText bounds the kept text of one fault, in bytes.
 	maxText = 512
 )
@@ -240,14 +240,19 @@ func (c *Check) renew(f Fault) bool {
 	return i >= 0
 }
 
+// NoticeOf is the Kubernetes Event of a fault that is not fatal.
+func NoticeOf(e record.Event) Notice {
+	return Notice{e.Agent, e.CheckName + unhealthySuffix, eventText(e)}
+}
+
 func (s *Set) notice(e record.Event) Change {
-	n := Notice{e.Agent, e.CheckName + unhealthySuffix, eventText(e)}
+	n := NoticeOf(e)
 	if slices.Contains(s.Notices, n) {
 		return Unchanged
 	}
 	s.Notices = append(s.Notices, n)
-	if len(s.Notices) > maxNotices {
-		s.Notices = slices.Delete(s.Notices, 0, len(s.Notices)-maxNotices)
+	if len(s.Notices) > MaxNotices {
+		s.Notices = slices.Delete(s.Notices, 0, len(s.Notices)-MaxNotices)
 		return Overflowed
 	}
 	return Noticed

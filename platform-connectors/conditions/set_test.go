@@ -207,10 +207,10 @@ func TestNotices(t *testing.T) {
 	if len(s.Notices) != 0 {
 		t.Error("told notices are still there")
 	}
-	for i := range maxNotices + 1 {
+	for i := range MaxNotices + 1 {
 		s.Fold(fatalNot(i))
 	}
-	if len(s.Notices) != maxNotices || !strings.Contains(s.Notices[0].Message, "GPU-1 ") {
+	if len(s.Notices) != MaxNotices || !strings.Contains(s.Notices[0].Message, "GPU-1 ") {
 		t.Errorf("%d notices, the first %q", len(s.Notices), s.Notices[0].Message)
 	}
 }

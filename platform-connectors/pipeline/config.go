@@ -84,6 +84,9 @@ type Config struct {
 	Metadata  Metadata
 	Overrides Overrides
 	Dedup     Dedup
+	// PersistOnlyToProcess permits rules to make PROCESS of an event that its
+	// publisher wants for the record only.
+	PersistOnlyToProcess bool
 }
 
 // Default is the stages' files where they say nothing, without any stage.
@@ -119,11 +122,22 @@ func (c Config) Validate() error {
 		problem("%s: suppressionWindow %s must be between 0 and %s, cleanupInterval %s positive", StageDedup, d.SuppressionWindow, maxWindow, d.CleanupInterval)
 	}
 	for i, r := range c.Overrides.Rules {
-		if err := r.validate(); err != nil {
+		if err := errors.Join(r.validate(), c.permits(r)); err != nil {
 			problem("%s: rules[%d] (%q): %w", StageOverrides, i, r.Name, err)
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// permits refuses a rule that has acted upon what a publisher wants for the record
+// only: that is the publisher's to say, and a rule that is meant for something else
+// must not do it by the way.
+func (c Config) permits(r Rule) error {
+	if c.PersistOnlyToProcess || r.Override.ProcessingStrategy != string(record.Process) {
+		return nil
+	}
+	return errors.New("override.processingStrategy = PROCESS would have acted upon what its publisher reports for the record only: " +
+		"switch the publisher to PROCESS, or permit it with --allow-persist-only-to-process")
 }
 
 func (r Rule) validate() error {

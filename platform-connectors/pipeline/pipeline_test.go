@@ -129,6 +129,27 @@ func TestARuleForOneCodeLeavesTheOthers(t *testing.T) {
 	}
 }
 
+// TestOnlyAFlagLetsARuleAct: without it such a rule is refused, so that no event for
+// the record only is ever acted upon.
+func TestOnlyAFlagLetsARuleAct(t *testing.T) {
+	c := rules(Rule{"deaf", "event.agent == 'old'", Override{ProcessingStrategy: "PROCESS"}})
+	if _, err := Compile(c); err == nil || !strings.Contains(err.Error(), "--allow-persist-only-to-process") {
+		t.Errorf("without the flag: %v", err)
+	}
+	c.PersistOnlyToProcess = true
+	p, err := Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for agent, want := range map[string]record.Strategy{"old": record.Process, "new": record.PersistOnly} {
+		e := xid()
+		e.Agent, e.ProcessingStrategy = agent, record.PersistOnly
+		if got, _ := p.Apply(e, nil); got.ProcessingStrategy != want {
+			t.Errorf("of agent %s: %s, want %s", agent, got.ProcessingStrategy, want)
+		}
+	}
+}
+
 func TestRulesThatAreSwitchedOff(t *testing.T) {
 	c := rules(Rule{"r", "true", Override{IsFatal: new(false)}})
 	c.Overrides.Enabled = false
@@ -210,6 +231,7 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		"CUSTOM without name":  {rules(Rule{"r", "true", Override{RecommendedAction: "CUSTOM"}}), "override.customRecommendedAction belongs to"},
 		"a name and no CUSTOM": {rules(Rule{"r", "true", Override{CustomRecommendedAction: "X"}}), "override.customRecommendedAction belongs to"},
 		"an unknown strategy":  {rules(Rule{"r", "true", Override{ProcessingStrategy: "STORE_ONLY"}}), `override.processingStrategy: processing strategy "STORE_ONLY"`},
+		"an act unasked for":   {rules(Rule{"r", "true", Override{ProcessingStrategy: "PROCESS"}}), `rules[0] ("r"): override.processingStrategy = PROCESS would have acted upon`},
 		"no expression":        {rules(Rule{"r", "", Override{IsFatal: new(true)}}), `rules[0] ("r").when: ERROR`},
 		"a broken expression":  {rules(Rule{"r", "event.", Override{IsFatal: new(true)}}), `rules[0] ("r").when: ERROR: <input>:1:7`},
 		"a number":             {rules(Rule{"r", "1 + 1", Override{IsFatal: new(true)}}), `rules[0] ("r").when: it returns int, not bool`},

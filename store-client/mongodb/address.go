@@ -30,6 +30,7 @@ func parse(dsn string) (*options.ClientOptions, string, error) {
 		SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journal}).
 		SetReadConcern(readconcern.Majority()).
 		SetReadPreference(readpref.Primary()).
+		SetRegistry(registry()).
 		SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true})
 	if conf.AppName == nil {
 		conf.SetAppName("nvsentinel")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -137,6 +138,18 @@ func (s stored) decode() (record.Record, error) {
 func (s stored) take() (record.Record, provider.Document) {
 	r, err := s.decode()
 	return r, provider.Document{ID: s.ID, Body: []byte(s.Exact), Why: err}
+}
+
+// registry writes what fault-quarantine has not said as null, as JSON does.
+func registry() *bson.Registry {
+	r := bson.NewRegistry()
+	r.RegisterTypeEncoder(reflect.TypeFor[record.Quarantine](), bson.ValueEncoderFunc(func(_ bson.EncodeContext, w bson.ValueWriter, v reflect.Value) error {
+		if v.Len() == 0 {
+			return w.WriteNull()
+		}
+		return w.WriteString(v.String())
+	}))
+	return r
 }
 
 // indexes are those of the services' queries. MongoDB could delete expired

@@ -56,6 +56,9 @@ func in[T ~string](values []T) bson.D {
 	var list bson.A
 	for _, v := range values {
 		list = append(list, string(v))
+		if v == "" {
+			list = append(list, nil) // what is not set is null
+		}
 	}
 	return bson.D{{Key: "$in", Value: list}}
 }

@@ -233,7 +233,7 @@ func TestAppendedDocumentsAreChecked(t *testing.T) {
 	for _, forged := range []struct{ name, old, new string }{
 		{"a verdict", `"quarantineverdict":null`, `"quarantineverdict":{"reason":"NoRuleMatched","effects":{"cordon":false},"at":"2026-01-02T03:04:05Z"}`},
 		{"an empty verdict", `"quarantineverdict":null`, `"quarantineverdict":{}`},
-		{"quarantined", `"nodequarantined":""`, `"nodequarantined":"Quarantined"`},
+		{"quarantined", `"nodequarantined":null`, `"nodequarantined":"Quarantined"`},
 		{"a session", `"session":""`, `"session":"x"`},
 		{"faults", `"faults":null`, `"faults":[]`},
 		{"a repair", `"remediation":null`, `"remediation":{}`},

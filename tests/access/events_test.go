@@ -171,3 +171,26 @@ func TestConnectorTellsAboutItsNode(t *testing.T) {
 		}
 	}
 }
+
+// TestTheClustersConnectorTellsAboutAnyNode: with its own account, and again without
+// counting twice what was told.
+func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
+	w := newWorld(t)
+	connector := w.account(t, "platform-connectors-cluster")
+	at := time.Now()
+	for i, node := range []*corev1.Node{w.plain(t, "any"), w.plain(t, "other")} {
+		e := kube.NodeEvent{Component: "kubernetes-object-monitor", Type: corev1.EventTypeWarning, Reason: "PolicyIsNotHealthy", Message: "m"}
+		for _, last := range []time.Time{at, at, at.Add(time.Minute)} {
+			if err := kube.RecordNodeEventSeen(t.Context(), connector, node, e, kube.Seen{Times: 2, Last: last}); err != nil {
+				t.Fatalf("node %d: %v", i, err)
+			}
+		}
+		list, err := w.admin.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + node.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) != 1 || list.Items[0].Count != 4 {
+			t.Errorf("node %s has %+v, want one Event, counted 4 times", node.Name, list.Items)
+		}
+	}
+}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
+	health "github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/tests/fleet"
@@ -50,15 +52,12 @@ func (s *site) nvml(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = kubelet.EventsV1().Events(pod.Namespace).Create(t.Context(), &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Name: "train-0.nvml", Namespace: pod.Namespace}, EventTime: metav1.NowMicro(),
-		ReportingController: "kubelet", ReportingInstance: node, Action: "Pulling", Reason: "Failed", Type: "Warning",
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
-		Note:      "Error: failed to create containerd task: nvidia-container-cli: initialization error: nvml error: driver not loaded",
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	// With the recorder that kubelets have.
+	broadcaster := record.NewBroadcaster(record.WithContext(t.Context()))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kubelet.CoreV1().Events("")})
+	broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: node}).Event(pod, corev1.EventTypeWarning, "Failed",
+		"Error: failed to create containerd task: nvidia-container-cli: initialization error: nvml error: driver not loaded")
 	s.expect(t, node, "NVMLError", "fault")
 	s.jump(t, 11*time.Minute)
 	s.expect(t, node, "NVMLError", "fault", "recovery")
@@ -194,11 +193,11 @@ func (s *site) awaitWaiting(t *testing.T, n int) {
 // inOrder looks at all that was stored: one counter without a gap or a repeat
 // over all leaders, and every object's faults and recoveries in turns.
 func (s *site) inOrder(t *testing.T) {
-	all, err := s.fleet.Store.List(t.Context(), store.Query{Selector: record.Selector{Agent: agent}})
+	all, err := s.fleet.Store.List(t.Context(), store.Query{Selector: health.Selector{Agent: agent}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(all, func(a, b record.Record) int { return int(int64(a.Seq) - int64(b.Seq)) })
+	slices.SortFunc(all, func(a, b health.Record) int { return int(int64(a.Seq) - int64(b.Seq)) })
 	if len(all) != 10 {
 		t.Errorf("%d events are stored, want 10", len(all))
 	}
@@ -240,6 +239,7 @@ const (
 	alone   = "one replica runs here, without a lease; internal/lease"
 	listed  = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
 	printed = "kubernetes-object-monitor rbac prints get beside list and watch"
+	told    = "faults that are not fatal: platform-connectors' own tests, tests/access TestTheClustersConnectorTellsAboutAnyNode"
 )
 
 // unneeded are the rights that this journey does not need, and what does.
@@ -248,6 +248,9 @@ var unneeded = map[string]string{
 	"platform-connectors-cluster: get leases.coordination.k8s.io nvsentinel":    alone,
 	"platform-connectors-cluster: update leases.coordination.k8s.io nvsentinel": alone,
 	"platform-connectors-cluster: list nodes":                                   listed,
+	"platform-connectors-cluster: create events default":                        told,
+	"platform-connectors-cluster: get events default":                           told,
+	"platform-connectors-cluster: patch events default":                         told,
 	"kubernetes-object-monitor: get events.events.k8s.io":                       printed,
 	"kubernetes-object-monitor: get nodes":                                      printed,
 	"kubernetes-object-monitor: get pods":                                       printed,

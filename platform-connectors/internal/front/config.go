@@ -34,6 +34,8 @@ type Config struct {
 	// Pipeline names the stages that change events on their way to the store;
 	// empty changes nothing. It is read again when it changes.
 	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
+	// PersistOnlyToProcess permits the pipeline's rules to make PROCESS of PERSIST_ONLY.
+	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"permit rules of the pipeline to make PROCESS of an event that its publisher reports as PERSIST_ONLY, so that it is acted upon"`
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
 	RepeatWindow time.Duration `toml:"repeatWindow" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`

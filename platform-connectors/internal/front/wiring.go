@@ -95,7 +95,7 @@ func openRecords(d *daemon.Daemon, up Upstream) *records.Records {
 // openPipeline reads the stages that change events behind the spool.
 func openPipeline(d *daemon.Daemon, cfg Config, node *sighting.Node, client kubernetes.Interface) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
-		File: cfg.Pipeline, Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
+		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
 		Nodes: &transform.Cluster{Own: cfg.NodeName, Object: node.Object, Client: client, Clock: d.Clock, Log: d.Log},
 	})
 	if err != nil {

@@ -46,6 +46,9 @@ type Overview struct {
 	// shown is what the conditions of each node must be of which there are
 	// records; nil when that is not known.
 	shown map[string][]corev1.NodeCondition
+	// told is the place in the store up to which a node's faults were told as
+	// Kubernetes Events; a node of which nothing is known has none.
+	told map[string]int64
 }
 
 // Selector is what rings: every change of the agents' records.
@@ -65,7 +68,8 @@ func (o *Overview) Backlog(ctx context.Context, ring func(string)) error {
 	return o.each(ctx, "", func(r record.Record) { ring(r.Event.NodeName) })
 }
 
-// Handle makes the conditions of one node true.
+// Handle makes the conditions of one node true, and tells of its faults that are
+// not fatal as Kubernetes Events.
 func (o *Overview) Handle(ctx context.Context, name string) error {
 	o.remember(name, nil) // from now on its creation rings
 	node, err := kube.ReadNode(ctx, o.Client, name)
@@ -76,10 +80,11 @@ func (o *Overview) Handle(ctx context.Context, name string) error {
 		return err
 	}
 	var set conditions.Set
-	machine := kube.NodeIdentity(node)
+	machine, unsaid := kube.NodeIdentity(node), o.news(name)
 	err = o.each(ctx, name, func(r record.Record) {
 		crashpoint.DieOf("platform-connectors-cluster", r.Event.Message)
 		set.FoldStored(r, machine)
+		unsaid.take(r, machine)
 	})
 	if err != nil {
 		return err
@@ -95,7 +100,7 @@ func (o *Overview) Handle(ctx context.Context, name string) error {
 		o.Metrics.Updated(nil)
 		o.Log.Info("the conditions of a node follow its cluster-wide faults", "node", name, "changed", len(changes))
 	}
-	return nil
+	return o.tell(ctx, node, unsaid)
 }
 
 // Relevant says whether a change of a Node rings: there are records of it, and

@@ -144,10 +144,20 @@ func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (r
 		for i, result := range results {
 			if result == store.Refused {
 				refused = append(refused, out[i])
+				continue
 			}
+			c.skip(ctx, out[i])
 		}
 	}
 	return refused, nil
+}
+
+// skip says of an event for the record only that nothing else becomes of it.
+func (c *Carrier) skip(ctx context.Context, r record.Record) {
+	if !r.Acts() {
+		c.Log.DebugContext(ctx, "Skipping PERSIST_ONLY event - no node conditions or K8s events will be created",
+			"node", r.Event.NodeName, "checkName", r.Event.CheckName, "id", r.ID)
+	}
 }
 
 func (c *Carrier) append(ctx context.Context, s Sink, records []record.Record) ([]store.AppendResult, error) {

@@ -1,10 +1,12 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,16 +233,22 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 // Past the spool somebody waits for the answer: what is refused is told, and the
 // rest is stored.
 func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
+	var log bytes.Buffer
 	b := &books{refuse: map[string]bool{"1": true}}
 	c := &Carrier{
-		Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 	}
 	var records []record.Record
 	for _, e := range entries(3) {
 		records = append(records, e.Record)
 	}
+	records[2].Event.ProcessingStrategy, records[2].Event.NodeName, records[2].Event.CheckName = record.PersistOnly, "gpu-1", "Check"
 	err := c.Append(t.Context(), records)
+	if said := log.String(); strings.Count(said, "Skipping") != 1 ||
+		!strings.Contains(said, `msg="Skipping PERSIST_ONLY event - no node conditions or K8s events will be created" node=gpu-1 checkName=Check`) {
+		t.Errorf("of the one event for the record only it says %q", said)
+	}
 	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 {
 		t.Errorf("answer %v", err)
 	}

@@ -71,3 +71,12 @@ func (m *Metrics) Updated(err error) {
 	}
 	m.updates.WithLabelValues(success).Inc()
 }
+
+// Told books one Kubernetes Event about a node.
+func (m *Metrics) Told(err error) {
+	if err != nil {
+		m.events.WithLabelValues(failed).Inc()
+		return
+	}
+	m.events.WithLabelValues(success).Inc()
+}

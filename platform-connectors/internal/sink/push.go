@@ -183,11 +183,10 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	var failure error
 	for _, n := range notices {
 		event := kube.NodeEvent{Component: n.Agent, Type: corev1.EventTypeWarning, Reason: n.Reason, Message: n.Message}
-		if failure = kube.RecordNodeEvent(ctx, p.Client, node, event, p.Clock.Now()); failure != nil {
-			p.Metrics.events.WithLabelValues(failed).Inc()
+		failure = kube.RecordNodeEvent(ctx, p.Client, node, event, p.Clock.Now())
+		if p.Metrics.Told(failure); failure != nil {
 			break
 		}
-		p.Metrics.events.WithLabelValues(success).Inc()
 		written = append(written, n)
 	}
 	if len(written) == 0 {

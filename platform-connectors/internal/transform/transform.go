@@ -28,6 +28,7 @@ type Nodes interface {
 // Runner runs the pipeline of a file. It is safe for concurrent use.
 type Runner struct {
 	file    string
+	permit  bool // see pipeline.Config.PersistOnlyToProcess
 	nodes   Nodes
 	clock   clock.Clock
 	log     *slog.Logger
@@ -44,7 +45,10 @@ type Runner struct {
 // Options of a Runner.
 type Options struct {
 	// File names the stages; without one nothing is changed.
-	File    string
+	File string
+	// PersistOnlyToProcess is that of pipeline.Config.
+	PersistOnlyToProcess bool
+
 	Nodes   Nodes
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -53,7 +57,7 @@ type Options struct {
 
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
-	r := &Runner{file: o.File, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
+	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
 	c := pipeline.Default()
 	var err error
 	if o.File != "" {
@@ -61,6 +65,7 @@ func Open(o Options) (*Runner, error) {
 			return nil, err
 		}
 	}
+	c.PersistOnlyToProcess = r.permit
 	if r.current, err = pipeline.Compile(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.File, err)
 	}
@@ -95,6 +100,7 @@ func (r *Runner) reload() {
 	r.digest = digest
 	var next *pipeline.Pipeline
 	if err == nil {
+		c.PersistOnlyToProcess = r.permit
 		next, err = pipeline.Compile(c)
 	}
 	r.problem = err
