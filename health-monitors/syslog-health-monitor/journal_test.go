@@ -24,7 +24,7 @@ func newJournalProcess(t *testing.T) (*process, *journaltest.Journal) {
 	p := newProcess(t)
 	j := journaltest.At(t, filepath.Join(p.dir, "journal"))
 	p.put("boot_id", bootBefore)
-	p.extra = []string{"--source=journal", "--log-path=" + j.Dir, "--journalctl=" + journaltest.Journalctl(t)}
+	p.extra = []string{"--every-event", "--source=journal", "--log-path=" + j.Dir, "--journalctl=" + journaltest.Journalctl(t)}
 	return p, j
 }
 
