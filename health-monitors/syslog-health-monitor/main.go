@@ -36,10 +36,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Name: config.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
 		Log: d.Log, Metrics: report.NewMetrics(d.Registry, watch.Prefix, outbox, d.Clock),
 	}
+	policy, err := cfg.Policy()
+	if err != nil {
+		return err
+	}
 	log := cfg.OpenLog(d.Clock)
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
-		Policy: cfg.Policy(), Outbox: outbox, Source: log, Cleared: nodemark.ClearedPath(cfg.Socket), BootID: watch.BootIDFile(cfg.BootIDPath),
+		Policy: policy, Outbox: outbox, Source: log, Cleared: nodemark.ClearedPath(cfg.Socket), BootID: watch.BootIDFile(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}

@@ -59,17 +59,17 @@ func (k *kernel) xid(line string) record.Record {
 	if f.PCI != d.PCI {
 		d = otherGPU
 	}
-	j := xid.Judge(f, "")
+	j := xid.Builtin.Judge(f, "")
 	k.memory.Add(recovery.Report{
 		Device: f.PCI, Code: f.ErrorCode(), Strategy: k.strategy, Fatal: j.Fatal, RebootCures: j.RebootCures, ResetCures: j.ResetCures(),
 	})
-	return k.store(xid.Event(f, d, k.sighting(), line))
+	return k.store(xid.Builtin.Event(f, d, k.sighting(), line))
 }
 
 // reset stores the recovery that a reset of a GPU brings.
 func (k *kernel) reset(d sighting.Device) record.Record {
 	k.t.Helper()
-	codes := k.memory.AfterReset(d.PCI, append(xid.ResetCodes(), gpureset.CodeFailure))
+	codes := k.memory.AfterReset(d.PCI, append(xid.Builtin.ResetCodes(), gpureset.CodeFailure))
 	return k.store(gpureset.Succeeded(xid.Check, d, k.sighting(), codes))
 }
 

@@ -44,6 +44,15 @@ func (d Device) Names() []*protos.Entity {
 	return Entities([2]string{"PCI", d.PCI}, [2]string{"GPU_UUID", d.UUID}, [2]string{"GPU", d.Index})
 }
 
+// Action downgrades the reset of one GPU to a restart of the machine unless the
+// metadata file says which GPU it is.
+func (d Device) Action(a record.Action) record.Action {
+	if a == record.ActionComponentReset && !d.Listed {
+		return record.ActionRestartVM
+	}
+	return a
+}
+
 // Sighting is where, when and by whom an event is reported.
 type Sighting struct {
 	Node     string

@@ -7,6 +7,7 @@ package sxid
 //go:generate go run ./gen -in catalogue.csv -out catalogue_generated.go
 
 import (
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,6 +38,18 @@ const (
 	BareFatal Class = "bare-fatal"
 )
 
+// Known tells whether it is one of the classes above.
+func (c Class) Known() bool {
+	switch c {
+	case NonFatal, Fatal, AlwaysFatal, Notable, Bare, BareFatal:
+		return true
+	}
+	return false
+}
+
+// Serious tells whether a code of the class can be fatal.
+func (c Class) Serious() bool { return c == Fatal || c == AlwaysFatal || c == BareFatal }
+
 // Row is one code of the catalogue.
 type Row struct {
 	Code   int
@@ -45,10 +58,19 @@ type Row struct {
 	Name   string
 }
 
-// Lookup returns the catalogue's row of a code.
-func Lookup(code int) (Row, bool) {
-	row, ok := catalogue[code]
-	return row, ok
+// Catalogue is what is known of codes.
+type Catalogue map[int]Row
+
+// Builtin is the vendor's catalogue as it was reviewed.
+var Builtin = Catalogue(catalogue)
+
+// With is the catalogue with rows of an operator's own in place of its own.
+func (c Catalogue) With(rows []Row) Catalogue {
+	out := maps.Clone(c)
+	for _, row := range rows {
+		out[row.Code] = row
+	}
+	return out
 }
 
 // Policy names how a code was judged.
@@ -91,7 +113,7 @@ var line = regexp.MustCompile(
 
 // Parse reads an SXID from a kernel message; the lines of details that follow
 // one give false, as does one without severity whose code is not listed so.
-func Parse(message string) (Fault, bool) {
+func (c Catalogue) Parse(message string) (Fault, bool) {
 	at := strings.Index(message, Marker)
 	if at < 0 {
 		return Fault{}, false
@@ -104,7 +126,7 @@ func Parse(message string) (Fault, bool) {
 	if n, err := strconv.ParseInt(f.Number, 10, 32); err == nil {
 		f.Code = int(n)
 	}
-	if f.Bare = m[4] == ""; f.Bare && !bare(f.Code, m[6]) {
+	if f.Bare = m[4] == ""; f.Bare && !c.bare(f.Code, m[6]) {
 		return Fault{}, false
 	}
 	if m[5] != "" {
@@ -115,8 +137,8 @@ func Parse(message string) (Fault, bool) {
 
 // bare tells whether a line without a word of severity reports an error, and is
 // none of those with details: "Severity 0 Engine instance 46", "Data {0x1, ...".
-func bare(code int, text string) bool {
-	switch catalogue[code].Class {
+func (c Catalogue) bare(code int, text string) bool {
+	switch c[code].Class {
 	case Bare, BareFatal, Notable:
 		return !strings.HasPrefix(text, "Severity ") && !strings.HasPrefix(text, "Data ")
 	default:
@@ -143,8 +165,8 @@ type Judgement struct {
 
 // Judge decides about one reported SXID: the line says whether it is fatal, the
 // catalogue what a fatal one asks for.
-func Judge(f Fault) Judgement {
-	row, known := catalogue[f.Code]
+func (c Catalogue) Judge(f Fault) Judgement {
+	row, known := c[f.Code]
 	serious := row.Class == Fatal || row.Class == AlwaysFatal
 	switch {
 	case !known && !f.Fatal:
@@ -171,8 +193,8 @@ func Names(f Fault) [][2]string { return [][2]string{{"NVSWITCH", f.Switch}, {"P
 
 // Event makes the health event of one reported SXID; gpu is what sits at the
 // other end of the link, empty where the metadata file does not say.
-func Event(f Fault, gpu sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
-	j := Judge(f)
+func (c Catalogue) Event(f Fault, gpu sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+	j := c.Judge(f)
 	e := s.About(Check, gpu, message)
 	e.IsFatal = j.Fatal
 	e.RecommendedAction = record.ActionNumber(j.Action)

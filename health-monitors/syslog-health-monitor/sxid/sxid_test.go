@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 26006, SOE HALTED":                                              {26006, "26006", "2", "0000:c1:00", "", false, true},
 		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 28001, OSFP Thermal Warn Activated":                             {28001, "28001", "2", "0000:c1:00", "", false, true},
 	} {
-		f, ok := Parse(line)
+		f, ok := Builtin.Parse(line)
 		if diff := cmp.Diff(want, f); !ok || diff != "" {
 			t.Errorf("%q: ok %t, fault (-want +got):\n%s", line, ok, diff)
 		}
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 23001, of a code that has a severity", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 26006, ",
 		"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatality", "NVRM: Xid (PCI:0000:c1:00): 74",
 	} {
-		if f, ok := Parse(line); ok {
+		if f, ok := Builtin.Parse(line); ok {
 			t.Errorf("%q was read as %+v", line, f)
 		}
 	}
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		{"unknown and fatal", 28006, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
 		{"no number", 0, true, Judgement{record.ActionContactSupport, true, false, UnknownCode}},
 	} {
-		if got := Judge(Fault{Code: c.code, Fatal: c.fatal}); got != c.want {
+		if got := Builtin.Judge(Fault{Code: c.code, Fatal: c.fatal}); got != c.want {
 			t.Errorf("%s: judged %+v, want %+v", c.name, got, c.want)
 		}
 	}
@@ -77,21 +77,21 @@ func TestWithoutASeverityTheCatalogueDecides(t *testing.T) {
 		"10006": {record.ActionContactSupport, true, false, ByClass}, "28005": {record.ActionContactSupport, true, false, ByClass},
 		"26006": {record.ActionContactSupport, false, true, ByClass}, "25010": {record.ActionContactSupport, false, true, ByClass},
 	} {
-		f, ok := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + code + ", some text")
-		if got := Judge(f); !ok || got != want {
+		f, ok := Builtin.Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + code + ", some text")
+		if got := Builtin.Judge(f); !ok || got != want {
 			t.Errorf("%s: read %t, judged %+v, want %+v", code, ok, got, want)
 		}
 	}
-	f, _ := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 26006, Fatal, Link 1 x")
-	if got := Judge(f); got != (Judgement{record.ActionContactSupport, true, false, SeverityInLine}) {
+	f, _ := Builtin.Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 26006, Fatal, Link 1 x")
+	if got := Builtin.Judge(f); got != (Judgement{record.ActionContactSupport, true, false, SeverityInLine}) {
 		t.Errorf("with a severity: %+v", got)
 	}
 }
 
 func TestEventNamesSwitchPortAndGPU(t *testing.T) {
-	f, _ := Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
+	f, _ := Builtin.Parse("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Fatal, Link 46 x")
 	gpu := sighting.Device{UUID: "GPU-1", Index: "5", Chassis: "C9"}
-	e := record.FromProto(Event(f, gpu, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw"))
+	e := record.FromProto(Builtin.Event(f, gpu, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsSXIDError", Message: "raw", IsFatal: true,
 		RecommendedAction: record.ActionContactSupport, ErrorCode: []string{"28006"}, NodeName: "n", ProcessingStrategy: record.PersistOnly,
@@ -121,8 +121,8 @@ func TestCatalogueIsThePublishedTable(t *testing.T) {
 		BareFatal:   "10006 28003 28005",
 	} {
 		for word := range strings.FieldsSeq(codes) {
-			f, _ := Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + word + ", Fatal")
-			row, ok := Lookup(f.Code)
+			f, _ := Builtin.Parse("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): " + word + ", Fatal")
+			row, ok := Builtin[f.Code]
 			if !ok || row.Class != class || row.Name == "" {
 				t.Errorf("sxid %s: %+v, want class %s", word, row, class)
 			}
@@ -159,11 +159,11 @@ var seeds = []string{
 }
 
 func checkLine(t *testing.T, raw []byte) {
-	f, ok := Parse(kernellog.Clean(raw))
+	f, ok := Builtin.Parse(kernellog.Clean(raw))
 	if !ok {
 		return
 	}
-	e := Event(f, sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
+	e := Builtin.Event(f, sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
 	if _, err := proto.Marshal(e); err != nil || f.Number == "" || f.PCI == "" || f.Switch == "" || e.IsFatal && !f.Fatal && !f.Bare {
 		t.Errorf("event %v of fault %+v, error %v", e, f, err)
 	}

@@ -8,6 +8,7 @@ package xid
 //go:generate go run ./gen -nvlink5 -in nvlink5.csv -out nvlink5_generated.go
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -41,6 +42,8 @@ const (
 	IgnorableBits Policy = "ignorable-bits"
 	// RecoveryNotice: the code reports that something works again.
 	RecoveryNotice Policy = "recovery-notice"
+	// Configured: a row of the operator's own file.
+	Configured Policy = "catalogue-file"
 	// BlankBucket: the catalogue lists the code without a bucket.
 	BlankBucket Policy = "blank-bucket"
 	// UnknownCode: the catalogue does not list the code.
@@ -63,25 +66,26 @@ type Row struct {
 	Policy Policy
 }
 
-// Lookup returns the catalogue's row of a code.
-func Lookup(code int) (Row, bool) {
-	row, ok := catalogue[code]
-	return row, ok
-}
+// Catalogue is what is known of codes.
+type Catalogue map[int]Row
 
-// Codes is every code of the catalogue, in no order.
-func Codes() []int {
-	codes := make([]int, 0, len(catalogue))
-	for code := range catalogue {
-		codes = append(codes, code)
+// Builtin is the vendor's catalogue as it was reviewed.
+var Builtin = Catalogue(catalogue)
+
+// With is the catalogue with rows of an operator's own, which decide alone.
+func (c Catalogue) With(rows []Row) Catalogue {
+	out := maps.Clone(c)
+	for _, row := range rows {
+		row.Policy = Configured
+		out[row.Code] = row
 	}
-	return codes
+	return out
 }
 
 // ResetCodes lists the codes that a reset of their GPU ends, by the catalogue.
-func ResetCodes() []string {
+func (c Catalogue) ResetCodes() []string {
 	var codes []string
-	for code, row := range catalogue {
+	for code, row := range c {
 		if row.Action == record.ActionComponentReset {
 			codes = append(codes, strconv.Itoa(code))
 		}
@@ -102,13 +106,14 @@ type Judgement struct {
 // Judge decides about one reported XID under a driver version (empty: unknown).
 // Unknown and blank codes, and registers without a row, are reported but never
 // disrupt: what nobody has classified must not reboot a fleet.
-func Judge(f Fault, driver string) Judgement {
-	row, ok := catalogue[f.Code]
+func (c Catalogue) Judge(f Fault, driver string) Judgement {
+	row, ok := c[f.Code]
 	switch {
 	case !ok:
 		return Judgement{record.ActionContactSupport, false, true, UnknownCode}
 	case row.Policy == ActionInText:
 		return judgeRecoveryAction(f.Text)
+	case row.Policy == Configured:
 	case f.Code == 74 && onlyIgnorable(f.LinkRegisters):
 		return judged(record.ActionNone, IgnorableBits)
 	case row.Policy == NeedsDecode && f.NVLink5 != nil:
@@ -125,10 +130,11 @@ func (j Judgement) ResetCures() bool {
 // judged applies the two rules of an action: it is fatal unless it is NONE, and
 // a reboot cures what a reset or a restart would.
 func judged(a record.Action, p Policy) Judgement {
-	return Judgement{a, a != record.ActionNone, cures(a), p}
+	return Judgement{a, a != record.ActionNone, Cures(a), p}
 }
 
-func cures(a record.Action) bool {
+// Cures says whether a reboot cures what the action would.
+func Cures(a record.Action) bool {
 	switch a {
 	case record.ActionNone, record.ActionComponentReset, record.ActionRestartVM, record.ActionRestartBM:
 		return true

@@ -176,4 +176,10 @@ var catalogue = map[int]Row{
 	170: {Code: 170, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
 	171: {Code: 171, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
 	172: {Code: 172, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	173: {Code: 173, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	174: {Code: 174, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	175: {Code: 175, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	176: {Code: 176, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	177: {Code: 177, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
+	178: {Code: 178, Bucket: "", Action: "CONTACT_SUPPORT", Fatal: false, RebootCures: false, Policy: BlankBucket},
 }

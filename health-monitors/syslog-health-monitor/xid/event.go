@@ -21,12 +21,12 @@ const (
 )
 
 // Event makes the health event of one reported XID; message is the raw line.
-func Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
-	j := Judge(f, d.Driver)
+func (c Catalogue) Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *protos.HealthEvent {
+	j := c.Judge(f, d.Driver)
 	d.PCI = f.PCI
 	e := s.About(Check, d, message)
 	e.IsFatal = j.Fatal
-	e.RecommendedAction = record.ActionNumber(action(j, d))
+	e.RecommendedAction = record.ActionNumber(d.Action(j.Action))
 	e.ErrorCode = []string{f.ErrorCode()}
 	e.EntitiesImpacted = append(e.EntitiesImpacted, sighting.Entities(
 		[2]string{EntityGPUInstance, f.GPUInstance}, [2]string{EntityComputeInstance, f.ComputeInstance},
@@ -36,15 +36,6 @@ func Event(f Fault, d sighting.Device, s sighting.Sighting, message string) *pro
 		e.Metadata[MetadataPolicy] = string(j.Policy)
 	}
 	return e
-}
-
-// action downgrades the reset of one GPU to a restart of the machine unless the
-// metadata file says which GPU it is.
-func action(j Judgement, d sighting.Device) record.Action {
-	if j.Action == record.ActionComponentReset && !d.Listed {
-		return record.ActionRestartVM
-	}
-	return j.Action
 }
 
 // MetadataCancelledBy names the code whose report cleared others.

@@ -60,7 +60,7 @@ func TestIgnorableBitsOfAnXID74AreNoFault(t *testing.T) {
 		"link 2(0x1, 0x0, 0x0":                             fatal, // cut
 	} {
 		f, _ := Parse(xid74 + text)
-		if got := Judge(f, ""); got != want {
+		if got := Builtin.Judge(f, ""); got != want {
 			t.Errorf("%q: judged %+v, want %+v", text, got, want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestRegistersAreMetadata(t *testing.T) {
 	d := sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"}
 	event := func(text string) record.Event {
 		f, _ := Parse(xid74 + text)
-		return record.FromProto(Event(f, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw line"))
+		return record.FromProto(Builtin.Event(f, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, "raw line"))
 	}
 	whole, cut := event("link 2(0x10000, 0x0, 0x0, 0x0, 0x80000001, 0x0, 0x0)"), event("link 2(0x10000, 0x0")
 	zero := strings.Repeat("0", 32)

@@ -74,7 +74,7 @@ func TestNVLink5IsJudgedByTheTable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, ok := Parse(link5Line(c.code, c.unit, c.info, c.status))
-			if got := Judge(f, c.driver); !ok || got != c.want {
+			if got := Builtin.Judge(f, c.driver); !ok || got != c.want {
 				t.Errorf("judged %+v, want %+v", got, c.want)
 			}
 		})
@@ -85,7 +85,7 @@ func TestNVLink5IsJudgedByTheTable(t *testing.T) {
 func TestWithoutARowTheDriversWordDecides(t *testing.T) {
 	for severity, fatal := range map[string]bool{"Fatal": true, "Nonfatal": false, "Fatality": false} {
 		f, _ := Parse(strings.Replace(link5Line(149, "NETIR_NEW_EVT", 0x11, 0), "Nonfatal", severity, 1))
-		if got := Judge(f, "580"); got != (Judgement{record.ActionContactSupport, fatal, !fatal, NoMatchingRow}) {
+		if got := Builtin.Judge(f, "580"); got != (Judgement{record.ActionContactSupport, fatal, !fatal, NoMatchingRow}) {
 			t.Errorf("%s: judged %+v", severity, got)
 		}
 	}
@@ -124,17 +124,17 @@ func TestLayoutsThatDisagreeAreNoVerdict(t *testing.T) {
 		{code: 144, units: []string{"U"}, v1: pattern{1, 0}, v2: pattern{1, 1}, bucket: "IGNORE"},
 	}
 	f, _ := Parse(link5Line(144, "U", 1, 0))
-	if got := Judge(f, ""); got != (Judgement{record.ActionContactSupport, false, true, DriverUnknown}) {
+	if got := Builtin.Judge(f, ""); got != (Judgement{record.ActionContactSupport, false, true, DriverUnknown}) {
 		t.Errorf("judged %+v", got)
 	}
-	if got := Judge(f, "570"); got.Action != record.ActionComponentReset {
+	if got := Builtin.Judge(f, "570"); got.Action != record.ActionComponentReset {
 		t.Errorf("judged %+v", got)
 	}
 }
 
 func TestNVLink5EventNamesUnitAndLink(t *testing.T) {
 	f, _ := Parse(link5Line(149, "NETIR_LINK_EVT", 0x11, 0))
-	e := record.FromProto(Event(f, sighting.Device{UUID: "GPU-1", Index: "3", Listed: true, Driver: "580"}, sighting.Sighting{}, "raw"))
+	e := record.FromProto(Builtin.Event(f, sighting.Device{UUID: "GPU-1", Index: "3", Listed: true, Driver: "580"}, sighting.Sighting{}, "raw"))
 	want := []record.Entity{
 		{EntityType: "PCI", EntityValue: "0000:18:00"}, {EntityType: "GPU_UUID", EntityValue: "GPU-1"},
 		{EntityType: "GPU", EntityValue: "3"}, {EntityType: "NVLINK", EntityValue: "5"},

@@ -33,6 +33,9 @@ type Fault struct {
 	Text string
 }
 
+// OffTheBus is the code of a GPU that fell off the bus.
+const OffTheBus = 79
+
 // marker is what every XID line contains; lines without it are not looked at.
 const marker = "NVRM: Xid ("
 

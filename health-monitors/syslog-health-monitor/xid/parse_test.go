@@ -106,7 +106,7 @@ func TestParseOwner(t *testing.T) {
 
 func TestEventNamesEverythingThatIsKnown(t *testing.T) {
 	f, _ := Parse("NVRM: Xid (PCI:0000:05:00): 13, Exception on (GPC 2, TPC 3, SM 1): x")
-	e := record.FromProto(Event(f, sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
+	e := record.FromProto(Builtin.Event(f, sighting.Device{UUID: "GPU-1", Index: "0", Listed: true, Chassis: "C9"},
 		sighting.Sighting{Node: "n", Boot: "b", Strategy: record.PersistOnly}, "raw line"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", Message: "raw line",
@@ -133,7 +133,7 @@ func TestResetNeedsAListedGPU(t *testing.T) {
 		"only the driver's word": {sighting.Device{UUID: "GPU-1"}, record.ActionRestartVM},
 		"unknown":                {sighting.Device{}, record.ActionRestartVM},
 	} {
-		e := record.FromProto(Event(f, c.device, sighting.Sighting{}, ""))
+		e := record.FromProto(Builtin.Event(f, c.device, sighting.Sighting{}, ""))
 		if e.RecommendedAction != c.want || !e.IsFatal {
 			t.Errorf("%s: %s, fatal %t; want %s", name, e.RecommendedAction, e.IsFatal, c.want)
 		}
@@ -146,7 +146,7 @@ func TestUnusualPoliciesAreNamed(t *testing.T) {
 		"162": "recovery-notice", "170": "blank-bucket", "500": "unknown-code",
 	} {
 		f, _ := Parse("NVRM: Xid (PCI:0000:05:00): " + code)
-		e := Event(f, sighting.Device{}, sighting.Sighting{}, "")
+		e := Builtin.Event(f, sighting.Device{}, sighting.Sighting{}, "")
 		if got := e.Metadata[MetadataPolicy]; got != want || e.ErrorCode[0] != code {
 			t.Errorf("xid %s: policy %q, want %q; codes %v", code, got, want, e.ErrorCode)
 		}
@@ -178,7 +178,7 @@ func checkFault(t *testing.T, text string, fault Fault) {
 	t.Helper()
 	for _, driver := range []string{"", "570.1", "580", "x"} {
 		d := sighting.Device{Driver: driver}
-		e := Event(fault, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
+		e := Builtin.Event(fault, d, sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}, kernellog.Cut(text, 100))
 		if _, err := proto.Marshal(e); err != nil {
 			t.Errorf("event cannot be encoded: %v", err)
 		}
@@ -186,7 +186,7 @@ func checkFault(t *testing.T, text string, fault Fault) {
 			t.Errorf("event %v of fault %+v", e, fault)
 		}
 		checkRegisters(t, fault, e.GetMetadata())
-		if _, known := Lookup(fault.Code); !known && e.IsFatal {
+		if _, known := Builtin[fault.Code]; !known && e.IsFatal {
 			t.Errorf("unknown code %s is fatal", fault.Number)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
@@ -55,6 +56,10 @@ type Config struct {
 	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
 	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
+	// CataloguePath is a file of codes and patterns merged over the built-in ones.
+	CataloguePath string `toml:"catalogue" flag:"catalogue" usage:"TOML file of XIDs, SXIDs and patterns that are merged over the built-in ones; empty has those alone"`
+	// SysfsRoot is where names of network cards are looked up.
+	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where sysfs is mounted, for the names of network cards; empty looks none up"`
 	// Cancellations say which XID clears others on its device; without the key
 	// DefaultCancellations hold, with an empty list none do.
 	Cancellations []Cancellation `toml:"cancellations"`
@@ -93,6 +98,7 @@ var Default = Config{
 	Strategy:     string(record.Process),
 	GapStrategy:  string(record.PersistOnly),
 	OutboxMiB:    64,
+	SysfsRoot:    "/sys",
 }
 
 // Validate lists everything that is wrong.
@@ -127,6 +133,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := record.ParseStrategy(c.GapStrategy); err != nil {
 		wrong("gapProcessingStrategy (--gap-processing-strategy): %w", err)
+	}
+	if _, err := catalogue.Load(c.CataloguePath); err != nil {
+		wrong("catalogue (--catalogue): %w", err)
 	}
 	problems = append(problems, c.checkCancellations()...)
 	return errors.Join(problems...)
@@ -210,8 +219,13 @@ func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
 	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
 }
 
-// Policy is what the watch is told.
-func (c Config) Policy() watch.Policy {
+// Policy is what the watch is told; it fails if the catalogue has become
+// unreadable since the validation.
+func (c Config) Policy() (watch.Policy, error) {
+	known, err := catalogue.Load(c.CataloguePath)
+	if err != nil {
+		return watch.Policy{}, err
+	}
 	rules := c.Cancellations
 	if rules == nil {
 		rules = DefaultCancellations
@@ -220,10 +234,15 @@ func (c Config) Policy() watch.Policy {
 	for _, rule := range rules {
 		cancels[rule.OnErrorCode] = rule.CancelErrorCodes
 	}
-	return watch.Policy{
+	p := watch.Policy{
 		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines, Cancels: cancels,
 		EveryEvent: c.EveryEvent, GapStrategy: record.Strategy(c.GapStrategy),
+		Catalogue: known, Tagged: c.Source == File,
 	}
+	if c.SysfsRoot != "" {
+		p.NIC = watch.NICNames(c.SysfsRoot)
+	}
+	return p, nil
 }
 
 // Agent is the name of this monitor.

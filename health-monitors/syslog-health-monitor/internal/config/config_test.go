@@ -35,7 +35,8 @@ func TestCancellations(t *testing.T) {
 		rule:                   {"31": {"13", "149.NETIR_LINK_EVT", "150.MSE Degraded"}},
 	} {
 		c, err := load(t, text)
-		if diff := cmp.Diff(want, c.Policy().Cancels); err != nil || diff != "" {
+		policy, problem := c.Policy()
+		if diff := cmp.Diff(want, policy.Cancels); err != nil || problem != nil || diff != "" {
 			t.Errorf("%q: error %v, rules (-want +got):\n%s", text, err, diff)
 		}
 	}
@@ -69,5 +70,26 @@ func TestFilesThatAreNoKernelLog(t *testing.T) {
 		if _, err := load(t, text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
+	}
+}
+
+func TestTheCatalogueIsReadWithTheConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "catalogue.toml")
+	if err := os.WriteFile(path, []byte("[[xid]]\ncode = 179\naction = \"RESTART_BM\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(t, "catalogue = '"+path+"'\n")
+	policy, problem := c.Policy()
+	if err != nil || problem != nil || !policy.Catalogue.XIDs[179].Fatal {
+		t.Errorf("errors %v, %v; row %+v", err, problem, policy.Catalogue.XIDs[179])
+	}
+	if err := os.WriteFile(path, []byte("[[xid]]\ncode = 179\naction = \"REBOOT\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t, "catalogue = '"+path+"'\n"); err == nil || !strings.Contains(err.Error(), path+": line 3 (key \"action\")") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := load(t, "catalogue = '/does/not/exist'\n"); err == nil {
+		t.Error("a missing file is no error")
 	}
 }

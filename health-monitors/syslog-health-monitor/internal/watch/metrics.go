@@ -20,6 +20,9 @@ type Metrics struct {
 	SXIDs *prometheus.CounterVec
 	// FallenOff counts GPUs reported off the bus.
 	FallenOff prometheus.Counter
+	// Patterns counts events that patterns made, Repeats matches without an event
+	// of their own, by the pattern's name.
+	Patterns, Repeats *prometheus.CounterVec
 	// Resets counts acknowledged GPU resets by outcome.
 	Resets *prometheus.CounterVec
 	// Cancellations counts codes that another code cleared.
@@ -57,6 +60,8 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		XIDs:           vector("xid_errors", "XIDs reported, by code.", "err_code"),
 		SXIDs:          vector("sxid_errors", "SXIDs reported, by code.", "err_code"),
 		FallenOff:      counter("gpu_fallen_errors", "GPUs reported to have fallen off the bus."),
+		Patterns:       vector("pattern_events_total", "Events made by patterns of the kernel log, by pattern.", "pattern"),
+		Repeats:        vector("pattern_repeats_total", "Matches of patterns that were counted, paused, or followed from a GPU off the bus, and made no event.", "pattern"),
 		Resets:         vector("gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
 		Cancellations:  vector("cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
 		Counted:        counter("events_counted_total", "Events of storms that were counted and not reported one by one."),
@@ -69,10 +74,10 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		MetadataErrors: counter("metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
 		PassErrors:     counter("watch_failures_total", "Failures to watch the kernel log."),
 	}
-	for _, code := range xid.Codes() {
+	for code := range xid.Builtin {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
 	}
-	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Resets, m.Cancellations, m.Counted, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
+	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Patterns, m.Repeats, m.Resets, m.Cancellations, m.Counted, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
 	countSource(r, counts)
 	return m
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
@@ -59,13 +60,16 @@ const (
 	gpu1 = "GPU-11111111-1111-1111-1111-111111111111"
 )
 
+// builtin is the catalogue of all tests.
+var builtin = catalogue.Builtin()
+
 // newNode makes a node on boot-1 with an empty log, one GPU in its metadata
 // file, and a connector that listens. The monitor is not started.
 func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, dir: t.TempDir(), clock: testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), connector: reporttest.Start(t),
-		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, Settle: 2 * time.Minute},
+		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, Settle: 2 * time.Minute, Catalogue: builtin, Tagged: true},
 	}
 	n.boot("boot-1")
 	n.write("kern.log", "")

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
@@ -22,8 +23,8 @@ import (
 const driver = "NVRM: "
 
 // speaks tells whether a line may say something to us.
-func speaks(l source.Line) bool {
-	return l.Gap != nil || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
+func (m *Monitor) speaks(l source.Line) bool {
+	return l.Gap != nil || m.Policy.Catalogue.Patterns.Speaks(l.Text) || strings.Contains(l.Text, driver) || strings.Contains(l.Text, sxid.Marker) || strings.Contains(l.Text, gpureset.Marker)
 }
 
 // readOn takes the next lines into the outbox; more says that there may be
@@ -80,9 +81,10 @@ func (m *Monitor) writePlace() error {
 // line. A full outbox keeps the rest pending: the log is read no further, and
 // the kernel keeps it.
 func (m *Monitor) take() (more bool, err error) {
-	if !slices.ContainsFunc(m.pending, speaks) {
+	if !slices.ContainsFunc(m.pending, m.speaks) {
 		m.state.Cursor, m.dirty = m.pending[len(m.pending)-1].Cursor, true
 		m.state.Fallen = m.state.Fallen.Pass(len(m.pending))
+		m.state.Patterns.Pass(len(m.pending))
 		m.pending = nil
 		return true, nil
 	}
@@ -148,12 +150,18 @@ func (m *Monitor) account(t taking) {
 			m.Metrics.Gaps.Inc()
 		case e.IsHealthy || e.ErrorCode[0] == gpureset.CodeFailure: // counted by what caused it
 		case e.CheckName == xid.Check:
-			m.Metrics.XIDs.WithLabelValues(xidLabel(e.ErrorCode[0])).Inc()
+			m.Metrics.XIDs.WithLabelValues(m.xidLabel(e.ErrorCode[0])).Inc()
 		case e.CheckName == sxid.Check:
-			m.Metrics.SXIDs.WithLabelValues(sxidLabel(e.ErrorCode[0])).Inc()
+			m.Metrics.SXIDs.WithLabelValues(m.sxidLabel(e.ErrorCode[0])).Inc()
 		case e.CheckName == fallenoff.Check:
 			m.Metrics.FallenOff.Inc()
 		}
+		if rule := e.Metadata[pattern.MetadataPattern]; rule != "" {
+			m.Metrics.Patterns.WithLabelValues(rule).Inc()
+		}
+	}
+	for _, rule := range t.repeated {
+		m.Metrics.Repeats.WithLabelValues(rule).Inc()
 	}
 	for _, result := range t.resets {
 		m.Metrics.Resets.WithLabelValues(result).Inc()
@@ -171,18 +179,18 @@ func (m *Monitor) account(t taking) {
 
 // xidLabel bounds the label: the number alone, and codes outside the catalogue
 // are one.
-func xidLabel(code string) string {
+func (m *Monitor) xidLabel(code string) string {
 	number, _, _ := strings.Cut(code, ".")
 	n, err := strconv.Atoi(number)
-	if _, known := xid.Lookup(n); err != nil || !known {
+	if _, known := m.Policy.Catalogue.XIDs[n]; err != nil || !known {
 		return unknown
 	}
 	return number
 }
 
-func sxidLabel(code string) string {
+func (m *Monitor) sxidLabel(code string) string {
 	n, err := strconv.Atoi(code)
-	if _, known := sxid.Lookup(n); err != nil || !known {
+	if _, known := m.Policy.Catalogue.SXIDs[n]; err != nil || !known {
 		return unknown
 	}
 	return code

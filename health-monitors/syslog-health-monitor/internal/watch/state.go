@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/storm"
@@ -17,7 +18,8 @@ import (
 // stateNote is the name of the state beside the outbox.
 const stateNote = "state"
 
-// checks are the checks of this monitor.
+// checks are the checks of this monitor that report a recovery after every
+// reboot, whatever is remembered.
 var checks = []string{xid.Check, sxid.Check, fallenoff.Check}
 
 // maxOwners bounds what is kept of the driver's lines about its GPUs.
@@ -44,6 +46,10 @@ type state struct {
 	Storms storm.Counter `json:"storms,omitzero"`
 	// Owners maps PCI addresses to GPU UUIDs as the driver logged them.
 	Owners map[string]string `json:"owners,omitempty"`
+	// Patterns is what patterns remember between lines of one boot.
+	Patterns pattern.Memory `json:"patterns,omitzero"`
+	// Lost holds the PCI addresses of GPUs that are off the bus since the boot.
+	Lost map[string]bool `json:"lost,omitempty"`
 }
 
 func newState() state {
@@ -72,6 +78,7 @@ func (s state) encode() ([]byte, error) {
 func (s state) clone() state {
 	s.Owed, s.Owners, s.Memory = maps.Clone(s.Owed), maps.Clone(s.Owners), maps.Clone(s.Memory)
 	s.Storms = s.Storms.Clone()
+	s.Patterns, s.Lost = s.Patterns.Clone(), maps.Clone(s.Lost)
 	for check, m := range s.Memory {
 		s.Memory[check] = m.Clone()
 	}
@@ -82,13 +89,27 @@ func (s state) clone() state {
 func (s *state) turn(boot string, last uint64) {
 	s.PastBoot, s.Boot, s.Through = s.Boot, boot, last
 	clear(s.Owners)
+	s.Patterns, s.Lost = pattern.Memory{}, nil
 	for _, check := range checks {
 		s.Owed[check] = false
 	}
-	if _, told := s.Memory[GapCheck]; told {
-		s.Owed[GapCheck] = false
+	for check := range s.Memory {
+		s.Owed[check] = false // of patterns and gaps: those that have reported something
 	}
 }
+
+// lose notes that a GPU is off the bus.
+func (s *state) lose(pci string) {
+	if s.Lost == nil {
+		s.Lost = map[string]bool{}
+	}
+	if len(s.Lost) < maxOwners {
+		s.Lost[pci] = true
+	}
+}
+
+// lost tells whether a GPU is off the bus, or, without an address, any is.
+func (s *state) lost(pci string) bool { return s.Lost[pci] || pci == "" && len(s.Lost) > 0 }
 
 // own remembers which GPU the driver found at a PCI address.
 func (s *state) own(pci, uuid string) {

@@ -40,6 +40,7 @@ type taking struct {
 	unsendable int
 	seen       map[string]bool // checks of which a code of the current boot was seen
 	resets     []string        // outcomes of GPU resets
+	repeated   []string        // rules whose matches were only counted
 	cancelled  [][2]string     // source and target codes of cancellations
 }
 
@@ -55,20 +56,29 @@ func (t *taking) all(lines []source.Line) error {
 	return nil
 }
 
+// one takes a line: first those that are known by a number or a form of their
+// own, then the patterns.
 func (t *taking) one(line source.Line) error {
 	if line.Gap != nil {
 		if err := t.gap(line); err != nil {
 			return err
 		}
 	}
+	t.s.Patterns.Pass(1)
 	if at := strings.Index(line.Text, driver); at >= 0 {
-		return t.ofDriver(line, at)
+		if known, err := t.ofDriver(line, at); known || err != nil {
+			return err
+		}
+		return t.ofPatterns(line)
 	}
 	t.s.Fallen = t.s.Fallen.Pass(1)
 	if at := strings.Index(line.Text, sxid.Marker); at >= 0 {
 		return t.ofSwitch(line, at)
 	}
-	return t.ofResetTool(line)
+	if strings.Contains(line.Text, gpureset.Marker) {
+		return t.ofResetTool(line)
+	}
+	return t.ofPatterns(line)
 }
 
 // believes tells whether the kernel wrote a line.
@@ -76,8 +86,9 @@ func (t *taking) believes(line source.Line, at int) bool {
 	return t.m.Policy.UserLines || line.Kernel && kernellog.FromKernel(line.Text, at)
 }
 
-// ofDriver takes a line of the GPU driver.
-func (t *taking) ofDriver(line source.Line, at int) error {
+// ofDriver takes a line of the GPU driver; known says that patterns have nothing
+// to add.
+func (t *taking) ofDriver(line source.Line, at int) (known bool, err error) {
 	faults := xid.ParseAll(line.Text)
 	pci, uuid, isOwner := xid.ParseOwner(line.Text)
 	begun, fallen := t.s.Fallen.Read(line.Text)
@@ -86,33 +97,38 @@ func (t *taking) ofDriver(line source.Line, at int) error {
 			t.foreign++
 		}
 		t.s.Fallen = t.s.Fallen.Pass(1)
-		return nil
+		return true, nil
 	}
 	t.s.Fallen = begun
 	switch {
 	case len(faults) > 0:
 		for _, f := range faults {
 			if err := t.xid(line, f); err != nil {
-				return err
+				return true, err
 			}
 		}
+		return true, nil
 	case isOwner:
 		t.s.own(pci, uuid)
+		return true, nil
 	case fallen:
-		return t.fallenOff(line, begun)
+		return true, t.fallenOff(line, begun)
 	}
-	return nil
+	return false, nil
 }
 
 // xid reports an XID, and what it cancels.
 func (t *taking) xid(line source.Line, f xid.Fault) error {
 	d := t.device(f.PCI)
 	if f.Withdrawn() {
-		t.cancelled = append(t.cancelled, [2]string{xidLabel(f.Number), xidLabel(f.Number)})
+		t.cancelled = append(t.cancelled, [2]string{t.m.xidLabel(f.Number), t.m.xidLabel(f.Number)})
 		return t.clear(line, xid.Withdrawal(d, t.recoverySighting(line), kernellog.Cut(line.Text, messageBytes)), f.PCI)
 	}
-	j := xid.Judge(f, d.Driver)
-	e := xid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+	if f.Code == xid.OffTheBus && !line.Past {
+		t.s.lose(f.PCI)
+	}
+	j := t.m.Policy.Catalogue.XIDs.Judge(f, d.Driver)
+	e := t.m.Policy.Catalogue.XIDs.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	err := t.send(line, e, recovery.Report{
 		Device: f.PCI, Code: f.ErrorCode(), Fatal: j.Fatal, RebootCures: j.RebootCures, ResetCures: j.ResetCures(),
 	})
@@ -124,14 +140,15 @@ func (t *taking) xid(line source.Line, f xid.Fault) error {
 		return nil
 	}
 	for _, target := range targets {
-		t.cancelled = append(t.cancelled, [2]string{xidLabel(f.ErrorCode()), xidLabel(target)})
+		t.cancelled = append(t.cancelled, [2]string{t.m.xidLabel(f.ErrorCode()), t.m.xidLabel(target)})
 	}
 	return t.clear(line, xid.Cancellation(d, t.recoverySighting(line), f.ErrorCode(), targets), f.PCI)
 }
 
 // ofSwitch takes a line of the NVSwitch driver.
 func (t *taking) ofSwitch(line source.Line, at int) error {
-	f, ok := sxid.Parse(line.Text)
+	codes := t.m.Policy.Catalogue.SXIDs
+	f, ok := codes.Parse(line.Text)
 	if !ok {
 		return nil
 	}
@@ -144,8 +161,8 @@ func (t *taking) ofSwitch(line source.Line, at int) error {
 	if gpu, ok := inv.ByPort[gpumetadata.Port{PCI: f.PCI, Link: f.Link}]; ok {
 		d.UUID, d.Index = gpu.UUID, gpu.Index
 	}
-	j := sxid.Judge(f)
-	e := sxid.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
+	j := codes.Judge(f)
+	e := codes.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
 	return t.send(line, e, recovery.Report{
 		Device: f.PCI, Named: recovery.Device{Names: sxid.Names(f)}, Code: f.Number, Fatal: j.Fatal, RebootCures: j.RebootCures,
 	})
@@ -158,6 +175,9 @@ func (t *taking) fallenOff(line source.Line, b fallenoff.Begun) error {
 	err := t.send(line, e, recovery.Report{Device: d.PCI, Code: fallenoff.Code, Fatal: true, RebootCures: true})
 	if err == nil {
 		t.s.Fallen = fallenoff.Begun{}
+		if !line.Past {
+			t.s.lose(d.PCI)
+		}
 	}
 	return err
 }
@@ -182,8 +202,12 @@ func (t *taking) ofResetTool(line source.Line) error {
 		})
 	}
 	t.resets = append(t.resets, "success")
-	codes := t.s.Memory[xid.Check].AfterReset(d.PCI, append(xid.ResetCodes(), gpureset.CodeFailure))
-	return t.clear(line, gpureset.Succeeded(xid.Check, d, t.recoverySighting(line), codes), d.PCI)
+	delete(t.s.Lost, d.PCI)
+	codes := t.s.Memory[xid.Check].AfterReset(d.PCI, append(t.m.Policy.Catalogue.XIDs.ResetCodes(), gpureset.CodeFailure))
+	if err := t.clear(line, gpureset.Succeeded(xid.Check, d, t.recoverySighting(line), codes), d.PCI); err != nil {
+		return err
+	}
+	return t.clearPatterns(line, d)
 }
 
 // sighting of an event about a line.
@@ -201,10 +225,14 @@ func (t *taking) sighting(line source.Line) sighting.Sighting {
 	return s
 }
 
-// recoverySighting carries the strategy of what is cleared.
+// recoverySighting carries the strategy of what is cleared of the XIDs.
 func (t *taking) recoverySighting(line source.Line) sighting.Sighting {
+	return t.recoveryOf(xid.Check, line)
+}
+
+func (t *taking) recoveryOf(check string, line source.Line) sighting.Sighting {
 	s := t.sighting(line)
-	s.Strategy = t.s.Memory[xid.Check].Strategy(s.Strategy)
+	s.Strategy = t.s.Memory[check].Strategy(s.Strategy)
 	return s
 }
 
@@ -213,7 +241,9 @@ func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report
 	if sent, err := t.report(e); err != nil || !sent {
 		return err
 	}
-	r.Strategy, r.ID = t.m.Policy.Strategy, e.Id
+	if r.ID = e.Id; r.Strategy == "" {
+		r.Strategy = t.m.Policy.Strategy
+	}
 	if r.Named.Names == nil {
 		r.Named = named(e)
 	}

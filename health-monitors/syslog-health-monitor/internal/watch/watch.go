@@ -16,6 +16,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -63,6 +64,14 @@ type Policy struct {
 	GapStrategy record.Strategy
 	// Cancels holds, by XID, the codes that its report clears on the same device.
 	Cancels map[string][]string
+	// Catalogue is what is known of codes and patterns.
+	Catalogue catalogue.Catalogue
+	// Tagged lines show their writer in their text, as those of a syslog file do;
+	// elsewhere the source alone knows it.
+	Tagged bool
+	// NIC names the network card at a PCI address with function, empty when it is
+	// not known; nil knows none.
+	NIC func(pci string) string
 }
 
 // Monitor watches one kernel log. Its fields are set before Run.

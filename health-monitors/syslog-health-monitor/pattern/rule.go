@@ -1,0 +1,218 @@
+// Package pattern finds faults in the kernel log that have no number: each rule
+// is a regular expression with what a match means. It does no I/O and reads no
+// clock; what it has to remember is in Memory, which its owner keeps.
+package pattern
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Rule is one pattern of the kernel log as an operator writes it.
+type Rule struct {
+	// Name is the rule's own, and the error code of its events.
+	Name string `toml:"name"`
+	// Code is the error code where several rules share one; empty: Name.
+	Code string `toml:"code"`
+	// Enabled rules are looked for; default true.
+	Enabled bool `toml:"enabled"`
+	// Check is the check name, which begins with SysLogs.
+	Check string `toml:"check"`
+	// Class is the component class, for example GPU, NIC or Node.
+	Class string `toml:"componentClass"`
+	// Contains is a text of at least 3 bytes that every line of interest holds:
+	// lines without it cost nothing.
+	Contains string `toml:"contains"`
+	// Match is the expression (RE2). Named groups are entities, or metadata if
+	// their names begin with a small letter.
+	Match string `toml:"match"`
+	// After is an expression that an earlier line must have matched, at most
+	// Within lines before; with AfterContains as Contains is to Match.
+	After         string `toml:"after"`
+	AfterContains string `toml:"afterContains"`
+	Within        int    `toml:"within"`
+	// Fatal and Action are those of the events.
+	Fatal  bool          `toml:"fatal"`
+	Action record.Action `toml:"action"`
+	// RebootCures says whether a reboot ends the fault; default true.
+	RebootCures bool `toml:"rebootCures"`
+	// Strategy is PROCESS, PERSIST_ONLY, or empty for the monitor's own.
+	Strategy record.Strategy `toml:"processingStrategy"`
+	// Count is how many matches about the same thing within Window make an event.
+	Count  int           `toml:"count"`
+	Window time.Duration `toml:"window"`
+	// Pause is how long a thing is not reported again; repeats are counted.
+	Pause time.Duration `toml:"pause"`
+	// Clears makes a match a recovery: the codes of this check that it ends on the
+	// thing that it names.
+	Clears []string `toml:"clears"`
+	// Lost rules say that a GPU is off the bus.
+	Lost bool `toml:"lost"`
+
+	match, after *regexp.Regexp
+}
+
+// Bounds of rules.
+const (
+	// MaxRules bounds the rules, the built-in ones included.
+	MaxRules = 256
+	// MaxExpression bounds an expression, in bytes.
+	MaxExpression = 2048
+	// MaxCount bounds Count, MaxWindow Window and Pause, MaxWithin Within.
+	MaxCount  = 100
+	MaxWindow = 7 * 24 * time.Hour
+	MaxWithin = 1000
+	// lineBytes is how much of a line is looked at.
+	lineBytes = 4 << 10
+)
+
+// CheckPrefix begins the name of every check of this monitor, so that no rule
+// can speak for another agent's.
+const CheckPrefix = "SysLogs"
+
+// Blank is a rule before its keys are read.
+func Blank() Rule {
+	return Rule{Enabled: true, RebootCures: true, Count: 1, Pause: time.Minute, Action: record.ActionNone}
+}
+
+// Problem is what is wrong with a rule's key.
+type Problem struct {
+	// Rule is the rule's name.
+	Rule string
+	Key  string
+	Err  error
+}
+
+// Compile makes a set of rules, which are asked in their order, or says what is
+// wrong with them.
+func Compile(rules []Rule) (*Set, []Problem) {
+	var problems []Problem
+	for i := range rules {
+		for _, p := range rules[i].compile() {
+			problems = append(problems, Problem{rules[i].Name, p.key, p.err})
+		}
+	}
+	if len(rules) > MaxRules {
+		problems = append(problems, Problem{rules[MaxRules].Name, "name", fmt.Errorf("there are more than %d patterns", MaxRules)})
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return newSet(rules), nil
+}
+
+// problem is what is wrong with a key.
+type problem struct {
+	key string
+	err error
+}
+
+var (
+	checkName = regexp.MustCompile(`^` + CheckPrefix + `[A-Za-z][A-Za-z0-9]{0,55}$`)
+	className = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,31}$`)
+	ruleName  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+)
+
+// reserved are checks whose codes have a meaning of their own.
+var reserved = map[string]bool{"SysLogsXIDError": true, "SysLogsSXIDError": true}
+
+// compile checks a rule and makes it ready.
+func (r *Rule) compile() (problems []problem) {
+	wrong := func(key, format string, args ...any) {
+		problems = append(problems, problem{key, fmt.Errorf(format, args...)})
+	}
+	if !ruleName.MatchString(r.Name) {
+		wrong("name", "%q is no name of letters, digits, dots, _ and -", r.Name)
+	}
+	if r.Code == "" {
+		r.Code = r.Name
+	}
+	if !ruleName.MatchString(r.Code) {
+		wrong("code", "%q is no code of letters, digits, dots, _ and -", r.Code)
+	}
+	if !checkName.MatchString(r.Check) || reserved[r.Check] {
+		wrong("check", "%q is no name of a check that begins with %s, or has catalogues of its own", r.Check, CheckPrefix)
+	}
+	if !className.MatchString(r.Class) {
+		wrong("componentClass", "%q is no word of letters and digits", r.Class)
+	}
+	problems = append(problems, r.compileExpressions()...)
+	return append(problems, r.checkMeaning()...)
+}
+
+func (r *Rule) compileExpressions() (problems []problem) {
+	expression := func(key, text, literal, literalKey string) *regexp.Regexp {
+		compiled, err := regexp.Compile(text)
+		switch {
+		case text == "" || len(text) > MaxExpression:
+			err = fmt.Errorf("has %d bytes, not 1 to %d", len(text), MaxExpression)
+		case err == nil && compiled.MatchString(""):
+			err = errors.New("matches an empty line")
+		}
+		if err != nil {
+			problems = append(problems, problem{key, err})
+		}
+		if len(literal) < 3 {
+			problems = append(problems, problem{literalKey, fmt.Errorf("%q has less than 3 bytes; it is a text that every matching line holds", literal)})
+		}
+		return compiled
+	}
+	r.match = expression("match", r.Match, r.Contains, "contains")
+	if r.After != "" {
+		r.after = expression("after", r.After, r.AfterContains, "afterContains")
+		if r.Within < 1 || r.Within > MaxWithin {
+			problems = append(problems, problem{"within", fmt.Errorf("%d is not 1 to %d lines", r.Within, MaxWithin)})
+		}
+	}
+	return problems
+}
+
+// checkMeaning looks at what a match means.
+func (r *Rule) checkMeaning() (problems []problem) {
+	wrong := func(key, format string, args ...any) {
+		problems = append(problems, problem{key, fmt.Errorf(format, args...)})
+	}
+	if _, err := record.ParseAction(string(r.Action)); err != nil {
+		wrong("action", "%w", err)
+	}
+	if r.Fatal && r.Action == record.ActionNone {
+		wrong("action", "a fatal fault has an action; CONTACT_SUPPORT is a person's")
+	}
+	if r.Strategy != "" {
+		if _, err := record.ParseStrategy(string(r.Strategy)); err != nil {
+			wrong("processingStrategy", "%w", err)
+		}
+	}
+	if r.Count < 1 || r.Count > MaxCount {
+		wrong("count", "%d is not 1 to %d", r.Count, MaxCount)
+	}
+	if r.Window < 0 || r.Window > MaxWindow || (r.Count > 1) != (r.Window > 0) {
+		wrong("window", "%s is not up to %s, or there is no count of more than 1 in it", r.Window, MaxWindow)
+	}
+	if r.Pause < 0 || r.Pause > MaxWindow {
+		wrong("pause", "%s is not 0s to %s", r.Pause, MaxWindow)
+	}
+	for _, code := range r.Clears {
+		if !ruleName.MatchString(code) {
+			wrong("clears", "%q is no code", code)
+		}
+	}
+	if len(r.Clears) > 0 && (r.Fatal || r.Count > 1 || r.Lost) {
+		wrong("clears", "a recovery is not fatal, not counted and loses no GPU")
+	}
+	return problems
+}
+
+// Thing writes entities down as one key.
+func Thing(entities [][2]string) string {
+	var b strings.Builder
+	for _, e := range entities {
+		b.WriteString(e[0] + "=" + e[1] + " ")
+	}
+	return b.String()
+}
