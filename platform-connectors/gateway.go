@@ -35,11 +35,15 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	if err != nil {
 		return err
 	}
-	store, err := storeopen.Open(ctx, cfg.Store, options(d, cfg, d.Registry))
+	opened, err := storeopen.Open(ctx, cfg.Store, options(d, cfg, d.Registry))
 	if err != nil {
 		return err
 	}
-	d.OnStop("store", func(context.Context) error { return store.Close() })
+	d.OnStop("store", func(context.Context) error { return opened.Close() })
+	store, ok := opened.(gateway.Store)
+	if !ok {
+		return fmt.Errorf("the store cannot tell servers apart: it is a %T", opened)
+	}
 	review := func(of, audience string) *gate.Review {
 		return gate.NewReview(cluster.Clientset, gate.Verification{
 			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,

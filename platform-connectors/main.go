@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -37,23 +36,8 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	})
 }
 
-// What the store acknowledged is kept for so long, and so much of it, to be
-// appended again after a failover that lost it. A gateway keeps for many nodes.
-const (
-	keepFor        = 10 * time.Minute
-	keepBytes      = 16 << 20
-	keepForGateway = 64 << 20
-)
-
 func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer) storeopen.Options {
-	o := storeopen.Options{
-		SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: metrics, Clock: d.Clock,
-		KeepFor: keepFor, KeepBytes: keepBytes,
-	}
-	if cfg.Role == config.RoleGateway {
-		o.KeepBytes = keepForGateway
-	}
-	return o
+	return storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
 }
 
 // openPlace opens the store with the rights that its account has.

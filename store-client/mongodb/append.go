@@ -23,6 +23,25 @@ func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.Ap
 	return provider.Append(ctx, s.Metrics, records, s.insert)
 }
 
+// AppendTo implements store.Identified. The server is asked for just before; one
+// that has lost its database is given a new name by the append.
+func (s *Store) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
+	now, err := s.Server(ctx)
+	if err == nil && now == "" {
+		if err = s.prepare(ctx); err == nil {
+			now = *s.home.Load()
+		}
+	}
+	if err == nil {
+		err = provider.Moved(server, now)
+	}
+	if err != nil {
+		return nil, now, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	results, err := s.Append(ctx, records)
+	return results, now, err
+}
+
 // insert stores records of different ids and says what is stored under them
 // now.
 func (s *Store) insert(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {

@@ -126,6 +126,17 @@ func TestAppendAccountAppends(t *testing.T) {
 	if diff := cmp.Diff([]store.AppendResult{store.Appended, store.Appended, store.Appended}, results); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
+	mine, theirs := a.(store.Identified), e.services.(store.Identified)
+	server, err := theirs.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, now, err := mine.AppendTo(t.Context(), "another", records); now != server || !errors.Is(err, store.ErrMoved) {
+		t.Errorf("to another server: %q, %v; the services call it %q", now, err, server)
+	}
+	if again, now, err := mine.AppendTo(t.Context(), server, records[:1]); now != server || err != nil || again[0] != store.Duplicate {
+		t.Errorf("to the server itself: %v, %q, %v", again, now, err)
+	}
 	for i, r := range storetest.Receive(t, feedOf(t, e.services, "c", all()), 3) {
 		want := records[i]
 		want.Append = r.Append

@@ -22,7 +22,10 @@ type Appender struct {
 	metrics *provider.Metrics
 }
 
-var _ store.Appender = (*Appender)(nil)
+var (
+	_ store.Appender   = (*Appender)(nil)
+	_ store.Identified = (*Appender)(nil)
+)
 
 // OpenAppender connects to the database at dsn for appending. It makes no tables
 // and waits for a service that does.
@@ -63,6 +66,29 @@ COALESCE(has_table_privilege(to_regclass('health_events'), 'UPDATE'), false)`).S
 // Append implements store.Appender.
 func (a *Appender) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	return provider.Append(ctx, a.metrics, records, a.insert)
+}
+
+// Server implements store.Identified.
+func (a *Appender) Server(ctx context.Context) (server string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	if err := a.db.QueryRowContext(ctx, "SELECT "+history).Scan(&server); err != nil {
+		return "", fmt.Errorf("asking for the server: %w", err)
+	}
+	return server, nil
+}
+
+// AppendTo implements store.Identified. The server is asked for just before.
+func (a *Appender) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
+	now, err := a.Server(ctx)
+	if err == nil {
+		err = provider.Moved(server, now)
+	}
+	if err != nil {
+		return nil, now, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	results, err := a.Append(ctx, records)
+	return results, now, err
 }
 
 // insert appends records of different ids, in one statement.

@@ -19,12 +19,15 @@ import (
 const home = `(SELECT system_identifier FROM pg_control_system()) || '/' ||
 (SELECT oid FROM pg_database WHERE datname = current_database())`
 
+// history names what writes go to: home, the timeline, which changes when another
+// server takes over or an older state is restored, and the table's file, which
+// changes when it was emptied or restored under the same name: its rows then bear
+// numbers of long ago.
+const history = home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || pg_relation_filenode('health_events')`
+
 // queryHead reads the horizon: every transaction numbered below the oldest one
-// still running has ended; and which of those above have. The history is that of
-// home, the timeline, which changes when another server takes over or an older
-// state is restored, and the table's file, which changes when it was emptied or
-// restored under the same name: its rows then bear numbers of long ago.
-const queryHead = `SELECT ` + home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || pg_relation_filenode('health_events'),
+// still running has ended; and which of those above have.
+const queryHead = `SELECT ` + history + `,
 pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmax(shot)::text::bigint,
 (SELECT string_agg(tx::text, ' ' ORDER BY tx) FROM pg_snapshot_xip(shot) AS tx)
 FROM pg_current_snapshot() AS shot`
@@ -40,7 +43,7 @@ UNION ALL SELECT age(transaction), format('prepared transaction %L of user %s in
 // queryStamp numbers the transaction, reserves places, and wakes the feeds when
 // it commits. synchronous_commit is set again, for this transaction, because a
 // pooler may hand over a session with other settings.
-const queryStamp = `SELECT pg_current_xact_id()::text::bigint, clock_timestamp(),
+const queryStamp = `SELECT ` + history + `, pg_current_xact_id()::text::bigint, clock_timestamp(),
 pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true),
 (SELECT string_agg(nextval('health_event_places')::text, ' ') FROM generate_series(1, $1::int))`
 
@@ -100,7 +103,7 @@ func stamp(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.
 	var st sqlstore.Stamp
 	var notified, commit any
 	var places string
-	err := tx.QueryRowContext(ctx, queryStamp, n, durability).Scan(&st.Tx, &st.At, &notified, &commit, &places)
+	err := tx.QueryRowContext(ctx, queryStamp, n, durability).Scan(&st.Server, &st.Tx, &st.At, &notified, &commit, &places)
 	if err != nil {
 		return st, err
 	}

@@ -132,7 +132,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 		Stamp: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Stamp, error) {
 			st := sqlstore.Stamp{At: cfg.Clock.Now()}
 			var last int64
-			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING tx, seq", n).Scan(&st.Tx, &last)
+			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
 			for i := range n {
 				st.Seqs = append(st.Seqs, last-int64(n)+int64(i)+1)
 			}

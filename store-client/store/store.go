@@ -27,6 +27,10 @@ const Undecodable = "records that cannot be decoded"
 // again. No change of the batch was applied.
 var ErrConflict = errors.New("record has another revision")
 
+// ErrMoved means that the store is another server than the one it was asked to be:
+// nothing was applied.
+var ErrMoved = errors.New("another server has taken the store's place")
+
 // AppendResult says what became of one appended record.
 type AppendResult int
 
@@ -166,6 +170,9 @@ type Identified interface {
 	// another server took over, an older state was restored, or the records were
 	// emptied or replaced: then what was acknowledged before may be gone.
 	Server(ctx context.Context) (string, error)
+	// AppendTo is Append while the store is the named server; empty is any. now is
+	// the one that it is: that of the records, or with ErrMoved another one.
+	AppendTo(ctx context.Context, server string, records []record.Record) (results []AppendResult, now string, err error)
 }
 
 // Feed is a resumable stream of records. Next is for one goroutine, Commit may

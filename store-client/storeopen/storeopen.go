@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/store-client/internal/keep"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/mongodb"
@@ -30,12 +29,7 @@ type Options struct {
 	// PollOnly makes feeds notice changes by polling every second only: for a
 	// connection pooler that does not pass notifications, or a file system
 	// without change events.
-	PollOnly bool
-	// KeepFor is how long acknowledged records are kept in memory, to be appended
-	// again when another server takes over that may not have got them, such as a
-	// promoted asynchronous standby; 0 keeps none. KeepBytes bounds them, about.
-	KeepFor    time.Duration
-	KeepBytes  int64
+	PollOnly   bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Clock      clock.WithTicker
@@ -76,11 +70,7 @@ func Open(ctx context.Context, dsn string, o Options) (store.Store, error) {
 		return nil, err
 	}
 	o, cfg := o.config()
-	s, err := await(ctx, o, func() (store.Store, error) { return p.open(ctx, dsn, o, cfg) })
-	if err != nil {
-		return nil, err
-	}
-	return kept(s, o), nil
+	return await(ctx, o, func() (store.Store, error) { return p.open(ctx, dsn, o, cfg) })
 }
 
 // OpenAppender opens the store at dsn for appending, with an account that needs
@@ -117,15 +107,6 @@ func await[T any](ctx context.Context, o Options, open func() (T, error)) (T, er
 		// Also when it ended right behind an attempt that failed by itself.
 		return none, fmt.Errorf("opening the store: %w: last: %w", ctx.Err(), err)
 	}
-}
-
-// kept keeps what the store acknowledges, if that is asked for.
-func kept(s store.Store, o Options) store.Store {
-	known, ok := s.(keep.Identified)
-	if o.KeepFor <= 0 || !ok {
-		return s
-	}
-	return keep.Over(known, keep.Policy{For: o.KeepFor, Bytes: o.KeepBytes}, o.Clock, o.Logger, o.Registerer)
 }
 
 // OpenReader opens the store at dsn for looking only. It does not wait for a

@@ -320,3 +320,35 @@ func expireBehind(t *testing.T, b Backend) {
 	count(soon, 0)
 	count(expiry.Add(store.ExpireGrace+time.Second), 1)
 }
+
+// appendTo: a store says which server it is, and takes nothing for another one.
+func appendTo(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	known, ok := s.(store.Identified)
+	if !ok {
+		t.Fatalf("a %T cannot tell servers apart", s)
+	}
+	records := faults(2)
+	results, server, err := known.AppendTo(within(t), "", records[:1])
+	if err != nil || len(results) != 1 || server == "" {
+		t.Fatalf("to any server: %v, %q, %v", results, server, err)
+	}
+	if same, err := known.Server(within(t)); same != server || err != nil {
+		t.Errorf("it is %q, %v; it appended to %q", same, err, server)
+	}
+	for _, batch := range [][]record.Record{records, nil} {
+		if results, now, err := known.AppendTo(within(t), "another", batch); !errors.Is(err, store.ErrMoved) || now != server || results != nil {
+			t.Errorf("%d records to another server: %v, %q, %v", len(batch), results, now, err)
+		}
+	}
+	if _, err := s.Get(within(t), records[1].ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("for another server it took a record: %v", err)
+	}
+	results, now, err := known.AppendTo(within(t), server, records)
+	if want := []store.AppendResult{store.Duplicate, store.Appended}; !slices.Equal(results, want) || now != server || err != nil {
+		t.Errorf("to the same server: %v, %q, %v", results, now, err)
+	}
+	if _, now, err := known.AppendTo(within(t), server, nil); now != server || err != nil {
+		t.Errorf("nothing to the same server: %q, %v", now, err)
+	}
+}

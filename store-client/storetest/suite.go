@@ -70,6 +70,7 @@ func cases() []testCase {
 		{"append: the writer is killed; what was acknowledged is there", appendKilled},
 		{"append: refused if it could not be given back unchanged", appendUnstorable},
 		{"append: a status is not the appender's", appendStatus},
+		{"append: to the server that is asked for, or not at all", appendTo},
 		{"append: the door's worst accepted event is read back equal", appendWorst},
 		{"read: absent is ErrNotFound, and only absent", readAbsent},
 		{"list: pages in append order", listPages},

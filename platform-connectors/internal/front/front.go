@@ -38,7 +38,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 		return err
 	}
 	tally := newTally(d, cfg, node, stages)
-	records := openRecords(d, up)
+	records := openRecords(d, cfg, up, queue)
 	carrier := newCarrier(d, queue, records, stages)
 	carry := newReplay(d, queue, node, carrier, tally)
 	if client != nil {

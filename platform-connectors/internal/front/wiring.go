@@ -73,11 +73,14 @@ func openNode(d *daemon.Daemon, cfg Config) (*sighting.Node, kubernetes.Interfac
 	return node, client, err
 }
 
-func openRecords(d *daemon.Daemon, up Upstream) *records.Records {
+func openRecords(d *daemon.Daemon, cfg Config, up Upstream, q queue) *records.Records {
 	r := records.New(func(ctx context.Context) (records.Place, error) {
 		// An attempt that fails must not leave its metrics registered.
 		own := prometheus.NewRegistry()
 		place, err := up.Open(ctx, own)
+		if err == nil {
+			place = keeping(d, cfg, place, q, own)
+		}
 		if err == nil {
 			d.Registry.MustRegister(own)
 		}

@@ -49,7 +49,7 @@ const (
 
 // Store is what the gateway needs of the record store.
 type Store interface {
-	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+	store.Identified
 	Dead(ctx context.Context, letter store.DeadLetter) error
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }
@@ -70,6 +70,10 @@ type Gateway struct {
 
 	mu   sync.Mutex
 	busy map[string]int
+
+	asking sync.Mutex // guards the fields below
+	server string
+	asked  time.Time
 }
 
 // service is that of the wire, in the form of streams: gRPC reads a unary request
@@ -192,12 +196,20 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 		}
 		passed, of = append(passed, r), append(of, result)
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if len(q.GetRecords()) == 0 {
+		return g.name(ctx, q.GetServer())
+	}
 	if len(passed) == 0 {
 		return out, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	results, err := g.Store.Append(ctx, passed)
+	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), passed)
+	out.Server = server
+	if errors.Is(err, store.ErrMoved) {
+		out.Results = nil
+		return out, nil
+	}
 	if err == nil && len(results) != len(passed) {
 		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(passed))
 	}
@@ -212,6 +224,24 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 		}
 	}
 	return out, nil
+}
+
+// nameFor is how long a name of the server is passed on without asking again.
+const nameFor = 5 * time.Second
+
+// name says which server the store is: connectors that keep something of a server
+// ask now and then whether it is still there.
+func (g *Gateway) name(ctx context.Context, known string) (*protos.AppendResponse, error) {
+	g.asking.Lock()
+	defer g.asking.Unlock()
+	if age := g.Clock.Since(g.asked); g.server == "" || g.server != known || age < 0 || age > nameFor {
+		server, err := g.Store.Server(ctx)
+		if err != nil {
+			return nil, g.away(err)
+		}
+		g.server, g.asked = server, g.Clock.Now()
+	}
+	return &protos.AppendResponse{Server: g.server}, nil
 }
 
 // pass decides about one document.

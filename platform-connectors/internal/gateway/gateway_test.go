@@ -2,8 +2,10 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -148,5 +151,64 @@ func TestAGatewayThatIsNoneIsShownNoToken(t *testing.T) {
 	}
 	if n := h.asked.Load(); n != 0 {
 		t.Errorf("%d tokens were shown", n)
+	}
+}
+
+// moved is a store that is another server now and then.
+type moved struct {
+	*away
+	asked atomic.Int64
+	name  atomic.Value
+}
+
+func (m *moved) Server(context.Context) (string, error) {
+	m.asked.Add(1)
+	return m.is(), nil
+}
+
+func (m *moved) is() string { return m.name.Load().(string) }
+
+func (m *moved) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
+	if server != "" && server != m.is() {
+		return nil, m.is(), store.ErrMoved
+	}
+	results, _, err := m.away.AppendTo(ctx, "", records)
+	return results, m.is(), err
+}
+
+// TestAGatewaySaysWhichServer: it takes nothing for another one, names the present
+// one, and does not ask the store each time.
+func TestAGatewaySaysWhichServer(t *testing.T) {
+	m := &moved{}
+	m.name.Store("one")
+	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
+		m.away, _ = g.Store.(*away)
+		g.Store = m
+	})
+	c := h.connector(of("gpu-7"))
+	say := func(server string, records ...record.Record) (int, string, error) {
+		results, now, err := c.AppendTo(t.Context(), server, records)
+		return len(results), now, err
+	}
+	if n, now, err := say("", storetest.Record("gpu-7")); n != 1 || now != "one" || err != nil {
+		t.Errorf("any server: %d, %q, %v", n, now, err)
+	}
+	for range 5 {
+		if _, now, err := say("one"); now != "one" || err != nil {
+			t.Errorf("the same server: %q, %v", now, err)
+		}
+	}
+	if n := m.asked.Load(); n != 1 {
+		t.Errorf("asked %d times, want once", n)
+	}
+	m.name.Store("two")
+	if n, now, err := say("one", storetest.Record("gpu-7")); n != 0 || now != "two" || !errors.Is(err, store.ErrMoved) {
+		t.Errorf("another server: %d, %q, %v", n, now, err)
+	}
+	if _, now, err := say("two"); now != "two" || err != nil || m.asked.Load() != 2 {
+		t.Errorf("a name that the gateway did not know: %q, %v, asked %d times", now, err, m.asked.Load())
+	}
+	if all, err := h.store.List(t.Context(), store.Query{}); len(all) != 1 || err != nil {
+		t.Errorf("%d records are stored, %v", len(all), err)
 	}
 }

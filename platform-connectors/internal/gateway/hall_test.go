@@ -77,11 +77,15 @@ type away struct {
 	err atomic.Pointer[error]
 }
 
-func (a *away) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+func (a *away) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
 	if err := a.err.Load(); err != nil {
-		return nil, *err
+		return nil, "", *err
 	}
-	return a.Store.Append(ctx, records)
+	return a.Store.(store.Identified).AppendTo(ctx, server, records)
+}
+
+func (a *away) Server(ctx context.Context) (string, error) {
+	return a.Store.(store.Identified).Server(ctx)
 }
 
 // hall is a gateway that listens, and what stands behind it.

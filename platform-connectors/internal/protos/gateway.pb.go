@@ -81,7 +81,10 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 type AppendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each is a record as it is stored, in JSON.
-	Records       [][]byte `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	Records [][]byte `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// The server that has acknowledged what the caller keeps; empty is any. If the
+	// store is another one, nothing is appended: what it has lost goes first.
+	Server        string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,10 +126,21 @@ func (x *AppendRequest) GetRecords() [][]byte {
 	return nil
 }
 
+func (x *AppendRequest) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
 type AppendResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each record.
-	Results       []*Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// One for each record; none if the store is another server than the one asked
+	// for.
+	Results []*Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Which server the store is: another one after a failover, or when the records
+	// were emptied or restored. Empty if no record was handed to it.
+	Server        string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +180,13 @@ func (x *AppendResponse) GetResults() []*Result {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *AppendResponse) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
 }
 
 type Result struct {
@@ -411,11 +432,13 @@ var File_gateway_proto protoreflect.FileDescriptor
 
 const file_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\rgateway.proto\x12\x15nvsentinel.gateway.v1\")\n" +
+	"\rgateway.proto\x12\x15nvsentinel.gateway.v1\"A\n" +
 	"\rAppendRequest\x12\x18\n" +
-	"\arecords\x18\x01 \x03(\fR\arecords\"I\n" +
+	"\arecords\x18\x01 \x03(\fR\arecords\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\"a\n" +
 	"\x0eAppendResponse\x127\n" +
-	"\aresults\x18\x01 \x03(\v2\x1d.nvsentinel.gateway.v1.ResultR\aresults\"\\\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.nvsentinel.gateway.v1.ResultR\aresults\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\"\\\n" +
 	"\x06Result\x128\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1e.nvsentinel.gateway.v1.OutcomeR\aoutcome\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\"I\n" +

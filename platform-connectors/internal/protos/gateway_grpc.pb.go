@@ -36,7 +36,8 @@ const (
 // may be said and read is that of the pod's node. No call writes a status.
 type GatewayClient interface {
 	// Append stores records in their order, all of those that are not refused or,
-	// with an error, none that is known. It may be repeated.
+	// with an error, none that is known. It may be repeated. Without records it says
+	// which server the store is.
 	Append(ctx context.Context, in *AppendRequest, opts ...grpc.CallOption) (*AppendResponse, error)
 	// Dead keeps a record that was refused, for a person.
 	Dead(ctx context.Context, in *DeadRequest, opts ...grpc.CallOption) (*DeadResponse, error)
@@ -90,7 +91,8 @@ func (c *gatewayClient) History(ctx context.Context, in *HistoryRequest, opts ..
 // may be said and read is that of the pod's node. No call writes a status.
 type GatewayServer interface {
 	// Append stores records in their order, all of those that are not refused or,
-	// with an error, none that is known. It may be repeated.
+	// with an error, none that is known. It may be repeated. Without records it says
+	// which server the store is.
 	Append(context.Context, *AppendRequest) (*AppendResponse, error)
 	// Dead keeps a record that was refused, for a person.
 	Dead(context.Context, *DeadRequest) (*DeadResponse, error)

@@ -58,6 +58,16 @@ type Direct struct {
 	Node string
 }
 
+// AppendTo implements kept.Place.
+func (d Direct) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
+	known, ok := d.Store.(store.Identified)
+	if !ok {
+		results, err := d.Store.Append(ctx, batch)
+		return results, "", err
+	}
+	return known.AppendTo(ctx, server, batch)
+}
+
 // History implements Historian.
 func (d Direct) History(ctx context.Context, after int64) ([]record.Record, error) {
 	return History(ctx, d.Store, d.Node, after, page)

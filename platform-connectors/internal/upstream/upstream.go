@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,36 +97,52 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 // Append implements records.Place. Called for a publisher's request it shows the
 // gateway that publisher's token: only with it may an event be about any node.
 func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
+	results, _, err := g.AppendTo(ctx, "", batch)
+	return results, err
+}
+
+// AppendTo implements kept.Place, as store.Identified says. Of a batch that needs
+// several calls the first ones may have been appended when the store moves.
+func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
 	out := make([]store.AppendResult, 0, len(batch))
-	request, size := &protos.AppendRequest{}, 0
+	request, size := &protos.AppendRequest{Server: server}, 0
 	for i, r := range batch {
 		doc, err := record.AppendJSON(nil, r)
 		if err != nil {
-			return nil, fmt.Errorf("encoding record %s: %w", r.ID, err)
+			return nil, "", fmt.Errorf("encoding record %s: %w", r.ID, err)
 		}
 		request.Records, size = append(request.Records, doc), size+len(doc)
 		if size < chunk && i < len(batch)-1 {
 			continue
 		}
-		results, err := g.append(ctx, request)
+		results, now, err := g.append(ctx, request)
 		if err != nil {
-			return nil, err
+			return nil, now, err
 		}
-		out, request, size = append(out, results...), &protos.AppendRequest{}, 0
+		server = cmp.Or(now, server)
+		out, request, size = append(out, results...), &protos.AppendRequest{Server: server}, 0
 	}
-	return out, nil
+	if len(batch) > 0 {
+		return out, server, nil
+	}
+	_, now, err := g.append(ctx, request)
+	return nil, now, err
 }
 
-func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.AppendResult, error) {
+func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.AppendResult, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	reply, err := g.api.Append(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("asking the gateway: %w", err)
+		return nil, "", fmt.Errorf("asking the gateway: %w", err)
+	}
+	now := reply.GetServer()
+	if q.GetServer() != "" && now != "" && now != q.GetServer() {
+		return nil, now, fmt.Errorf("asking the gateway: %w", store.ErrMoved)
 	}
 	if len(reply.GetResults()) != len(q.GetRecords()) {
-		return nil, fmt.Errorf("the gateway answered for %d of %d records", len(reply.GetResults()), len(q.GetRecords()))
+		return nil, "", fmt.Errorf("the gateway answered for %d of %d records", len(reply.GetResults()), len(q.GetRecords()))
 	}
 	out := make([]store.AppendResult, len(reply.GetResults()))
 	for i, result := range reply.GetResults() {
@@ -138,10 +155,10 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.
 			out[i] = store.Refused
 			g.log.Error("the gateway refused a record", "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
-			return nil, fmt.Errorf("the gateway does not say what became of record %d", i)
+			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
 		}
 	}
-	return out, nil
+	return out, now, nil
 }
 
 // Dead implements records.Place.

@@ -41,6 +41,15 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 	return results, nil
 }
 
+// Moved is ErrMoved if the store is another server than it was asked to be; empty
+// is any.
+func Moved(asked, now string) error {
+	if asked == "" || asked == now {
+		return nil
+	}
+	return store.ErrMoved
+}
+
 // Content is what is stored under an id, and whether it was stored just now.
 type Content struct {
 	Digest string

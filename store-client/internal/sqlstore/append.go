@@ -15,22 +15,36 @@ import (
 
 // Append implements store.Store.
 func (s *Store) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
-	return provider.Append(ctx, s.Metrics, records, s.appendFresh)
+	results, _, err := s.AppendTo(ctx, "", records)
+	return results, err
+}
+
+// AppendTo implements store.Identified: the transaction itself looks where it is.
+func (s *Store) AppendTo(ctx context.Context, server string, records []record.Record) (results []store.AppendResult, now string, err error) {
+	results, err = provider.Append(ctx, s.Metrics, records, func(ctx context.Context, records []record.Record) (stored map[string]provider.Content, err error) {
+		if len(records) > 0 {
+			stored, now, err = s.appendFresh(ctx, server, records)
+		} else if now, err = s.Server(ctx); err == nil {
+			err = provider.Moved(server, now)
+		}
+		return stored, err
+	})
+	return results, now, err
 }
 
 // appendFresh inserts records of different ids and says what is stored under
-// them now. Rows are inserted in id order, as updates lock them, so that
-// transactions wait for each other but never deadlock.
-func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[string]provider.Content, error) {
-	if len(records) == 0 {
-		return nil, nil
-	}
-	var stored map[string]provider.Content
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// them now, and in which server. Rows are inserted in id order, as updates lock
+// them, so that transactions wait for each other but never deadlock.
+func (s *Store) appendFresh(ctx context.Context, server string, records []record.Record) (stored map[string]provider.Content, now string, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stored = map[string]provider.Content{}
 		stamp, err := s.Dialect.Stamp(ctx, tx, len(records))
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
+		}
+		now = stamp.Server
+		if err := provider.Moved(server, now); err != nil {
+			return err
 		}
 		rows := make([]row, len(records))
 		for i, r := range records {
@@ -51,7 +65,7 @@ func (s *Store) appendFresh(ctx context.Context, records []record.Record) (map[s
 	if err == nil {
 		s.bell.Ring()
 	}
-	return stored, err
+	return stored, now, err
 }
 
 // insert writes one statement's rows and reads the digests of those whose id

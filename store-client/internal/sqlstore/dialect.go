@@ -15,6 +15,8 @@ type Queryer interface {
 
 // Stamp is the place of one transaction's writes in the store's order.
 type Stamp struct {
+	// Server is that of Head.
+	Server string
 	// Tx numbers the transaction. A transaction with a number below Head.Tx has
 	// ended; within one server numbers are never used again.
 	Tx int64
