@@ -353,3 +353,45 @@ func TestPlainRole(t *testing.T) {
 		t.Errorf("fed %s, want %s", got[0].ID, r.ID)
 	}
 }
+
+// TestDatabaseRecreated: the database is dropped and made anew while services have it
+// open. Nothing is acknowledged while its tables are missing; when a service that
+// starts has made them, the others go on, with another server's name.
+func TestDatabaseRecreated(t *testing.T) {
+	name, dsn := pgtest.Database(t)
+	s := storetest.Open(t, dsn, storeopen.Options{})
+	known, _ := s.(store.Identified)
+	f := feedOf(t, s, "c", all())
+	a, b := storetest.Record("n"), storetest.Record("n")
+	storetest.MustAppend(t, s, a)
+	storetest.Receive(t, f, 1)
+	before, err := known.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"DROP DATABASE " + name + " WITH (FORCE)", "CREATE DATABASE " + name} {
+		if err := pgtest.Shared(t).Exec(t.Context(), "postgres", statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 { // connections that were cut, then tables that are missing
+		if results, err := s.Append(t.Context(), []record.Record{b}); err == nil {
+			t.Errorf("without tables it answers %v", results)
+		}
+	}
+	storetest.Open(t, dsn, storeopen.Options{})
+	storetest.MustAppend(t, s, a, b)
+	if now, _, err := known.AppendTo(t.Context(), before, nil); !errors.Is(err, store.ErrMoved) {
+		t.Errorf("the new database is taken for the old one: %v, %v", now, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	fed := map[string]bool{}
+	for !fed[a.ID] || !fed[b.ID] {
+		r, _, err := f.Next(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("fed only %v: %v", fed, err)
+		}
+		fed[r.ID] = err == nil
+	}
+}

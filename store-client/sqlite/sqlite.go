@@ -34,7 +34,7 @@ func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Stor
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("%w: the path %q is not absolute", provider.ErrUnusable, path)
 	}
-	db, err := sql.Open("sqlite", dsn(path))
+	db, err := open(dsn(path), path)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -59,7 +59,7 @@ func OpenReader(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstor
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	q := url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "query_only(1)"}}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
+	db, err := open((&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String(), path)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
@@ -133,6 +133,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			st := sqlstore.Stamp{At: cfg.Clock.Now()}
 			var last int64
 			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
+			st.Server += "/" + fileID(path)
 			for i := range n {
 				st.Seqs = append(st.Seqs, last-int64(n)+int64(i)+1)
 			}
@@ -143,6 +144,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			// writer at a time: what is visible is everything up to it.
 			h := sqlstore.Head{At: cfg.Clock.Now()}
 			err := q.QueryRowContext(ctx, "SELECT history, tx + 1 FROM store_counter").Scan(&h.Server, &h.Tx)
+			h.Server += "/" + fileID(path) // a backup has the same history
 			return h, err
 		},
 		// A file is restored with its counter: its rows stay readable.

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/sqlite"
@@ -78,6 +79,51 @@ func TestReaderAlone(t *testing.T) {
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file changed: %v", err)
+	}
+}
+
+// TestSwappedFile: a backup takes the file's place while a service has it open. What
+// is acknowledged from then on is in the new file, and feeds read that; a file that
+// is removed is missed, not made anew.
+func TestSwappedFile(t *testing.T) {
+	dsn := storetest.SQLiteDSN(t)
+	path := strings.TrimPrefix(dsn, "sqlite://")
+	s := storetest.Open(t, dsn, storeopen.Options{})
+	feed, err := s.Feed(t.Context(), "c", record.AllHealthEventInserts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer feed.Close()
+	kept, lost, after := storetest.Record("n"), storetest.Record("n"), storetest.Record("n")
+	storetest.MustAppend(t, s, kept)
+	if _, err := raw(t, dsn).ExecContext(t.Context(), "VACUUM INTO $1", path+".backup"); err != nil {
+		t.Fatal(err)
+	}
+	storetest.MustAppend(t, s, lost)
+	storetest.Receive(t, feed, 2)
+	for _, err := range []error{os.Rename(path+".backup", path), os.Remove(path + "-wal"), os.Remove(path + "-shm")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.MustAppend(t, s, lost, after)
+	for _, r := range []record.Record{kept, lost, after} {
+		if got, err := storetest.Reader(t, dsn).Get(t.Context(), r.ID); err != nil {
+			t.Errorf("the file that is there now: %q, %v", got.ID, err)
+		}
+	}
+	fed := map[string]bool{}
+	for !fed[lost.ID] || !fed[after.ID] {
+		fed[storetest.Receive(t, feed, 1)[0].ID] = true
+	}
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), []record.Record{storetest.Record("n")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("appending to a file that is gone: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was made anew: %v", err)
 	}
 }
 
