@@ -191,7 +191,12 @@ func ParseStrategy(s string) (Strategy, error) {
 	case Process, PersistOnly:
 		return Strategy(s), nil
 	}
-	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY", s)
+	earlier := map[string]string{
+		"EXECUTE_REMEDIATION": "; what the earlier NVSentinel calls so is PROCESS",
+		"STORE_ONLY":          "; what the earlier NVSentinel calls so is PERSIST_ONLY",
+		"STORE_AND_ANALYSE":   "; nothing here is like it: what is PERSIST_ONLY is not analysed",
+	}
+	return "", fmt.Errorf("processing strategy %q is not PROCESS or PERSIST_ONLY%s", s, earlier[s])
 }
 
 // ParseAction reads an action's name from configuration; REBOOT_NODE is

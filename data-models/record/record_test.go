@@ -207,6 +207,11 @@ func TestParse(t *testing.T) {
 	if _, err := record.ParseAction("REBOOT"); err == nil {
 		t.Error("REBOOT was accepted")
 	}
+	for earlier, ours := range map[string]string{"EXECUTE_REMEDIATION": "is PROCESS", "STORE_ONLY": "is PERSIST_ONLY", "STORE_AND_ANALYSE": "nothing here is like it"} {
+		if _, err := record.ParseStrategy(earlier); err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), ": what is PERSIST_ONLY is not analysed"), ours) {
+			t.Errorf("%s: %v, want %q in it", earlier, err, ours)
+		}
+	}
 	if _, err := record.ParseStrategy("process"); err == nil {
 		t.Error("process was accepted")
 	}

@@ -34,9 +34,11 @@ func decodeFile(program, file string, target any) error {
 		return fileError(file, content, err, isYAML)
 	}
 	var errs []error
+	told := map[string]bool{"": true}
 	for _, key := range meta.Undecoded() {
 		unknown := fmt.Errorf("%s: unknown key %q", file, key.String())
-		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); hint != "" {
+		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); !told[hint] {
+			told[hint] = true
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
 		}
 		errs = append(errs, unknown)

@@ -21,12 +21,12 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(page, []byte(predecessor.Tables(string(text))), 0o644); err != nil { //nolint:gosec // a page that everybody reads
+	if err := os.WriteFile(page, []byte(predecessor.Tables(string(text))), 0o644); err != nil {
 		return err
 	}
 	list, err := predecessor.Values()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(values, list, 0o644) //nolint:gosec // a file of the chart
+	return os.WriteFile(values, list, 0o644)
 }
