@@ -70,12 +70,17 @@ func LetGo(node *corev1.Node) bool {
 }
 
 // ending are the ids of the faults that a person who releases a Node ends: those
-// that it lists as active or unknown.
-func ending(node *corev1.Node) string {
+// that it lists as active or unknown, and those that were judged to end.
+func ending(node *corev1.Node, judged []string) string {
 	ids := Doubted(node)
 	for _, s := range active(node) {
 		if !slices.Contains(ids, s.ID) {
 			ids = append(ids, s.ID)
+		}
+	}
+	for _, id := range judged {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
 	return strings.Join(ids[:min(len(ids), maxEnded)], ",")

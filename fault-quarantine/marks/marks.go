@@ -27,6 +27,9 @@ type Desired struct {
 	Unknown []string
 	// Lost are the faults among them that only the Node lists, as it does.
 	Lost []json.RawMessage
+	// Ended are the ids of the faults that this judgement ended by a person's hand:
+	// the Node need not list the newest of them yet.
+	Ended []string
 }
 
 // Of computes the desired marks from the open records of a node, from their
@@ -80,7 +83,7 @@ type Painter struct {
 func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
 	c := readClaims(node)
 	if d.Session == "" {
-		p.release(node, c, now)
+		p.release(node, c, d.Ended, now)
 		return
 	}
 	if c.session != d.Session {
@@ -234,11 +237,11 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 // release ends the session on the Node and, unless a repair object claims the
 // Node, takes back every mark of ours. A person who takes away a mark that was
 // kept for a claim takes back the rest as well.
-func (p Painter) release(node *corev1.Node, c claims, now time.Time) {
+func (p Painter) release(node *corev1.Node, c claims, judged []string, now time.Time) {
 	if !Bears(node) {
 		return
 	}
-	hand, ended := c.takenBy(node), ending(node)
+	hand, ended := c.takenBy(node), ending(node, judged)
 	delete(node.Annotations, nodemark.SessionAnnotation)
 	delete(node.Annotations, nodemark.QuarantineHealthEvent)
 	delete(node.Annotations, nodemark.UnknownAnnotation)

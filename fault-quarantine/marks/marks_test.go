@@ -194,9 +194,9 @@ func TestReleasedByHand(t *testing.T) {
 				if got := marks.ReleasedBy(node); got != tt.hand {
 					t.Fatalf("released by %q, want %q", got, tt.hand)
 				}
-				painter.Apply(node, marks.Desired{}, now)
+				painter.Apply(node, marks.Desired{Ended: []string{"f1", "f2"}}, now)
 				want.Annotations[tt.want] = nodemark.True
-				want.Annotations[nodemark.ReleasedAnnotation] = "f1"
+				want.Annotations[nodemark.ReleasedAnnotation] = "f1,f2" // f2 is not listed on the Node yet
 				if tt.by != "" {
 					want.Labels["k8saas.nvidia.com/uncordon-by"] = tt.by
 					want.Labels["k8saas.nvidia.com/uncordon-reason"] = "GPU-fatal-rule-removed"

@@ -122,7 +122,7 @@ func TestAnEndedStreamIsNotSilence(t *testing.T) {
 	s := scripted(t, registry,
 		batch(Positions, line), head, batch(Events), // the feed opens; its cursor is closed
 		batch(state, bson.D{{Key: "_id", Value: "home"}, {Key: "name", Value: "elsewhere"}}),
-		batch(Positions, line), batch(Events), head, updated(), batch(Events, doc))
+		batch(Positions, line), batch(Events), head, updated(), batch(Events, asSent(t, doc)))
 	feed, err := s.Feed(t.Context(), "c", record.ProcessableHealthEventInserts())
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,19 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
+// asSent is a document as the driver writes it.
+func asSent(t *testing.T, d document) bson.Raw {
+	t.Helper()
+	var out bytes.Buffer
+	e := bson.NewEncoder(bson.NewDocumentWriter(&out))
+	e.SetRegistry(registry())
+	e.UseJSONStructTags()
+	if err := e.Encode(d); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
 // TestUnsetNodeQuarantinedIsNull: a query for null finds what fault-quarantine has
 // not touched.
 func TestUnsetNodeQuarantinedIsNull(t *testing.T) {
@@ -18,14 +31,7 @@ func TestUnsetNodeQuarantinedIsNull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		e := bson.NewEncoder(bson.NewDocumentWriter(&out))
-		e.SetRegistry(registry())
-		e.UseJSONStructTags()
-		if err := e.Encode(d); err != nil {
-			t.Fatal(err)
-		}
-		if got := bson.Raw(out.Bytes()).Lookup("healtheventstatus", "nodequarantined"); got.Type != want {
+		if got := asSent(t, d).Lookup("healtheventstatus", "nodequarantined"); got.Type != want {
 			t.Errorf("%q is stored as %s, want %s", value, got, want)
 		}
 	}

@@ -27,6 +27,11 @@ type Event struct {
 // records whose quarantine is finished by that.
 func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) error {
 	desired := marks.Of(j.Open).Without(j.Brief)
+	for _, r := range j.Changed {
+		if r.Status.NodeQuarantined == record.QuarantineCanceled {
+			desired.Ended = append(desired.Ended, r.ID)
+		}
+	}
 	d.noteHeld(ctx, node, j.Changed)
 	if len(j.Unknown) > 0 {
 		if j.Leave {

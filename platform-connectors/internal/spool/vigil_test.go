@@ -160,6 +160,7 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 		}
 		d.life(false, func(s *Spool) {
 			<-time.After(consume.CalmAfter + time.Second)
+			synctest.Wait()
 			if s.vigil.careful.Load() || s.vigil.Past != (consume.Past{}) {
 				t.Errorf("after ten minutes it remembers %+v", s.vigil.Past)
 			}
