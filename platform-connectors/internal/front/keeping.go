@@ -52,7 +52,7 @@ func keeping(d *daemon.Daemon, cfg Config, place records.Place, q queue, metrics
 	policy := kept.Policy{For: keepFor, Bytes: func() int64 {
 		return min(keepBytes, q.spool.MaxBytes()/keepShare, q.spool.MaxBytes()-q.spool.Bytes())
 	}}
-	k, err := kept.Open(filepath.Join(cfg.SpoolDir, "acknowledged"), known, policy, d.Clock, d.Log, metrics)
+	k, err := kept.Open(kept.Options{Dir: filepath.Join(cfg.SpoolDir, "acknowledged"), Policy: policy, Clock: d.Clock, Log: d.Log}, known, metrics)
 	if err != nil {
 		d.Log.Error("what the store acknowledges is not kept for a failover; events go on", "error", err)
 		return place

@@ -38,6 +38,15 @@ type Place interface {
 	AppendTo(ctx context.Context, server string, records []record.Record) (results []store.AppendResult, now string, err error)
 }
 
+// Options of a keeper.
+type Options struct {
+	// Dir is the folder of what is kept; it is made if it does not exist.
+	Dir    string
+	Policy Policy
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+}
+
 // Policy says how long and how much is kept.
 type Policy struct {
 	// For is how long a record is kept after the server that acknowledged it was
@@ -78,10 +87,9 @@ type metrics struct {
 	bytes   prometheus.Gauge
 }
 
-// Open keeps in a folder what the place acknowledges, and goes on with what is
-// kept there already.
-func Open(dir string, place Place, p Policy, c clock.WithTicker, log *slog.Logger, r prometheus.Registerer) (*Keeper, error) {
-	k := &Keeper{place: place, policy: p, clock: c, log: log, done: make(chan struct{}), metrics: metrics{
+// Open keeps what the place acknowledges, and goes on with what is kept already.
+func Open(o Options, place Place, r prometheus.Registerer) (*Keeper, error) {
+	k := &Keeper{place: place, policy: o.Policy, clock: o.Clock, log: o.Log, done: make(chan struct{}), metrics: metrics{
 		again: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "nvsentinel_store_appended_again_total",
 			Help: "Acknowledged records that were appended again because another server took over, by result: appended ones were lost.",
@@ -94,7 +102,7 @@ func Open(dir string, place Place, p Policy, c clock.WithTicker, log *slog.Logge
 		}),
 	}}
 	var err error
-	if k.shelf, err = openShelf(dir, log); err != nil {
+	if k.shelf, err = openShelf(o.Dir, o.Log); err != nil {
 		return nil, err
 	}
 	k.server = k.shelf.server()

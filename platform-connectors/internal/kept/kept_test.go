@@ -89,7 +89,7 @@ func (n *node) start() {
 	n.Helper()
 	policy := Policy{For: 10 * time.Minute, Bytes: n.bytes.Load}
 	var err error
-	n.keeper, err = Open(n.dir, n.pair, policy, clock.RealClock{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	n.keeper, err = Open(Options{n.dir, policy, clock.RealClock{}, slog.New(slog.DiscardHandler)}, n.pair, prometheus.NewRegistry())
 	if err != nil {
 		n.Fatal(err)
 	}
