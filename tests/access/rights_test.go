@@ -68,6 +68,42 @@ func TestLeasesOfOthers(t *testing.T) {
 	}
 }
 
+// TestServicesCreateTheirOwnOnly: a lease of another service that is not there yet
+// could be held before it comes, and the emergency brake be brought.
+func TestServicesCreateTheirOwnOnly(t *testing.T) {
+	w := newWorld(t)
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	create := func(account, name string) error {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err := w.account(t, account).CoordinationV1().Leases(namespace).Create(t.Context(), lease, dry)
+		return err
+	}
+	testkit.Until(t, 2*time.Minute, func() bool { return refused(create("janitor", "not-yet-in-force")) })
+	for account := range leases {
+		foreign := []string{"another-service", leases[account] + "-2"}
+		for _, name := range leases {
+			if name != leases[account] {
+				foreign = append(foreign, name)
+			}
+		}
+		for _, name := range foreign {
+			if err := create(account, name); !refused(err) || !strings.Contains(err.Error(), "its own Lease") {
+				t.Errorf("%s creates lease %s: %v, want it refused", account, name, err)
+			}
+		}
+		if err := create(account, leases[account]); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Errorf("%s creates its own lease: %v", account, err)
+		}
+	}
+	monitor := w.account(t, "kubernetes-object-monitor").CoreV1().ConfigMaps(namespace)
+	for name, own := range map[string]bool{"kubernetes-object-monitor-state": true, "nvsentinel-brake": false, "policies": false} {
+		_, err := monitor.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		if refused(err) == own || own && err != nil {
+			t.Errorf("kubernetes-object-monitor creates ConfigMap %s: %v", name, err)
+		}
+	}
+}
+
 // TestPluginWritesItsMemoryOnly: not the configuration of the services beside it.
 func TestPluginWritesItsMemoryOnly(t *testing.T) {
 	w := newWorld(t)

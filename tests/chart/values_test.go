@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -195,6 +196,27 @@ func TestNodePolicies(t *testing.T) {
 	for _, o := range rendered(t, file("store"), "--set=admission.nodes=false") {
 		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && strings.Contains(o.GetName(), "-node-") {
 			t.Errorf("%s %s is rendered although it is switched off", o.GetKind(), o.GetName())
+		}
+	}
+}
+
+// TestNamesOfAnotherNamespace: the policy about what is created knows the accounts
+// of the release's namespace, and can be switched off.
+func TestNamesOfAnotherNamespace(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false} {
+		found := false
+		for _, o := range rendered(t, file("store"), "--namespace=gpu-health", "--set=admission.names="+value) {
+			if o.GetKind() != "ValidatingAdmissionPolicy" || o.GetName() != "nvsentinel-names" {
+				continue
+			}
+			found = true
+			text, err := json.Marshal(o.Object["spec"])
+			if err != nil || strings.Contains(string(text), "serviceaccount:nvsentinel:") || !strings.Contains(string(text), "serviceaccount:gpu-health:janitor'") {
+				t.Errorf("its accounts: %s, %v", text, err)
+			}
+		}
+		if found != want {
+			t.Errorf("admission.names=%s: rendered %v", value, found)
 		}
 	}
 }
