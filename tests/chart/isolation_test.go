@@ -1,11 +1,14 @@
 package chart
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -68,6 +71,74 @@ func reach(t *testing.T, policies []networkingv1.NetworkPolicy, pod corev1.PodTe
 		}
 	}
 	return reached, guarded, open
+}
+
+// TestPodsReachWhatTheyNeed: every pod's way out is bounded, and has what the pod
+// speaks to, by the ports that the chart knows.
+func TestPodsReachWhatTheyNeed(t *testing.T) {
+	base := []string{"53/TCP", "53/UDP", "443/TCP", "6443/TCP"}
+	stores := []string{"5432/TCP", "27017/TCP"}
+	needs := map[string][]string{
+		"syslog-health-monitor": {}, "kubernetes-object-monitor": base, "csp-plugin-kwok": base,
+		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"9090/TCP"}, base...),
+		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
+	}
+	for _, name := range values {
+		objects := rendered(t, file(name))
+		pods := workloads(t, objects)
+		_, gateway := pods["platform-connectors-gateway"]
+		for workload, pod := range pods {
+			want, special := needs[workload]
+			switch {
+			case special:
+			case workload == "platform-connectors" && gateway:
+				want = append([]string{"8443/TCP platform-connectors-gateway"}, base...)
+			default:
+				want = append(slices.Clone(stores), base...)
+			}
+			want = slices.Compact(slices.Sorted(slices.Values(want)))
+			if got, bounded := ways(t, objects, pod); !bounded || !slices.Equal(got, want) {
+				t.Errorf("%s: %s is bounded %v and reaches %v, want %v", name, workload, bounded, got, want)
+			}
+		}
+	}
+}
+
+// ways are the ports, and pods if they are named, that a pod may reach, and whether
+// a policy bounds them.
+func ways(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec) (out []string, bounded bool) {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		p := as[networkingv1.NetworkPolicy](t, o)
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !selector.Matches(labels.Set(pod.Labels)) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress) {
+			continue
+		}
+		bounded = true
+		for _, rule := range p.Spec.Egress {
+			to := ""
+			for _, peer := range rule.To {
+				to += " " + peer.PodSelector.MatchLabels["app.kubernetes.io/name"]
+			}
+			for _, r := range rule.Ports {
+				protocol := corev1.ProtocolTCP
+				if r.Protocol != nil {
+					protocol = *r.Protocol
+				}
+				out = append(out, fmt.Sprintf("%s/%s%s", r.Port, protocol, to))
+			}
+			if len(rule.Ports) == 0 {
+				out = append(out, "everything"+to)
+			}
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(out))), bounded
 }
 
 // TestNodesHoldLittle: a pod that does not speak to the API server has no token for
