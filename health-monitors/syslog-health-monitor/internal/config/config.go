@@ -203,7 +203,7 @@ type Log interface {
 func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	switch c.Source {
 	case File:
-		f := source.NewFile(or(c.LogPath, defaultFile))
+		f := source.NewFile(or(c.LogPath, defaultFile), clk)
 		f.KernelOnly = !c.UserLines
 		return f
 	case Journal:

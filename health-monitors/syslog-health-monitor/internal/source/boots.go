@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
@@ -86,7 +85,7 @@ func (s *File) bootIn(e entry, current bool) (int64, bool, error) {
 	if current {
 		return lastBoot(s.open, s.cursor.Offset)
 	}
-	f, err := os.Open(e.path)
+	f, err := openLog(e)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the current boot: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 )
 
 // device is /dev/kmsg: one Next is one record, EPIPE where records were
@@ -49,8 +50,9 @@ func (d *kmsgDevice) Next(buf []byte, idle func()) (int, error) {
 			n, readErr = syscall.Read(int(fd), buf)
 			if n == 0 && readErr == nil || errors.Is(readErr, syscall.EAGAIN) {
 				idle()
-				// An error: it cannot be polled, and then the wait fails at once.
-				_ = d.file.SetReadDeadline(time.Now().Add(lookPace))
+				// The poller's own time. An error: it cannot be polled, and then the
+				// wait fails at once.
+				_ = d.file.SetReadDeadline(clock.RealClock{}.Now().Add(lookPace))
 				return false
 			}
 			return true

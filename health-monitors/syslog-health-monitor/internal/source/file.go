@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
@@ -36,9 +38,16 @@ type File struct {
 
 	combined error // the open file is one
 
+	clock  clock.PassiveClock
 	cursor fileCursor
-	open   *os.File
+	open   logFile
+	packed bool   // the open file is
 	head   []byte // first bytes of the open file, at most printBytes
+	tail   []byte // its bytes before cursor.TailAt, at most printBytes
+
+	zone    *time.Location // of stamps that name none
+	stamp   string         // the last one that was read, and its time
+	stamped time.Time
 
 	kept    []byte // beginning of the line at cursor.Offset
 	scanned int64  // bytes of that line read so far, kept or dropped
@@ -53,6 +62,13 @@ type fileCursor struct {
 	// Changed is the file's modification time (Unix nanoseconds) when it was
 	// read last: the place in the row of rotated files should this one vanish.
 	Changed int64 `json:"changed,omitempty"`
+	// Ended is when the log had last been read to its end (Unix nanoseconds): what
+	// stands behind the place was written later.
+	Ended int64 `json:"ended,omitempty"`
+	// TailAt is a place before Offset, and Tail the fingerprint of the bytes before
+	// it: a file that was cut and has grown again has others there.
+	TailAt int64 `json:"tailAt,omitempty"`
+	Tail   print `json:"tail,omitzero"`
 	// Past says which unread parts of which files belong to a past boot.
 	Past []span `json:"past,omitempty"`
 }
@@ -64,7 +80,9 @@ type span struct {
 }
 
 // NewFile prepares to follow the file at path.
-func NewFile(path string) *File { return &File{path: path} }
+func NewFile(path string, c clock.PassiveClock) *File {
+	return &File{path: path, clock: c, zone: time.Local}
+}
 
 // Name is the kind of source and what it reads.
 func (s *File) Name() string { return "file " + s.path }
@@ -102,7 +120,8 @@ func (s *File) begin() error {
 	return nil
 }
 
-// resume finds the file of the cursor under whatever name it has now.
+// resume finds the file of the cursor under whatever name it has now, packed or
+// copied meanwhile.
 func (s *File) resume() error {
 	place := s.cursor
 	files, err := family(s.path)
@@ -117,10 +136,13 @@ func (s *File) resume() error {
 			return err
 		}
 		s.cursor.Past = place.Past
-		if !place.Print.matches(s.head) || f.size < place.Offset {
-			s.again(f.path == s.path)
+		if same, err := place.in(s.open); err != nil || same {
+			return err
 		}
-		return nil
+		return s.again(place, f.path == s.path)
+	}
+	if found, err := s.useCopy(place, files); err != nil || found {
+		return err
 	}
 	next, ok := after(files, place.Changed, place.ID, s.path)
 	if !ok {
@@ -134,28 +156,16 @@ func (s *File) resume() error {
 	return nil
 }
 
-// again reads the open file from its start: it was cut, or its inode was given
-// to another file.
-func (s *File) again(current bool) {
-	if current {
-		s.truncations.Add(1)
-		s.say("the log file was cut and is read again from its start")
-	} else {
-		s.gap(0, "the log file that was read last was overwritten by another one")
-	}
-	s.rewind(0)
-	s.forgetPast(s.cursor.ID)
-}
-
 func (s *File) rewind(offset int64) {
 	s.cursor.Offset, s.kept, s.scanned = offset, nil, 0
 	s.cursor.Print = s.print()
+	s.cursor.TailAt, s.cursor.Tail, s.tail = 0, print{}, nil
 }
 
 // use opens a file and stands at offset. A file that took the name since it was
 // seen is refused: the one that was meant has been renamed.
 func (s *File) use(e entry, offset int64) error {
-	f, err := os.Open(e.path)
+	f, err := openLog(e)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
@@ -170,8 +180,8 @@ func (s *File) use(e entry, offset int64) error {
 		return errors.Join(fmt.Errorf("opening the log: %s was renamed at this moment", e.path), f.Close())
 	}
 	s.shut()
-	s.open, s.head, s.started = f, nil, true
-	s.cursor = fileCursor{ID: identify(info), Changed: info.ModTime().UnixNano()}
+	s.open, s.packed, s.head, s.started = f, e.packed, nil, true
+	s.cursor = fileCursor{ID: identify(info), Changed: info.ModTime().UnixNano(), Ended: s.cursor.Ended}
 	s.combined = nil
 	if err := s.readHead(); err != nil {
 		return err
@@ -179,6 +189,9 @@ func (s *File) use(e entry, offset int64) error {
 	if err := s.checkWriters(info.Size()); err != nil {
 		s.shut()
 		return err
+	}
+	if !e.packed {
+		s.learnZone(info.Size(), info.ModTime())
 	}
 	s.rewind(offset)
 	return nil
@@ -216,7 +229,8 @@ func (s *File) read(limit int) ([]Line, error) {
 }
 
 func (s *File) readOn(limit int) ([]Line, error) {
-	if err := s.checkCut(); err != nil {
+	now := s.clock.Now()
+	if err := errors.Join(s.checkCut(), s.markTail()); err != nil {
 		return nil, err
 	}
 	lines, err := s.lines(nil, limit)
@@ -229,6 +243,9 @@ func (s *File) readOn(limit int) ([]Line, error) {
 		if len(lines) == 0 {
 			lines, err = s.lines(lines, limit)
 		}
+	}
+	if err == nil && len(lines) == 0 {
+		s.cursor.Ended = now.UnixNano()
 	}
 	return lines, err
 }
@@ -243,6 +260,7 @@ func (s *File) lines(out []Line, limit int) ([]Line, error) {
 			return out, fmt.Errorf("reading the log: %w", err)
 		}
 		if n == 0 {
+			s.checkPacked()
 			return out, s.look()
 		}
 	}
@@ -287,9 +305,10 @@ func (s *File) finish() Line {
 	}
 	text := kernellog.Clean(bytes.TrimSuffix(s.kept, []byte{'\r'}))
 	s.seeWriter(text)
+	at := s.written(text)
 	past := s.past()
 	s.cursor.Offset += s.scanned
 	s.kept, s.scanned = s.kept[:0], 0
 	s.cursor.Print = s.print()
-	return Line{Text: text, Kernel: true, Past: past, Gap: s.before(), Cursor: s.Cursor()}
+	return Line{Text: text, Kernel: true, Past: past, At: at, Gap: s.before(), Cursor: s.Cursor()}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 )
 
 // desk is a log file under test and the place of its reader.
@@ -24,7 +25,7 @@ func newDesk(t *testing.T, content string) *desk {
 	t.Helper()
 	d := &desk{t: t, path: filepath.Join(t.TempDir(), "kern.log")}
 	d.write(d.path, content)
-	d.file = NewFile(d.path)
+	d.file = NewFile(d.path, clock.RealClock{})
 	t.Cleanup(func() { _ = d.file.Close() })
 	return d
 }
@@ -78,7 +79,7 @@ func (d *desk) open() {
 func (d *desk) restart() {
 	d.t.Helper()
 	_ = d.file.Close()
-	d.file = NewFile(d.path)
+	d.file = NewFile(d.path, clock.RealClock{})
 	d.open()
 }
 
@@ -258,7 +259,7 @@ func TestTruncationStartsAgain(t *testing.T) {
 		d.expect("a", "b")
 		d.write(d.path, "c\n")
 		d.expect("c")
-		d.counted(Counts{Truncations: 1})
+		d.counted(Counts{Truncations: 1, Gaps: 1})
 	})
 	t.Run("while nobody read, and grown beyond the place", func(t *testing.T) {
 		d := newDesk(t, "a\nb\n")
@@ -267,7 +268,7 @@ func TestTruncationStartsAgain(t *testing.T) {
 		d.write(d.path, "c\nd\ne\nf\n")
 		d.restart()
 		d.expect("c", "d", "e", "f")
-		d.counted(Counts{Truncations: 1})
+		d.counted(Counts{Truncations: 1, Gaps: 1})
 	})
 	t.Run("while reading, and grown beyond the place", func(t *testing.T) {
 		d := newDesk(t, "a\nb\n")
@@ -275,7 +276,7 @@ func TestTruncationStartsAgain(t *testing.T) {
 		d.expect("a", "b")
 		d.write(d.path, "c\nd\ne\nf\n")
 		d.expect("c", "d", "e", "f")
-		d.counted(Counts{Truncations: 1})
+		d.counted(Counts{Truncations: 1, Gaps: 1})
 	})
 	t.Run("to nothing", func(t *testing.T) {
 		d := newDesk(t, "a\npartial")
@@ -285,13 +286,13 @@ func TestTruncationStartsAgain(t *testing.T) {
 		d.expect()
 		d.add(d.path, "b\n")
 		d.expect("b")
-		d.counted(Counts{Truncations: 1})
+		d.counted(Counts{Truncations: 1, Gaps: 1})
 	})
 }
 
 func TestMissingFileIsAwaited(t *testing.T) {
 	d := newDesk(t, "a\n")
-	other := NewFile(filepath.Join(filepath.Dir(d.path), "later.log"))
+	other := NewFile(filepath.Join(filepath.Dir(d.path), "later.log"), clock.RealClock{})
 	if err := other.Open(nil, ""); err == nil {
 		t.Fatal("a missing file was opened")
 	}
@@ -303,7 +304,7 @@ func TestMissingFileIsAwaited(t *testing.T) {
 	if err != nil || len(lines) != 1 {
 		t.Errorf("lines %v, error %v", lines, err)
 	}
-	if err := NewFile(t.TempDir()).Open(nil, ""); err == nil {
+	if err := NewFile(t.TempDir(), clock.RealClock{}).Open(nil, ""); err == nil {
 		t.Error("a folder was opened as a log")
 	}
 }
@@ -426,7 +427,8 @@ func FuzzFile(f *testing.F) {
 }
 
 func TestRotationsWithinOneTickOfTheClock(t *testing.T) {
-	for name, names := range map[string][2]string{"numbered": {".2", ".1"}, "dated": {"-20260101", "-20260102"}, "with time": {".20260101-0900", ".20260102-0900"}} {
+	for name, names := range map[string][2]string{"numbered": {".2", ".1"}, "dated": {"-20260101", "-20260102"}, "with time": {".20260101-0900", ".20260102-0900"},
+		"of two years": {"-2025-12-31", "-2026-01-01"}, "of a day": {"-20260102-0900", "-20260102-1000"}} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, "a\n")
 			d.open()

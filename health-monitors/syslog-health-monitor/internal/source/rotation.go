@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,8 +78,11 @@ func (s *File) readHead() error {
 }
 
 // checkCut finds out whether the open file was cut or rewritten in place, and
-// starts it again if so.
+// goes on elsewhere if so.
 func (s *File) checkCut() error {
+	if s.packed {
+		return nil
+	}
 	info, err := s.open.Stat()
 	if err != nil {
 		return fmt.Errorf("looking at the log: %w", err)
@@ -90,7 +94,11 @@ func (s *File) checkCut() error {
 			s.head = before
 			return err
 		}
-		if bytes.HasPrefix(s.head, before) {
+		tail := make([]byte, len(s.tail))
+		if _, err := s.open.ReadAt(tail, s.cursor.TailAt-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("reading the log: %w", err)
+		}
+		if bytes.HasPrefix(s.head, before) && bytes.Equal(tail, s.tail) {
 			return nil
 		}
 	}
@@ -98,7 +106,20 @@ func (s *File) checkCut() error {
 	if err := s.readHead(); err != nil {
 		return err
 	}
-	s.again(true)
+	return s.again(s.cursor, true)
+}
+
+// markTail remembers what stands before the place.
+func (s *File) markTail() error {
+	if s.cursor.TailAt == s.cursor.Offset {
+		return nil
+	}
+	tail := make([]byte, min(printBytes, s.cursor.Offset))
+	if n, err := s.open.ReadAt(tail, s.cursor.Offset-int64(len(tail))); n < len(tail) {
+		return fmt.Errorf("reading the log before %d: %w", s.cursor.Offset, err)
+	}
+	s.tail = tail
+	s.cursor.TailAt, s.cursor.Tail = s.cursor.Offset, fingerprint(tail)
 	return nil
 }
 
@@ -160,10 +181,14 @@ type entry struct {
 	id      fileID
 	size    int64
 	changed int64
+	packed  bool // with gzip
 }
 
-// packed are the endings of rotated files that we cannot read.
-var packed = []string{".gz", ".xz", ".bz2", ".zst", ".lz4"}
+// gzipped is the ending of rotated files that are read packed, unreadable are
+// those of files that are not read.
+const gzipped = ".gz"
+
+var unreadable = []string{".xz", ".bz2", ".zst", ".lz4"}
 
 // family lists the followed file and what rotation made of its predecessors
 // (kern.log.1, kern.log-20260101).
@@ -177,9 +202,18 @@ func family(path string) ([]entry, error) {
 		return nil, fmt.Errorf("listing the log folder: %w", err)
 	}
 	var out []entry
+	there := map[string]bool{}
 	for _, name := range names {
-		if n := name.Name(); n != base && !rotated(n, base) {
+		there[name.Name()] = true
+	}
+	for _, name := range names {
+		n := name.Name()
+		if n != base && !rotated(n, base) {
 			continue
+		}
+		plain, packed := strings.CutSuffix(n, gzipped)
+		if packed && there[plain] {
+			continue // being packed
 		}
 		info, err := os.Stat(filepath.Join(dir, name.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -189,58 +223,62 @@ func family(path string) ([]entry, error) {
 			return nil, fmt.Errorf("looking at the log folder: %w", err)
 		}
 		if info.Mode().IsRegular() {
-			out = append(out, entry{filepath.Join(dir, name.Name()), identify(info), info.Size(), info.ModTime().UnixNano()})
+			out = append(out, entry{filepath.Join(dir, n), identify(info), info.Size(), info.ModTime().UnixNano(), packed && n != base})
 		}
 	}
 	return out, nil
 }
 
 // rotated tells whether a name is base's after a rotation: base, a dot or a
-// hyphen, a number or a date, and no packer's ending.
+// hyphen, a number or a date, and no ending of a packer that we cannot read.
 func rotated(name, base string) bool {
 	rest, ok := strings.CutPrefix(name, base)
 	return ok && len(rest) > 1 && (rest[0] == '.' || rest[0] == '-') &&
-		rest[1] >= '0' && rest[1] <= '9' && !slices.Contains(packed, filepath.Ext(name))
+		rest[1] >= '0' && rest[1] <= '9' && !slices.Contains(unreadable, filepath.Ext(name))
 }
 
-// age is a file's place in the row of a rotation: by its last write, and, where
-// two writes fall into one tick of the file system's clock, by its name.
-type age struct{ changed, rank int64 }
+// dated is what of a rotated name says when: a number, or a date with whatever
+// stands between its parts.
+var dated = regexp.MustCompile(`^\d+(-\d+)*`)
 
-func (a age) compare(b age) int {
-	return cmp.Or(cmp.Compare(a.changed, b.changed), cmp.Compare(a.rank, b.rank))
-}
-
-// age of a file; a higher number is older (kern.log.2), a higher date younger
-// (kern.log-20260102), and base itself the youngest.
-func (e entry) age(base string) age {
+// rank is a file's place in the row of a rotation, by its name: a higher number
+// is older (kern.log.2), a higher date younger (kern.log-20260102), and base
+// itself the youngest. Its time says nothing where a clock was set back.
+func (e entry) rank(base string) int64 {
 	name := strings.TrimPrefix(filepath.Base(e.path), base)
 	if name == "" {
-		return age{e.changed, math.MaxInt64}
+		return math.MaxInt64
 	}
-	digits := name[1:]
-	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		digits = digits[:end]
-	}
+	digits := strings.ReplaceAll(dated.FindString(name[1:]), "-", "")
 	n, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case err != nil:
-		return age{e.changed, 0}
+		return 0
 	case len(digits) < len("20260102"):
-		return age{e.changed, -n}
+		return -n
 	}
-	return age{e.changed, n}
+	return n
+}
+
+// younger orders the files of a row, those of one rank (several of a day) by the
+// rest of their names.
+func younger(base string) func(a, b entry) int {
+	return func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.rank(base), b.rank(base)), strings.Compare(a.path, b.path))
+	}
 }
 
 // inLine sorts the files that come after the one of id: rotated siblings by
-// their age, the followed name at the end. changed is when that file was
-// written last, for the case that it is gone.
+// their names, the followed name at the end. If that file is gone, and its name
+// with it, those come after it that were written after changed.
 func inLine(files []entry, changed int64, id fileID, path string) []entry {
 	base := filepath.Base(path)
-	from := age{changed, math.MaxInt64}
+	order := younger(base)
+	follows := func(f entry) bool { return f.changed > changed }
 	for _, f := range files {
 		if f.id == id {
-			from = f.age(base)
+			from := f
+			follows = func(f entry) bool { return order(f, from) > 0 }
 		}
 	}
 	var out, last []entry
@@ -249,11 +287,11 @@ func inLine(files []entry, changed int64, id fileID, path string) []entry {
 		case f.id == id:
 		case filepath.Base(f.path) == base:
 			last = append(last, f)
-		case f.age(base).compare(from) > 0 && f.size > 0:
+		case f.size > 0 && follows(f):
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b entry) int { return a.age(base).compare(b.age(base)) })
+	slices.SortFunc(out, order)
 	return append(out, last...)
 }
 

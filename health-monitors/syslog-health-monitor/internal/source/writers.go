@@ -30,7 +30,12 @@ func (s *File) seeWriter(line string) {
 // checkWriters looks at the beginning and the end of the open file for lines of
 // others.
 func (s *File) checkWriters(size int64) error {
-	for _, at := range []int64{0, max(0, size-sample)} {
+	places := []int64{0, max(0, size-sample)}
+	if s.packed {
+		places = places[:1] // nobody knows its end without reading it
+		size = sample
+	}
+	for _, at := range places {
 		data := make([]byte, min(sample, size))
 		n, err := s.open.ReadAt(data, at)
 		if err != nil && !errors.Is(err, io.EOF) {
