@@ -102,7 +102,7 @@ func (p *process) start(env ...string) {
 	args := append([]string{
 		"--node-name=n1", "--source=file", "--log-kernel-only", "--log-path=" + filepath.Join(p.dir, "kern.log"), "--boot-id-path=" + filepath.Join(p.dir, "boot_id"),
 		"--state-dir=" + filepath.Join(p.dir, "state"), "--platform-connector-socket=" + p.connector.Target(),
-		"--metadata-path=" + filepath.Join(p.dir, "gpu_metadata.json"), "--settle-time=500ms", "--metrics-address=127.0.0.1:0",
+		"--metadata-path=" + filepath.Join(p.dir, "gpu_metadata.json"), "--settle-time=500ms", "--look-back=876000h", "--metrics-address=127.0.0.1:0",
 	}, p.extra...)
 	p.cmd, p.out, p.done = exec.Command(path, args...), &bytes.Buffer{}, make(chan error, 1)
 	p.cmd.Env = append(os.Environ(), env...)

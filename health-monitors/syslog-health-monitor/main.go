@@ -24,7 +24,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("outbox", func(context.Context) error { return outbox.Close() })
 	if outbox.Origin() == report.Replaced {
-		d.Log.Error("outbox was unreadable and was replaced; what it held is lost", "stateDir", cfg.StateDir)
+		d.Log.Error("outbox was unreadable and is replaced: what waited in it is lost, unless the log still tells it",
+			"stateDir", cfg.StateDir, "kept", "outbox.db.damaged")
 	}
 	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
 	if err != nil {

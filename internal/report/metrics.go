@@ -62,6 +62,14 @@ func NewMetrics(r prometheus.Registerer, prefix string, b *Outbox, c clock.Passi
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "_outbox_full_total",
 			Help: "Appends that found the outbox full and left the source unread."},
 			func() float64 { return float64(b.Stats().Refused) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "_outbox_replaced_total",
+			Help: "Outboxes that could not be read when the process began, and were replaced: what they held is lost."},
+			func() float64 {
+				if b.Origin() == Replaced {
+					return 1
+				}
+				return 0
+			}),
 	)
 	return m
 }

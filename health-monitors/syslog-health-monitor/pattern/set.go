@@ -261,6 +261,9 @@ func (m *Memory) dropOldest() {
 	delete(m.Seen, oldest)
 }
 
+// Forget forgets the matches about a thing, so that the next one is reported.
+func (m *Memory) Forget(f Match, device string) { delete(m.Seen, about(f.Rule, device, f.Entities)) }
+
 // Cleared forgets the matches of the codes that a recovery ends, so that the
 // next one is reported at once.
 func (s *Set) Cleared(f Match, device string, m *Memory) {

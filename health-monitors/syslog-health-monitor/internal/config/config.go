@@ -48,6 +48,8 @@ type Config struct {
 	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
 	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// LookBack bounds what a first look at the log reports.
+	LookBack time.Duration `toml:"lookBack" flag:"look-back" usage:"how old a fault may be that is found on a node which no state knows of"`
 	// GapStrategy is that of SysLogsGap, which tells of lost lines.
 	GapStrategy string `toml:"gapProcessingStrategy" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
 	// EveryEvent reports each event of a storm.
@@ -96,6 +98,7 @@ var Default = Config{
 	MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json",
 	SettleTime:   2 * time.Minute,
 	Strategy:     string(record.Process),
+	LookBack:     24 * time.Hour,
 	GapStrategy:  string(record.PersistOnly),
 	OutboxMiB:    64,
 	SysfsRoot:    "/sys",
@@ -124,6 +127,9 @@ func (c Config) Validate() error {
 	}
 	if c.SettleTime < 0 {
 		wrong("settleTime (--settle-time) %s is negative", c.SettleTime)
+	}
+	if c.LookBack < 0 {
+		wrong("lookBack (--look-back) %s is negative", c.LookBack)
 	}
 	if c.OutboxMiB < 1 {
 		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
@@ -236,7 +242,7 @@ func (c Config) Policy() (watch.Policy, error) {
 	}
 	p := watch.Policy{
 		Node: c.NodeName, Strategy: record.Strategy(c.Strategy), Settle: c.SettleTime, UserLines: c.UserLines, Cancels: cancels,
-		EveryEvent: c.EveryEvent, GapStrategy: record.Strategy(c.GapStrategy),
+		EveryEvent: c.EveryEvent, LookBack: c.LookBack, GapStrategy: record.Strategy(c.GapStrategy),
 		Catalogue: known, Tagged: c.Source == File,
 	}
 	if c.SysfsRoot != "" {

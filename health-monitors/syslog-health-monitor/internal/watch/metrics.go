@@ -30,6 +30,9 @@ type Metrics struct {
 	// Counted counts the events of storms that were counted and not reported one
 	// by one.
 	Counted prometheus.Counter
+	// FirstLook counts the faults that a first look back has found, by what became
+	// of them.
+	FirstLook *prometheus.CounterVec
 	// Gaps counts reported gaps.
 	Gaps prometheus.Counter
 	// Lines counts the lines that were read.
@@ -65,6 +68,7 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		Resets:         vector("gpu_resets_total", "GPU resets that their tool reported, by outcome.", "outcome"),
 		Cancellations:  vector("cancellations_emitted_total", "Codes that another code cleared.", "source_error_code", "target_error_code"),
 		Counted:        counter("events_counted_total", "Events of storms that were counted and not reported one by one."),
+		FirstLook:      vector("first_look_faults_total", "Faults of before the first look at the log: reported, or too-old for --look-back.", "outcome"),
 		Gaps:           counter("gap_events_total", "Gaps of the kernel log that were reported."),
 		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
 		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote and that were not believed."),
@@ -77,7 +81,10 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 	for code := range xid.Builtin {
 		m.XIDs.WithLabelValues(strconv.Itoa(code))
 	}
-	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Patterns, m.Repeats, m.Resets, m.Cancellations, m.Counted, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
+	for _, outcome := range []string{"reported", "too-old"} {
+		m.FirstLook.WithLabelValues(outcome)
+	}
+	r.MustRegister(m.XIDs, m.SXIDs, m.FallenOff, m.Patterns, m.Repeats, m.Resets, m.Cancellations, m.Counted, m.FirstLook, m.Gaps, m.Lines, m.ForeignLines, m.Unsendable, m.Reboots, m.Recoveries, m.MetadataErrors, m.PassErrors)
 	countSource(r, counts)
 	return m
 }

@@ -69,7 +69,7 @@ func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{
 		t: t, dir: t.TempDir(), clock: testclock.NewFakeClock(time.Unix(1_800_000_000, 0)), connector: reporttest.Start(t),
-		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, Settle: 2 * time.Minute, Catalogue: builtin, Tagged: true},
+		policy: Policy{Node: "n1", Strategy: record.Process, GapStrategy: record.PersistOnly, LookBack: 10 * 365 * 24 * time.Hour, Settle: 2 * time.Minute, Catalogue: builtin, Tagged: true},
 	}
 	n.boot("boot-1")
 	n.write("kern.log", "")

@@ -64,12 +64,15 @@ func (t *taking) pattern(line source.Line, f pattern.Match) error {
 		t.repeated = append(t.repeated, f.Rule.Name)
 		return nil
 	}
+	if t.tooOld(line) {
+		t.s.Patterns.Forget(f, d.PCI) // it makes no event that another could repeat
+	}
 	if f.Rule.Strategy == record.PersistOnly {
 		s.Strategy = record.PersistOnly // never more than the monitor's own
 	}
 	e := f.Event(d, s, kernellog.Cut(line.Text, messageBytes))
-	if f.Rule.Lost && !line.Past {
-		t.s.lose(d.PCI)
+	if f.Rule.Lost {
+		t.lose(line, d.PCI)
 	}
 	return t.send(line, e, recovery.Report{
 		Device: key, Code: f.Rule.Code, Strategy: s.Strategy, Fatal: f.Rule.Fatal,

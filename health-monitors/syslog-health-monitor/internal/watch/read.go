@@ -41,6 +41,7 @@ func (m *Monitor) readOn() (more bool, err error) {
 		}
 		if batch.End {
 			m.reachedEnd()
+			m.endFirstLook()
 		}
 		if len(batch.Lines) == 0 {
 			return false, nil
@@ -169,6 +170,10 @@ func (m *Monitor) account(t taking) {
 	for _, c := range t.cancelled {
 		m.Metrics.Cancellations.WithLabelValues(c[0], c[1]).Inc()
 	}
+	m.look.reported += t.look.reported
+	m.look.tooOld += t.look.tooOld
+	m.Metrics.FirstLook.WithLabelValues("reported").Add(float64(t.look.reported))
+	m.Metrics.FirstLook.WithLabelValues("too-old").Add(float64(t.look.tooOld))
 	m.Metrics.Counted.Add(float64(t.counted))
 	m.Metrics.ForeignLines.Add(float64(t.foreign))
 	m.Metrics.Unsendable.Add(float64(t.unsendable))

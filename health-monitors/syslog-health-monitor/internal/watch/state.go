@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
@@ -33,6 +34,9 @@ type state struct {
 	PastBoot string `json:"pastBoot,omitempty"`
 	// Cursor is the place behind the last line that was taken.
 	Cursor json.RawMessage `json:"cursor,omitempty"`
+	// FirstLook is when reading began on a node that no state knows of; zero once
+	// the end of its log was reached.
+	FirstLook time.Time `json:"firstLook,omitzero"`
 	// Through is the seq of the last event of a past boot.
 	Through uint64 `json:"through,omitempty"`
 	// Owed holds the checks whose recovery is not settled since the last reboot;

@@ -57,9 +57,10 @@ func (n *node) expectCounts(want ...string) {
 
 func TestAStormHoldsNoOtherFaultBackAndIsCounted(t *testing.T) {
 	n := newNode(t)
+	n.start()
+	n.passes() // the first look is over
 	n.stormOf("31", 5000)
 	n.log(line("79", "0000:5e:00"))
-	n.start()
 	n.passes()
 	n.expectCounts("31 NONE boot-1 10 times", "79 RESTART_BM boot-1 1 times")
 	n.stormOf("31", 100)

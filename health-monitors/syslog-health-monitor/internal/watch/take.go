@@ -36,6 +36,7 @@ type taking struct {
 	lines      int // lines that are done
 	events     []*protos.HealthEvent
 	counted    int // events that are held back
+	look       firstLook
 	foreign    int
 	unsendable int
 	seen       map[string]bool // checks of which a code of the current boot was seen
@@ -124,8 +125,8 @@ func (t *taking) xid(line source.Line, f xid.Fault) error {
 		t.cancelled = append(t.cancelled, [2]string{t.m.xidLabel(f.Number), t.m.xidLabel(f.Number)})
 		return t.clear(line, xid.Withdrawal(d, t.recoverySighting(line), kernellog.Cut(line.Text, messageBytes)), f.PCI)
 	}
-	if f.Code == xid.OffTheBus && !line.Past {
-		t.s.lose(f.PCI)
+	if f.Code == xid.OffTheBus {
+		t.lose(line, f.PCI)
 	}
 	j := t.m.Policy.Catalogue.XIDs.Judge(f, d.Driver)
 	e := t.m.Policy.Catalogue.XIDs.Event(f, d, t.sighting(line), kernellog.Cut(line.Text, messageBytes))
@@ -175,11 +176,16 @@ func (t *taking) fallenOff(line source.Line, b fallenoff.Begun) error {
 	err := t.send(line, e, recovery.Report{Device: d.PCI, Code: fallenoff.Code, Fatal: true, RebootCures: true})
 	if err == nil {
 		t.s.Fallen = fallenoff.Begun{}
-		if !line.Past {
-			t.s.lose(d.PCI)
-		}
+		t.lose(line, d.PCI)
 	}
 	return err
+}
+
+// lose notes that a GPU is off the bus, whose fault is reported.
+func (t *taking) lose(line source.Line, pci string) {
+	if !line.Past && !t.tooOld(line) {
+		t.s.lose(pci)
+	}
 }
 
 // ofResetTool takes the outcome of a GPU reset. It clears faults, so that only
@@ -238,15 +244,22 @@ func (t *taking) recoveryOf(check string, line source.Line) sighting.Sighting {
 
 // send appends an unhealthy event and remembers it for the recovery.
 func (t *taking) send(line source.Line, e *protos.HealthEvent, r recovery.Report) error {
-	if sent, err := t.report(e); err != nil || !sent {
-		return err
-	}
-	if r.ID = e.Id; r.Strategy == "" {
+	if r.Strategy == "" {
 		r.Strategy = t.m.Policy.Strategy
 	}
 	if r.Named.Names == nil {
 		r.Named = named(e)
 	}
+	if t.tooOld(line) {
+		t.look.tooOld++
+		t.s.remember(e.CheckName, r)
+		return nil
+	}
+	t.mark(line, e)
+	if sent, err := t.report(e); err != nil || !sent {
+		return err
+	}
+	r.ID = e.Id
 	t.s.remember(e.CheckName, r)
 	if line.Past {
 		return nil
@@ -275,6 +288,10 @@ func named(e *protos.HealthEvent) (d recovery.Device) {
 
 // clear appends a healthy event about a device and forgets what it clears.
 func (t *taking) clear(line source.Line, e *protos.HealthEvent, device string) error {
+	if t.tooOld(line) {
+		t.s.forget(e.CheckName, device, e.ErrorCode)
+		return nil
+	}
 	for _, counted := range t.s.Storms.End(t.m.Clock.Now(), e.CheckName) {
 		if _, err := t.put(counted); err != nil {
 			return err

@@ -60,6 +60,8 @@ type Policy struct {
 	UserLines bool
 	// EveryEvent reports the events of a storm one by one and counts none.
 	EveryEvent bool
+	// LookBack is how old a fault may be that is found by a first look.
+	LookBack time.Duration
 	// GapStrategy is that of the events that tell of lost lines.
 	GapStrategy record.Strategy
 	// Cancels holds, by XID, the codes that its report clears on the same device.
@@ -96,6 +98,7 @@ type Monitor struct {
 	caught  bool          // the log was read to its end since the last reboot or start
 	quiet   map[string]time.Time
 	noted   time.Time
+	look    firstLook
 	dirty   bool // state holds a place that is not written down
 	said    map[string]string
 	cleared clearedFile
@@ -201,11 +204,15 @@ func (m *Monitor) checkBoot() error {
 	case recovery.Unknown, recovery.SameBoot:
 		return m.openSource(m.state.Boot)
 	case recovery.FirstSight:
-		err := m.commit(func(_ *report.Tx, s *state) error { s.Boot = boot; return nil })
+		err := m.commit(func(_ *report.Tx, s *state) error {
+			s.Boot, s.FirstLook = boot, m.Clock.Now()
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		m.Log.Info("boot was seen for the first time", "bootID", boot)
+		m.Log.Info("no state knows this node: its faults of this boot are reported, again if they were before",
+			"bootID", boot, "atMostOld", m.Policy.LookBack)
 		return m.openSource(boot)
 	case recovery.Rebooted:
 		return m.turn(boot)

@@ -35,7 +35,7 @@ func TestReportsAFaultWithEverythingItKnows(t *testing.T) {
 			{EntityType: "PCI", EntityValue: "0000:3b:00"}, {EntityType: "GPU_UUID", EntityValue: gpu0}, {EntityType: "GPU", EntityValue: "0"},
 		},
 		Metadata: map[string]string{
-			"bootID": "boot-1", "seq": "1", "seqEpoch": n.outbox.Epoch(), "seqRuns": n.outbox.Runs(), "chassis_serial": "C1",
+			"bootID": "boot-1", "seq": "1", "seqEpoch": n.outbox.Epoch(), "seqRuns": n.outbox.Runs(), "chassis_serial": "C1", "firstLook": "true",
 		},
 		GeneratedTimestamp: time.Date(2026, 11, 21, 5, 4, 1, 0, time.Local).UTC(), ProcessingStrategy: record.Process, ID: got[0].ID,
 	}}
