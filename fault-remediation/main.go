@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -47,6 +48,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	desk := &repair.Desk{
 		Records: records, Cluster: cluster, Repairs: repairs, Policy: plan.Policy{RecoveryWithin: cfg.RecoveryWithin},
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+	}
+	if cfg.LeaseNamespace != "" {
+		desk.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: desk.Clock}
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	claims, err := repair.NewClaims(desk, nodes.Lister, cfg.OrphanedAfter)

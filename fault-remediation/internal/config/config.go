@@ -36,6 +36,10 @@ type Config struct {
 	// repair object before it is dropped.
 	OrphanedAfter time.Duration `toml:"orphanedAfter" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
 
+	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
+	// none.
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, NodeHealthChecks among them, keep off each other's nodes; empty takes none"`
+
 	// Template says where template files are read from.
 	Template action.Templates `toml:"template"`
 	// RemediationActions are the repairs; without any the defaults hold.

@@ -21,6 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -46,6 +47,8 @@ type Desk struct {
 	Metrics *Metrics
 	// Brake is the emergency brake; nil is never on.
 	Brake *brake.Brake
+	// Leases are those that remediators of nodes share; nil takes none.
+	Leases *nodelease.Claims
 
 	stamps  echo.Book // of records, by id
 	objects echo.Book // of repair objects, by namespace and name

@@ -69,6 +69,11 @@ func (d *Desk) create(ctx context.Context, f *facts, step plan.Step) (done bool,
 	if why, on := d.Brake.On(); on {
 		return true, outcome.Park(d.Brake.Wait(), why)
 	}
+	if waits, err := d.claim(fenced, f.view.Node.Name, repair); err != nil {
+		return false, err
+	} else if waits != nil {
+		return true, waits
+	}
 	key := echoKey(obj)
 	d.objects.Begin(key)
 	obj, err = d.Cluster.Dynamic.Resource(repair.GVR()).Namespace(repair.Namespace).Create(fenced, obj, metav1.CreateOptions{})
