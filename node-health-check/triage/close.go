@@ -86,7 +86,7 @@ func (c *closing) settle(o Outcome) {
 func (c *closing) status(storm Storm, now time.Time) v1alpha1.NodeHealthCheckStatus {
 	old := c.v.Check.Status
 	s := v1alpha1.NodeHealthCheckStatus{
-		ObservedNodes: ptr.To(int32(c.Census.Observed)), HealthyNodes: ptr.To(int32(c.Census.Healthy)), //nolint:gosec // a cluster has fewer nodes
+		ObservedNodes: ptr.To(int32(c.Census.Observed)), HealthyNodes: ptr.To(int32(c.Census.Healthy)),
 		LastUpdateTime: old.LastUpdateTime, Conditions: slices.Clone(old.Conditions),
 	}
 	for _, name := range sortedKeys(c.nodes) {

@@ -24,6 +24,7 @@ var leases = map[string]string{
 	"node-drainer":                "node-drainer-drains",
 	"fault-remediation":           "fault-remediation-repairs",
 	"janitor":                     "janitor-repairs",
+	"node-health-check":           "node-health-check-checks",
 	"event-exporter":              "event-exporter-events",
 	"health-events-analyzer":      "health-events-analyzer-events",
 	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",

@@ -19,6 +19,7 @@ var rooms = []string{
 // others are the services that the demo does not need.
 var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-events-analyzer", "./event-exporter", "./csp-plugins/aws",
+	"./node-health-check",
 }
 
 // Services is every service and the command line, built into out with go build's

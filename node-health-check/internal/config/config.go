@@ -1,0 +1,42 @@
+// Package config holds what an operator can set about node-health-check.
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
+)
+
+// Config is the configuration of node-health-check.
+type Config struct {
+	// DryRun decides and tells, and begins and removes nothing.
+	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and tell, but begin and remove no remediation"`
+	// LeaseNamespace holds the leases of nodes; it has to be that of every other
+	// remediator of the cluster.
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators keep off each other's nodes"`
+	// Workers is how many objects are created, changed or removed at once.
+	Workers int `toml:"workers" flag:"workers" usage:"remediations that are created, changed or removed at once"`
+
+	Kube  kube.Config  `toml:"kube"`
+	Lease lease.Config `toml:"leaderElection"`
+}
+
+// Default is the configuration without a file.
+func Default() Config {
+	return Config{DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64, Lease: lease.Default()}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	if c.LeaseNamespace == "" {
+		problems = append(problems, errors.New("leaseNamespace (--lease-namespace) is empty"))
+	}
+	if c.Workers < 1 {
+		problems = append(problems, fmt.Errorf("workers (--workers) is %d; it must be at least 1", c.Workers))
+	}
+	return errors.Join(problems...)
+}
