@@ -79,8 +79,8 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	base := []string{"53/TCP", "53/UDP", "443/TCP", "6443/TCP"}
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
-		"syslog-health-monitor": {}, "kubernetes-object-monitor": base, "csp-plugin-kwok": base,
-		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"9090/TCP"}, base...),
+		"syslog-health-monitor": {}, "kubernetes-object-monitor": base, "node-health-check": base, "csp-plugin-kwok": base,
+		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"everything"}, base...),
 		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
 	}
 	for _, name := range values {
