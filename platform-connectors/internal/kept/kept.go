@@ -22,12 +22,15 @@ import (
 
 const (
 	// lookEvery is how often the store is asked which server it is, while
-	// something is kept and nothing else was asked.
+	// something is kept.
 	lookEvery = 10 * time.Second
 	// deadline bounds one question, and one part of what is appended again.
 	deadline = 30 * time.Second
-	// batch is how many records are appended again at once.
-	batch = 256
+	// batch is how many records are appended again at once, if they are no more
+	// bytes than a segment has: on most nodes all that is kept. What ended a fault
+	// minutes later has to come with it, or a node that is well would be taken out
+	// of service in between.
+	batch = 1024
 	// moves is how often in a row the store may be another server during one
 	// append.
 	moves = 3
@@ -280,18 +283,18 @@ func (k *Keeper) ask(ctx context.Context, server string, records []record.Record
 // again appends, oldest first, all that other servers than the present one have
 // acknowledged. What it has done stays done when it fails.
 func (k *Keeper) again(ctx context.Context) error {
-	if _, owed := k.owed(); !owed {
+	if len(k.owed()) == 0 {
 		return nil
 	}
 	k.turn.Lock()
 	defer k.turn.Unlock()
 	counts := map[store.AppendResult]int{}
 	for {
-		s, owed := k.owed()
-		if !owed {
+		owed := k.owed()
+		if len(owed) == 0 {
 			break
 		}
-		err := k.resend(ctx, s, counts)
+		err := k.resend(ctx, owed, counts)
 		if err != nil && !errors.Is(err, store.ErrMoved) {
 			return fmt.Errorf("appending again what another server had acknowledged: %w", err)
 		}
@@ -301,19 +304,22 @@ func (k *Keeper) again(ctx context.Context) error {
 	return nil
 }
 
-// owed is the oldest segment that another server has acknowledged.
-func (k *Keeper) owed() (*segment, bool) {
+// owed are the oldest segments that another server has acknowledged.
+func (k *Keeper) owed() []*segment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.shelf.owed(k.server)
-	return s, s != nil
+	return k.shelf.owed(k.server)
 }
 
-// resend appends a segment to the present server, which acknowledges it anew.
-func (k *Keeper) resend(ctx context.Context, s *segment, counts map[store.AppendResult]int) error {
-	records, err := s.read()
-	if err != nil {
-		k.log.Error("records that were kept for a failover cannot be read back; they are left out", "file", s.path, "error", err)
+// resend appends segments to the present server, which acknowledges them anew.
+func (k *Keeper) resend(ctx context.Context, owed []*segment, counts map[store.AppendResult]int) error {
+	var records []record.Record
+	for _, s := range owed {
+		read, err := s.read()
+		if err != nil {
+			k.log.Error("records that were kept for a failover cannot be read back; they are left out", "file", s.path, "error", err)
+		}
+		records = append(records, read...)
 	}
 	for len(records) > 0 {
 		part := records[:min(batch, len(records))]
@@ -321,7 +327,7 @@ func (k *Keeper) resend(ctx context.Context, s *segment, counts map[store.Append
 		k.mu.Lock()
 		server := k.server
 		k.mu.Unlock()
-		results, now, err := k.place.AppendTo(ctx, server, part)
+		results, now, err := k.ask(ctx, server, part)
 		if errors.Is(err, store.ErrMoved) {
 			k.move(now)
 		}
@@ -336,7 +342,12 @@ func (k *Keeper) resend(ctx context.Context, s *segment, counts map[store.Append
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.shelf.remove(s)
+	for _, s := range owed {
+		if err := k.shelf.remove(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *Keeper) count(results []store.AppendResult, counts map[store.AppendResult]int) {

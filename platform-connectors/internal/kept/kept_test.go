@@ -31,6 +31,7 @@ type pair struct {
 	ids   []string
 	away  error
 	after int // calls until away counts
+	calls [][]string
 }
 
 func (p *pair) AppendTo(ctx context.Context, server string, records []record.Record) (results []store.AppendResult, now string, err error) {
@@ -45,7 +46,9 @@ func (p *pair) AppendTo(ctx context.Context, server string, records []record.Rec
 		return nil, p.name, fmt.Errorf("appending: %w", store.ErrMoved)
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
+	var call []string
 	for _, r := range records {
+		call = append(call, r.ID)
 		result := store.Appended
 		switch {
 		case r.ID == "refused":
@@ -59,6 +62,9 @@ func (p *pair) AppendTo(ctx context.Context, server string, records []record.Rec
 		}
 		results = append(results, result)
 	}
+	if len(call) > 0 {
+		p.calls = append(p.calls, call)
+	}
 	return results, p.name, nil
 }
 
@@ -66,7 +72,7 @@ func (p *pair) AppendTo(ctx context.Context, server string, records []record.Rec
 func (p *pair) fail(name string, n int, away error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name, p.ids, p.away, p.after = name, p.ids[:n], away, 0
+	p.name, p.ids, p.away, p.after, p.calls = name, p.ids[:n], away, 0, nil
 }
 
 // node is a connector's keeper before a pair of servers.
@@ -162,7 +168,7 @@ func TestWhatAServerLostIsAppendedAgain(t *testing.T) {
 // TestAKilledConnectorKeeps: nothing is closed, and the last line is torn.
 func TestAKilledConnectorKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 1<<20)
+		n := newNode(t, 4*segmentBytes)
 		n.put("a")
 		n.put("b", "c")
 		n.keeper.stop()
@@ -186,7 +192,7 @@ func TestAKilledConnectorKeeps(t *testing.T) {
 
 		// Killed in the middle of appending again: what was done is done again.
 		n.start()
-		for i := range 600 {
+		for i := range batch + 400 {
 			n.put(fmt.Sprint(i))
 		}
 		n.pair.fail("three", 0, errors.New("away"))
@@ -199,7 +205,7 @@ func TestAKilledConnectorKeeps(t *testing.T) {
 		n.start()
 		n.put("e")
 		want := []string{"a", "b", "c", "d"}
-		for i := range 600 {
+		for i := range batch + 400 {
 			want = append(want, fmt.Sprint(i))
 		}
 		n.expect("after it was killed while appending again", append(want, "e")...)
@@ -266,6 +272,54 @@ func TestAClusterWidePublishersRecords(t *testing.T) {
 		n.expect("after a failover", "a", "cluster-1")
 		n.put("b")
 		n.expect("what is new is not held up", "a", "cluster-1", "b")
+	})
+}
+
+// TestAFaultComesBackWithItsEnd: a fault that stood alone again, until the recovery
+// of minutes later is appended as well, would take a node that is well out of
+// service.
+func TestAFaultComesBackWithItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 4*segmentBytes)
+		defer n.stop()
+		as := func(token string) context.Context {
+			return metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", token))
+		}
+		for i, what := range []string{"fault", "beside", "recovery"} {
+			n.put(what)
+			n.keeper.keep(as("one"), "one", []record.Record{{ID: what + " of one's"}}, []store.AppendResult{store.Appended})
+			n.keeper.keep(as("two"), "one", []record.Record{{ID: what + " of two's"}}, []store.AppendResult{store.Appended})
+			if i < 2 {
+				<-time.After(2 * time.Minute)
+			}
+		}
+		n.pair.fail("two", 0, nil)
+		<-time.After(11 * time.Second)
+		n.pair.mu.Lock()
+		calls := n.pair.calls
+		n.pair.mu.Unlock()
+		want := [][]string{
+			{"fault", "beside", "recovery"},
+			{"fault of one's", "beside of one's", "recovery of one's"},
+			{"fault of two's", "beside of two's", "recovery of two's"},
+		}
+		if diff := cmp.Diff(want, calls); diff != "" {
+			t.Errorf("appended at once (-want +got):\n%s", diff)
+		}
+
+		for _, what := range []string{"a", "b"} { // more than goes at once keeps its order
+			for range 2 {
+				if _, err := n.keeper.Append(t.Context(), []record.Record{{ID: what + " large", Event: record.Event{Message: strings.Repeat("x", segmentBytes*3/4)}}}); err != nil {
+					t.Fatal(err)
+				}
+				what += what
+			}
+		}
+		n.pair.fail("three", len(n.pair.ids)-4, nil)
+		n.put("new")
+		if got, want := n.pair.ids[len(n.pair.ids)-5:], []string{"a large", "aa large", "b large", "bb large", "new"}; !slices.Equal(got, want) {
+			t.Errorf("appended again: %v, want %v", got, want)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package kept
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -17,6 +18,7 @@ const lentRoom = 8 << 20
 // lent are records that only their publisher's token lets pass.
 type lent struct {
 	ctx     context.Context // bears the token
+	token   string
 	server  string
 	at      time.Time
 	records []record.Record
@@ -26,10 +28,11 @@ type lent struct {
 // lend is what a call with a publisher's token has stored; ok is false without one.
 func lend(ctx context.Context, server string, at time.Time, records []record.Record) (l lent, ok bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	if len(md.Get("authorization")) == 0 {
+	tokens := md.Get("authorization")
+	if len(tokens) == 0 {
 		return lent{}, false
 	}
-	l = lent{ctx: context.WithoutCancel(ctx), server: server, at: at, records: records}
+	l = lent{ctx: context.WithoutCancel(ctx), token: tokens[0], server: server, at: at, records: records}
 	for _, r := range records {
 		l.bytes += weight(r)
 	}
@@ -72,39 +75,50 @@ func (k *Keeper) returnLent(before time.Time) (dropped int) {
 	return dropped
 }
 
-// lendAgain appends what cluster-wide publishers have lost. A token that is good
-// no more stops nobody else.
+// lendAgain appends what cluster-wide publishers have lost: of each as much at once
+// as goes, as batch says. A token that is good no more stops nobody else.
 func (k *Keeper) lendAgain(ctx context.Context) {
 	k.mu.Lock()
 	server := k.server
-	var owed []lent
-	for _, l := range k.lent {
-		if l.server != server {
-			owed = append(owed, l)
-		}
-	}
+	owed := slices.DeleteFunc(slices.Clone(k.lent), func(l lent) bool { return l.server == server })
 	k.mu.Unlock()
 	counts := map[store.AppendResult]int{}
-	for _, l := range owed {
-		if ctx.Err() != nil {
-			return
-		}
-		results, _, err := k.ask(l.ctx, server, l.records)
+	for len(owed) > 0 && ctx.Err() == nil {
+		first, records, later := together(owed)
+		results, _, err := k.ask(first[0].ctx, server, records)
 		if err != nil {
-			k.log.Warn("records of a cluster-wide publisher that another server had acknowledged are not appended again yet", "records", len(l.records), "error", err)
-			continue
+			k.log.Warn("records of a cluster-wide publisher that another server had acknowledged are not appended again yet", "records", len(records), "error", err)
+		} else {
+			k.count(results, counts)
+			k.settle(first, server)
 		}
-		k.count(results, counts)
-		k.settle(l, server)
+		owed = later
 	}
 }
 
+// together is what goes in one call with the first of a list: what the same token
+// lets pass, in its order, up to a batch.
+func together(list []lent) (first []lent, records []record.Record, later []lent) {
+	full := false
+	for _, l := range list {
+		same := l.token == list[0].token
+		full = full || same && len(first) > 0 && len(records)+len(l.records) > batch
+		if !same || full {
+			later = append(later, l)
+			continue
+		}
+		first, records = append(first, l), append(records, l.records...)
+	}
+	return first, records, later
+}
+
 // settle takes down that a server has the records.
-func (k *Keeper) settle(done lent, server string) {
+func (k *Keeper) settle(done []lent, server string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range k.lent {
-		if l := &k.lent[i]; len(l.records) > 0 && &l.records[0] == &done.records[0] {
+		l := &k.lent[i]
+		if slices.ContainsFunc(done, func(d lent) bool { return len(l.records) > 0 && &l.records[0] == &d.records[0] }) {
 			l.server, l.at = server, k.clock.Now()
 		}
 	}

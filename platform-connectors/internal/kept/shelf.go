@@ -132,14 +132,20 @@ func (s *shelf) server() string {
 	return s.segments[len(s.segments)-1].server
 }
 
-// owed is the oldest segment that is not of a server; nil if there is none.
-func (s *shelf) owed(server string) *segment {
+// owed are the oldest segments that are not of a server: as many as are together no
+// larger than one may be, and one at least if there is any.
+func (s *shelf) owed(server string) (out []*segment) {
+	bytes := int64(0)
 	for _, g := range s.segments {
-		if g.server != server {
-			return g
+		if g.server == server {
+			continue
 		}
+		if bytes += g.bytes; len(out) > 0 && bytes > segmentBytes {
+			break
+		}
+		out = append(out, g)
 	}
-	return nil
+	return out
 }
 
 func (s *shelf) bytes() (n int64) {
