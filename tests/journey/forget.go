@@ -37,8 +37,9 @@ func (t *trip) backUp(ctx context.Context) error {
 
 // emptied has the store lose every record while the connector of a broken node
 // stands still, so that nobody tells the store again. The node is held until a
-// person has looked at it, and what that person ended does not come back with the
-// connector.
+// person has looked at it, and what that person ended quarantines nothing when the
+// connector tells of it again: as of all that PostgreSQL acknowledged of late,
+// which with an emptied table is another server.
 func (t *trip) emptied(ctx context.Context) error {
 	if err := t.restLoad(ctx); err != nil {
 		return err
@@ -58,7 +59,9 @@ func (t *trip) emptied(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.lost = t.lines // whether it is told again of what a person has ended, or not
+	if !t.toldAgain {
+		t.lost = t.lines // which the connector may tell it again, or not
+	}
 	if err := t.uncordon(ctx); err != nil {
 		return err
 	}

@@ -49,6 +49,10 @@ func Invariants() []string {
 func (t *trip) settle(ctx context.Context, j *Journey, checked map[string]int) ([]Violation, error) {
 	// That it never is stored, is what check finds.
 	_ = t.until(ctx, "the load to be stored", t.loadStored)
+	if t.scenario.forgets() {
+		// A connector may have told the store of a fault again since the story's end.
+		_ = t.until(ctx, "what the store was told of again to be judged", t.over)
+	}
 	var found []Violation
 	err := t.insist(ctx, "the facts to be read", func(ctx context.Context) (err error) {
 		found, err = t.check(ctx, j)
@@ -165,7 +169,7 @@ func (t *trip) check(ctx context.Context, j *Journey) ([]Violation, error) {
 			add(ProvenRecovery, "%d recoveries were reported", n)
 		}
 	}
-	if t.guardMustStay() && !t.evicted {
+	if t.guardMustStay() {
 		pod, err := t.fleet.Cluster.Client().CoreV1().Pods(fleet.UserNamespace).Get(ctx, t.guard, metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp != nil {
 			add(NoEviction, "pod %s is gone: %v", t.guard, err)

@@ -240,6 +240,7 @@ func (j *Journey) Run(ctx context.Context, p Plan) Result {
 	r := Result{Plan: p, Node: j.Node(), Checked: map[string]int{}}
 	began := time.Now()
 	t := j.trip(p.Scenario, r.Node)
+	t.toldAgain = p.Variant.Store == "postgresql"
 	for _, d := range p.Disturbances {
 		t.limit += d.After + d.For
 	}

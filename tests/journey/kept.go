@@ -18,7 +18,8 @@ func Kept() []Plan {
 			},
 		},
 		// The Node's Lease ran out while the API server was away, and its guard was
-		// evicted within the session, since it was not Ready any more.
+		// evicted within the session, since it was not Ready any more, in spite of a
+		// budget of one pod; once the node was rebooted, since nothing held the drain.
 		{
 			Seed: 770020, Variant: Variant{"postgresql", 2}, Scenario: OutboxLost,
 			Kills: []string{"platform-connectors/received:1", "node-drainer/observed:2", "platform-connectors/folded:1"},
