@@ -35,6 +35,8 @@ type Journal struct {
 	dir   string
 	clock clock.PassiveClock
 	wake  chan struct{}
+	// uptime is the time since boot, as entries have it.
+	uptime func() time.Duration
 
 	boot    string // the current one, as the journal writes it
 	cursor  journalCursor
@@ -57,7 +59,7 @@ type journalCursor struct {
 
 // NewJournal prepares to read the journal in a folder with the given journalctl.
 func NewJournal(tool, dir string, c clock.PassiveClock) *Journal {
-	return &Journal{tool: tool, dir: dir, clock: c, wake: make(chan struct{}, 1)}
+	return &Journal{tool: tool, dir: dir, clock: c, wake: make(chan struct{}, 1), uptime: uptime}
 }
 
 // Wake tells that many entries wait, so that a flood is read at its own pace.
@@ -264,8 +266,25 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 	}
 	return Line{
 		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Place.Boot != s.boot, Boot: kernellog.KernelBoot(e.Place.Boot),
-		At: e.Place.Time(), Gap: s.before(), Cursor: encode(s.cursor),
+		At: s.written(e.Place), Gap: s.before(), Cursor: encode(s.cursor),
 	}, true
+}
+
+// written is when an entry was: what it says, but never in the future, nor before
+// the boot that it is of; then the clock was wrong, and the time since boot is not.
+// It is zero for an entry that does not say.
+func (s *Journal) written(p kernellog.Place) time.Time {
+	if p.Wall == 0 {
+		return time.Time{}
+	}
+	now, at := s.clock.Now(), p.Time()
+	if booted := now.Add(-s.uptime()); p.Boot == s.boot && (at.Before(booted) || at.After(now)) {
+		at = booted.Add(time.Duration(p.Monotonic) * time.Microsecond)
+	}
+	if at.After(now) {
+		at = now
+	}
+	return at.UTC()
 }
 
 // ours tells the entries of this machine from those that others left in the same

