@@ -152,7 +152,7 @@ func (t teller) verdict(r record.Record) []Step {
 	if q := r.Status.NodeQuarantined; q != record.NotQuarantined {
 		text := string(q)
 		if q == record.QuarantineCanceled { // what it was then is not stored any more
-			text = "in quarantine (" + text + " since)"
+			text = "in quarantine (later " + text + ")"
 		}
 		steps = append(steps, Step{Kind: Quarantine, At: instant(r.Status.QuarantineFinishTimestamp), Text: text})
 	}

@@ -72,8 +72,11 @@ func (p *page) rows(f Fleet) {
 		if r.Turn > 0 {
 			why = fmt.Sprintf("turn %d of %d: %s", r.Turn, f.Counts[Held], why)
 		}
-		if n := len(r.Records); n > 1 {
-			why += fmt.Sprintf(" and %d more records", n-1)
+		switch n := len(r.Records) - 1; {
+		case n == 1:
+			why += " and 1 more record"
+		case n > 1:
+			why += fmt.Sprintf(" and %d more records", n)
 		}
 		cells = append(cells, []string{plain(r.Node), string(r.Phase), age, why})
 		moods = append(moods, moodOf(r.Phase))

@@ -72,6 +72,9 @@ func Tell(f Facts) Story {
 	s.Standing = standing(sighting{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)
+		if n := f.Sighting; n != nil && len(n.Unknown) > 0 && !slices.ContainsFunc(s.Stays, func(s Stay) bool { return s.Session == n.Session }) {
+			s.Stays = append(shown(f), s.Stays...) // the Node tells more than the store
+		}
 	} else {
 		s.Stays = shown(f)
 	}
@@ -121,7 +124,7 @@ func (t teller) stay(session string, faults []record.Record) Stay {
 	return s
 }
 
-// shown is the stay that the Node itself shows, for want of the store.
+// shown is the stay that the Node itself shows, for want of what the store knows.
 func shown(f Facts) []Stay {
 	if f.Sighting == nil || f.Sighting.Session == "" {
 		return nil
@@ -210,13 +213,12 @@ func notes(f Facts) []string {
 	if n := f.Sighting; n != nil {
 		open := only(f.Records, record.Open)
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
-		add(n.Claim != "", "the Node is claimed by the repair object with uid %s", n.Claim)
-		if f.Store.Read && len(open) == 0 {
+		by := claimant(f)
+		add(by != "", "the Node is claimed by %s", by)
+		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {
 			left := unacted(n.Conditions, f.Records, f.Now)
 			for _, why := range slices.Sorted(maps.Keys(left)) {
-				add(why == onItsWay, "the Node's conditions report %s, whose recovery was just stored: they follow", names(left[why]))
-				add(why != "" && why != onItsWay, "the Node's conditions report %s; nothing is done about it: %s", names(left[why]), why)
-				add(why == "", "the Node's conditions report %s, and the store has no open fault", names(left[why]))
+				add(true, "the Node's conditions report %s%s", names(left[why]), why)
 			}
 		}
 		for _, r := range open {
@@ -230,15 +232,35 @@ func notes(f Facts) []string {
 	return out
 }
 
-// unacted sorts conditions by why the newest fault of their check is not open:
-// its verdict, or that a person released the node. Empty is no such reason.
+// claimant is the repair object that claims the Node; empty when there is none, or
+// when an open fault asked for it, as for every repair.
+func claimant(f Facts) string {
+	claim := f.Sighting.Claim
+	by := "the repair object with uid " + claim
+	name := ""
+	if i := slices.IndexFunc(f.Objects, func(o Object) bool { return o.UID == claim }); i >= 0 {
+		name = f.Objects[i].Name
+		by = f.Objects[i].Kind + "/" + name
+	}
+	asked := func(a record.Attempt) bool { return a.UID == claim || name != "" && a.Name == name }
+	switch {
+	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), func(r record.Record) bool { return slices.ContainsFunc(attempts(r), asked) }):
+		return ""
+	case f.Store.Read:
+		return by + ", which no open fault asked for"
+	}
+	return by
+}
+
+// unacted sorts conditions by why the newest fault of their check is not open, as
+// a note says it.
 func unacted(conditions []Condition, records []record.Record, now time.Time) map[string][]Condition {
 	out := map[string][]Condition{}
 	for _, c := range conditions {
-		why := ""
-		for _, r := range records { // the newest last
-			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type {
-				why = leftAlone(r, now)
+		why, waits := unexplained, false
+		for _, r := range records { // the newest last, before all one that waits
+			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type && (!waits || record.Pending(r)) {
+				why, waits = leftAlone(r, now), record.Pending(r)
 			}
 		}
 		out[why] = append(out[why], c)
@@ -246,31 +268,34 @@ func unacted(conditions []Condition, records []record.Record, now time.Time) map
 	return out
 }
 
-// onItsWay is why the condition of a fault stands whose recovery was stored within
-// followsIn: the connectors write it after that.
 const (
-	onItsWay  = "recovered"
+	unexplained = ", and the store has no open fault"
+	// The connectors write a condition after the recovery was stored, within
+	// followsIn.
+	onItsWay  = ", whose recovery was just stored: they follow"
 	followsIn = time.Minute
 )
 
 // leftAlone is why a fault is not open although its condition stands.
 func leftAlone(r record.Record, now time.Time) string {
-	switch r.Reason() {
+	switch reason := r.Reason(); reason {
 	case "":
-		return unjudged
-	case record.Held, record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
-		return string(r.Reason())
+		return "; fault-quarantine has not judged it yet"
+	case record.Held:
+		return "; nothing is done about it yet: Held (" + explain(reason) + ")"
+	case record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
+		return "; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")"
 	default:
 	}
 	for _, f := range r.Status.Faults {
 		switch at := instant(f.ClearedTimestamp); {
 		case f.ClearedBy == record.ClearedManual:
-			return "a person released the node"
+			return "; nothing is done about it: a person released the node"
 		case !at.IsZero() && now.Sub(at) < followsIn:
 			return onItsWay
 		}
 	}
-	return ""
+	return unexplained
 }
 
 func names(conditions []Condition) string {
