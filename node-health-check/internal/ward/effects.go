@@ -46,10 +46,16 @@ func (c *Controller) carryOut(ctx context.Context, o *observation, p triage.Plan
 	return outcomes
 }
 
-// act does one act.
+// act does one act, as the leader only: one that led before would drop a lease whose
+// remediation it does not know of.
 func (c *Controller) act(ctx context.Context, o *observation, a triage.Act) triage.Outcome {
 	now := c.Clock.Now().UTC().Format(time.RFC3339)
 	out := triage.Outcome{Act: a}
+	ctx, cancel := lease.FenceCall(ctx)
+	defer cancel()
+	if out.Err = ctx.Err(); out.Err != nil {
+		return out
+	}
 	switch a.Do {
 	case triage.Begin:
 		c.begin(ctx, o, &out)
@@ -76,17 +82,12 @@ func (c *Controller) act(ctx context.Context, o *observation, a triage.Act) tria
 	return out
 }
 
-// begin takes the node's lease and makes the remediation, both as the leader only.
+// begin takes the node's lease and makes the remediation.
 // What is there already under its name was made by a pass that did not come to its
 // end, or by somebody else.
 func (c *Controller) begin(ctx context.Context, o *observation, out *triage.Outcome) {
 	a := out.Act
-	fenced, cancel := lease.FenceCall(ctx)
-	defer cancel()
-	if out.Err = fenced.Err(); out.Err != nil {
-		return
-	}
-	err := c.Claims.Take(fenced, a.Of, triage.Holder(o.Check.Name), a.LeaseFor, o.leases[a.Node])
+	err := c.Claims.Take(ctx, a.Of, triage.Holder(o.Check.Name), a.LeaseFor, o.leases[a.Node])
 	if taken, is := nodelease.Taken(err); is {
 		out.Skipped = string(triage.HoldLease)
 		c.Log.Info("lease is taken", "check", o.Check.Name, "node", a.Node, "holder", taken.Holder)
@@ -96,11 +97,11 @@ func (c *Controller) begin(ctx context.Context, o *observation, out *triage.Outc
 		return
 	}
 	c.here("node-health-check/claimed")
-	if out.Skipped, out.Err = c.changed(fenced, o, a.Node); out.Skipped != "" || out.Err != nil {
+	if out.Skipped, out.Err = c.changed(ctx, o, a.Node); out.Skipped != "" || out.Err != nil {
 		return
 	}
 	object := triage.Stamp(o.Check, *a.Step, a.Of)
-	switch err := c.Live.Create(fenced, object); {
+	switch err := c.Live.Create(ctx, object); {
 	case err == nil:
 		c.here("node-health-check/created")
 		made := factsOf(object, o.Check.UID)

@@ -11,18 +11,21 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
-// Two checks that select the same nodes, two controllers that both think they lead,
+// Two checks that select the same nodes, each looked after by a controller of its own,
 // and fault-remediation race for every node: no node ever has two repairs.
 func TestOneRepairPerNode(t *testing.T) { raceFor(t, 20, 2) }
 
@@ -63,8 +66,8 @@ func raceFor(t *testing.T, size, rounds int) {
 	too.check(func(s *v1alpha1.NodeHealthCheckSpec) {
 		s.RemediationTemplate, s.Selector.MatchLabels["pool"] = &second, v1alpha1.LabelValue(w.prefix)
 	})
-	for range 2 {
-		w.start(r.meet, nil)
+	for _, name := range []string{w.prefix, too.prefix} {
+		w.start(r.meet, func(c *Controller) { c.Live = oneCheck{c.Live, name} })
 	}
 	for _, name := range []string{w.prefix, too.prefix} {
 		w.settle(name, "the check works", phase(v1alpha1.PhaseEnabled))
@@ -72,9 +75,7 @@ func raceFor(t *testing.T, size, rounds int) {
 	won := map[string]int{}
 	for round := range rounds {
 		r.begun = map[string]bool{}
-		for _, name := range r.nodeNames {
-			w.fall(name)
-		}
+		r.all(w.fall)
 		r.oneEach(round, won)
 		r.over()
 	}
@@ -82,6 +83,19 @@ func raceFor(t *testing.T, size, rounds int) {
 	if r.lost == 0 || r.lost == size*rounds {
 		t.Errorf("fault-remediation lost %d of %d races: there was none", r.lost, size*rounds)
 	}
+}
+
+// oneCheck shows one check and no other.
+type oneCheck struct {
+	client.Client
+	name string
+}
+
+func (c oneCheck) Get(ctx context.Context, key types.NamespacedName, o client.Object, options ...client.GetOption) error {
+	if _, is := o.(*v1alpha1.NodeHealthCheck); is && key.Name != c.name {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name)
+	}
+	return c.Client.Get(ctx, key, o, options...)
 }
 
 // meet has a controller's claims seen.
@@ -141,6 +155,20 @@ func (r *races) repair(node *corev1.Node) {
 	}
 }
 
+// all does something to all nodes, to some of them at once.
+func (r *races) all(do func(node string)) {
+	const lanes = 8
+	var all sync.WaitGroup
+	for lane := range lanes {
+		all.Go(func() {
+			for i := lane; i < len(r.nodeNames); i += lanes {
+				do(r.nodeNames[i])
+			}
+		})
+	}
+	all.Wait()
+}
+
 // oneEach waits until every node has a repair, and counts them.
 func (r *races) oneEach(round int, won map[string]int) {
 	r.t.Helper()
@@ -172,9 +200,7 @@ func (r *races) oneEach(round int, won map[string]int) {
 func (r *races) over() {
 	r.t.Helper()
 	ctx := context.WithoutCancel(r.t.Context())
-	for _, name := range r.nodeNames {
-		r.heal(name)
-	}
+	r.all(r.heal)
 	leases := r.cluster.Client().CoordinationV1().Leases(r.leases)
 	for _, o := range r.objects(deletionKind) {
 		if err := r.live.Delete(ctx, &o); err != nil {
