@@ -111,3 +111,27 @@ func (a args) object() story.Object {
 	}
 	return o
 }
+
+// check's input is its reason, then a line per node: its name, when it recovered or -,
+// and kind/name began given-up of each remediation.
+func (a args) check() story.Check {
+	reason, nodes, _ := strings.Cut(a.Input, "\n")
+	c := story.Check{Name: a.text("name"), Phase: a.text("phase"), Reason: reason, Storm: a.time("storm")}
+	for line := range strings.Lines(nodes) {
+		f := strings.Fields(line)
+		p := story.Patient{Node: f[0]}
+		if f[1] != "-" {
+			p.Recovered = clockOf(a.t, f[1])
+		}
+		for f = f[2:]; len(f) > 0; f = f[3:] {
+			kind, name, _ := strings.Cut(f[0], "/")
+			t := story.Try{Kind: kind, Name: name, Began: clockOf(a.t, f[1])}
+			if f[2] != "-" {
+				t.GivenUp = clockOf(a.t, f[2])
+			}
+			p.Tries = append(p.Tries, t)
+		}
+		c.Patients = append(c.Patients, p)
+	}
+	return c
+}

@@ -42,6 +42,8 @@ type Facts struct {
 	Objects []Object
 	// SetAside are records of the node that a service passes over.
 	SetAside []SetAside
+	// Checks are the NodeHealthChecks that watch the node or have it in hand.
+	Checks []Check
 }
 
 // FleetFacts are what is known of all nodes.
@@ -59,7 +61,9 @@ type FleetFacts struct {
 	// Undecodable are ids of records that cannot be decoded and are left out.
 	Undecodable []string
 	Nodes       []Node
-	Consumers   []Consumer
+	// Checks are all NodeHealthChecks.
+	Checks    []Check
+	Consumers []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
 	Newest []record.Record
 }
@@ -119,6 +123,8 @@ type Node struct {
 	Calls []Call `json:"needsHuman,omitempty"`
 	// Active are the faults that the Node itself lists while it is quarantined.
 	Active []record.Event `json:"-"`
+	// Labels of the Node.
+	Labels map[string]string `json:"-"`
 }
 
 // Call is one thing that a person is asked for.

@@ -40,6 +40,8 @@ type script struct {
 //	undecodable id=
 //	missing store|cluster|brake        the input is the problem
 //	back                               the store is read again
+//	check name= phase= [storm=]        a NodeHealthCheck; the input is its reason, and then a
+//	                                   line per node: name healthy-since [kind/name began given-up]...
 //	brake on|off [at= by=]             the emergency brake; the input is the reason
 //	why [node] / status / json [node]
 //	follow                             what has come since the last why or follow
@@ -79,6 +81,9 @@ func (s *script) run(d *datadriven.TestData) string {
 		})
 	case "brake":
 		s.facts.Brake = story.Brake{Read: true, On: d.CmdArgs[0].Key == "on", Since: a.time("at"), By: a.text("by"), Reason: d.Input}
+	case "check":
+		c := a.check()
+		s.facts.Checks, s.fleet.Checks = append(s.facts.Checks, c), append(s.fleet.Checks, c)
 	case "aside":
 		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Deaths: a.number("deaths")}
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)

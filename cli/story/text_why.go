@@ -20,6 +20,7 @@ func (s Story) Write(w io.Writer, style Style) error {
 	if s.Sighting != nil {
 		p.sighting(*s.Sighting)
 	}
+	p.watched(s)
 	for _, n := range s.Notes {
 		p.line("%s", p.paint(Alert, "! "+brief(n)))
 	}

@@ -22,6 +22,8 @@ type Story struct {
 	Brake Brake `json:"brake"`
 	// Sighting is the Node as the API server shows it; nil if absent or unknown.
 	Sighting *Node `json:"sighting,omitempty"`
+	// Checks are the NodeHealthChecks that watch the node or have it in hand.
+	Checks []Check `json:"nodeHealthChecks,omitempty"`
 	// Stays are the node's stays in quarantine, the newest first.
 	Stays []Stay `json:"stays,omitempty"`
 	// Others are the records that took nothing out of service, grouped, the
@@ -68,7 +70,7 @@ func (f Facts) Absent() bool {
 func Tell(f Facts) Story {
 	f.Records = slices.Clone(f.Records)
 	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
-	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting}
+	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting, Checks: f.Checks}
 	s.Standing = standing(sighting{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)

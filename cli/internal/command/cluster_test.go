@@ -1,12 +1,15 @@
 package command_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
 	"github.com/nvidia/nvsentinel/cli/story"
@@ -183,5 +186,56 @@ func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 	fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
 	if len(fleet.Stranded) != 1 || fleet.Stranded[0].Record != w.fault.ID || fleet.Stranded[0].Node != w.node.Name {
 		t.Errorf("stranded %+v", fleet.Stranded)
+	}
+}
+
+// TestNodeHealthChecks: why and status name the check that has a node in hand, by the
+// rights that the page asks for; a check of other nodes is the fleet's only.
+func TestNodeHealthChecks(t *testing.T) {
+	w := newWorld(t)
+	text, err := os.ReadFile("../../../distros/helm/nvsentinel/manifests/crds/remediation.medik8s.io_nodehealthchecks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.apply(t, string(text))
+	checks := w.cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "remediation.medik8s.io", Version: "v1alpha1", Resource: "nodehealthchecks"})
+	for name, selector := range map[string]map[string]any{
+		"workers": {"matchLabels": map[string]any{"kubernetes.io/hostname": w.node.Labels["kubernetes.io/hostname"]}},
+		"others":  {"matchLabels": map[string]any{"other": "pool"}},
+	} {
+		o, err := checks.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{
+				"selector": selector, "minHealthy": "51%",
+				"remediationTemplate": map[string]any{"apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": "RebootNodeTemplate", "name": "reboot"},
+			},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = checks.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
+		if name == "others" {
+			continue
+		}
+		o.Object["status"] = map[string]any{
+			"observedNodes": int64(9), "healthyNodes": int64(4), "phase": "Remediating", "reason": "Remediating: 5 wait: too few nodes are healthy",
+			"stormRecoveryActive": true, "stormRecoveryStartTime": "2026-01-01T00:00:00Z",
+			"unhealthyNodes": []any{map[string]any{"name": w.node.Name, "remediations": []any{map[string]any{
+				"resource": map[string]any{"kind": "RebootNode", "name": "the-reboot", "apiVersion": "janitor.dgxc.nvidia.com/v1alpha1"}, "started": "2026-01-01T00:00:00Z",
+			}}}},
+		}
+		if _, err := checks.UpdateStatus(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := command.Program{Store: w.dsn}
+	why, status := run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer), run(t, p, "status", "--kubeconfig", w.viewer)
+	for _, want := range []string{"NodeHealthCheck workers: Remediating, storm recovery since 2026-01-01 00:00:00", "5 wait: too few nodes are healthy", "RebootNode/the-reboot since 2026-01-01"} {
+		why.expect(t, command.ExitWhole, want, "")
+		status.expect(t, command.ExitWhole, want, "")
+	}
+	status.expect(t, command.ExitWhole, "NodeHealthCheck others: not looked at yet", "")
+	if strings.Contains(why.out, "others") {
+		t.Errorf("why tells of a check of other nodes:\n%s", why.out)
 	}
 }

@@ -85,7 +85,7 @@ func listNodes(ctx context.Context, cluster *kube.Client) ([]story.Node, error) 
 // see is what matters of a Node.
 func see(node *corev1.Node) story.Node {
 	n := story.Node{
-		Name: node.Name, Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.UTC(), Unschedulable: node.Spec.Unschedulable,
+		Name: node.Name, Labels: node.Labels, Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.UTC(), Unschedulable: node.Spec.Unschedulable,
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
 		State: node.Labels[nodemark.StateLabel], OurCordon: node.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True,
 		Unknown: unknown(node.Annotations[nodemark.UnknownAnnotation]),

@@ -92,6 +92,10 @@ func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Fac
 				f.Objects, err = objects(ctx, s.Cluster, name)
 				return err
 			})
+			ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+				f.Checks, err = checks(ctx, s.Cluster, ofNodeChecks(name, f.Sighting))
+				return err
+			})
 		}
 	})
 	both.Go(func() { f.Brake = s.brake(ctx) })
@@ -137,6 +141,12 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			f.Nodes, err = listNodes(ctx, s.Cluster)
 			return err
 		})
+		if f.Cluster.Read {
+			ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+				f.Checks, err = checks(ctx, s.Cluster, every)
+				return err
+			})
+		}
 	})
 	both.Go(func() { f.Brake = s.brake(ctx) })
 	both.Wait()

@@ -1,0 +1,104 @@
+package look
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/internal/kube"
+)
+
+// healthChecks are NodeHealthChecks, ours or those of another operator.
+var healthChecks = schema.GroupVersionResource{Group: "remediation.medik8s.io", Version: "v1alpha1", Resource: "nodehealthchecks"}
+
+// checks are the NodeHealthChecks that want says yes to; a cluster that does not know
+// the kind has none.
+func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSelector, story.Check) bool) ([]story.Check, error) {
+	var out []story.Check
+	for next := ""; ; {
+		list, err := cluster.Dynamic.Resource(healthChecks).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", healthChecks.Resource, err)
+		}
+		for _, x := range list.Items {
+			selector, c, err := check(x)
+			if err != nil {
+				return nil, fmt.Errorf("reading NodeHealthCheck %s: %w", x.GetName(), err)
+			}
+			if want(selector, c) {
+				out = append(out, c)
+			}
+		}
+		if next = list.GetContinue(); next == "" {
+			return out, nil
+		}
+	}
+}
+
+// every check is wanted.
+func every(*metav1.LabelSelector, story.Check) bool { return true }
+
+// ofNodeChecks wants those that select a node with these labels, or have it in hand.
+func ofNodeChecks(name string, node *story.Node) func(*metav1.LabelSelector, story.Check) bool {
+	return func(s *metav1.LabelSelector, c story.Check) bool {
+		if slices.ContainsFunc(c.Patients, func(p story.Patient) bool { return p.Node == name }) {
+			return true
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		return err == nil && node != nil && selector.Matches(labels.Set(node.Labels))
+	}
+}
+
+// check is what matters of a NodeHealthCheck.
+func check(x unstructured.Unstructured) (*metav1.LabelSelector, story.Check, error) {
+	var seen struct {
+		Spec struct {
+			Selector metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+		Status struct {
+			Phase          string       `json:"phase"`
+			Reason         string       `json:"reason"`
+			Storm          bool         `json:"stormRecoveryActive"`
+			StormStart     *metav1.Time `json:"stormRecoveryStartTime"`
+			UnhealthyNodes []struct {
+				Name         string `json:"name"`
+				Remediations []struct {
+					Resource struct{ Kind, Name string } `json:"resource"`
+					Started  metav1.Time                 `json:"started"`
+					TimedOut metav1.Time                 `json:"timedOut"`
+				} `json:"remediations"`
+				Recovered metav1.Time `json:"conditionsHealthyTimestamp"`
+			} `json:"unhealthyNodes"`
+		} `json:"status"`
+	}
+	text, err := x.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, &seen)
+	}
+	if err != nil {
+		return nil, story.Check{}, err
+	}
+	c := story.Check{Name: x.GetName(), Phase: seen.Status.Phase, Reason: seen.Status.Reason}
+	if seen.Status.Storm && seen.Status.StormStart != nil {
+		c.Storm = seen.Status.StormStart.UTC()
+	}
+	for _, u := range seen.Status.UnhealthyNodes {
+		p := story.Patient{Node: u.Name, Recovered: u.Recovered.UTC()}
+		for _, r := range u.Remediations {
+			p.Tries = append(p.Tries, story.Try{Kind: r.Resource.Kind, Name: r.Resource.Name, Began: r.Started.UTC(), GivenUp: r.TimedOut.UTC()})
+		}
+		c.Patients = append(c.Patients, p)
+	}
+	return &seen.Spec.Selector, c, nil
+}
