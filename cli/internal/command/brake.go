@@ -26,7 +26,7 @@ it stands.
 ` + exitCodes,
 		Example:   "  nvsentinel brake on --reason \"wrong firmware catalogue\"\n  nvsentinel brake off --reason \"catalogue mended\"",
 		ValidArgs: []string{"on", "off"},
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(exactly(1), cobra.OnlyValidArgs),
 		RunE: func(c *cobra.Command, args []string) error {
 			*code = ExitWhole
 			return o.brake(c.Context(), brake.State{On: args[0] == "on", Reason: reason})

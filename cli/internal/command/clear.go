@@ -45,7 +45,7 @@ is only read. It waits until the recovery is stored and the Node's condition has
 changed, and takes the annotation away.
 ` + exitCodes,
 		Example: "  nvsentinel clear gpu-1 01a2012f-5f2b-747d-a191-050c9f567ad1 --reason \"GPU 3 replaced, ticket 4711\"",
-		Args:    cobra.ExactArgs(2),
+		Args:    exactly(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			*code, err = o.clear(c.Context(), args[0], args[1], reason, patience)
 			return err

@@ -116,13 +116,23 @@ plugin: kubectl nvsentinel why <node>.
 	return root
 }
 
+// exactly is cobra.ExactArgs that says what the arguments are.
+func exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return fmt.Errorf("it is %s; arguments given: %d", c.UseLine(), len(args))
+	}
+}
+
 func whyCommand(o *options, code *int) *cobra.Command {
 	why := &cobra.Command{
 		Use:     "why <node>",
 		Short:   "Tell what happened to a node: line, event, rule, verdict, drain, object, outcome, recovery",
 		Long:    "Tell what happened to a node, cause by cause, with the ids of records and objects to look for.\n" + exitCodes,
 		Example: "  nvsentinel why gpu-1\n  nvsentinel why gpu-1 --all -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			tell := o.why
 			if o.following {

@@ -52,8 +52,10 @@ func TestUsage(t *testing.T) {
 		says string
 	}{
 		{[]string{"wy", "gpu-1"}, `unknown command "wy"`},
-		{[]string{"why"}, "accepts 1 arg(s), received 0"},
-		{[]string{"why", "a", "b"}, "accepts 1 arg(s), received 2"},
+		{[]string{"why"}, "it is nvsentinel why <node> [flags]; arguments given: 0"},
+		{[]string{"why", "a", "b"}, "it is nvsentinel why <node> [flags]; arguments given: 2"},
+		{[]string{"clear", "gpu-1"}, "it is nvsentinel clear <node> <record> [flags]; arguments given: 1"},
+		{[]string{"brake"}, "it is nvsentinel brake on|off [flags]; arguments given: 0"},
 		{[]string{"status", "a"}, `unknown command "a"`},
 		{[]string{"status", "--colour"}, "unknown flag: --colour"},
 		{[]string{"status", "-o", "yaml"}, `--output "yaml" is neither text nor json`},
