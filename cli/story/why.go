@@ -72,6 +72,9 @@ func Tell(f Facts) Story {
 	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
 	s := Story{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting, Checks: f.Checks}
 	s.Standing = standing(sighting{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
+	if f.Absent() {
+		s.Standing.Reason = "there is no such Node, and the store has no record of one"
+	}
 	if f.Store.Read {
 		s.Stays, s.Others = stays(f), others(f.Records)
 		if n := f.Sighting; n != nil && len(n.Unknown) > 0 && !slices.ContainsFunc(s.Stays, func(s Stay) bool { return s.Session == n.Session }) {
