@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -101,6 +103,25 @@ func TestServicesCreateTheirOwnOnly(t *testing.T) {
 		_, err := monitor.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		if refused(err) == own || own && err != nil {
 			t.Errorf("kubernetes-object-monitor creates ConfigMap %s: %v", name, err)
+		}
+	}
+}
+
+// TestLeasesOfNodes: who begins repairs takes the lease of a node and renews it,
+// where all remediators of a cluster have them; nobody else does.
+func TestLeasesOfNodes(t *testing.T) {
+	w := newWorld(t)
+	for _, account := range []string{"fault-remediation", "node-health-check"} {
+		node := w.plain(t, "leased-by-"+account)
+		claims := nodelease.Claims{Client: w.account(t, account), Namespace: nodelease.DefaultNamespace, Clock: clock.RealClock{}}
+		for _, verb := range []string{"takes", "renews"} {
+			if err := claims.Take(t.Context(), node, account, time.Minute, nil); err != nil {
+				t.Errorf("%s %s the lease of a node: %v", account, verb, err)
+			}
+		}
+		claims.Client = w.account(t, "janitor")
+		if err := claims.Take(t.Context(), node, "janitor", time.Minute, nil); !apierrors.IsForbidden(err) {
+			t.Errorf("janitor takes the lease of a node: %v, want it forbidden", err)
 		}
 	}
 }
