@@ -25,7 +25,7 @@ func TestNamesOfTheEarlierOneAreAnsweredWithOurs(t *testing.T) {
 	}{
 		{"a flag", []string{"--metrics-port=2112"}, "", exitUsage, "here it is --metrics-address=:PORT (docs/coming-from-nvsentinel.md)"},
 		{"another flag", []string{"--nonsense"}, "", exitUsage, "flag provided but not defined: -nonsense"},
-		{"a key", []string{"--config=" + file}, "", exitUsage, `unknown key "customDrain.enabled": customDrain is a key of the earlier NVSentinel`},
+		{"a key", []string{"--config=" + file}, "", exitUsage, `unknown key "customDrain": customDrain is a key of the earlier NVSentinel`},
 		{"a variable", []string{"--check-config"}, "AUDIT_ENABLED", exitStopped, "AUDIT_ENABLED is a variable of the earlier NVSentinel"},
 		{"no variable", []string{"--check-config"}, "HOME", exitStopped, "the configuration is valid"},
 	} {

@@ -131,6 +131,7 @@ rules:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list]}
   - {apiGroups: [""], resources: [configmaps], verbs: [get]}
   - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes], verbs: [list]}
+  - {apiGroups: [remediation.medik8s.io], resources: [nodehealthchecks], verbs: [list]}
 `)
 	f := follow(t, command.Program{Store: w.dsn}, "why", w.node.Name, "-f", "--kubeconfig", w.account(t, "no-watch", "no-watch"))
 	f.says("remediating")
