@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -118,6 +119,7 @@ func stay(t *testing.T, whole int) (told []string) {
 // many of them a look holds whole; and how much it holds does not grow with what
 // they name.
 func TestFaultsInBriefEndAlike(t *testing.T) {
+	testkit.Long(t, "TestOneRecoveryEndsManyFaultsInBrief")
 	want := stay(t, 1<<30)
 	if !slices.ContainsFunc(want, func(line string) bool { return strings.HasPrefix(line, "by hand false false") }) {
 		t.Errorf("the node was not released: %s", want[len(want)-1])
