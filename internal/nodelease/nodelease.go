@@ -129,18 +129,18 @@ func (c Claims) claimed(l *coordinationv1.Lease, node *corev1.Node, holder strin
 	if before != holder {
 		l.Spec.AcquireTime = now
 		if l.ResourceVersion != "" {
-			l.Spec.LeaseTransitions = ptr.To(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
+			l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
 		}
 	}
-	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = ptr.To(holder), now, seconds(d)
+	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = new(holder), now, seconds(d)
 	// With the Node goes its lease.
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	return l
 }
 
-func (c Claims) now() *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(c.Clock.Now())) }
+func (c Claims) now() *metav1.MicroTime { return new(metav1.NewMicroTime(c.Clock.Now())) }
 
-func seconds(d time.Duration) *int32 { return ptr.To(int32(min(d/time.Second, 1<<30))) }
+func seconds(d time.Duration) *int32 { return new(int32(min(d/time.Second, 1<<30))) }
 
 // Taken says whether an error is a TakenError.
 func Taken(err error) (*TakenError, bool) { return errors.AsType[*TakenError](err) }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
@@ -86,14 +85,14 @@ func (c *closing) settle(o Outcome) {
 func (c *closing) status(storm Storm, now time.Time) v1alpha1.NodeHealthCheckStatus {
 	old := c.v.Check.Status
 	s := v1alpha1.NodeHealthCheckStatus{
-		ObservedNodes: ptr.To(int32(c.Census.Observed)), HealthyNodes: ptr.To(int32(c.Census.Healthy)),
+		ObservedNodes: new(int32(c.Census.Observed)), HealthyNodes: new(int32(c.Census.Healthy)),
 		LastUpdateTime: old.LastUpdateTime, Conditions: slices.Clone(old.Conditions),
 	}
 	for _, name := range sortedKeys(c.nodes) {
 		s.UnhealthyNodes = append(s.UnhealthyNodes, c.nodes[name])
 	}
 	if c.v.Check.Spec.StormRecoveryThreshold != nil {
-		s.StormRecoveryActive = ptr.To(storm.Active)
+		s.StormRecoveryActive = new(storm.Active)
 		if storm.Active {
 			s.StormRecoveryStartTime = &metav1.Time{Time: storm.Since}
 		}

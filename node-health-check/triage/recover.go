@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
@@ -29,7 +28,7 @@ func (r *round) recovered(n *corev1.Node) bool {
 	entry.Name, entry.Remediations, entry.HealthyDelayed = n.Name, r.records(n.Name), nil
 	for _, one := range mine {
 		if r.delayed(n, one) {
-			entry.HealthyDelayed = ptr.To(true)
+			entry.HealthyDelayed = new(true)
 			continue
 		}
 		r.remove(n.Name, one, "the node is healthy")

@@ -11,7 +11,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
@@ -144,9 +143,9 @@ func (s *script) setting(t *testing.T, word string, args []string) {
 	case "gone":
 		s.gone()
 	case "fail":
-		s.world.fail = map[triage.Verb]bool{triage.Verb(args[0]): true}
+		s.fail = map[triage.Verb]bool{triage.Verb(args[0]): true}
 	case "work":
-		s.world.fail = nil
+		s.fail = nil
 	default:
 		t.Fatalf("unknown order %s", word)
 	}
@@ -169,7 +168,7 @@ func (s *script) check(t *testing.T, args []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.view.Check.Spec.StormRecoveryThreshold = ptr.To(int32(n))
+			s.view.Check.Spec.StormRecoveryThreshold = new(int32(n))
 		case "delay":
 			s.setting(t, "delay", []string{value})
 		case "reboot":

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -301,7 +300,7 @@ func TestNamesOfRemediations(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	if one.Name("n") != one.Name("n") {
+	if again := one.Name("n"); again != one.Name("n") {
 		t.Error("a name changes")
 	}
 }
@@ -326,7 +325,7 @@ func TestAKindThatCannotBeRead(t *testing.T) {
 
 // TestTheStatusComesToRest: a pass over the same facts writes nothing.
 func TestTheStatusComesToRest(t *testing.T) {
-	w := newWorld(1, ptr.To(int32(0)), step(rebootKind, 30*time.Minute))
+	w := newWorld(1, new(int32(0)), step(rebootKind, 30*time.Minute))
 	w.node("a")
 	w.node("b")
 	w.fall("a")

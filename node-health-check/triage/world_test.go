@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
@@ -53,7 +52,7 @@ func newWorld(minHealthy int, threshold *int32, steps ...triage.Step) *world {
 		view: triage.View{
 			Check: &v1alpha1.NodeHealthCheck{
 				ObjectMeta: metav1.ObjectMeta{Name: "workers", UID: "check-uid"},
-				Spec:       v1alpha1.NodeHealthCheckSpec{MinHealthy: ptr.To(intstr.FromInt32(int32(minHealthy))), StormRecoveryThreshold: threshold},
+				Spec:       v1alpha1.NodeHealthCheckSpec{MinHealthy: new(intstr.FromInt32(int32(minHealthy))), StormRecoveryThreshold: threshold},
 			},
 			Steps: steps, Leases: map[string]triage.Lease{},
 		},
@@ -192,6 +191,6 @@ func (w *world) of(node string) []*triage.Remediation {
 }
 
 // amount reads a number or a percentage.
-func amount(text string) *intstr.IntOrString { return ptr.To(intstr.Parse(text)) }
+func amount(text string) *intstr.IntOrString { return new(intstr.Parse(text)) }
 
 type schemaKind = schema.GroupVersionKind

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/tests/bench"
 )
@@ -11,6 +12,7 @@ import (
 // TestStoresAlone measures every store at a tiny size: the stand-in for
 // MongoDB, where it can be had, without a claim.
 func TestStoresAlone(t *testing.T) {
+	testkit.Long(t, "store-client's conformance suites run every store")
 	sizes := tiny
 	sizes.MongoDB = 10
 	table, err := bench.Run(t.Context(), bench.Options{Only: []string{bench.Stores}, Sizes: sizes, Progress: testLog{t}})

@@ -25,7 +25,7 @@ func (o *options) watched(ctx context.Context, node string, ask func(look.Source
 	var one sync.Mutex
 	err = sources.Watch(ctx, node, o.program.Clock, func() error {
 		latest, problem := ask(sources)
-		if ctx.Err() != nil {
+		if over(ctx) {
 			return nil // asked for the end in mid-question
 		}
 		code = latest
@@ -43,7 +43,7 @@ func (o *options) follow(ctx context.Context, node string) (int, error) {
 	var last *story.Story
 	return o.watched(ctx, node, func(sources look.Sources) (int, error) {
 		facts := sources.Node(ctx, node, o.program.Clock.Now())
-		if ctx.Err() != nil {
+		if over(ctx) {
 			return 0, nil
 		}
 		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
@@ -67,7 +67,7 @@ func (o *options) watch(ctx context.Context) (int, error) {
 	var last *story.Fleet
 	return o.watched(ctx, "", func(sources look.Sources) (int, error) {
 		facts := sources.Fleet(ctx, o.program.Clock.Now())
-		if ctx.Err() != nil {
+		if over(ctx) {
 			return 0, nil
 		}
 		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
@@ -93,12 +93,22 @@ func (o *options) watch(ctx context.Context) (int, error) {
 	})
 }
 
+// over says that a person has ended the command.
+func over(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // line writes an answer if there is news: as text, or as one line of JSON.
 func (o *options) line(answer any, news bool, text func(io.Writer, story.Style) error) error {
 	if !news {
 		return nil
 	}
-	err := error(nil)
+	var err error
 	if o.output == "json" {
 		enc := json.NewEncoder(o.program.Out)
 		enc.SetEscapeHTML(false)

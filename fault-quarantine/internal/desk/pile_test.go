@@ -156,8 +156,8 @@ func (s *stopped) Update(ctx context.Context, w record.Writer, changes []store.C
 // TestStoppedBetweenBatches: a session of more faults than one batch holds is
 // ended by one recovery; a crash after any batch changes nothing of the end.
 func TestStoppedBetweenBatches(t *testing.T) {
-	const faults = 1200 // three batches
-	for stop := range 4 {
+	const faults, batches = 600, 2
+	for stop := range batches + 1 {
 		s, nodes := storetest.SQLite(t), &books{node: newNode()}
 		d := newDesk(t, s, nodes)
 		var all []record.Record
@@ -171,10 +171,10 @@ func TestStoppedBetweenBatches(t *testing.T) {
 		recovery := event(faults+1, true, "")
 		storetest.MustAppend(t, s, recovery)
 		d.Store = &stopped{s, stop}
-		if err := d.Handle(t.Context(), "n1"); stop < 3 && !errors.Is(err, errStopped) {
+		if err := d.Handle(t.Context(), "n1"); stop < batches && !errors.Is(err, errStopped) {
 			t.Fatalf("stopped after %d batches: %v", stop, err)
 		}
-		if stop < 3 && !nodes.node.Spec.Unschedulable {
+		if stop < batches && !nodes.node.Spec.Unschedulable {
 			t.Errorf("released after %d batches", stop)
 		}
 		d.Store = s

@@ -37,9 +37,11 @@ const (
 	Window = time.Minute
 	// Quiet is how long a kind has to be quiet until its last is reported.
 	Quiet = 10 * time.Second
-	// MaxKinds bounds the kinds that are told apart. Events of others, and those
-	// of more than MaxEvent bytes, are reported at once.
+	// MaxKinds bounds the kinds that are told apart. Events of others are reported
+	// at once.
 	MaxKinds = 1024
+	// MaxEvent bounds the bytes of an event that is counted; larger ones are
+	// reported at once.
 	MaxEvent = 4 << 10
 	// MaxCounted bounds the kinds of which events are held.
 	MaxCounted = 256

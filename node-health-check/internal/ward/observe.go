@@ -174,18 +174,11 @@ func (c *Controller) controlPlane(ctx context.Context, o *observation) error {
 				continue
 			}
 			seen[kind] = true
-			if err := c.kinds.follow(ctx, kind, false); isNoKind(err) {
-				continue
-			} else if err != nil {
-				return fmt.Errorf("looking for remediations of control-plane nodes: %w", err)
-			}
-			objects, err := c.objects(ctx, kind, client.MatchingLabels{v1alpha1.ControlPlaneLabel: ""})
+			nodes, err := c.controlPlaneOf(ctx, kind)
 			if err != nil {
 				return err
 			}
-			for i := range objects {
-				o.ControlPlane = append(o.ControlPlane, factsOf(&objects[i], "").Node)
-			}
+			o.ControlPlane = append(o.ControlPlane, nodes...)
 		}
 	}
 	for _, r := range c.made {
@@ -195,6 +188,20 @@ func (c *Controller) controlPlane(ctx context.Context, o *observation) error {
 		}
 	}
 	return nil
+}
+
+// controlPlaneOf are those that have a remediation of one kind.
+func (c *Controller) controlPlaneOf(ctx context.Context, kind schema.GroupVersionKind) (nodes []string, err error) {
+	if err := c.kinds.follow(ctx, kind, false); isNoKind(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("looking for remediations of control-plane nodes: %w", err)
+	}
+	objects, err := c.objects(ctx, kind, client.MatchingLabels{v1alpha1.ControlPlaneLabel: ""})
+	for i := range objects {
+		nodes = append(nodes, factsOf(&objects[i], "").Node)
+	}
+	return nodes, err
 }
 
 // claims are the leases of nodes. Their names are lower-case; nodes' names are too.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -43,7 +42,7 @@ func TestLifeOfARemediation(t *testing.T) {
 	if len(made) != 1 || made[0].GetName() != a || made[0].GetAnnotations()[v1alpha1.NodeNameAnnotation] != a || !isCheck(made[0].GetOwnerReferences()[0]) {
 		t.Fatalf("made %v", made)
 	}
-	if r := s.UnhealthyNodes[0].Remediations[0]; r.Resource.UID != made[0].GetUID() || !r.Started.Equal(ptr.To(made[0].GetCreationTimestamp())) {
+	if r := s.UnhealthyNodes[0].Remediations[0]; r.Resource.UID != made[0].GetUID() || !r.Started.Equal(new(made[0].GetCreationTimestamp())) {
 		t.Errorf("recorded %+v", r)
 	}
 	held, err := w.cluster.Client().CoordinationV1().Leases(w.leases).Get(t.Context(), nodelease.Name(a), metav1.GetOptions{})
@@ -298,7 +297,7 @@ func TestABusyAPIServer(t *testing.T) {
 	}
 	ref := w.template(rebootKind, "")
 	name := w.check(func(s *v1alpha1.NodeHealthCheckSpec) {
-		s.RemediationTemplate, s.MinHealthy, s.StormRecoveryThreshold = &ref, ptr.To(intstr.FromInt32(4)), ptr.To(int32(1))
+		s.RemediationTemplate, s.MinHealthy, s.StormRecoveryThreshold = &ref, new(intstr.FromInt32(4)), new(int32(1))
 	})
 	var refused atomic.Int32
 	busy := func(config *rest.Config, _ *Deps) {
@@ -340,8 +339,8 @@ func TestALeaseOfSomebodyElse(t *testing.T) {
 	_, err := w.cluster.Client().CoordinationV1().Leases(w.leases).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: nodelease.Name(a)},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("fault-remediation"), LeaseDurationSeconds: ptr.To(int32(600)),
-			AcquireTime: ptr.To(metav1.NewMicroTime(w.clock.Now())), RenewTime: ptr.To(metav1.NewMicroTime(w.clock.Now())),
+			HolderIdentity: new("fault-remediation"), LeaseDurationSeconds: new(int32(600)),
+			AcquireTime: new(metav1.NewMicroTime(w.clock.Now())), RenewTime: new(metav1.NewMicroTime(w.clock.Now())),
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -452,7 +451,7 @@ func TestAnotherOperator(t *testing.T) {
 	_, err := w.cluster.Client().CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: rivalLease},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To(int32(3600)), RenewTime: ptr.To(metav1.NewMicroTime(w.clock.Now())),
+			HolderIdentity: new("somebody"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NewMicroTime(w.clock.Now())),
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

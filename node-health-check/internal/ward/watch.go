@@ -132,10 +132,12 @@ func (w *Ward) await(ctx context.Context, s *runtime.Scheme) (mgr ctrl.Manager, 
 		}
 		return why == "", nil
 	})
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil, nil
+	default:
+		return mgr, err
 	}
-	return mgr, err
 }
 
 // unserved is why checks can not be read; empty when they can.

@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -177,7 +176,7 @@ func (w *world) check(change func(*v1alpha1.NodeHealthCheckSpec)) string {
 	w.t.Helper()
 	c := &v1alpha1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.prefix}, Spec: v1alpha1.NodeHealthCheckSpec{
 		Selector:   v1alpha1.NodeSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": v1alpha1.LabelValue(w.prefix)}},
-		MinHealthy: ptr.To(intstr.FromInt32(0)),
+		MinHealthy: new(intstr.FromInt32(0)),
 	}}
 	change(&c.Spec)
 	if err := w.live.Create(w.t.Context(), c); err != nil {

@@ -41,11 +41,12 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	records := openRecords(d, cfg, up, queue)
 	carrier := newCarrier(d, queue, records, stages)
 	carry := newReplay(d, queue, node, carrier, tally)
+	p := parts{queue, node, history(up, records), client, stages, sinkOf{records}}
 	if client != nil {
-		startSink(d, cfg, parts{queue, node, history(up, records), client, stages, sinkOf{records}})
+		startSink(d, cfg, p)
 	}
 	startReplay(d, carry)
-	tellOfFatal(d, cfg, queue, sinkOf{records}, node, client)
+	tellOfFatal(d, cfg, p)
 	gate, err := newGate(d, cfg, client)
 	if err != nil {
 		return err

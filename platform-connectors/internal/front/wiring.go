@@ -158,9 +158,9 @@ func startReplay(d *daemon.Daemon, r *replay.Replay) {
 }
 
 // tellOfFatal tells of events that killed this process in lives before this one.
-func tellOfFatal(d *daemon.Daemon, cfg Config, q queue, source replay.Source, node *sighting.Node, client kubernetes.Interface) {
+func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
 	f := &replay.Fatal{
-		Spool: q.spool, Source: source, NodeName: cfg.NodeName, Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log,
+		Spool: p.queue.spool, Source: p.source, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
 	}
 	d.Go("fatal events", f.Run)
 }
@@ -204,7 +204,7 @@ func identityOf(client kubernetes.Interface, log *slog.Logger) func(context.Cont
 	}
 }
 
-// parts are what the Kubernetes sink needs.
+// parts are what the Kubernetes sink and those who tell of events need.
 type parts struct {
 	queue   queue
 	node    *sighting.Node

@@ -62,7 +62,7 @@ type Direct struct {
 func (d Direct) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	known, ok := d.Store.(store.Identified)
 	if !ok {
-		results, err := d.Store.Append(ctx, batch)
+		results, err := d.Append(ctx, batch)
 		return results, "", err
 	}
 	return known.AppendTo(ctx, server, batch)

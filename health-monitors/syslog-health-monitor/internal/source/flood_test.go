@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -63,7 +64,7 @@ func (f *flooded) Next(buf []byte, idle func()) (int, error) {
 		f.mu.Lock()
 		written := f.written
 		f.mu.Unlock()
-		if n, err := f.read(buf); err != syscall.EAGAIN {
+		if n, err := f.read(buf); !errors.Is(err, syscall.EAGAIN) {
 			return n, err
 		}
 		idle()
@@ -102,7 +103,7 @@ func TestAFloodOverwritesNothingThatWasNotRead(t *testing.T) {
 			time.Sleep(tick)
 			for {
 				n, err := f.read(buf)
-				if err == syscall.EAGAIN {
+				if errors.Is(err, syscall.EAGAIN) {
 					break
 				}
 				seen += strings.Count(string(buf[:n]), "Xid")

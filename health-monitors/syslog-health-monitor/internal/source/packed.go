@@ -70,10 +70,7 @@ func (p *packedFile) unpack(from int64) error {
 	part := make([]byte, chunk)
 	n, err := io.ReadFull(p.unpacked, part)
 	p.last, p.at = append(p.last, part[:n]...), p.at+int64(n)
-	keep := int64(packedWindow)
-	if p.at-from > keep {
-		keep = p.at - from
-	}
+	keep := max(p.at-from, int64(packedWindow))
 	if old := int64(len(p.last)) - keep; old > 0 {
 		p.last = append(p.last[:0], p.last[old:]...)
 	}

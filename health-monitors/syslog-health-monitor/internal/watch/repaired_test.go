@@ -3,6 +3,7 @@ package watch
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,9 @@ import (
 func (n *node) lastRecovery() string {
 	n.t.Helper()
 	events := whole(n.delivered())
-	for i := len(events) - 1; i >= 0; i-- {
-		if strings.HasPrefix(events[i], "SysLogsXIDError") && strings.Contains(events[i], "| healthy |") {
-			return strings.TrimPrefix(events[i], "SysLogsXIDError | ")
+	for _, event := range slices.Backward(events) {
+		if strings.HasPrefix(event, "SysLogsXIDError") && strings.Contains(event, "| healthy |") {
+			return strings.TrimPrefix(event, "SysLogsXIDError | ")
 		}
 	}
 	return ""
