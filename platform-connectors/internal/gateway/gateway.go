@@ -220,7 +220,7 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 	for i, result := range results {
 		of[i].Outcome = outcomeOf(result)
 		if result == store.Refused {
-			of[i].Problem = "its id is stored with other content, or no store can hold it"
+			of[i].Problem = records.OtherContent
 		}
 	}
 	return out, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -100,6 +101,34 @@ func TestALargeBatchGoesInParts(t *testing.T) {
 		if r.ID != batch[i].ID || record.Content(r) != record.Content(batch[i]) {
 			t.Errorf("record %d is another one", i)
 		}
+	}
+}
+
+// TestARefusedRecordIsToldWithItsProblem: a dead letter of the connector can say
+// whether the gateway or the store refused it, also where a batch goes in parts.
+func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
+	h := newHall(t)
+	long := storetest.Record("gpu-7", func(r *record.Record) {
+		r.Event.Metadata = map[string]string{}
+		for i := range 60 {
+			r.Event.Metadata[fmt.Sprint("k", i)] = strings.Repeat("&", 4<<10)
+		}
+	})
+	stored, foreign := storetest.Record("gpu-7"), storetest.Record("gpu-8")
+	other := stored
+	other.Event.Message = "another"
+	told := map[string]string{}
+	ctx := records.Listen(t.Context(), func(id, problem string) { told[id] = problem })
+	results, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{stored, long, foreign, other})
+	want := []store.AppendResult{store.Appended, store.Appended, store.Refused, store.Refused}
+	if diff := cmp.Diff(want, results); err != nil || diff != "" {
+		t.Fatalf("results (-want +got), %v:\n%s", err, diff)
+	}
+	if diff := cmp.Diff(map[string]string{
+		foreign.ID: `the record is about node "gpu-8", and its connector is that of "gpu-7"`,
+		other.ID:   records.OtherContent,
+	}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 

@@ -9,21 +9,28 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// bury keeps a record whose id is stored with other content: it can never be
-// stored and must not block what is behind it.
-func (c *Carrier) bury(ctx context.Context, s Sink, rec record.Record) error {
+// refusal is a record that can never be stored, and why.
+type refusal struct {
+	record  record.Record
+	problem string
+}
+
+// bury keeps a record that was refused for good: it must not block what is behind
+// it.
+func (c *Carrier) bury(ctx context.Context, s Sink, r refusal) error {
+	rec := r.record
 	body, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encoding record %s: %w", rec.ID, err)
 	}
 	letter := store.DeadLetter{
-		ID: rec.ID, Source: LettersOf(rec.Event.NodeName), Reason: "its id is stored with other content",
+		ID: rec.ID, Source: LettersOf(rec.Event.NodeName), Reason: r.problem,
 		Body: body, At: c.Clock.Now().UTC(),
 	}
 	if err := s.Dead(ctx, letter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
 	}
-	c.Log.Error("the id of an event is stored with other content; the event is a dead letter now",
-		"id", rec.ID, "agent", rec.Event.Agent, "check", rec.Event.CheckName)
+	c.Log.Error("an event was refused for good; the event is a dead letter now",
+		"id", rec.ID, "agent", rec.Event.Agent, "check", rec.Event.CheckName, "problem", r.problem)
 	return nil
 }

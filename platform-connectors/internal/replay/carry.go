@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -23,18 +25,17 @@ const Retention = 30 * 24 * time.Hour
 // ErrAway means that the sink is not open: nothing was taken.
 var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
 
-// Taken is the error of records that the sink will never take: their ids are
-// stored with other content.
+// Taken is the error of records that the sink will never take.
 type Taken struct {
-	// ID is that of the first of them.
-	ID string
+	// ID is that of the first of them, Problem why it is refused.
+	ID, Problem string
 	// Records counts them.
 	Records int
 }
 
 // Error names the first id.
 func (t *Taken) Error() string {
-	return fmt.Sprintf("%d of the events are refused for good, the first is %s: its id is stored with other content", t.Records, t.ID)
+	return fmt.Sprintf("%d of the events are refused for good, the first is %s: %s", t.Records, t.ID, t.Problem)
 }
 
 // Sink is where records go: the store, or what stands before it. Append is
@@ -103,7 +104,7 @@ func (c *Carrier) Append(ctx context.Context, records []record.Record) error {
 		c.Metrics.appended.WithLabelValues("error").Inc()
 		return err
 	case len(refused) > 0:
-		return &Taken{refused[0].ID, len(refused)}
+		return &Taken{refused[0].record.ID, refused[0].problem, len(refused)}
 	}
 	return nil
 }
@@ -111,14 +112,15 @@ func (c *Carrier) Append(ctx context.Context, records []record.Record) error {
 // carryAll carries what the spool holds: nobody waits for an answer, so what the
 // sink refuses is kept as a dead letter there.
 func (c *Carrier) carryAll(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
-	refused, err = c.carry(ctx, s, records)
+	all, err := c.carry(ctx, s, records)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range refused {
+	for _, r := range all {
 		if err := c.bury(ctx, s, r); err != nil {
 			return nil, err
 		}
+		refused = append(refused, r.record)
 	}
 	c.Metrics.dead.Add(float64(len(refused)))
 	return refused, nil
@@ -126,7 +128,9 @@ func (c *Carrier) carryAll(ctx context.Context, s Sink, records []record.Record)
 
 // carry takes all records to the sink, in their order, and returns those that
 // it refused.
-func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
+func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (refused []refusal, err error) {
+	problems := map[string]string{}
+	ctx = places.Listen(ctx, func(id, problem string) { problems[id] = problem })
 	for len(records) > 0 {
 		out, settled := c.Transform.Transform(ctx, records)
 		records = records[len(out):]
@@ -143,7 +147,7 @@ func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (r
 		settled(results)
 		for i, result := range results {
 			if result == store.Refused {
-				refused = append(refused, out[i])
+				refused = append(refused, refusal{out[i], cmp.Or(problems[out[i].ID], places.OtherContent)})
 				continue
 			}
 			c.skip(ctx, out[i])

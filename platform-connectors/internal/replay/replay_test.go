@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -54,8 +55,10 @@ func (q *queue) Confirm(index uint64) error {
 type books struct {
 	failures, deadFailures int
 	refuse                 map[string]bool
+	problem                map[string]string // of what is refused
 	stored                 []record.Record
 	dead                   []string
+	reasons                []string // of the dead
 	appends                int
 }
 
@@ -66,7 +69,7 @@ func (o open) Sink(context.Context) (Sink, error) { return o.books, nil }
 
 func (o open) Opened() (Sink, bool) { return o.books, o.books != nil }
 
-func (b *books) Append(_ context.Context, records []record.Record) ([]store.AppendResult, error) {
+func (b *books) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	b.appends++
 	if b.failures > 0 {
 		b.failures--
@@ -77,6 +80,9 @@ func (b *books) Append(_ context.Context, records []record.Record) ([]store.Appe
 		result := store.Appended
 		if b.refuse[r.ID] {
 			result = store.Refused
+			if problem := b.problem[r.ID]; problem != "" {
+				places.Tell(ctx, r.ID, problem)
+			}
 		} else {
 			b.stored = append(b.stored, r)
 		}
@@ -90,7 +96,7 @@ func (b *books) Dead(_ context.Context, letter store.DeadLetter) error {
 		b.deadFailures--
 		return errors.New("connection refused")
 	}
-	b.dead = append(b.dead, letter.ID)
+	b.dead, b.reasons = append(b.dead, letter.ID), append(b.reasons, letter.Reason)
 	return nil
 }
 
@@ -215,17 +221,20 @@ func TestSmallBatchesWaitForEachOtherButNotTheFirst(t *testing.T) {
 
 func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queue{entries: entries(3)}
-		b := &books{refuse: map[string]bool{"1": true}, deadFailures: 1}
+		q := &queue{entries: entries(4)}
+		b := &books{refuse: map[string]bool{"1": true, "2": true}, problem: map[string]string{"2": "it is about node gpu-8"}, deadFailures: 1}
 		r := replay(t, q, b)
-		if diff := cmp.Diff([]string{"1"}, b.dead); diff != "" {
+		if diff := cmp.Diff([]string{"1", "2"}, b.dead); diff != "" {
 			t.Errorf("dead letters (-want +got):\n%s", diff)
 		}
-		if n := testutil.ToFloat64(r.Carrier.Metrics.dead); n != 1 {
-			t.Errorf("counted %v dead letters, want 1", n)
+		if diff := cmp.Diff([]string{places.OtherContent, "it is about node gpu-8"}, b.reasons); diff != "" {
+			t.Errorf("their reasons (-want +got):\n%s", diff)
 		}
-		if q.confirmed != 3 {
-			t.Errorf("confirmed up to %d, want 3", q.confirmed)
+		if n := testutil.ToFloat64(r.Carrier.Metrics.dead); n != 2 {
+			t.Errorf("counted %v dead letters, want 2", n)
+		}
+		if q.confirmed != 4 {
+			t.Errorf("confirmed up to %d, want 4", q.confirmed)
 		}
 	})
 }
@@ -234,7 +243,7 @@ func TestRefusedRecordIsADeadLetterAndPassed(t *testing.T) {
 // rest is stored.
 func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 	var log bytes.Buffer
-	b := &books{refuse: map[string]bool{"1": true}}
+	b := &books{refuse: map[string]bool{"1": true}, problem: map[string]string{"1": "it is about node gpu-8"}}
 	c := &Carrier{
 		Source: open{b}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
@@ -249,7 +258,7 @@ func TestRefusedRecordIsToldPastTheSpool(t *testing.T) {
 		!strings.Contains(said, `msg="Skipping PERSIST_ONLY event - no node conditions or K8s events will be created" node=gpu-1 checkName=Check`) {
 		t.Errorf("of the one event for the record only it says %q", said)
 	}
-	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 {
+	if taken, ok := errors.AsType[*Taken](err); !ok || taken.ID != "1" || taken.Records != 1 || taken.Problem != "it is about node gpu-8" {
 		t.Errorf("answer %v", err)
 	}
 	if len(b.stored) != 2 || len(b.dead) != 0 {

@@ -10,7 +10,7 @@ const (
 	DeadUndecodable = "undecodable"
 	// DeadFatal is an entry that killed the process each time it was tried alone.
 	DeadFatal = "fatal"
-	// DeadRefused is an event whose id is stored with other content.
+	// DeadRefused is an event that the store, or the gateway before it, refuses for good.
 	DeadRefused = "refused"
 )
 

@@ -106,7 +106,7 @@ func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.Ap
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
 	out := make([]store.AppendResult, 0, len(batch))
-	request, size := &protos.AppendRequest{Server: server}, 0
+	request, size, first := &protos.AppendRequest{Server: server}, 0, 0
 	for i, r := range batch {
 		doc, err := record.AppendJSON(nil, r)
 		if err != nil {
@@ -116,21 +116,22 @@ func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Re
 		if size < chunk && i < len(batch)-1 {
 			continue
 		}
-		results, now, err := g.append(ctx, request)
+		results, now, err := g.append(ctx, request, batch[first:i+1])
 		if err != nil {
 			return nil, now, err
 		}
 		server = cmp.Or(now, server)
-		out, request, size = append(out, results...), &protos.AppendRequest{Server: server}, 0
+		out, request, size, first = append(out, results...), &protos.AppendRequest{Server: server}, 0, i+1
 	}
 	if len(batch) > 0 {
 		return out, server, nil
 	}
-	_, now, err := g.append(ctx, request)
+	_, now, err := g.append(ctx, request, nil)
 	return nil, now, err
 }
 
-func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.AppendResult, string, error) {
+// append sends what the batch's documents are in.
+func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	reply, err := g.api.Append(ctx, q)
@@ -153,7 +154,8 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest) ([]store.
 			out[i] = store.Duplicate
 		case protos.Outcome_OUTCOME_REFUSED:
 			out[i] = store.Refused
-			g.log.Error("the gateway refused a record", "problem", result.GetProblem())
+			records.Tell(ctx, batch[i].ID, result.GetProblem())
+			g.log.Error("the gateway refused a record", "id", batch[i].ID, "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
 			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
 		}
