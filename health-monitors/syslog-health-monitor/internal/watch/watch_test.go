@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -256,15 +255,5 @@ func (n *node) until(what string, ok func() bool) {
 		case <-deadline:
 			n.t.Fatalf("waiting for %s", what)
 		}
-	}
-}
-
-func TestBootIDOfTheKernel(t *testing.T) {
-	id, err := BootIDFile("/proc/sys/kernel/random/boot_id")()
-	if err != nil || len(id) != 36 {
-		t.Errorf("id %q, error %v", id, err)
-	}
-	if _, err := BootIDFile(filepath.Join(t.TempDir(), "none"))(); err == nil {
-		t.Error("a missing file gave a boot id")
 	}
 }

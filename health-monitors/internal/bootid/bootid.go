@@ -1,4 +1,5 @@
-package watch
+// Package bootid reads the id of the running boot.
+package bootid
 
 import (
 	"errors"
@@ -7,13 +8,13 @@ import (
 	"strings"
 )
 
-// bootIDBytes bounds a boot id; the kernel's has 36 characters.
-const bootIDBytes = 128
+// maxBytes bounds a boot id; the kernel's has 36 characters.
+const maxBytes = 128
 
-// BootIDFile reads boot ids from a file, such as the kernel's
+// File reads boot ids from a file, such as the kernel's
 // /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it says
 // nothing about the boot.
-func BootIDFile(path string) func() (string, error) {
+func File(path string) func() (string, error) {
 	return func() (string, error) {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -23,7 +24,7 @@ func BootIDFile(path string) func() (string, error) {
 		switch {
 		case id == "":
 			return "", errors.New("the file is empty")
-		case len(id) > bootIDBytes, strings.ContainsFunc(id, odd):
+		case len(id) > maxBytes, strings.ContainsFunc(id, odd):
 			return "", fmt.Errorf("the file holds no boot id: %.40q", id)
 		}
 		return id, nil

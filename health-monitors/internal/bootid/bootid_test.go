@@ -1,0 +1,31 @@
+package bootid
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBootIDOfTheKernel(t *testing.T) {
+	id, err := File("/proc/sys/kernel/random/boot_id")()
+	if err != nil || len(id) != 36 {
+		t.Errorf("id %q, error %v", id, err)
+	}
+	if _, err := File(filepath.Join(t.TempDir(), "none"))(); err == nil {
+		t.Error("a missing file gave a boot id")
+	}
+}
+
+// What a file says that holds no boot id must not pass for a new boot.
+func TestOddFilesHoldNoBootID(t *testing.T) {
+	for _, content := range []string{"", "\n", "two words", "a\x00b", strings.Repeat("a", 129)} {
+		path := filepath.Join(t.TempDir(), "boot_id")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := File(path)(); err == nil {
+			t.Errorf("%.20q gave boot id %q", content, id)
+		}
+	}
+}
