@@ -1,6 +1,6 @@
 module github.com/nvidia/nvsentinel/tests
 
-go 1.26.0
+go 1.26.7
 
 replace (
 	github.com/nvidia/nvsentinel/csp-plugins => ../csp-plugins

@@ -21,6 +21,14 @@ type GPU struct {
 	Index string
 	// PCI is the normalised address.
 	PCI string
+	// Name is that of the product.
+	Name string
+	// Links is how many NVLinks the GPU has, ActiveLinks how many of them were up;
+	// nil where the file does not tell.
+	Links, ActiveLinks *int
+	// SlowdownMargin is how many °C are left to the GPU's limit when it slows down;
+	// nil where the file does not tell.
+	SlowdownMargin *int
 }
 
 // Port is one port of an NVSwitch.
@@ -53,6 +61,16 @@ func (i Inventory) ByUUID(uuid string) (GPU, bool) {
 	return GPU{}, false
 }
 
+// ByIndex finds a GPU by its index.
+func (i Inventory) ByIndex(index string) (GPU, bool) {
+	for _, gpu := range i.ByPCI {
+		if gpu.Index == index {
+			return gpu, true
+		}
+	}
+	return GPU{}, false
+}
+
 // document is the file's shape; only what we use.
 type document struct {
 	ChassisSerial string `json:"chassis_serial"`
@@ -61,6 +79,10 @@ type document struct {
 		ID      *int   `json:"gpu_id"`
 		UUID    string `json:"uuid"`
 		PCI     string `json:"pci_address"`
+		Name    string `json:"device_name"`
+		Links   *int   `json:"nvlink_link_count"`
+		Active  *int   `json:"nvlink_active_link_count"`
+		Margin  *int   `json:"slowdown_tlimit_c"`
 		NVLinks []struct {
 			PCI  string `json:"remote_pci_address"`
 			Link *int   `json:"remote_link_id"`
@@ -79,7 +101,9 @@ func Parse(data []byte, normalise func(string) string) (Inventory, error) {
 		if g.PCI == "" || g.UUID == "" {
 			continue
 		}
-		gpu := GPU{UUID: g.UUID, PCI: normalise(g.PCI)}
+		gpu := GPU{
+			UUID: g.UUID, PCI: normalise(g.PCI), Name: g.Name, Links: counted(g.Links), ActiveLinks: counted(g.Active), SlowdownMargin: g.Margin,
+		}
 		if g.ID != nil {
 			gpu.Index = strconv.Itoa(*g.ID)
 		}
@@ -91,6 +115,14 @@ func Parse(data []byte, normalise func(string) string) (Inventory, error) {
 		}
 	}
 	return inv, nil
+}
+
+// counted is a number of links; one that cannot be is not known.
+func counted(n *int) *int {
+	if n == nil || *n < 0 {
+		return nil
+	}
+	return n
 }
 
 // File follows the metadata file.

@@ -10,23 +10,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func number(n int) *int { return &n }
+
 func TestParse(t *testing.T) {
-	a := GPU{"GPU-a", "0", "0000:3b:00.0"}
+	a := GPU{UUID: "GPU-a", Index: "0", PCI: "0000:3b:00.0", Name: "H100", Links: number(18), ActiveLinks: number(0), SlowdownMargin: number(2)}
 	for _, c := range []struct {
 		name, data string
 		want       Inventory
 	}{
 		{"whole", `{"version":"1.0","driver_version":"570","chassis_serial":"C1","nvswitches":["a"],"gpus":[
-			{"gpu_id":0,"uuid":"GPU-a","pci_address":"0000:3B:00.0","nvlinks":[
+			{"gpu_id":0,"uuid":"GPU-a","pci_address":"0000:3B:00.0","device_name":"H100","nvlink_link_count":18,"nvlink_active_link_count":0,"slowdown_tlimit_c":2,"nvlinks":[
 				{"link_id":0,"remote_pci_address":"0000:C1:00.0","remote_link_id":46},{"link_id":1,"remote_pci_address":"","remote_link_id":1},
 				{"link_id":2,"remote_pci_address":"0000:c1:00.0"}]},
-			{"gpu_id":7,"uuid":"GPU-b","pci_address":"0000:5E:00.0"}]}`,
+			{"gpu_id":7,"uuid":"GPU-b","nvlink_link_count":-1,"pci_address":"0000:5E:00.0"}]}`,
 			Inventory{
-				Chassis: "C1", Driver: "570", ByPCI: map[string]GPU{"0000:3b:00.0": a, "0000:5e:00.0": {"GPU-b", "7", "0000:5e:00.0"}},
+				Chassis: "C1", Driver: "570", ByPCI: map[string]GPU{"0000:3b:00.0": a, "0000:5e:00.0": {UUID: "GPU-b", Index: "7", PCI: "0000:5e:00.0"}},
 				ByPort: map[Port]GPU{{"0000:c1:00.0", "46"}: a},
 			}},
 		{"GPUs without a name or a place are left out", `{"gpus":[{"gpu_id":0,"uuid":"GPU-a"},{"pci_address":"x"},{"uuid":"GPU-c","pci_address":"y"}]}`,
-			Inventory{ByPCI: map[string]GPU{"y": {"GPU-c", "", "y"}}, ByPort: map[Port]GPU{}}},
+			Inventory{ByPCI: map[string]GPU{"y": {UUID: "GPU-c", PCI: "y"}}, ByPort: map[Port]GPU{}}},
 		{"empty", `{}`, Inventory{ByPCI: map[string]GPU{}, ByPort: map[Port]GPU{}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,6 +74,16 @@ func TestFileTellsEachChangeOnceAndKeepsTheLastInventory(t *testing.T) {
 				t.Errorf("step %d, look %d: changed %t, error %v, inventory %+v", i, look, changed, err, f.Inventory())
 			}
 		}
+	}
+}
+
+func TestByIndex(t *testing.T) {
+	inv := Inventory{ByPCI: map[string]GPU{"a": {Index: "0", PCI: "a"}, "b": {Index: "1", PCI: "b"}}}
+	if gpu, ok := inv.ByIndex("1"); !ok || gpu.PCI != "b" {
+		t.Errorf("found %+v, %t", gpu, ok)
+	}
+	if gpu, ok := inv.ByIndex("2"); ok {
+		t.Errorf("found %+v", gpu)
 	}
 }
 

@@ -1,0 +1,155 @@
+// Package reading is what one look at DCGM says, in words of our own: no type of
+// DCGM's library leaves the package that is linked with it. Its JSON form is what
+// the process that talks to DCGM answers. It does no I/O and reads no clock.
+package reading
+
+import (
+	"fmt"
+	"time"
+)
+
+// Health is how bad DCGM calls an incident.
+type Health int
+
+// Healths, by DCGM's numbers.
+const (
+	Pass Health = 0
+	Warn Health = 10
+	Fail Health = 20
+)
+
+// Kind is what sort of thing an entity is, by DCGM's numbers of entity groups.
+type Kind int
+
+// Kinds.
+const (
+	NoEntity        Kind = 0
+	GPU             Kind = 1
+	VGPU            Kind = 2
+	Switch          Kind = 3
+	GPUInstance     Kind = 4
+	ComputeInstance Kind = 5
+	Link            Kind = 6
+	CPU             Kind = 7
+	CPUCore         Kind = 8
+	ConnectX        Kind = 9
+)
+
+// Entity is one thing that DCGM knows. Only its number says which: texts of
+// incidents name other GPUs (DCGM 4.6.0).
+type Entity struct {
+	Kind Kind `json:"kind"`
+	ID   uint `json:"id"`
+}
+
+// Link takes the number of a link apart: the kind and number of the device that it
+// belongs to, and its index there.
+func (e Entity) Link() (parent Entity, index uint) {
+	return Entity{Kind(e.ID & 0xff), e.ID >> 24 & 0xff}, e.ID >> 8 & 0xffff
+}
+
+// OfLink is the entity of a link.
+func OfLink(parent Entity, index uint) Entity {
+	return Entity{Link, uint(parent.Kind)&0xff | index&0xffff<<8 | parent.ID&0xff<<24}
+}
+
+// Status is that of a GPU, by DCGM's numbers.
+type Status int
+
+// Statuses. Unknown is also what an unanswered question looks like.
+const (
+	Unknown      Status = 0
+	OK           Status = 1
+	Unsupported  Status = 2
+	Inaccessible Status = 3
+	Lost         Status = 4
+	Fake         Status = 5
+	Disabled     Status = 6
+	Detached     Status = 7
+)
+
+// Good says whether DCGM can tell the GPU's health.
+func (s Status) Good() bool { return s == OK || s == Fake }
+
+// Device is one GPU.
+type Device struct {
+	ID     uint   `json:"id"`
+	Status Status `json:"status"`
+	// UUID and PCI are empty where DCGM does not know them, as those of a lost GPU.
+	UUID string `json:"uuid,omitempty"`
+	PCI  string `json:"pci,omitempty"`
+	// Margin is what is left to the temperature at which the GPU slows down, in °C;
+	// nil where it cannot be read.
+	Margin *int64 `json:"margin,omitempty"`
+	// RemapPending says that rows of memory wait for a reset to be replaced; nil
+	// where it cannot be read.
+	RemapPending *bool `json:"remapPending,omitempty"`
+}
+
+// Incident is one of HealthCheck.
+type Incident struct {
+	// System is the bit of the health system; AllSystems for XIDs that always count.
+	System uint32 `json:"system"`
+	Health Health `json:"health"`
+	// Code is DCGM's number of the error.
+	Code   uint   `json:"code"`
+	Entity Entity `json:"entity"`
+	// Text is for people: DCGM's texts name wrong GPUs and lack arguments.
+	Text string `json:"text,omitempty"`
+}
+
+// XID is one sample of field 230.
+type XID struct {
+	Entity Entity `json:"entity"`
+	Number int64  `json:"number"`
+	// At is the sample's time in µs since 1970: of the kernel's message where the
+	// host engine read it there.
+	At int64 `json:"at"`
+}
+
+// Key tells one XID from another.
+func (x XID) Key() string {
+	return fmt.Sprintf("%d:%d:%d:%d", x.Entity.Kind, x.Entity.ID, x.At, x.Number)
+}
+
+// Time is when the XID was.
+func (x XID) Time() time.Time { return time.UnixMicro(x.At) }
+
+// Reading is one whole look: a call that failed leaves none.
+type Reading struct {
+	// Engine is the version of the host engine.
+	Engine    string     `json:"engine,omitempty"`
+	Devices   []Device   `json:"devices"`
+	Incidents []Incident `json:"incidents,omitempty"`
+	XIDs      []XID      `json:"xids,omitempty"`
+	// Next is where the next look for XIDs begins, in µs since 1970, but for the
+	// overlap.
+	Next int64 `json:"next,omitempty"`
+}
+
+// Trouble is why a look says nothing.
+type Trouble string
+
+// Troubles.
+const (
+	// Unreachable: the host engine does not answer, or refuses.
+	Unreachable Trouble = "Unreachable"
+	// Hung: a call did not return in its time.
+	Hung Trouble = "Hung"
+)
+
+// Failure is a look that said nothing about any GPU.
+type Failure struct {
+	Trouble Trouble
+	// Operation is the call that failed or did not return.
+	Operation string
+	// Text is for people.
+	Text string
+}
+
+func (f *Failure) Error() string {
+	if f.Trouble == Hung {
+		return fmt.Sprintf("DCGM's %s did not return: %s", f.Operation, f.Text)
+	}
+	return fmt.Sprintf("DCGM's %s failed: %s", f.Operation, f.Text)
+}
