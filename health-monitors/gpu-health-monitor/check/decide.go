@@ -1,0 +1,327 @@
+package check
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+)
+
+// View is what is known when a look is judged.
+type View struct {
+	Now time.Time
+	// Boot is the id of the running boot; empty when it cannot be read.
+	Boot string
+	// Reading is what the look said; nil if it failed, then Failure says how.
+	Reading *reading.Reading
+	Failure *reading.Failure
+	// Connected is when the connection that was looked through began.
+	Connected time.Time
+	Inventory gpumetadata.Inventory
+}
+
+// Reason is why an event is told.
+type Reason string
+
+// Reasons.
+const (
+	Began     Reason = "Began"
+	Worse     Reason = "Worse"
+	Escalated Reason = "Escalated"
+	// AfterReboot: the fault was told under an earlier boot and is still there.
+	AfterReboot Reason = "AfterReboot"
+	Ended       Reason = "Ended"
+	// CuredByReboot: an event of an earlier boot, which the reboot ended.
+	CuredByReboot Reason = "CuredByReboot"
+)
+
+// Told is an event and why.
+type Told struct {
+	Event  *protos.HealthEvent
+	Reason Reason
+}
+
+// Outcome is what a look comes to: State and Told belong into one step on the
+// disk; Memory is the process's.
+type Outcome struct {
+	State  State
+	Memory Memory
+	Told   []Told
+	// Changed says that State is not what it was.
+	Changed bool
+	// Suppressed counts the incidents that were, by code; Unknown those of health
+	// systems that are not known; Latched the faults of past boots that DCGM still
+	// shows and that are not told again; NewXIDs the XIDs seen for the first time.
+	Suppressed map[string]int
+	Unknown    int
+	Latched    int
+	NewXIDs    []reading.XID
+}
+
+// deciding is one decision under way.
+type deciding struct {
+	Outcome
+	p    Policy
+	v    View
+	seen map[string]bool // keys of faults that the look shows
+}
+
+// Decide judges one look.
+func Decide(s State, m Memory, v View, p Policy) Outcome {
+	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}}
+	if v.Boot != "" && d.State.Boot != v.Boot {
+		d.State.Boot, d.Changed = v.Boot, true
+	}
+	if v.Reading == nil {
+		d.failed()
+	} else {
+		d.read(*v.Reading)
+	}
+	return d.Outcome
+}
+
+// failed judges a look that said nothing: nothing is healthy by it.
+func (d *deciding) failed() {
+	clear(d.Memory.clear)
+	d.Memory.failures++
+	x := finding{
+		check: Connectivity, code: CodeConnectivity, action: record.ActionContactSupport, fatal: true, text: "DCGM does not answer",
+		extra: map[string]string{"dcgm_mode": mode(d.p.Embedded)},
+	}
+	if f := d.v.Failure; f != nil {
+		x.text, x.extra["probe_operation"] = f.Error(), f.Operation
+		if f.Trouble == reading.Hung {
+			x.code = CodeHang
+		}
+	}
+	if x.code == CodeHang && d.p.Embedded {
+		x.check, x.action = Unresponsive, record.ActionRestartBM
+	}
+	if d.p.EscalateAfter > 0 && d.Memory.failures >= d.p.EscalateAfter {
+		x.action = record.ActionRestartBM
+	}
+	if !d.p.Suppressed[x.code] {
+		d.shown(x)
+	}
+}
+
+func mode(embedded bool) string {
+	if embedded {
+		return "embedded"
+	}
+	return "remote"
+}
+
+// read judges a reading.
+func (d *deciding) read(r reading.Reading) {
+	d.Memory.failures = 0
+	d.name(r.Devices)
+	d.xids(r.XIDs)
+	f := find(d.State, r, d.v.Inventory, d.p)
+	d.Suppressed, d.Unknown = f.suppressed, f.unknown
+	for _, key := range f.order {
+		x := f.by[key]
+		if open, ok := d.State.Faults[key]; ok && x.latched && d.past(open) && d.State.LastXID[x.of] != d.State.Boot {
+			// The host engine outlived the reboot, and so did what it shows.
+			d.Latched++
+			d.seen[key] = true
+			delete(d.Memory.clear, key)
+			continue
+		}
+		d.shown(x)
+	}
+	d.unshown()
+	d.ends(f, r)
+}
+
+// name remembers the names of GPUs while DCGM tells them.
+func (d *deciding) name(devices []reading.Device) {
+	for _, x := range devices {
+		n := Names{x.UUID, x.PCI}
+		if x.UUID == "" || d.State.Devices[x.ID] == n {
+			continue
+		}
+		if d.State.Devices[x.ID].UUID == "" {
+			d.State.adopt(x.ID, x.UUID)
+		}
+		d.State.Devices[x.ID], d.Changed = n, true
+	}
+}
+
+// past tells a fault of an earlier boot.
+func (d *deciding) past(f Fault) bool { return d.v.Boot != "" && f.Boot != "" && f.Boot != d.v.Boot }
+
+// shown takes a fault that the look shows.
+func (d *deciding) shown(x finding) {
+	key, rule := x.key(), d.p.rule(x.check)
+	d.seen[key] = true
+	delete(d.Memory.clear, key)
+	d.Memory.raise[key] = d.Memory.raise[key].add(true)
+	if !x.edge && !d.Memory.raise[key].reach(rule.Raise) { // an event is seen once
+		return
+	}
+	open, ok := d.State.Faults[key]
+	action := d.action(x)
+	switch {
+	case !ok:
+		d.tell(x, action, Began)
+	case d.past(open):
+		d.tell(x, action, AfterReboot)
+	case x.fatal && !open.Fatal:
+		d.tell(x, action, Worse)
+	case action != open.Action && action == record.ActionRestartBM && x.entity.Kind == reading.NoEntity:
+		d.tell(x, action, Escalated)
+	}
+}
+
+// action downgrades the reset of one GPU to a restart of the machine where nobody
+// knows which GPU it is.
+func (d *deciding) action(x finding) record.Action {
+	if x.action != record.ActionComponentReset {
+		return x.action
+	}
+	if n := d.names(x.entity); n.UUID == "" || n.PCI == "" {
+		return record.ActionRestartVM
+	}
+	return x.action
+}
+
+// tell reports a fault and remembers it.
+func (d *deciding) tell(x finding, action record.Action, why Reason) {
+	rule := d.p.rule(x.check)
+	old, was := d.State.Faults[x.key()]
+	f := Fault{
+		Check: x.check, Code: x.code, Entity: x.entity, Of: x.of, Names: d.namesOf(x), Strategy: rule.Strategy, Action: action,
+		Fatal: x.fatal, Boot: d.v.Boot, Since: d.v.Now, Edge: x.edge, Cured: x.cured, Field: x.field,
+	}
+	if r := d.v.Reading; r != nil && f.Of == "" {
+		f.GPUs = len(r.Devices)
+	}
+	if was {
+		f.Since = old.Since
+		if old.Strategy == record.Process {
+			f.Strategy = record.Process
+		}
+		f.Names = old.Names // the recovery lists what the first event did
+	}
+	if f.Boot == "" {
+		f.Boot = d.State.Boot
+	}
+	e := d.event(f)
+	e.IsFatal, e.Message, e.RecommendedAction = x.fatal, x.text, record.ActionNumber(action)
+	e.ProcessingStrategy = record.StrategyNumber(rule.Strategy)
+	maps.Copy(e.Metadata, x.extra)
+	d.State.Faults[x.key()] = f
+	d.Told, d.Changed = append(d.Told, Told{e, why}), true
+}
+
+// unshown remembers that faults that are not told yet were not shown.
+func (d *deciding) unshown() {
+	for key, seen := range d.Memory.raise {
+		if d.seen[key] {
+			continue
+		}
+		if seen = seen.add(false); seen == 0 {
+			delete(d.Memory.raise, key)
+			continue
+		}
+		d.Memory.raise[key] = seen
+	}
+}
+
+// ends tells the faults that the look could have shown, and did not, often enough.
+func (d *deciding) ends(f *found, r reading.Reading) {
+	settled := d.v.Now.Sub(d.v.Connected) >= d.p.Settle
+	good := well(r)
+	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
+		open := d.State.Faults[key]
+		switch {
+		case d.seen[key]:
+			continue
+		case open.Edge && !(open.Cured && d.past(open)),
+			!settled,
+			open.Field && f.blind[key],
+			!sees(open, good, len(r.Devices)):
+			delete(d.Memory.clear, key)
+			continue
+		}
+		d.Memory.clear[key] = d.Memory.clear[key].add(true)
+		if d.Memory.clear[key].reach(d.p.rule(open.Check).Clear) {
+			d.end(key, open)
+		}
+	}
+}
+
+// well are the GPUs of which DCGM can tell the health: by UUID, and by number those
+// without.
+func well(r reading.Reading) map[string]bool {
+	good := map[string]bool{}
+	for _, x := range r.Devices {
+		of := x.UUID
+		if of == "" {
+			of = entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
+		}
+		if x.Status.Good() {
+			good[of] = true
+		}
+	}
+	return good
+}
+
+// sees tells whether DCGM could show a fault: its GPU has to be well, and for what
+// belongs to no single GPU all of them, none fewer than there were.
+func sees(f Fault, good map[string]bool, gpus int) bool {
+	switch {
+	case f.Check == Connectivity, f.Check == Unresponsive:
+		return true
+	case f.Of != "":
+		return good[f.Of]
+	}
+	return len(good) == gpus && gpus >= f.GPUs
+}
+
+// end reports the end of a fault and forgets it.
+func (d *deciding) end(key string, f Fault) {
+	f.Names = d.unambiguous(f)
+	e := d.event(f)
+	e.IsHealthy, e.Message = true, "No Health Failures"
+	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
+	why := Ended
+	if f.Edge {
+		why = CuredByReboot
+	}
+	delete(d.State.Faults, key)
+	delete(d.Memory.clear, key)
+	delete(d.Memory.raise, key)
+	d.Told, d.Changed = append(d.Told, Told{e, why}), true
+}
+
+// xids takes the XIDs that were not looked at before. Of one number on one GPU, the
+// first of a boot is told.
+func (d *deciding) xids(samples []reading.XID) {
+	for _, x := range samples {
+		if _, known := d.State.Seen[x.Key()]; known || x.Number <= 0 {
+			continue
+		}
+		of := d.State.of(x.Entity)
+		d.State.Seen[x.Key()], d.State.LastXID[of], d.Changed = x.At, d.State.Boot, true
+		d.NewXIDs = append(d.NewXIDs, x)
+		code := strconv.FormatInt(x.Number, 10)
+		if d.p.Suppressed[code] {
+			continue
+		}
+		j := d.p.Catalogue.Judge(xid.Fault{Code: int(x.Number)}, d.v.Inventory.Driver)
+		d.shown(finding{
+			check: XIDs, code: code, entity: x.Entity, of: of, action: j.Action, fatal: j.Fatal, edge: true, cured: j.RebootCures || !j.Fatal,
+			text:  "XID " + code + " on GPU " + number(x.Entity.ID) + ", as DCGM saw it",
+			extra: map[string]string{"xidTime": x.Time().UTC().Format(time.RFC3339Nano)},
+		})
+	}
+	d.State.forget(d.v.Now.Add(-d.p.Remember))
+}

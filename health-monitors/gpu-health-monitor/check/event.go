@@ -1,0 +1,100 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+// metadataChassis is the chassis serial of the node's metadata file.
+const metadataChassis = "chassis_serial"
+
+// event is the frame of an event about a fault.
+func (d *deciding) event(f Fault) *protos.HealthEvent {
+	boot := d.v.Boot
+	if boot == "" {
+		boot = d.State.Boot
+	}
+	e := &protos.HealthEvent{
+		Version: 1, Agent: Agent, ComponentClass: "GPU", CheckName: f.Check, NodeName: d.p.Node, ErrorCode: []string{f.Code},
+		GeneratedTimestamp: timestamppb.New(d.v.Now), Metadata: map[string]string{record.MetadataBootID: boot},
+	}
+	for _, n := range f.Names {
+		e.EntitiesImpacted = append(e.EntitiesImpacted, &protos.Entity{EntityType: n[0], EntityValue: n[1]})
+	}
+	if d.v.Inventory.Chassis != "" {
+		e.Metadata[metadataChassis] = d.v.Inventory.Chassis
+	}
+	return e
+}
+
+// names are those of a GPU: as DCGM tells them, else as the metadata file does.
+func (d *deciding) names(e reading.Entity) Names {
+	if e.Kind == reading.Link {
+		e, _ = e.Link()
+	}
+	if e.Kind != reading.GPU {
+		return Names{}
+	}
+	n := d.State.Devices[e.ID]
+	if gpu, ok := d.v.Inventory.ByIndex(number(e.ID)); ok && (n.UUID == "" || n.UUID == gpu.UUID) {
+		return Names{gpu.UUID, gpu.PCI} // the file's spelling is what other monitors use
+	}
+	return n
+}
+
+// namesOf are the entities of a fault; one of the node's DCGM itself has none.
+func (d *deciding) namesOf(x finding) [][2]string {
+	if x.check == Connectivity || x.check == Unresponsive {
+		return nil
+	}
+	return d.entities(x.entity)
+}
+
+// entities name what a fault is about. Something is always named: a recovery that
+// names nothing would end the faults of every entity.
+func (d *deciding) entities(e reading.Entity) [][2]string {
+	switch e.Kind {
+	case reading.GPU:
+		out, n := [][2]string{{"GPU", number(e.ID)}}, d.names(e)
+		if n.PCI != "" {
+			out = append(out, [2]string{"PCI", n.PCI})
+		}
+		if n.UUID != "" {
+			out = append(out, [2]string{"GPU_UUID", n.UUID})
+		}
+		return out
+	case reading.Link:
+		parent, index := e.Link()
+		return append(d.entities(parent), [2]string{"NVLINK", number(index)})
+	case reading.Switch:
+		return [][2]string{{"NVSWITCH", number(e.ID)}}
+	case reading.GPUInstance:
+		return [][2]string{{"GPU_INSTANCE", number(e.ID)}}
+	case reading.ComputeInstance:
+		return [][2]string{{"COMPUTE_INSTANCE", number(e.ID)}}
+	case reading.NoEntity, reading.VGPU, reading.CPU, reading.CPUCore, reading.ConnectX:
+	}
+	return [][2]string{{"DCGM_ENTITY", fmt.Sprintf("%d:%d", e.Kind, e.ID)}}
+}
+
+// unambiguous are the names of a fault without the number of its GPU, where the same
+// fault of another GPU is told with it: any name of a device ends its fault.
+func (d *deciding) unambiguous(f Fault) [][2]string {
+	for _, other := range d.State.Faults {
+		if other.Check != f.Check || other.Code != f.Code || other.Of == f.Of {
+			continue
+		}
+		for i, n := range f.Names {
+			if n[0] == "GPU" && len(f.Names) > 1 && slices.Contains(other.Names, n) {
+				return slices.Delete(slices.Clone(f.Names), i, i+1)
+			}
+		}
+	}
+	return f.Names
+}

@@ -1,0 +1,132 @@
+// Package check decides what a look at DCGM means: which faults have begun, which
+// have ended, and what is to be told. It is pure: a reading, what was open before,
+// policy and time go in; events and what is open now come out.
+//
+// A fault is one code of one check on one entity. It begins when it was seen in k
+// of the last n looks, and ends when k of n looks could have seen it and did not.
+// A look that failed, a GPU that is lost, or a value that cannot be read is never
+// taken for health.
+package check
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+)
+
+// Agent is the name of this monitor in its events.
+const Agent = "gpu-health-monitor"
+
+// Checks that are no health system of DCGM's.
+const (
+	Connectivity = "GpuDcgmConnectivityFailure"
+	Unresponsive = "GpuDcgmUnresponsive"
+	LostGPU      = "GpuLostWatch"
+	Margin       = "GpuThermalMarginWatch"
+	XIDs         = "GpuXidWatch"
+	memory       = "GpuMemWatch"
+)
+
+// Codes that are no error of DCGM's.
+const (
+	CodeConnectivity = "DCGM_CONNECTIVITY_ERROR"
+	CodeHang         = "DCGM_PROBE_HANG"
+	CodeLost         = "GPU_LOST"
+	CodeMargin       = "GPU_TEMP_HW_SLOWDOWN_VIOLATION"
+	codePending      = "DCGM_FR_PENDING_ROW_REMAP"
+	codeNVLinkDown   = "DCGM_FR_NVLINK_DOWN"
+	codeFallenOff    = "DCGM_FR_FALLEN_OFF_BUS"
+)
+
+// Share is k of the last n looks.
+type Share struct{ K, N int }
+
+// maxLooks bounds n: as many looks are remembered.
+const maxLooks = 64
+
+// Validate says what is wrong.
+func (s Share) Validate() error {
+	if s.K < 1 || s.N < s.K || s.N > maxLooks {
+		return fmt.Errorf("%d of %d is not 1 <= k <= n <= %d", s.K, s.N, maxLooks)
+	}
+	return nil
+}
+
+// looks remembers the last looks, the newest in the lowest bit.
+type looks uint64
+
+func (l looks) add(yes bool) looks {
+	l <<= 1
+	if yes {
+		l |= 1
+	}
+	return l
+}
+
+// reach tells whether k of the last n looks said yes, the newest among them.
+func (l looks) reach(s Share) bool {
+	mask := ^uint64(0) >> (maxLooks - s.N)
+	return l&1 == 1 && bits.OnesCount64(uint64(l)&mask) >= s.K
+}
+
+// Rule is what the operator decided about one check.
+type Rule struct {
+	Strategy record.Strategy
+	// Raise is how often a fault has to be seen before it is told, Clear how often
+	// it has to be missing before its end is.
+	Raise, Clear Share
+}
+
+// Policy is what the operator decided.
+type Policy struct {
+	// Node is the name under which events are reported.
+	Node string
+	// Rules are those of checks; Otherwise is that of the rest.
+	Rules     map[string]Rule
+	Otherwise Rule
+	// Suppressed holds the codes that are counted and not told.
+	Suppressed map[string]bool
+	Table      dcgmerror.Table
+	Catalogue  xid.Catalogue
+	// Settle is how long after a connection nothing is healthy: DCGM judges by
+	// samples of the last minute.
+	Settle time.Duration
+	// Remember is how long XIDs are remembered as told; DCGM keeps them for less.
+	Remember time.Duration
+	// Embedded says that the host engine runs within the monitor.
+	Embedded bool
+	// EscalateAfter is after how many failing looks in a row the node is to be
+	// restarted; 0 never.
+	EscalateAfter int
+	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards without any that
+	// is up.
+	UnbridgedPCIe bool
+}
+
+// DefaultRules are those of checks that differ from the rest, each with its reason.
+func DefaultRules(given record.Strategy) (rules map[string]Rule, otherwise Rule) {
+	after := Share{3, 3}
+	return map[string]Rule{
+		// An upgrade of the driver takes the host engine away for minutes.
+		Connectivity: {given, Share{20, 20}, after},
+		// A hang is a guess about the driver, and its remedy a restart.
+		Unresponsive: {record.PersistOnly, Share{2, 2}, after},
+		// A status is one look of the host engine, not a count of samples.
+		LostGPU: {given, Share{2, 2}, after},
+		// The driver throttles by itself; the earlier NVSentinel only stores it too.
+		Margin: {record.PersistOnly, Share{2, 3}, after},
+		// The kernel log tells the same XIDs, and syslog-health-monitor acts on them.
+		XIDs: {record.PersistOnly, Share{1, 1}, after},
+	}, Rule{given, Share{1, 1}, after}
+}
+
+func (p Policy) rule(check string) Rule {
+	if r, ok := p.Rules[check]; ok {
+		return r
+	}
+	return p.Otherwise
+}

@@ -1,0 +1,268 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+)
+
+// TestScripts tells the lives of faults as text: a look or a failure goes in, what
+// is told comes out.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		n := newNode(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return n.run(t, d) })
+	})
+}
+
+// node is a monitor without DCGM.
+type node struct {
+	state     State
+	memory    Memory
+	policy    Policy
+	view      View
+	inventory gpumetadata.Inventory
+	epoch     time.Time
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	table, err := dcgmerror.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := DecodeState(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	n := &node{state: state, memory: NewMemory(), epoch: at, view: View{Now: at, Boot: "b1", Connected: at}}
+	n.policy = Policy{Node: "n1", Table: table, Catalogue: xid.Builtin, Settle: time.Minute, Remember: 2 * time.Hour, Suppressed: map[string]bool{}}
+	n.policy.Rules, n.policy.Otherwise = DefaultRules(record.Process)
+	n.inventory = gpumetadata.Inventory{ByPCI: map[string]gpumetadata.GPU{}}
+	return n
+}
+
+func (n *node) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	lines := strings.FieldsFunc(d.Input, func(r rune) bool { return r == '\n' })
+	switch d.Cmd {
+	case "policy":
+		for _, line := range lines {
+			n.decree(t, line)
+		}
+		return ""
+	case "metadata":
+		for _, line := range lines {
+			n.describe(t, line)
+		}
+		return ""
+	case "boot":
+		n.view.Boot = strings.TrimSpace(d.Input)
+		if n.view.Boot == "unknown" {
+			n.view.Boot = ""
+		}
+		return ""
+	case "reconnect":
+		n.view.Connected = n.view.Now
+		return ""
+	case "restart": // of the process: only what was encoded is left
+		data, err := n.state.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.state, err = DecodeState(data); err != nil {
+			t.Fatal(err)
+		}
+		n.memory = NewMemory()
+		return ""
+	case "look", "fail":
+		times := 1
+		if d.HasArg("times") {
+			d.ScanArgs(t, "times", &times)
+		}
+		var out strings.Builder
+		for range times {
+			out.WriteString(n.look(t, d, lines))
+		}
+		return out.String()
+	}
+	t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	return ""
+}
+
+// look takes one look, 15 s after the last one.
+func (n *node) look(t *testing.T, d *datadriven.TestData, lines []string) string {
+	t.Helper()
+	n.view.Now = n.view.Now.Add(15 * time.Second)
+	v := n.view
+	v.Inventory = n.inventory
+	if d.Cmd == "fail" {
+		words := strings.Fields(d.Input)
+		v.Failure = &reading.Failure{Trouble: reading.Trouble(words[0]), Operation: words[1], Text: "test"}
+	} else {
+		r := n.read(t, lines)
+		v.Reading = &r
+	}
+	out := Decide(n.state, n.memory, v, n.policy)
+	n.state, n.memory = out.State, out.Memory
+	return n.say(out)
+}
+
+func (n *node) say(out Outcome) string {
+	var b strings.Builder
+	for _, told := range out.Told {
+		e := record.FromProto(told.Event)
+		var names []string
+		for _, x := range e.EntitiesImpacted {
+			names = append(names, x.EntityType+"="+x.EntityValue)
+		}
+		kind := "warns"
+		switch {
+		case e.IsHealthy:
+			kind = "healthy"
+		case e.IsFatal:
+			kind = "fatal"
+		}
+		fmt.Fprintf(&b, "+%s %s: %s %v [%s] %s %s %s boot=%s\n", n.view.Now.Sub(n.epoch), told.Reason, e.CheckName, e.ErrorCode,
+			strings.Join(names, " "), kind, e.RecommendedAction, e.ProcessingStrategy, e.Metadata[record.MetadataBootID])
+	}
+	for code, count := range out.Suppressed {
+		fmt.Fprintf(&b, "suppressed %s %d\n", code, count)
+	}
+	if out.Unknown > 0 {
+		fmt.Fprintf(&b, "unknown systems %d\n", out.Unknown)
+	}
+	if out.Latched > 0 {
+		fmt.Fprintf(&b, "latched %d\n", out.Latched)
+	}
+	return b.String()
+}
+
+// read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
+// "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
+// (- is none).
+func (n *node) read(t *testing.T, lines []string) reading.Reading {
+	t.Helper()
+	r := reading.Reading{}
+	for id := range uint(2) {
+		no := false
+		r.Devices = append(r.Devices, reading.Device{
+			ID: id, Status: reading.OK, UUID: fmt.Sprintf("GPU-%d", id), PCI: fmt.Sprintf("0000:%d0:00.0", id+1), RemapPending: &no,
+		})
+	}
+	for _, line := range lines {
+		w := strings.Fields(line)
+		switch w[0] {
+		case "status":
+			d := &r.Devices[integer(t, w[1])]
+			d.Status = reading.Status(integer(t, w[2]))
+			if !d.Status.Good() {
+				d.UUID, d.PCI, d.RemapPending = "", "", nil
+			}
+		case "gone":
+			r.Devices = r.Devices[:integer(t, w[1])]
+		case "uuid":
+			d := &r.Devices[integer(t, w[1])]
+			if d.UUID = strings.TrimPrefix(w[2], "-"); d.UUID != "" {
+				d.PCI = fmt.Sprintf("0000:%d0:00.0", integer(t, strings.TrimPrefix(w[2], "GPU-"))+1)
+			}
+		case "margin":
+			m := integer(t, w[2])
+			r.Devices[integer(t, w[1])].Margin = &m
+		case "pending":
+			yes := w[2] == "true"
+			r.Devices[integer(t, w[1])].RemapPending = &yes
+			if w[2] == "blank" {
+				r.Devices[integer(t, w[1])].RemapPending = nil
+			}
+		case "xid":
+			r.XIDs = append(r.XIDs, reading.XID{
+				Entity: reading.Entity{Kind: reading.GPU, ID: uint(integer(t, w[1]))}, Number: integer(t, w[2]),
+				At: n.epoch.Add(time.Duration(integer(t, w[3])) * time.Second).UnixMicro(),
+			})
+		default:
+			r.Incidents = append(r.Incidents, incident(t, w))
+		}
+	}
+	return r
+}
+
+func incident(t *testing.T, w []string) reading.Incident {
+	t.Helper()
+	health := map[string]reading.Health{"PASS": reading.Pass, "WARN": reading.Warn, "FAIL": reading.Fail}[w[1]]
+	kind, id, _ := strings.Cut(w[3], ":")
+	e := reading.Entity{ID: uint(integer(t, id))}
+	switch kind {
+	case "gpu":
+		e.Kind = reading.GPU
+	case "switch":
+		e.Kind = reading.Switch
+	case "mig":
+		e.Kind = reading.GPUInstance
+	case "link":
+		e = reading.OfLink(reading.Entity{Kind: reading.GPU, ID: e.ID}, 7)
+	}
+	return reading.Incident{System: uint32(integer(t, w[0])), Health: health, Code: uint(integer(t, w[2])), Entity: e, Text: strings.Join(w[4:], " ")}
+}
+
+func integer(t *testing.T, s string) int64 {
+	t.Helper()
+	v, err := strconv.ParseInt(s, 0, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// decree changes the policy: "escalate 3", "embedded", "suppress CODE", "unbridged",
+// "persist CHECK", "csv NAME,ACTION".
+func (n *node) decree(t *testing.T, line string) {
+	t.Helper()
+	w := strings.Fields(line)
+	switch w[0] {
+	case "escalate":
+		n.policy.EscalateAfter = int(integer(t, w[1]))
+	case "embedded":
+		n.policy.Embedded = true
+	case "suppress":
+		n.policy.Suppressed[w[1]] = true
+	case "unbridged":
+		n.policy.UnbridgedPCIe = true
+	case "persist":
+		rule := n.policy.rule(w[1])
+		rule.Strategy = record.PersistOnly
+		n.policy.Rules[w[1]] = rule
+	case "csv":
+		var err error
+		if n.policy.Table, err = n.policy.Table.With(strings.NewReader(w[1])); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Fatalf("unknown policy %q", line)
+	}
+}
+
+// describe tells what the metadata file knows: "0 links active margin name".
+func (n *node) describe(t *testing.T, line string) {
+	t.Helper()
+	w := strings.Fields(line)
+	g := gpumetadata.GPU{UUID: "GPU-" + w[0], PCI: "0000:" + strconv.FormatInt(integer(t, w[0])+1, 10) + "0:00.0", Index: w[0], Name: w[4]}
+	for i, to := range []**int{&g.Links, &g.ActiveLinks, &g.SlowdownMargin} {
+		if w[i+1] != "-" {
+			v := int(integer(t, w[i+1]))
+			*to = &v
+		}
+	}
+	n.inventory.ByPCI[g.PCI] = g
+}

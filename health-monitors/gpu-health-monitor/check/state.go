@@ -1,0 +1,168 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+// maxSeen bounds the XIDs that are remembered as told; the oldest are forgotten.
+const maxSeen = 4096
+
+// State is what must survive the process: it is written in one step with the
+// events that it goes with.
+type State struct {
+	// Boot is the boot id seen last.
+	Boot string `json:"boot,omitempty"`
+	// Faults are the open ones, by Key.
+	Faults map[string]Fault `json:"faults,omitempty"`
+	// Devices are the names of GPUs by their number, as DCGM told them last: a lost
+	// GPU has none.
+	Devices map[uint]Names `json:"devices,omitempty"`
+	// Seen holds the XIDs that were looked at, by their key, with their time in µs.
+	Seen map[string]int64 `json:"seen,omitempty"`
+	// LastXID is the boot under which a GPU's newest XID was seen, by its Of.
+	LastXID map[string]string `json:"lastXID,omitempty"`
+}
+
+// Names are those of a GPU.
+type Names struct {
+	UUID string `json:"uuid,omitempty"`
+	PCI  string `json:"pci,omitempty"`
+}
+
+// Fault is one that was told and has not ended.
+type Fault struct {
+	Check  string         `json:"check"`
+	Code   string         `json:"code"`
+	Entity reading.Entity `json:"entity"`
+	// Of is the GPU whose fault it is: DCGM counts GPUs anew when one of them is
+	// gone, and another one's health ends nothing. Empty for what belongs to no
+	// single GPU; then GPUs is how many there were when it was told.
+	Of   string `json:"of,omitempty"`
+	GPUs int    `json:"gpus,omitempty"`
+	// Names are the entities of its event: its recovery lists the same.
+	Names [][2]string `json:"names,omitempty"`
+	// Strategy is that of the recovery: PROCESS if any of its events was.
+	Strategy record.Strategy `json:"strategy"`
+	Action   record.Action   `json:"action"`
+	Fatal    bool            `json:"fatal,omitempty"`
+	// Boot is the one under which it was told last.
+	Boot  string    `json:"boot,omitempty"`
+	Since time.Time `json:"since"`
+	// Edge says that it was an event and has no end of its own: a reboot ends it if
+	// Cured.
+	Edge  bool `json:"edge,omitempty"`
+	Cured bool `json:"cured,omitempty"`
+	// Field says that the value of a field showed it: a value that cannot be read
+	// says nothing about its end.
+	Field bool `json:"field,omitempty"`
+}
+
+// Key tells faults apart, by the GPU that they are of where there is one.
+func Key(check, of string, e reading.Entity, code string) string {
+	thing := of
+	if of == "" {
+		thing = entityKey(e)
+	} else if e.Kind == reading.Link {
+		_, index := e.Link()
+		thing += "/" + number(index)
+	}
+	return check + "|" + thing + "|" + code
+}
+
+// of is the GPU that an entity belongs to: its UUID, or its number as long as no
+// UUID is known; empty for what belongs to no single GPU.
+func (s State) of(e reading.Entity) string {
+	if e.Kind == reading.Link {
+		e, _ = e.Link()
+	}
+	if e.Kind != reading.GPU {
+		return ""
+	}
+	if uuid := s.Devices[e.ID].UUID; uuid != "" {
+		return uuid
+	}
+	return entityKey(e)
+}
+
+// adopt gives the faults of a GPU its UUID, which was not known when they were told.
+func (s State) adopt(id uint, uuid string) {
+	before := entityKey(reading.Entity{Kind: reading.GPU, ID: id})
+	for key, f := range maps.Clone(s.Faults) {
+		if f.Of == before {
+			f.Of = uuid
+			delete(s.Faults, key)
+			s.Faults[Key(f.Check, f.Of, f.Entity, f.Code)] = f
+		}
+	}
+}
+
+func entityKey(e reading.Entity) string { return fmt.Sprintf("%d:%d", e.Kind, e.ID) }
+
+// DecodeState reads what Encode wrote; nothing is an empty state.
+func DecodeState(data []byte) (State, error) {
+	s := State{}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &s); err != nil {
+			return State{}, fmt.Errorf("decoding the state: %w", err)
+		}
+	}
+	return s.Clone(), nil
+}
+
+// Encode is the state's form on disk.
+func (s State) Encode() ([]byte, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the state: %w", err)
+	}
+	return data, nil
+}
+
+// Clone copies the state; its maps are never nil.
+func (s State) Clone() State {
+	return State{s.Boot, copied(s.Faults), copied(s.Devices), copied(s.Seen), copied(s.LastXID)}
+}
+
+func copied[K comparable, V any](m map[K]V) map[K]V {
+	out := make(map[K]V, len(m))
+	maps.Copy(out, m)
+	return out
+}
+
+// forget drops the XIDs of before a time, and the oldest beyond the bound.
+func (s *State) forget(before time.Time) {
+	maps.DeleteFunc(s.Seen, func(_ string, at int64) bool { return at < before.UnixMicro() })
+	if over := len(s.Seen) - maxSeen; over > 0 {
+		keys := slices.SortedFunc(maps.Keys(s.Seen), func(a, b string) int { return int(s.Seen[a] - s.Seen[b]) })
+		for _, key := range keys[:over] {
+			delete(s.Seen, key)
+		}
+	}
+}
+
+// Memory is what one process remembers between looks; losing it costs some looks
+// more until a fault begins or ends.
+type Memory struct {
+	raise, clear map[string]looks
+	failures     int // looks that failed in a row
+}
+
+// NewMemory has seen nothing.
+func NewMemory() Memory { return Memory{map[string]looks{}, map[string]looks{}, 0} }
+
+func (m Memory) clone() Memory {
+	return Memory{copied(m.raise), copied(m.clear), m.failures}
+}
+
+// Failures is how many looks failed in a row.
+func (m Memory) Failures() int { return m.failures }
+
+func number(n uint) string { return strconv.FormatUint(uint64(n), 10) }

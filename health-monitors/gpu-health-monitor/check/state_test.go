@@ -1,0 +1,81 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+func TestLooks(t *testing.T) {
+	for _, c := range []struct {
+		seen  string // oldest first
+		share Share
+		want  bool
+	}{
+		{"", Share{1, 1}, false}, {"y", Share{1, 1}, true}, {"yn", Share{1, 2}, false}, {"yny", Share{2, 3}, true},
+		{"ynny", Share{2, 3}, false}, {"yy", Share{3, 3}, false}, {"yyy", Share{3, 3}, true},
+	} {
+		var l looks
+		for _, x := range c.seen {
+			l = l.add(x == 'y')
+		}
+		if l.reach(c.share) != c.want {
+			t.Errorf("%q reaches %v: %t", c.seen, c.share, !c.want)
+		}
+	}
+	var l looks
+	for range maxLooks {
+		l = l.add(true)
+	}
+	if !l.reach(Share{maxLooks, maxLooks}) {
+		t.Error("the longest share is not reached")
+	}
+}
+
+func TestShares(t *testing.T) {
+	for _, s := range []Share{{0, 1}, {2, 1}, {1, maxLooks + 1}, {-1, 3}} {
+		if s.Validate() == nil {
+			t.Errorf("%v was accepted", s)
+		}
+	}
+	if err := (Share{maxLooks, maxLooks}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRememberedXIDsAreBounded: the oldest are forgotten, and what is older than
+// DCGM keeps.
+func TestRememberedXIDsAreBounded(t *testing.T) {
+	s, err := DecodeState(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(maxSeen + 10) {
+		x := reading.XID{Number: 13, At: i}
+		s.Seen[x.Key()] = x.At
+	}
+	s.forget(time.UnixMicro(2))
+	if _, ok := s.Seen[(reading.XID{Number: 13, At: 9}).Key()]; len(s.Seen) != maxSeen || ok {
+		t.Errorf("%d are remembered, the tenth: %t", len(s.Seen), ok)
+	}
+	s.forget(time.UnixMicro(maxSeen + 9))
+	if len(s.Seen) != 1 {
+		t.Errorf("%d are remembered, want the newest", len(s.Seen))
+	}
+}
+
+func TestALinkIsTakenApart(t *testing.T) {
+	for _, gpu := range []uint{0, 7, 255} {
+		parent, index := reading.OfLink(reading.Entity{Kind: reading.GPU, ID: gpu}, 17).Link()
+		if parent.Kind != reading.GPU || parent.ID != gpu || index != 17 {
+			t.Errorf("%v, link %d, want GPU %d", parent, index, gpu)
+		}
+	}
+}
+
+func TestAStateThatIsDamagedIsNoState(t *testing.T) {
+	if _, err := DecodeState([]byte("{")); err == nil {
+		t.Error("half a state was decoded")
+	}
+}
