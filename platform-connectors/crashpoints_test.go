@@ -119,3 +119,29 @@ func TestSabotageIsNoticed(t *testing.T) {
 		})
 	}
 }
+
+// TestAConfirmationSurvivesItsCrashPoints: the connector dies when a confirmation
+// is decided and kept, and when it is in the spool and still in the outbox.
+func TestAConfirmationSurvivesItsCrashPoints(t *testing.T) {
+	for _, point := range []string{"confirmation-kept", "confirmation-spooled"} {
+		t.Run(point, func(t *testing.T) {
+			p := newPlace(t, "--kubernetes=false", confirming(t))
+			p.makeStoreReachable()
+			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
+			first := p.start()
+			if err := send(t.Context(), p.client(), event("a", 1), dcgm("a", 1)); err != nil {
+				t.Fatal(err)
+			}
+			<-first.done
+			p.env = nil
+			p.start()
+			if err := send(t.Context(), p.client(), event("b", 1)); err != nil {
+				t.Fatal(err)
+			}
+			all := awaitStored(t, p.records(), 4)
+			if got := confirmations(all); len(all) != 4 || len(got) != 1 || got[event("a", 1).GetId()] != 1 {
+				t.Errorf("%d records, confirmed %v", len(all), got)
+			}
+		})
+	}
+}

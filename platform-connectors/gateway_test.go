@@ -36,6 +36,7 @@ type avenue struct {
 	account   string
 	token     string
 	program   string
+	flags     []string // of the connector, besides
 }
 
 func newAvenue(t *testing.T) *avenue {
@@ -84,9 +85,9 @@ func (a *avenue) gateway(i int) *process {
 // connector starts the one of the node.
 func (a *avenue) connector() *process {
 	a.t.Helper()
-	return a.run(a.program, "--node-name="+nodeName, "--socket="+a.socket, "--spool-dir="+filepath.Join(a.dir, "spool"),
-		"--kubeconfig="+a.cluster.AdminKubeconfig(), "--gateway="+strings.Join(a.address[:], ","), "--gateway-ca-file="+a.cert,
-		"--gateway-token-file="+a.token, "--metrics-address=off", "--log-format=text")
+	return a.run(a.program, append([]string{"--node-name=" + nodeName, "--socket=" + a.socket, "--spool-dir=" + filepath.Join(a.dir, "spool"),
+		"--kubeconfig=" + a.cluster.AdminKubeconfig(), "--gateway=" + strings.Join(a.address[:], ","), "--gateway-ca-file=" + a.cert,
+		"--gateway-token-file=" + a.token, "--metrics-address=off", "--log-format=text"}, a.flags...)...)
 }
 
 // TestGatewaysAreKilledWhileEventsFlow: one gateway after the other is killed as by

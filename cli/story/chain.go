@@ -16,6 +16,8 @@ type Kind string
 const (
 	Line       Kind = "line"
 	Event      Kind = "event"
+	Signal     Kind = "signal"
+	Confirmed  Kind = "confirmed"
 	Verdict    Kind = "verdict"
 	Quarantine Kind = "quarantine"
 	Drain      Kind = "drain"
@@ -79,7 +81,7 @@ func newTeller(f Facts) teller {
 
 // chain tells one fault.
 func (t teller) chain(r record.Record) Chain {
-	c := Chain{Record: r.ID, Open: record.Open(r), Steps: report(r.Event, r.ID, r.CreatedAt)}
+	c := Chain{Record: r.ID, Open: record.Open(r), Steps: t.confirmed(r, report(r.Event, r.ID, r.CreatedAt))}
 	for _, part := range []func(record.Record) []Step{t.verdict, t.drain, t.repair, t.end, t.waiting} {
 		c.Steps = append(c.Steps, part(r)...)
 	}

@@ -46,7 +46,7 @@ func (p *page) changes(s, before Story) {
 		p.line("%s", p.paint(Alert, "! "+brief(note)))
 	}
 	p.freshSteps(s, before)
-	p.freshGroups(s.Others, before.Others)
+	p.freshGroups(s.Others, before.Others, s.At)
 }
 
 // marksOf is what a line about the Node says of it.
@@ -97,7 +97,7 @@ func (p *page) freshSteps(s, before Story) {
 }
 
 // freshGroups writes the kinds of records that have become more.
-func (p *page) freshGroups(groups, before []Group) {
+func (p *page) freshGroups(groups, before []Group, now time.Time) {
 	var more []Group
 	for _, g := range groups {
 		known := false
@@ -108,7 +108,7 @@ func (p *page) freshGroups(groups, before []Group) {
 			more = append(more, g)
 		}
 	}
-	p.groups(more)
+	p.groups(more, now)
 }
 
 // fresh are those of a list that another one has not.

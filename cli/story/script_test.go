@@ -29,6 +29,7 @@ type script struct {
 //
 //	at 03:05:00                        the time of the question
 //	record id= at= [code= action= ...] a stored record; the input is its message
+//	       [unconfirmed within=] [confirms= by=]
 //	verdict id= reason= at= [rule=] [cordon] [quarantined=]
 //	drain id= status= [at=]            the input is its message
 //	attempt id= name= uid= at= [done= state= reason=]
@@ -192,14 +193,46 @@ func (s *script) record(a args) {
 		r.Event.Metadata[record.MetadataRepeats] = n
 		r.Event.Metadata[record.MetadataRepeatsSince] = r.Event.GeneratedTimestamp.Add(-within).Format(time.RFC3339Nano)
 	}
+	s.confirmation(a, r)
 	s.records = append(s.records, r)
 }
 
-func (s *script) find(id string) *record.Record {
+// confirmation has a record wait, or be the confirmation of one.
+func (s *script) confirmation(a args, r *record.Record) {
+	if within := a.text("within"); a.has("unconfirmed") {
+		r.Event.ProcessingStrategy = record.PersistOnly
+		r.Event.Metadata[record.MetadataStrategyReason] = record.Unconfirmed
+		r.Event.Metadata[record.MetadataWaitsFor], r.Event.Metadata[record.MetadataWaitsWithin] = "a second signal", within
+	}
+	of := a.text("confirms")
+	if of == "" {
+		return
+	}
+	id, err := record.ConfirmationID(of)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if of := s.known(of); of != nil {
+		r.Event.GeneratedTimestamp = of.Event.GeneratedTimestamp
+	}
+	r.ID, r.Event.ID = id, id
+	r.Event.Metadata[record.MetadataConfirms], r.Event.Metadata[record.MetadataConfirmedBy] = of, a.text("by")
+	r.Event.Metadata[record.MetadataConfirmedRule], r.Event.Metadata[record.MetadataConfirmedHow] = "both", "gpu-health-monitor GpuAllWatch"
+}
+
+// known is a record, or nil.
+func (s *script) known(id string) *record.Record {
 	for _, r := range s.records {
 		if r.ID == id {
 			return r
 		}
+	}
+	return nil
+}
+
+func (s *script) find(id string) *record.Record {
+	if r := s.known(id); r != nil {
+		return r
 	}
 	s.t.Fatalf("no record %q", id)
 	return nil

@@ -25,7 +25,7 @@ func (s Story) Write(w io.Writer, style Style) error {
 		p.line("%s", p.paint(Alert, "! "+brief(n)))
 	}
 	p.stays(s)
-	p.groups(s.Others)
+	p.groups(s.Others, s.At)
 	return p.writeTo(w)
 }
 
@@ -131,7 +131,7 @@ func (p *page) dated(s Stay) bool {
 	return len(days) > 1
 }
 
-func (p *page) groups(groups []Group) {
+func (p *page) groups(groups []Group, now time.Time) {
 	if len(groups) == 0 {
 		return
 	}
@@ -157,5 +157,8 @@ func (p *page) groups(groups []Group) {
 		}
 		p.line("  %s  %s: %s%s", when, p.paint(mood, verdict), brief(g.Text), tags(g.Record, ""))
 		p.line("      %s", brief(g.Line))
+		if g.Waits != nil {
+			p.line("      %s", brief(g.Waits.text(now, p.moment)))
+		}
 	}
 }

@@ -50,7 +50,7 @@ type Group struct {
 	Text string `json:"text"`
 	// Strategy is PERSIST_ONLY for records that are stored and nothing else.
 	Strategy string `json:"strategy"`
-	// Reason is the verdict's, "unjudged", or "stored only".
+	// Reason is the verdict's, "unjudged", "stored only", or "Unconfirmed".
 	Reason string `json:"reason"`
 	// Count is of events: a record may stand for several.
 	Count int       `json:"count"`
@@ -59,6 +59,8 @@ type Group struct {
 	// Record is the id of the newest, Line its message.
 	Record string `json:"record"`
 	Line   string `json:"line"`
+	// Waits is what the newest waits for, or waited; nil for all but Unconfirmed.
+	Waits *Wait `json:"waits,omitempty"`
 }
 
 // Absent says that every source was read and none knows the node.
@@ -181,6 +183,7 @@ func others(records []record.Record) []Group {
 			at.First = since
 		}
 		at.Count, at.Last, at.Record, at.Line = at.Count+n, r.CreatedAt, r.ID, r.Event.Message
+		at.Waits = waitOf(r, records)
 	}
 	var out []Group
 	for _, g := range groups {
@@ -194,7 +197,10 @@ func others(records []record.Record) []Group {
 const unjudged = "unjudged"
 
 func reason(r record.Record) string {
+	_, _, waits := r.Event.Waits()
 	switch {
+	case waits:
+		return record.Unconfirmed
 	case !r.Acts():
 		return "stored only"
 	case !r.Judged():

@@ -84,6 +84,10 @@ type Config struct {
 	Metadata  Metadata
 	Overrides Overrides
 	Dedup     Dedup
+	// Confirmation holds faults until a second signal.
+	Confirmation Confirmation
+	// ClusterWide are agents whose events do not go through a node's spool.
+	ClusterWide []string
 	// PersistOnlyToProcess permits rules to make PROCESS of an event that its
 	// publisher wants for the record only.
 	PersistOnlyToProcess bool
@@ -107,11 +111,14 @@ func (c Config) Validate() error {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	seen := map[string]bool{}
 	for _, s := range c.Stages {
-		if !slices.Contains([]string{StageMetadata, StageOverrides, StageDedup}, s) {
-			problem("pipeline: stage %q is not %s, %s or %s", s, StageMetadata, StageOverrides, StageDedup)
+		if !slices.Contains([]string{StageMetadata, StageOverrides, StageConfirmation, StageDedup}, s) {
+			problem("pipeline: stage %q is not %s, %s, %s or %s", s, StageMetadata, StageOverrides, StageConfirmation, StageDedup)
 		}
 		if seen[s] {
 			problem("pipeline: stage %s is given twice", s)
+		}
+		if s == StageOverrides && seen[StageConfirmation] {
+			problem("pipeline: stage %s comes behind %s: what a rule makes PROCESS would not wait", s, StageConfirmation)
 		}
 		seen[s] = true
 	}
@@ -120,6 +127,9 @@ func (c Config) Validate() error {
 	}
 	if d := c.Dedup; seen[StageDedup] && (d.SuppressionWindow <= 0 || d.SuppressionWindow > maxWindow || d.CleanupInterval <= 0) {
 		problem("%s: suppressionWindow %s must be between 0 and %s, cleanupInterval %s positive", StageDedup, d.SuppressionWindow, maxWindow, d.CleanupInterval)
+	}
+	if err := c.Confirmation.validate(); err != nil {
+		problems = append(problems, err)
 	}
 	for i, r := range c.Overrides.Rules {
 		if err := errors.Join(r.validate(), c.permits(r)); err != nil {

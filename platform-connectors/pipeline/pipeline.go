@@ -24,7 +24,9 @@ type Pipeline struct {
 	stages []string
 	labels []string
 	rules  []compiled
-	config Config
+	// confirm are the rules of the stage Confirmation.
+	confirm []confirmable
+	config  Config
 }
 
 type compiled struct {
@@ -48,6 +50,10 @@ type Notes struct {
 	Failed []RuleError
 	// NodeUnknown: labels were asked for and the node is not known.
 	NodeUnknown bool
+	// Waits is the rule by which the event waits to be confirmed, SecondOf names
+	// those for which it is the second signal.
+	Waits    *ConfirmRule
+	SecondOf []string
 	// Cut: the metadata had no room for all labels.
 	Cut bool
 }
@@ -80,9 +86,11 @@ func Compile(c Config) (*Pipeline, error) {
 			p.rules = append(p.rules, compiled{r, program})
 		}
 	}
-	if err := errors.Join(problems...); err != nil {
+	confirm, err := compileConfirmation(env, c.Confirmation)
+	if err := errors.Join(append(problems, err)...); err != nil {
 		return nil, err
 	}
+	p.confirm = confirm
 	return p, nil
 }
 
@@ -106,6 +114,9 @@ func (p *Pipeline) Idle() bool { return len(p.stages) == 0 }
 // NeedsNode says whether Apply can use the event's node.
 func (p *Pipeline) NeedsNode() bool { return p.has(StageMetadata) }
 
+// Confirms says whether faults may have to be confirmed.
+func (p *Pipeline) Confirms() bool { return p.has(StageConfirmation) && len(p.confirm) > 0 }
+
 // Dedup says whether repeats are looked for.
 func (p *Pipeline) Dedup() bool { return p.has(StageDedup) }
 
@@ -121,6 +132,8 @@ func (p *Pipeline) Apply(e record.Event, node *Node) (record.Event, Notes) {
 			e = p.augment(e, node, &notes)
 		case StageOverrides:
 			e = p.override(e, &notes)
+		case StageConfirmation:
+			e = p.hold(e, &notes)
 		}
 	}
 	return e, notes

@@ -28,7 +28,7 @@ const (
 // Of finds the stranded among the open faults; newest are later events of their
 // publishers, the newest first. An agent is told apart by check, because one
 // policy or check may be switched and another not. Repeats that the connector
-// demoted are not what the publisher said.
+// demoted, and faults that wait to be confirmed, are not what the publisher said.
 func Of(open, newest []record.Record) []Fault {
 	last := said{}
 	last.add(newest)
@@ -48,7 +48,8 @@ type said map[publisher]record.Record
 // add takes records, the newest first, that are older than those before.
 func (s said) add(newest []record.Record) {
 	for _, r := range newest {
-		if _, known := s[publisherOf(r)]; !known && r.Event.Metadata[record.MetadataRepeatOf] == "" {
+		_, _, waits := r.Event.Waits()
+		if _, known := s[publisherOf(r)]; !known && !waits && r.Event.Metadata[record.MetadataRepeatOf] == "" {
 			s[publisherOf(r)] = r
 		}
 	}

@@ -26,19 +26,23 @@ func observed(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnl
 
 func TestOf(t *testing.T) {
 	repeat := func(r *record.Record) { r.Event.Metadata = map[string]string{record.MetadataRepeatOf: "open"} }
+	waits := func(r *record.Record) {
+		r.Event.Metadata = map[string]string{record.MetadataStrategyReason: record.Unconfirmed}
+	}
 	for name, tt := range map[string]struct {
 		newest []record.Record
 		want   string
 	}{
-		"nothing said since":          {[]record.Record{event("open", 1)}, ""},
-		"switched":                    {[]record.Record{event("p", 2, observed), event("open", 1)}, "p"},
-		"switched, the newest counts": {[]record.Record{event("q", 3, observed), event("p", 2, observed)}, "q"},
-		"switched and back":           {[]record.Record{event("f", 3), event("p", 2, observed)}, ""},
-		"observed before the fault":   {[]record.Record{event("p", 0, observed)}, ""},
-		"a repeat that was demoted":   {[]record.Record{event("p", 2, observed, repeat), event("open", 1)}, ""},
-		"another check":               {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.CheckName = "d" })}, ""},
-		"another agent":               {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.Agent = "b" })}, ""},
-		"another node":                {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.NodeName = "m" })}, ""},
+		"one that waits to be confirmed": {[]record.Record{event("p", 2, observed, waits), event("open", 1)}, ""},
+		"nothing said since":             {[]record.Record{event("open", 1)}, ""},
+		"switched":                       {[]record.Record{event("p", 2, observed), event("open", 1)}, "p"},
+		"switched, the newest counts":    {[]record.Record{event("q", 3, observed), event("p", 2, observed)}, "q"},
+		"switched and back":              {[]record.Record{event("f", 3), event("p", 2, observed)}, ""},
+		"observed before the fault":      {[]record.Record{event("p", 0, observed)}, ""},
+		"a repeat that was demoted":      {[]record.Record{event("p", 2, observed, repeat), event("open", 1)}, ""},
+		"another check":                  {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.CheckName = "d" })}, ""},
+		"another agent":                  {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.Agent = "b" })}, ""},
+		"another node":                   {[]record.Record{event("p", 2, observed, func(r *record.Record) { r.Event.NodeName = "m" })}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

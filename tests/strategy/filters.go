@@ -108,6 +108,26 @@ func connector() []Filter {
 			"./" + room + "pipeline", "Observation",
 		},
 		{
+			"platform-connectors", "what its publisher observes waits for nothing and confirms nothing", room + "pipeline/confirmation.go",
+			"e.ProcessingStrategy != record.Process || e.Confirms()", "e.Confirms()",
+			"./" + room + "pipeline", "TestWhoWaits",
+		},
+		{
+			"platform-connectors", "a fault that waits to be confirmed is observed", room + "pipeline/confirmation.go",
+			"	e.ProcessingStrategy = record.PersistOnly\n", "",
+			"./" + room + "pipeline", "TestWhoWaits",
+		},
+		{
+			"platform-connectors", "a recovery that is observed ends no wait", room + "signals/set.go",
+			"	if x.As.ProcessingStrategy != record.Process {\n		return nil, false\n	}\n", "",
+			"./" + room + "signals", "TestStories",
+		},
+		{
+			"data-models", "only what is observed waits to be confirmed", "data-models/record/confirmation.go",
+			"e.ProcessingStrategy != PersistOnly || ", "",
+			"./data-models/record", "TestWaits",
+		},
+		{
 			"platform-connectors", "a strategy that is not known becomes PERSIST_ONLY, never PROCESS", "data-models/record/event.go",
 			"	if s == protos.ProcessingStrategy_PROCESS {\n		return Process", "	if s != protos.ProcessingStrategy_PERSIST_ONLY {\n		return Process",
 			"./" + room + "admission", "Test",

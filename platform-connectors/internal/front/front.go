@@ -37,6 +37,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	if err != nil {
 		return err
 	}
+	desk := newDesk(d, cfg, queue, node, stages)
 	tally := newTally(d, cfg, node, stages)
 	records := openRecords(d, cfg, up, queue)
 	carrier := newCarrier(d, queue, records, stages)
@@ -46,6 +47,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 		startSink(d, cfg, p)
 	}
 	startReplay(d, carry)
+	startDesk(d, desk)
 	tellOfFatal(d, cfg, p)
 	gate, err := newGate(d, cfg, client)
 	if err != nil {

@@ -98,7 +98,8 @@ func openRecords(d *daemon.Daemon, cfg Config, up Upstream, q queue) *records.Re
 // openPipeline reads the stages that change events behind the spool.
 func openPipeline(d *daemon.Daemon, cfg Config, node *sighting.Node, client kubernetes.Interface) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
-		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
+		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, ClusterWide: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(),
+		Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
 		Nodes: &transform.Cluster{Own: cfg.NodeName, Object: node.Object, Client: client, Clock: d.Clock, Log: d.Log},
 	})
 	if err != nil {

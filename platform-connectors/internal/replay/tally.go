@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
@@ -28,8 +27,8 @@ type Tally struct {
 	events  prometheus.Counter
 
 	mu       sync.Mutex
-	node     *corev1.Node // as it was seen last
-	released bool         // since the last take
+	ends     sighting.Ends
+	released bool // since the last take
 }
 
 // NewTally counts the repeats of a window; 0 counts none.
@@ -46,30 +45,9 @@ func NewTally(window time.Duration, t *Tally, r prometheus.Registerer) *Tally {
 // See takes the Node as it is now. When somebody has ended faults of it, what
 // follows repeats nothing.
 func (t *Tally) See(node *corev1.Node) {
-	if node == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.released = t.released || t.node != nil && endedFaults(t.node, node)
-	t.node = node
-}
-
-// endedFaults says whether faults of the Node may have ended without a recovery
-// that goes through this connector: its session is over or another, somebody
-// uncordoned it, or asked to have a fault cleared.
-func endedFaults(before, now *corev1.Node) bool {
-	session := before.Annotations[nodemark.SessionAnnotation]
-	if session != "" && session != now.Annotations[nodemark.SessionAnnotation] ||
-		before.Spec.Unschedulable && !now.Spec.Unschedulable {
-		return true
-	}
-	for key, value := range now.Annotations {
-		if strings.HasPrefix(key, nodemark.ClearPrefix) && before.Annotations[key] != value {
-			return true
-		}
-	}
-	return false
+	t.released = t.ends.See(node) || t.released
 }
 
 // take returns what of the spool's entries, whose records are given too, goes to

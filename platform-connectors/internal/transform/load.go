@@ -39,6 +39,7 @@ func load(file string) (c pipeline.Config, digest [sha256.Size]byte, err error) 
 		c.Stages = append(c.Stages, s.Name)
 		target := map[string]any{
 			pipeline.StageMetadata: &c.Metadata, pipeline.StageOverrides: &c.Overrides, pipeline.StageDedup: &c.Dedup,
+			pipeline.StageConfirmation: &c.Confirmation,
 		}[s.Name]
 		path := s.Config
 		switch {

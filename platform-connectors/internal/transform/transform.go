@@ -29,6 +29,7 @@ type Nodes interface {
 type Runner struct {
 	file    string
 	permit  bool // see pipeline.Config.PersistOnlyToProcess
+	wide    []string
 	nodes   Nodes
 	clock   clock.Clock
 	log     *slog.Logger
@@ -48,6 +49,8 @@ type Options struct {
 	File string
 	// PersistOnlyToProcess is that of pipeline.Config.
 	PersistOnlyToProcess bool
+	// ClusterWide is that of pipeline.Config.
+	ClusterWide []string
 
 	Nodes   Nodes
 	Clock   clock.Clock
@@ -57,7 +60,7 @@ type Options struct {
 
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
-	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
+	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
 	c := pipeline.Default()
 	var err error
 	if o.File != "" {
@@ -65,7 +68,7 @@ func Open(o Options) (*Runner, error) {
 			return nil, err
 		}
 	}
-	c.PersistOnlyToProcess = r.permit
+	c.PersistOnlyToProcess, c.ClusterWide = r.permit, r.wide
 	if r.current, err = pipeline.Compile(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.File, err)
 	}
@@ -100,7 +103,7 @@ func (r *Runner) reload() {
 	r.digest = digest
 	var next *pipeline.Pipeline
 	if err == nil {
-		c.PersistOnlyToProcess = r.permit
+		c.PersistOnlyToProcess, c.ClusterWide = r.permit, r.wide
 		next, err = pipeline.Compile(c)
 	}
 	r.problem = err
@@ -129,6 +132,17 @@ func (r *Runner) Change(ctx context.Context, rec record.Record) record.Record {
 	p := r.pipeline()
 	rec.Event, _ = p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
 	return rec
+}
+
+// Judge is what the pipeline makes of an event, and what it says of its
+// confirmation. Where no rule confirms anything, that is the event as it is, for
+// nothing.
+func (r *Runner) Judge(ctx context.Context, rec record.Record) (record.Event, pipeline.Notes) {
+	p := r.pipeline()
+	if !p.Confirms() {
+		return rec.Event, pipeline.Notes{}
+	}
+	return p.Apply(rec.Event, r.node(ctx, p, rec.Event.NodeName))
 }
 
 func (r *Runner) pipeline() *pipeline.Pipeline {

@@ -1,0 +1,296 @@
+// Package confirmation has waiting faults of the connector's node acted upon once
+// they are confirmed. It follows the spool as a reader of its own and keeps what
+// waits in a file beside it; a confirmation is decided and kept there first, then
+// appended to the spool, from which the store, through whatever stands before it,
+// and the node's conditions get it like every event.
+//
+// After a crash it is appended again: its id follows from the waiting event's, so
+// that spool and store have it once.
+package confirmation
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sighting"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
+	"github.com/nvidia/nvsentinel/platform-connectors/signals"
+)
+
+const (
+	batch = 256
+	// most bounds the entries between two writes of the file.
+	most = 4096
+	// pace is the least time between two writes of the file: they share the disk
+	// with the spool's, for which publishers wait.
+	pace = 100 * time.Millisecond
+	// retry is the time until what the disk did not take is tried again, or what
+	// the spool had no room for.
+	retry = time.Second
+)
+
+// Spool is what the desk follows, and where confirmations go.
+type Spool interface {
+	Epoch() string
+	Read(after uint64, limit int) (entries []spool.Entry, upTo uint64, err error)
+	Wait(ctx context.Context, after uint64) error
+	Bounds() (released, committed uint64)
+	Append(ctx context.Context, records []record.Record) error
+}
+
+// Confirmer is told what is kept.
+type Confirmer interface{ Confirm(index uint64) error }
+
+// Desk keeps what waits in step with the spool.
+type Desk struct {
+	// Path is the file of what waits.
+	Path   string
+	Spool  Spool
+	Reader Confirmer
+	// Judge is what the pipeline makes of an event, and says of its confirmation.
+	Judge   func(context.Context, record.Record) (record.Event, pipeline.Notes)
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Metrics *Metrics
+
+	state state
+	// stands is since when each wait was seen standing in this life, by a clock
+	// that nobody sets: what a restart or a clock that is set right would make of
+	// the times of acceptance confirms nothing.
+	stands map[standing]time.Time
+
+	obeyed int // of releases
+
+	mu       sync.Mutex
+	failing  error
+	ends     sighting.Ends
+	releases int
+}
+
+// See takes the Node as it is now. When somebody has ended faults of it, what comes
+// again has to be confirmed again.
+func (d *Desk) See(node *corev1.Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ends.See(node) {
+		d.releases++
+	}
+}
+
+// seen counts how often somebody has ended faults of the Node.
+func (d *Desk) seen() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.releases
+}
+
+// standing is one wait.
+type standing struct {
+	key   string
+	since int64
+}
+
+func standingOf(w signals.Wait) standing { return standing{w.Key, w.Since.UnixNano()} }
+
+// Load reads the file; it comes before everything else.
+func (d *Desk) Load() {
+	released, committed := d.Spool.Bounds()
+	state, problem := loadState(d.Path, d.Spool.Epoch(), released, committed)
+	if problem != "" {
+		d.Log.Error("what waits to be confirmed is lost: such a fault is confirmed only by signals that come from now on",
+			"file", d.Path, "problem", problem)
+	}
+	d.take(state)
+}
+
+// take makes a state the present one.
+func (d *Desk) take(s state) {
+	stands := map[standing]time.Time{}
+	for _, w := range s.Set.Waits {
+		at, known := d.stands[standingOf(w)]
+		if !known {
+			at = d.Clock.Now()
+		}
+		stands[standingOf(w)] = at
+	}
+	d.state, d.stands = s, stands
+	d.Metrics.waiting.Set(float64(s.Set.Waiting()))
+}
+
+// Ready says whether the file and the spool took the last change.
+func (d *Desk) Ready() (bool, string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failing != nil {
+		return true, d.failing.Error() // the door is open without it
+	}
+	return true, "following the spool"
+}
+
+// Run follows the spool until ctx ends.
+func (d *Desk) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		calm := d.Clock.After(pace)
+		err := d.step(ctx)
+		d.note(err)
+		if err != nil {
+			calm = d.Clock.After(retry)
+		} else {
+			d.wait(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-calm:
+		}
+	}
+	return nil
+}
+
+// note logs the first failure of a row.
+func (d *Desk) note(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil && d.failing == nil {
+		d.Log.Error("confirming faults failed; it is tried again and nothing is lost", "error", err)
+	}
+	d.failing = err
+}
+
+// step takes what is new, decides, and hands on what was decided.
+func (d *Desk) step(ctx context.Context) error {
+	if err := d.fold(ctx); err != nil {
+		return err
+	}
+	if len(d.state.Set.Outbox) == 0 {
+		return nil
+	}
+	crashpoint.Here("platform-connectors/confirmation-kept")
+	if err := d.Spool.Append(ctx, d.state.Set.Outbox); err != nil {
+		return err
+	}
+	crashpoint.Here("platform-connectors/confirmation-spooled")
+	for _, r := range d.state.Set.Outbox {
+		d.Log.Info("a fault is confirmed and acted upon", "event", r.Event.Confirms(), "confirmation", r.ID, "check", r.Event.CheckName,
+			"rule", r.Event.Metadata[record.MetadataConfirmedRule], "by", r.Event.Metadata[record.MetadataConfirmedBy],
+			"how", r.Event.Metadata[record.MetadataConfirmedHow])
+	}
+	next := d.state
+	next.Set = next.Set.Clone()
+	next.Set.Outbox = nil
+	return d.keep(next)
+}
+
+// fold takes the next entries into the set, and what has stood for long enough once
+// there are no more. A set that has changed is durable before the spool is told; a
+// place is not, because what lies between changes nothing when it is read again.
+func (d *Desk) fold(ctx context.Context) error {
+	next, changed := d.state, false
+	next.Set = next.Set.Clone()
+	var ends []signals.End
+	releases := d.seen()
+	if releases != d.obeyed {
+		changed = next.Set.Release()
+	}
+	from := next.Index
+	for next.Index-from < most {
+		entries, upTo, err := d.Spool.Read(next.Index, batch)
+		if err != nil {
+			return err
+		}
+		if upTo == next.Index {
+			stood := next.Set.Stood(d.Clock.Now().UTC(), d.stood)
+			ends, changed = append(ends, stood...), changed || len(stood) > 0
+			break
+		}
+		for _, e := range entries {
+			ended, touched := next.Set.Fold(d.sight(ctx, e.Record))
+			ends, changed = append(ends, ended...), changed || touched
+		}
+		next.Index = upTo
+	}
+	if changed {
+		if err := d.keep(next); err != nil {
+			return err
+		}
+	}
+	d.obeyed = releases
+	d.take(next)
+	d.Metrics.count(ends)
+	// Also what the life before this one kept, and did not tell.
+	return d.Reader.Confirm(next.Index)
+}
+
+// keep makes a state durable, and the present one.
+func (d *Desk) keep(s state) error {
+	if err := s.save(d.Path); err != nil {
+		return err
+	}
+	d.take(s)
+	return nil
+}
+
+func (d *Desk) sight(ctx context.Context, r record.Record) signals.Sight {
+	as, notes := d.Judge(ctx, r)
+	return signals.Sight{Record: r, As: as, Notes: notes}
+}
+
+// stood is for how long a wait has been seen standing in this life.
+func (d *Desk) stood(w signals.Wait) time.Duration {
+	began, known := d.stands[standingOf(w)]
+	if !known {
+		return 0
+	}
+	return d.Clock.Since(began)
+}
+
+// Try computes what folding computes of one record, and keeps nothing. A lookup
+// that would have to wait for anybody is done without.
+func (d *Desk) Try(r record.Record) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var alone signals.Set
+	alone.Fold(d.sight(ctx, r))
+}
+
+// wait blocks until there is something to read, or something may have stood for
+// long enough.
+func (d *Desk) wait(ctx context.Context) {
+	due, stands := d.due()
+	if !stands {
+		_ = d.Spool.Wait(ctx, d.state.Index) // only ctx ends it early, which Run sees
+		return
+	}
+	soon, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := d.Clock.NewTimer(due)
+	defer timer.Stop()
+	go func() {
+		select {
+		case <-timer.C():
+			cancel()
+		case <-soon.Done():
+		}
+	}()
+	_ = d.Spool.Wait(soon, d.state.Index)
+}
+
+// due is when the next wait will have stood for long enough.
+func (d *Desk) due() (in time.Duration, stands bool) {
+	for _, w := range d.state.Set.Waits {
+		if w.Rule.StandsFor == 0 || !w.ConfirmedAt.IsZero() {
+			continue
+		}
+		if left := max(w.Rule.StandsFor-d.stood(w), 0); !stands || left < in {
+			in, stands = left, true
+		}
+	}
+	return in, stands
+}

@@ -1,0 +1,304 @@
+// Package signals decides which waiting faults of a node are confirmed: by a
+// second signal, by being reported again, or by standing for long enough. It folds
+// the events of the node's spool, in their order, into a set that is kept durably.
+// It does no I/O and reads no clock.
+package signals
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
+)
+
+// Bounds of a set.
+const (
+	// MaxWaits bounds the faults that wait, or were confirmed lately, and MaxSeconds
+	// the remembered second signals; beyond, the oldest are forgotten.
+	MaxWaits   = 256
+	MaxSeconds = 256
+	// MaxBytes bounds the waiting faults, about.
+	MaxBytes = 4 << 20
+)
+
+// Sight is an accepted event with what the pipeline says of it.
+type Sight struct {
+	// Record is as it was accepted, As its event as the pipeline makes it.
+	Record record.Record
+	As     record.Event
+	// Notes say whether it waits, and for which rules it is the second signal.
+	Notes pipeline.Notes
+}
+
+// Set is what waits on one node; the zero value is empty.
+type Set struct {
+	// Ordinal counts folded events; it orders publishers that don't count.
+	Ordinal int64    `json:"ordinal"`
+	Waits   []Wait   `json:"waits,omitempty"`
+	Seconds []Second `json:"seconds,omitempty"`
+	// Outbox are the confirmations that were decided and not yet handed on.
+	Outbox []record.Record `json:"outbox,omitempty"`
+}
+
+// Wait is a fault that waits to be confirmed, or was.
+type Wait struct {
+	Rule pipeline.ConfirmRule `json:"rule"`
+	// Key tells faults apart: one that comes again is a report of the same.
+	Key string `json:"key"`
+	// Record is the newest event of it; once it is confirmed, only what a recovery
+	// needs of it.
+	Record record.Record `json:"record"`
+	// Since is when the first was accepted, and Reports are their ids.
+	Since   time.Time `json:"since"`
+	Reports []string  `json:"reports"`
+	// Open are the keys of its entries that did not recover.
+	Open []string `json:"open"`
+	// ConfirmedAt is zero while it waits.
+	ConfirmedAt time.Time `json:"confirmedAt,omitzero"`
+}
+
+// Second is an event that confirms others.
+type Second struct {
+	// Rules are those for which it is the second signal.
+	Rules  []string      `json:"rules"`
+	Record record.Record `json:"record"`
+	Open   []string      `json:"open"`
+}
+
+// End is how a wait ended. It is the label value of a counter.
+type End string
+
+// Ends.
+const (
+	Confirmed End = "confirmed"
+	Recovered End = "recovered"
+	// Lapsed: nothing confirmed it in time.
+	Lapsed End = "lapsed"
+	// Forgotten: there were too many.
+	Forgotten End = "forgotten"
+)
+
+// Ends lists every end, in a fixed order.
+func Ends() []End { return []End{Confirmed, Recovered, Lapsed, Forgotten} }
+
+// Fold takes one event into the set, and returns how waits ended by it, and
+// whether anything has changed that must be kept. What is confirmed is in the
+// outbox. Folding an event again changes nothing that anybody sees.
+func (s *Set) Fold(x Sight) (ends []End, changed bool) {
+	s.Ordinal++
+	x.Record.Append = s.Ordinal
+	if x.Record.Event.Confirms() != "" {
+		return nil, s.handedOn(x.Record.ID)
+	}
+	if x.As.IsHealthy {
+		return s.recover(x)
+	}
+	if x.Notes.Waits == nil && len(x.Notes.SecondOf) == 0 {
+		return nil, false
+	}
+	ends = s.lapse(x.Record.CreatedAt)
+	if x.Notes.Waits != nil {
+		ends = append(ends, s.wait(x, *x.Notes.Waits)...)
+	}
+	if len(x.Notes.SecondOf) > 0 {
+		ends = append(ends, s.second(x)...)
+	}
+	return append(ends, s.bound()...), true
+}
+
+// handedOn takes a confirmation from the outbox that the life before this one has
+// handed on, and says whether it was there.
+func (s *Set) handedOn(id string) bool {
+	before := len(s.Outbox)
+	s.Outbox = slices.DeleteFunc(s.Outbox, func(r record.Record) bool { return r.ID == id })
+	return len(s.Outbox) < before
+}
+
+// wait has a fault wait, or be one more report of one that does.
+func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
+	key := keyOf(x.Record)
+	i := slices.IndexFunc(s.Waits, func(w Wait) bool { return w.Key == key })
+	switch {
+	case i < 0:
+		i = len(s.Waits)
+		s.Waits = append(s.Waits, Wait{Key: key, Since: x.Record.CreatedAt})
+	case !s.Waits[i].ConfirmedAt.IsZero(), slices.Contains(s.Waits[i].Reports, x.Record.ID):
+		return nil // it is acted upon already, or sent again
+	case rule.Reports > 0 && apart(s.Waits[i].Since, x.Record.CreatedAt) > rule.Within:
+		// Too long ago to be one of so many; how long it stands is another matter.
+		s.Waits[i].Reports = nil
+		if rule.StandsFor == 0 {
+			s.Waits[i].Since = x.Record.CreatedAt
+		}
+	}
+	w := &s.Waits[i]
+	w.Rule, w.Record, w.Open = rule, x.Record, keys(x.Record.Event)
+	if len(w.Reports) < max(rule.Reports, 1) {
+		w.Reports = append(w.Reports, x.Record.ID)
+	}
+	if rule.Reports > 0 && len(w.Reports) >= rule.Reports {
+		return s.confirm(w, x.Record.ID, fmt.Sprintf("reported %d times within %s", rule.Reports, rule.Within), x.Record.CreatedAt)
+	}
+	for _, second := range slices.Backward(s.Seconds) {
+		if w.pairs(second) {
+			return s.confirm(w, second.Record.ID, told(second.Record.Event), x.Record.CreatedAt)
+		}
+	}
+	return nil
+}
+
+// second has an event confirm what waits for it, and remembers it.
+func (s *Set) second(x Sight) (ends []End) {
+	y := Second{Rules: x.Notes.SecondOf, Record: trimmed(x.Record), Open: keys(x.Record.Event)}
+	for i := range s.Waits {
+		if w := &s.Waits[i]; w.ConfirmedAt.IsZero() && w.pairs(y) {
+			ends = append(ends, s.confirm(w, y.Record.ID, told(y.Record.Event), x.Record.CreatedAt)...)
+		}
+	}
+	s.Seconds = slices.DeleteFunc(s.Seconds, func(have Second) bool {
+		return have.Record.ID == y.Record.ID || keyOf(have.Record) == keyOf(y.Record)
+	})
+	s.Seconds = append(s.Seconds, y)
+	return ends
+}
+
+// pairs says whether an event is the second signal of a waiting fault.
+func (w *Wait) pairs(y Second) bool {
+	a, b := w.Record, y.Record
+	return a.ID != b.ID && slices.Contains(y.Rules, w.Rule.Name) && apart(a.CreatedAt, b.CreatedAt) <= w.Rule.Within &&
+		sameBoot(a.Event, b.Event) && a.Event.NodeName == b.Event.NodeName &&
+		fault.Compare(a.Node, b.Node) != fault.AnotherMachine &&
+		(w.Rule.About == pipeline.AboutNode || sameDevice(names(a.Event, w.Open), names(b.Event, y.Open)))
+}
+
+// confirm decides that a fault is acted upon.
+func (s *Set) confirm(w *Wait, by, how string, at time.Time) []End {
+	e, err := pipeline.Confirmed(w.Record.Event, w.Rule, by, how)
+	if err != nil {
+		return nil // the door admits no such id
+	}
+	r := record.Record{ID: e.ID, CreatedAt: at, Node: w.Record.Node, Accepted: record.ConfirmationContent(e.ID), Event: e}
+	if seq, epoch, ok := e.Seq(); ok {
+		r.Seq, r.SeqEpoch = seq, epoch
+	}
+	s.Outbox = append(s.Outbox, r)
+	w.ConfirmedAt, w.Record = at, trimmed(w.Record)
+	return []End{Confirmed}
+}
+
+// recover ends what a recovery names. One that is for the record only ends
+// nothing.
+func (s *Set) recover(x Sight) (ends []End, changed bool) {
+	if x.As.ProcessingStrategy != record.Process {
+		return nil, false
+	}
+	left := func(r record.Record, open []string) []string {
+		return slices.DeleteFunc(slices.Clone(open), func(key string) bool {
+			return slices.ContainsFunc(fault.Entries(r.Event), func(e fault.Entry) bool {
+				return e.Key == key && fault.Clears(x.As, r.Event, e) && fault.Before(r, x.Record)
+			})
+		})
+	}
+	s.Waits = slices.DeleteFunc(s.Waits, func(w Wait) bool {
+		open := left(w.Record, w.Open)
+		changed = changed || len(open) < len(w.Open)
+		if len(open) == 0 && w.ConfirmedAt.IsZero() {
+			ends = append(ends, Recovered)
+		}
+		return len(open) == 0
+	})
+	for i, w := range s.Waits {
+		s.Waits[i].Open = left(w.Record, w.Open)
+	}
+	s.Seconds = slices.DeleteFunc(s.Seconds, func(y Second) bool {
+		open := left(y.Record, y.Open)
+		changed = changed || len(open) < len(y.Open)
+		return len(open) == 0
+	})
+	for i, y := range s.Seconds {
+		s.Seconds[i].Open = left(y.Record, y.Open)
+	}
+	return ends, changed
+}
+
+// lapse drops what is too old by the time of an event that came now.
+func (s *Set) lapse(now time.Time) (ends []End) {
+	s.Waits = slices.DeleteFunc(s.Waits, func(w Wait) bool {
+		if !w.ConfirmedAt.IsZero() {
+			return apart(w.ConfirmedAt, now) > w.Rule.Lasts()
+		}
+		// What may stand for long enough is confirmed or recovers.
+		if w.Rule.StandsFor > 0 || apart(w.Record.CreatedAt, now) <= w.Rule.Within {
+			return false
+		}
+		ends = append(ends, Lapsed)
+		return true
+	})
+	return ends
+}
+
+// bound forgets the oldest of what is too much; a confirmed one before one that
+// waits.
+func (s *Set) bound() (ends []End) {
+	if over := len(s.Seconds) - MaxSeconds; over > 0 {
+		s.Seconds = slices.Delete(s.Seconds, 0, over)
+	}
+	bytes := 0
+	for _, w := range s.Waits {
+		bytes += size(w.Record.Event)
+	}
+	for len(s.Waits) > MaxWaits || bytes > MaxBytes && len(s.Waits) > 1 {
+		i := max(0, slices.IndexFunc(s.Waits, func(w Wait) bool { return !w.ConfirmedAt.IsZero() }))
+		if s.Waits[i].ConfirmedAt.IsZero() {
+			ends = append(ends, Forgotten)
+		}
+		bytes -= size(s.Waits[i].Record.Event)
+		s.Waits = slices.Delete(s.Waits, i, i+1)
+	}
+	return ends
+}
+
+// Stood confirms what has stood for long enough, as stood tells of a wait, and
+// returns how waits ended.
+func (s *Set) Stood(now time.Time, stood func(Wait) time.Duration) (ends []End) {
+	for i := range s.Waits {
+		w := &s.Waits[i]
+		if w.ConfirmedAt.IsZero() && w.Rule.StandsFor > 0 && stood(*w) >= w.Rule.StandsFor {
+			ends = append(ends, s.confirm(w, w.Record.ID, "stood for "+w.Rule.StandsFor.String(), now)...)
+		}
+	}
+	return ends
+}
+
+// Release makes what was confirmed new, because somebody has ended faults of the
+// node, nobody knows which: what comes again waits again. It says whether there was
+// anything.
+func (s *Set) Release() bool {
+	before := len(s.Waits)
+	s.Waits = slices.DeleteFunc(s.Waits, func(w Wait) bool { return !w.ConfirmedAt.IsZero() })
+	return len(s.Waits) < before
+}
+
+// Waiting counts the faults that wait.
+func (s *Set) Waiting() (n int) {
+	for _, w := range s.Waits {
+		if w.ConfirmedAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// Clone is a copy whose lists may be changed.
+func (s *Set) Clone() *Set {
+	return &Set{s.Ordinal, slices.Clone(s.Waits), slices.Clone(s.Seconds), slices.Clone(s.Outbox)}
+}
+
+// told is an event in words.
+func told(e record.Event) string {
+	return strings.TrimSpace(e.Agent + " " + e.CheckName + " " + strings.Join(e.ErrorCode[:min(len(e.ErrorCode), 4)], ","))
+}

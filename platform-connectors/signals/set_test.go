@@ -1,0 +1,272 @@
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
+)
+
+const kernel, dcgm = "SysLogsXIDError", "GpuAllWatch"
+
+// node is a node's events on their way through the pipeline into the set.
+type node struct {
+	t     *testing.T
+	rules *pipeline.Pipeline
+	set   *Set
+	seq   int
+	now   time.Time
+}
+
+func newNode(t *testing.T, rules ...pipeline.ConfirmRule) *node {
+	t.Helper()
+	c := pipeline.Default()
+	c.Stages, c.Confirmation.Rules = []string{pipeline.StageConfirmation}, rules
+	p, err := pipeline.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{t: t, rules: p, set: &Set{}}
+}
+
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// idOf is the id of a word of a story.
+func idOf(word string) string {
+	id := uuid.NewSHA1(uuid.Nil, []byte(word))
+	id[6] = id[6]&0x0f | 0x40
+	return id.String()
+}
+
+// event is what a word of a story stands for: k is the kernel's fault, d DCGM's,
+// -k and -d are their recoveries, then the device (* is none) and the second.
+// A suffix changes it: b another boot, p for the record only, c one more code.
+func (n *node) event(word string) record.Record {
+	what, at, _ := strings.Cut(word, "@")
+	suffix := strings.TrimLeft(at, "0123456789")
+	second, err := strconv.Atoi(strings.TrimSuffix(at, suffix))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	healthy := strings.HasPrefix(what, "-")
+	what = strings.TrimPrefix(what, "-")
+	n.seq++
+	e := record.Event{
+		ID: idOf(word), Agent: "syslog-health-monitor", CheckName: kernel, ErrorCode: []string{"79"}, ComponentClass: "GPU", NodeName: "n",
+		IsFatal: !healthy, IsHealthy: healthy, RecommendedAction: record.ActionRestartBM, ProcessingStrategy: record.Process,
+		EntitiesImpacted: []record.Entity{{EntityType: "PCI", EntityValue: "0000:" + strings.ToLower(what[1:]) + "1:00"}},
+		Metadata:         map[string]string{record.MetadataSeq: fmt.Sprint(n.seq), record.MetadataSeqEpoch: "k", record.MetadataBootID: "1"},
+	}
+	if what[:1] == "d" {
+		e.Agent, e.CheckName, e.ErrorCode = "gpu-health-monitor", dcgm, []string{"DCGM_FR_GPU_LOST"}
+		e.EntitiesImpacted = []record.Entity{{EntityType: "GPU", EntityValue: "7"}, {EntityType: "PCI", EntityValue: "00000000:" + what[1:] + "1:00.0"}}
+		e.Metadata[record.MetadataSeqEpoch] = "d"
+	}
+	if what[1:] == "*" {
+		e.EntitiesImpacted = nil
+	}
+	for _, s := range suffix {
+		switch s {
+		case 'b':
+			e.Metadata[record.MetadataBootID] = "2"
+		case 'p':
+			e.ProcessingStrategy = record.PersistOnly
+		case 'c':
+			e.ErrorCode = append(e.ErrorCode, "31")
+		}
+	}
+	n.now = began.Add(time.Duration(second) * time.Second)
+	r := record.Record{ID: e.ID, CreatedAt: n.now, Event: e}
+	r.Seq, r.SeqEpoch, _ = e.Seq()
+	return r
+}
+
+// tell folds a story and returns who was confirmed by whom, and how waits ended.
+// The file is read again between all events, as by a process that is killed.
+func (n *node) tell(story string) string {
+	n.t.Helper()
+	words := map[string]string{}
+	var out []string
+	for word := range strings.FieldsSeq(story) {
+		var ends []End
+		if word == "release" {
+			n.set.Release()
+		} else if at, stands := strings.CutPrefix(word, "stands@"); stands {
+			second, _ := strconv.Atoi(at)
+			now := began.Add(time.Duration(second) * time.Second)
+			ends = n.set.Stood(now, func(w Wait) time.Duration { return now.Sub(w.Since) })
+		} else {
+			r := n.event(word)
+			words[r.ID] = word
+			as, notes := n.rules.Apply(r.Event, nil)
+			if waits := notes.Waits != nil; waits && as.ProcessingStrategy != record.PersistOnly {
+				n.t.Errorf("%s waits and is %s", word, as.ProcessingStrategy)
+			}
+			ends, _ = n.set.Fold(Sight{r, as, notes})
+		}
+		for _, r := range n.set.Outbox {
+			out = append(out, words[r.Event.Confirms()]+"<"+words[r.Event.Metadata[record.MetadataConfirmedBy]])
+		}
+		n.set.Outbox = nil
+		for _, end := range ends {
+			if end != Confirmed {
+				out = append(out, string(end))
+			}
+		}
+		n.reopen()
+	}
+	return strings.Join(out, " ")
+}
+
+func (n *node) reopen() {
+	b, err := json.Marshal(n.set)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.set = &Set{}
+	if err := json.Unmarshal(b, n.set); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func TestStories(t *testing.T) {
+	when := fmt.Sprintf("event.checkName == %q && '79' in event.errorCode", kernel)
+	second := pipeline.ConfirmRule{Name: "both", When: when, Second: fmt.Sprintf("event.checkName == %q", dcgm), Within: time.Minute}
+	ofNode, mutual, either := second, second, second
+	ofNode.About, mutual.Mutual = pipeline.AboutNode, true
+	either.Reports, either.StandsFor = 2, 5*time.Minute
+	reports := pipeline.ConfirmRule{Name: "thrice", When: when, Reports: 3, Within: time.Minute}
+	stands := pipeline.ConfirmRule{Name: "stands", When: when, StandsFor: 2 * time.Minute}
+	for name, tc := range map[string]struct {
+		rule        pipeline.ConfirmRule
+		story, want string
+	}{
+		"the kernel alone":                 {second, "kA@0 kA@30 kB@50", ""},
+		"then DCGM":                        {second, "kA@0 dA@5", "kA@0<dA@5"},
+		"DCGM first":                       {second, "dA@0 kA@5", "kA@5<dA@0"},
+		"DCGM, the kernel, DCGM":           {second, "dA@0 kA@5 dA@9", "kA@5<dA@0"},
+		"once, whatever comes behind":      {second, "kA@0 dA@5 dA@6 kA@7 kA@8 dA@9", "kA@0<dA@5"},
+		"the newest of its repeats":        {second, "kA@0 kA@40 dA@80", "kA@40<dA@80"},
+		"another GPU":                      {second, "kA@0 dB@5", ""},
+		"another GPU, then this":           {second, "kA@0 dB@5 dA@6", "kA@0<dA@6"},
+		"too late":                         {second, "kA@0 dA@61", "lapsed"},
+		"too late, and in time again":      {second, "kA@0 dA@61 kA@70", "lapsed kA@70<dA@61"},
+		"a clock that is set back":         {second, "kA@100 dA@60", "kA@100<dA@60"},
+		"a clock that is set far back":     {second, "kA@1000 dA@0", "lapsed"},
+		"the node is no device":            {second, "kA@0 d*@5", ""},
+		"the node is enough":               {ofNode, "kA@0 d*@5", "kA@0<d*@5"},
+		"the node, for two GPUs":           {ofNode, "kA@0 kB@1 d*@5", "kA@0<d*@5 kB@1<d*@5"},
+		"for the record only":              {second, "kA@0p dA@5", ""},
+		"by what is for the record only":   {second, "kA@0 dA@5p", ""},
+		"another boot":                     {second, "kA@0 dA@5b", ""},
+		"another code with it":             {second, "kA@0c dA@5", ""},
+		"its recovery":                     {second, "kA@0 -kA@3 dA@5", "recovered"},
+		"its recovery, of all":             {second, "kA@0 -k*@3 dA@5", "recovered"},
+		"another's recovery":               {second, "kA@0 -kB@3 dA@5", "kA@0<dA@5"},
+		"a recovery for the record only":   {second, "kA@0 -kA@3p dA@5", "kA@0<dA@5"},
+		"the second's recovery":            {second, "dA@0 -dA@3 kA@5", ""},
+		"the second's, and again":          {second, "dA@0 -dA@3 kA@5 dA@6", "kA@5<dA@6"},
+		"confirmed, recovered, and again":  {second, "kA@0 dA@5 -kA@7 kA@9", "kA@0<dA@5 kA@9<dA@5"},
+		"both recovered, and again":        {second, "kA@0 dA@5 -kA@7 -dA@8 kA@9", "kA@0<dA@5"},
+		"long after, and again":            {second, "kA@0 dA@5 kA@70 dA@75", "kA@0<dA@5 kA@70<dA@75"},
+		"a person ended it, and again":     {second, "kA@0 dA@5 release kA@7", "kA@0<dA@5 kA@7<dA@5"},
+		"a person ended another":           {second, "kA@0 release dA@5", "kA@0<dA@5"},
+		"each waits for the other":         {mutual, "dA@0 kA@5", "kA@5<dA@0"},
+		"three reports":                    {reports, "kA@0 kA@10 kA@20 kA@30", "kA@20<kA@20"},
+		"three, one sent again":            {reports, "kA@0 kA@10 kA@10", ""},
+		"three of several GPUs":            {reports, "kA@0 kB@10 kA@20", ""},
+		"three, too slow":                  {reports, "kA@0 kA@50 kA@90", ""},
+		"three, a recovery between":        {reports, "kA@0 kA@10 -kA@15 kA@20", "recovered"},
+		"it stands":                        {stands, "kA@0 stands@119 stands@120 stands@500", "kA@0<kA@0"},
+		"it stands, reported again":        {stands, "kA@0 kA@60 stands@120", "kA@60<kA@60"},
+		"it stands, and long after":        {stands, "kA@0 kB@500 stands@500", "kA@0<kA@0"},
+		"it does not stand":                {stands, "kA@0 -kA@100 stands@120", "recovered"},
+		"whichever is first: two reports":  {either, "kA@0 kA@9 stands@300", "kA@9<kA@9"},
+		"whichever is first: the second":   {either, "kA@0 dA@9 kA@10 stands@300", "kA@0<dA@9"},
+		"whichever is first: it stands":    {either, "kA@0 kA@100 dA@200 stands@300", "kA@100<kA@100"},
+		"what no rule is about is no wait": {reports, "dA@0 dA@1 dA@2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := newNode(t, tc.rule).tell(tc.story); got != tc.want {
+				t.Errorf("%s: %q, want %q", tc.story, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhatAConfirmationIs: the same fault in its publisher's order, so that a
+// recovery that was there before is later than it.
+func TestWhatAConfirmationIs(t *testing.T) {
+	n := newNode(t, pipeline.ConfirmRule{Name: "r", When: "true", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
+	fold := func(r record.Record) {
+		as, notes := n.rules.Apply(r.Event, nil)
+		n.set.Fold(Sight{r, as, notes})
+	}
+	x, y := n.event("kA@0"), n.event("dA@5")
+	fold(x)
+	fold(y)
+	if len(n.set.Outbox) != 1 {
+		t.Fatalf("%d confirmations", len(n.set.Outbox))
+	}
+	r := n.set.Outbox[0]
+	e := r.Event
+	if e.Confirms() != x.ID || e.Metadata[record.MetadataConfirmedBy] != y.ID || e.Metadata[record.MetadataConfirmedRule] != "r" {
+		t.Errorf("it says %v", e.Metadata)
+	}
+	if r.Seq != x.Seq || r.SeqEpoch != x.SeqEpoch || e.BootID() != "1" || !r.Acts() || !e.IsFatal || e.RecommendedAction != record.ActionRestartBM ||
+		r.Accepted != record.ConfirmationContent(r.ID) || !r.CreatedAt.Equal(y.CreatedAt) {
+		t.Errorf("it is %+v", r)
+	}
+	as, notes := n.rules.Apply(e, nil)
+	if as.ProcessingStrategy != record.Process || notes.Waits != nil || notes.SecondOf != nil {
+		t.Errorf("on its own way it is %s, %+v", as.ProcessingStrategy, notes)
+	}
+}
+
+// TestTheOldestAreForgotten at the bounds, and counted.
+func TestTheOldestAreForgotten(t *testing.T) {
+	n := newNode(t, pipeline.ConfirmRule{Name: "r", When: "event.checkName == 'SysLogsXIDError'", Second: "event.checkName == 'GpuAllWatch'", Within: 24 * time.Hour})
+	forgotten := 0
+	fold := func(e record.Record) {
+		as, notes := n.rules.Apply(e.Event, nil)
+		ends, _ := n.set.Fold(Sight{e, as, notes})
+		for _, end := range ends {
+			if end == Forgotten {
+				forgotten++
+			}
+		}
+	}
+	for i := range MaxWaits + 10 {
+		for _, kind := range []string{"kA@", "dA@"} {
+			e := n.event(kind + fmt.Sprint(i))
+			e.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: fmt.Sprint(kind, i)}}
+			fold(e)
+		}
+	}
+	if len(n.set.Waits) != MaxWaits || len(n.set.Seconds) != MaxSeconds || forgotten != 10 {
+		t.Errorf("%d wait, %d seconds, %d forgotten", len(n.set.Waits), len(n.set.Seconds), forgotten)
+	}
+	for i := range MaxWaits {
+		e := n.event("kB@" + fmt.Sprint(i))
+		e.Event.Message = strings.Repeat("x", 30<<10)
+		e.Event.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: fmt.Sprint("large", i)}}
+		fold(e)
+	}
+	bytes := 0
+	for _, w := range n.set.Waits {
+		bytes += size(w.Record.Event)
+	}
+	if bytes > MaxBytes || n.set.Waiting() < 100 {
+		t.Errorf("%d bytes in %d waits", bytes, n.set.Waiting())
+	}
+	if encoded, err := json.Marshal(n.set); err != nil || len(encoded) > 2*MaxBytes {
+		t.Errorf("%d bytes, %v", len(encoded), err)
+	}
+}
