@@ -1,11 +1,19 @@
 # One image per service:
 #   docker build --build-arg SERVICE=./fault-quarantine -t nvsentinel/fault-quarantine:0.1.0 .
+# A program that calls a C library needs cgo, and an image with that library and a
+# glibc no older than this one's, such as DCGM 4 for gpu-health-monitor:
+#   docker build --build-arg SERVICE=./health-monitors/gpu-health-monitor --build-arg CGO=1 --build-arg BASE=<image with libdcgm.so.4> ...
+ARG BASE=scratch
 FROM golang:1.26 AS build
 ARG SERVICE
+ARG CGO=0
 ARG VERSION=0.1.0
 WORKDIR /src
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION" -o /service "$SERVICE"
+# lazy: functions of a C library are bound when they are called, because an older
+# one may lack those that never are.
+RUN CGO_ENABLED=$CGO go build -trimpath -ldflags "-X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
+      -o /service "$SERVICE"
 # The monitor of the kernel log reads a journal (source: journal) with systemd's
 # own program, and no other image has it.
 RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor) \
@@ -13,7 +21,7 @@ RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor) \
     esac
 
 # No shell and no package manager, only the program and the authorities of TLS.
-FROM scratch
+FROM $BASE
 COPY --from=build /beside/ /
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /service /service

@@ -41,11 +41,10 @@ func (d *deciding) names(e reading.Entity) Names {
 	if e.Kind != reading.GPU {
 		return Names{}
 	}
-	n := d.State.Devices[e.ID]
-	if gpu, ok := d.v.Inventory.ByIndex(number(e.ID)); ok && (n.UUID == "" || n.UUID == gpu.UUID) {
+	if gpu, ok := d.State.described(e.ID, d.v.Inventory); ok {
 		return Names{gpu.UUID, gpu.PCI} // the file's spelling is what other monitors use
 	}
-	return n
+	return d.State.Devices[e.ID]
 }
 
 // namesOf are the entities of a fault; one of the node's DCGM itself has none.

@@ -125,7 +125,7 @@ func (f *found) inapplicable(code string, e reading.Entity, inv gpumetadata.Inve
 	if e.Kind == reading.Link {
 		e, _ = e.Link()
 	}
-	gpu, ok := inv.ByIndex(number(e.ID))
+	gpu, ok := f.state.described(e.ID, inv)
 	if e.Kind != reading.GPU || !ok || gpu.ActiveLinks == nil || *gpu.ActiveLinks != 0 {
 		return "", false
 	}
@@ -168,7 +168,7 @@ func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 
 // margin judges how far a GPU is from slowing down by its temperature.
 func (f *found) margin(d reading.Device, gpu reading.Entity, inv gpumetadata.Inventory, p Policy) {
-	known, ok := inv.ByIndex(number(d.ID))
+	known, ok := f.state.described(d.ID, inv)
 	if !ok || known.SlowdownMargin == nil || d.Margin == nil {
 		f.blind[Key(Margin, f.state.of(gpu), gpu, CodeMargin)] = true
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 )
 
 // maxSeen bounds the XIDs that are remembered as told; the oldest are forgotten.
@@ -90,6 +91,15 @@ func (s State) of(e reading.Entity) string {
 		return uuid
 	}
 	return entityKey(e)
+}
+
+// described is what the metadata file says of a GPU. Its numbers may be older than
+// DCGM's: they count only as long as no UUID is known.
+func (s State) described(id uint, inv gpumetadata.Inventory) (gpumetadata.GPU, bool) {
+	if uuid := s.Devices[id].UUID; uuid != "" {
+		return inv.ByUUID(uuid)
+	}
+	return inv.ByIndex(number(id))
 }
 
 // adopt gives the faults of a GPU its UUID, which was not known when they were told.

@@ -90,24 +90,19 @@ func TestALook(t *testing.T) {
 func TestAChildIsGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		how, operation, text string
-		trouble              reading.Trouble
 	}{
-		{"refuses", "Init", "nobody at h:1", reading.Unreachable},
-		{"fails", "HealthCheck", "disconnected", reading.Unreachable},
-		{"dies", "HealthCheck", "ended", reading.Unreachable},
-		{"hangs", "HealthCheck", "no answer", reading.Hung},
+		{"refuses", "Init", "nobody at h:1"},
+		{"fails", "HealthCheck", "disconnected"},
+		{"dies", "HealthCheck", "ended"},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			p := process(t, c.how)
-			if c.trouble == reading.Hung {
-				p.Deadline = 2 * time.Second
-			}
 			gone := 0
 			p.Replaced = func(reading.Trouble) { gone++ }
 			for attempt := 1; attempt <= 2; attempt++ { // the second at once, then after a pause
 				_, _, err := p.Poll(t.Context(), time.Time{})
 				f, ok := errors.AsType[*reading.Failure](err)
-				if !ok || f.Trouble != c.trouble || f.Operation != c.operation || !strings.Contains(f.Text, c.text) || gone != attempt {
+				if !ok || f.Trouble != reading.Unreachable || f.Operation != c.operation || !strings.Contains(f.Text, c.text) || gone != attempt {
 					t.Fatalf("attempt %d: %v, %d given up", attempt, err, gone)
 				}
 			}
@@ -117,6 +112,27 @@ func TestAChildIsGivenUp(t *testing.T) {
 			testkit.Until(t, time.Minute, func() bool { return p.stuck.Load() == 0 })
 		})
 	}
+}
+
+// TestACallThatHangs is given up after its deadline, and told by its name. A slow
+// machine may take a child's start for a hang too.
+func TestACallThatHangs(t *testing.T) {
+	p := process(t, "hangs")
+	p.Deadline, p.Pause = time.Second, time.Millisecond
+	var gone []reading.Trouble
+	p.Replaced = func(trouble reading.Trouble) { gone = append(gone, trouble) }
+	testkit.Until(t, 2*time.Minute, func() bool {
+		_, _, err := p.Poll(t.Context(), time.Time{})
+		f, ok := errors.AsType[*reading.Failure](err)
+		if !ok || f.Trouble != reading.Hung {
+			t.Fatalf("%v", err)
+		}
+		return f.Operation == "HealthCheck" && strings.Contains(f.Text, "no answer within 1s")
+	})
+	if len(gone) == 0 || gone[0] != reading.Hung {
+		t.Errorf("given up: %v", gone)
+	}
+	testkit.Until(t, time.Minute, func() bool { return p.stuck.Load() == 0 })
 }
 
 // TestTheEndOfTheMonitorEndsTheChild: also while a call does not come back.

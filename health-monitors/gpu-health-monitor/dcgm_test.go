@@ -1,0 +1,222 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+const gpu1 = "[GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001]"
+
+func gpu(id uint) reading.Entity { return reading.Entity{Kind: reading.GPU, ID: id} }
+
+// TestTheFaultTable: each fault as DCGM was measured to show it, through go-dcgm,
+// begins and ends as one event.
+func TestTheFaultTable(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	for _, c := range []struct {
+		fault  string
+		system uint32
+		health reading.Health
+		code   uint
+		want   string // check and code
+		rest   string
+	}{
+		{"dbe", 0x10, 20, 4, "GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED", "fatal COMPONENT_RESET"},
+		{"remap-fail", 0x10, 20, 80, "GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE", "fatal CONTACT_SUPPORT"},
+		{"remap-unc", 0x10, 10, 132, "GpuMemWatch DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", "warning CONTACT_SUPPORT"},
+		{"retired-pending", 0x10, 10, 6, "GpuMemWatch DCGM_FR_PENDING_PAGE_RETIREMENTS", "warning NONE"},
+		{"retired-hard", 0x10, 20, 7, "GpuMemWatch DCGM_FR_RETIRED_PAGES_LIMIT", "fatal CONTACT_SUPPORT"},
+		{"unrepairable", 0x10, 20, 52, "GpuMemWatch DCGM_FR_FAULTY_MEMORY", "fatal CONTACT_SUPPORT"},
+		{"pcie", 0x1, 10, 3, "GpuPcieWatch DCGM_FR_PCI_REPLAY_RATE", "warning CONTACT_SUPPORT"},
+		{"thermal", 0x80, 10, 10, "GpuThermalWatch DCGM_FR_CLOCKS_EVENT_THERMAL", "warning NONE"},
+		{"power-viol", 0x100, 10, 12, "GpuPowerWatch DCGM_FR_CLOCKS_EVENT_POWER", "warning NONE"},
+		{"power blank", 0x100, 10, 11, "GpuPowerWatch DCGM_FR_POWER_UNREADABLE", "warning RESTART_VM"},
+		{"nvlink-crc", 0x2, 20, 70, "GpuNvlinkWatch DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", "fatal CONTACT_SUPPORT"},
+		{"nvlink-replay", 0x2, 20, 71, "GpuNvlinkWatch DCGM_FR_NVLINK_ERROR_CRITICAL", "fatal CONTACT_SUPPORT"},
+		{"nvlink-down", 0x2, 20, 14, "GpuNvlinkWatch DCGM_FR_NVLINK_DOWN", "fatal RESTART_VM"},
+		{"fabric", 0x2, 20, 33, "GpuNvlinkWatch DCGM_FR_FIELD_VIOLATION", "fatal RESTART_VM"},
+		{"effective ber", 0x2, 20, 119, "GpuNvlinkWatch DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", "fatal CONTACT_SUPPORT"},
+		{"imex", 0x2, 20, 122, "GpuNvlinkWatch DCGM_FR_IMEX_UNHEALTHY", "fatal CONTACT_SUPPORT"},
+		{"inforom", 0x40, 10, 9, "GpuInforomWatch DCGM_FR_CORRUPT_INFOROM", "warning COMPONENT_RESET"},
+		{"recovery reset", 0x200, 20, 125, "GpuDriverWatch DCGM_FR_GPU_RECOVERY_RESET", "fatal COMPONENT_RESET"},
+		{"recovery reboot", 0x200, 20, 126, "GpuDriverWatch DCGM_FR_GPU_RECOVERY_REBOOT", "fatal RESTART_BM"},
+		{"recovery drain p2p", 0x200, 10, 127, "GpuDriverWatch DCGM_FR_GPU_RECOVERY_DRAIN_P2P", "warning CONTACT_SUPPORT"},
+		{"recovery drain", 0x200, 20, 128, "GpuDriverWatch DCGM_FR_GPU_RECOVERY_DRAIN_RESET", "fatal COMPONENT_RESET"},
+		{"nobody's", 0x4, 20, 4321, "GpuPmuWatch DCGM_FR_UNKNOWN", "fatal CONTACT_SUPPORT"},
+	} {
+		t.Run(c.fault, func(t *testing.T) {
+			n.t = t
+			n.engine.Incident(reading.Incident{System: c.system, Health: c.health, Code: c.code, Entity: gpu(1), Text: "GPU 0 is broken"})
+			n.expect(c.want + " " + gpu1 + " " + c.rest + " PROCESS")
+			n.engine.Clear(0)
+			n.expect(c.want + " " + gpu1 + " healthy NONE PROCESS")
+		})
+	}
+	n.t = t
+}
+
+// TestAnIncidentStaysAsLongAsItIsShown: trap 1.
+func TestAnIncidentStaysAsLongAsItIsShown(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " fatal COMPONENT_RESET PROCESS")
+	n.quiet(10)
+}
+
+// TestALatchedXIDIsToldOnce: trap 2. It is shown until the host engine is started
+// again, also to a monitor that is.
+func TestALatchedXIDIsToldOnce(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.XID(1, 79)
+	want := map[string]bool{
+		"GpuXidWatch 79 " + gpu1 + " fatal RESTART_BM PERSIST_ONLY":                true,
+		"GpuAllWatch DCGM_FR_FALLEN_OFF_BUS " + gpu1 + " fatal RESTART_BM PROCESS": true,
+	}
+	for range 2 {
+		got := told(n.next("the XID"))
+		if !want[got] {
+			t.Errorf("told %s", got)
+		}
+		delete(want, got)
+	}
+	n.quiet(5)
+	n.kill()
+	n.start()
+	n.quiet(5)
+	n.engine.Start()
+	n.expect("GpuAllWatch DCGM_FR_FALLEN_OFF_BUS " + gpu1 + " healthy NONE PROCESS")
+	n.put("boot_id", "boot-2")
+	n.expect("GpuXidWatch 79 " + gpu1 + " healthy NONE PERSIST_ONLY")
+}
+
+// TestUnwatchedIsNotHealthy: trap 3. Without health watches everything passes.
+func TestUnwatchedIsNotHealthy(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " fatal COMPONENT_RESET PROCESS")
+	sets := n.engine.Calls("HealthSet")
+	n.engine.Unwatch(true)
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
+	if n.engine.Calls("HealthSet") == sets {
+		t.Error("nothing was watched anew")
+	}
+	n.engine.Unwatch(false)
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
+	n.quiet(10)
+	n.engine.Clear(0)
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
+}
+
+// TestTextsAreNotBelieved: trap 4. The text names another GPU each time.
+func TestTextsAreNotBelieved(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 80, Entity: gpu(1)})
+	n.expect("GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE " + gpu1 + " fatal CONTACT_SUPPORT PROCESS")
+	n.quiet(10)
+}
+
+// TestALostGPUIsToldAndNeverHealthy: trap 5. It has no incidents and no name.
+func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " fatal COMPONENT_RESET PROCESS")
+	n.engine.Status(1, reading.Lost)
+	n.engine.Clear(0)
+	n.expect("GpuLostWatch GPU_LOST " + gpu1 + " fatal RESTART_BM PROCESS")
+	n.quiet(10)
+	n.engine.Status(1, reading.OK)
+	want := map[string]bool{
+		"GpuLostWatch GPU_LOST " + gpu1 + " healthy NONE PROCESS":                     true,
+		"GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS": true,
+	}
+	for range 2 {
+		got := told(n.next("a recovery"))
+		if !want[got] {
+			t.Errorf("told %s", got)
+		}
+		delete(want, got)
+	}
+}
+
+// TestXIDsOfTheKernelComeLate: traps 10, 11 and 14. No incident shows them, their
+// samples are stamped earlier than they are appended, and GPUs without any have a
+// placeholder; two within five seconds are two.
+func TestXIDsOfTheKernelComeLate(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.quiet(3)
+	n.engine.KernelXID(1, 119, time.Second)
+	n.engine.KernelXID(1, 120, time.Second)
+	n.engine.KernelXID(1, 31, 0)
+	n.engine.KernelXID(1, 13, 0)
+	codes := map[string]bool{}
+	for range 4 {
+		e := n.next("an XID")
+		codes[e.ErrorCode[0]] = true
+	}
+	for _, code := range []string{"119", "120", "31", "13"} {
+		if !codes[code] {
+			t.Errorf("XID %s was not told: %v", code, codes)
+		}
+	}
+	n.quiet(10)
+	if n.engine.Calls("PolicyRegister") > 0 { // traps 14 to 18 are not met
+		t.Error("a policy was registered")
+	}
+}
+
+// TestTheEngineIsStartedAgain: traps 19 and 21. While nobody answers nothing is
+// healthy, and a new connection watches anew.
+func TestTheEngineIsStartedAgain(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x10, Health: reading.Fail, Code: 4, Entity: gpu(1)})
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " fatal COMPONENT_RESET PROCESS")
+	n.engine.Stop()
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
+	n.engine.Start()
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
+	n.quiet(5)
+	n.engine.Clear(0)
+	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
+}
+
+// TestACallThatHangsIsReplaced: trap 20. The call is told, and the end of it.
+func TestACallThatHangsIsReplaced(t *testing.T) {
+	n := newNode(t, 2, "--dcgm-mode=embedded", "--call-deadline=2s")
+	n.start()
+	n.quiet(3)
+	n.engine.Hang("HealthCheck")
+	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] fatal RESTART_BM PERSIST_ONLY")
+	n.engine.Resume()
+	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] healthy NONE PERSIST_ONLY")
+}
+
+// TestADeadConnectionIsNoReading: trap 20. Init says nothing of a login that failed.
+func TestADeadConnectionIsNoReading(t *testing.T) {
+	n := newNode(t, 2)
+	n.engine.DeadInit(true)
+	n.start()
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
+	n.engine.DeadInit(false)
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
+}
+
+// TestALibraryThatEndsItsProcess: trap 26. The monitor outlives it.
+func TestALibraryThatEndsItsProcess(t *testing.T) {
+	n := newNode(t, 2)
+	n.start()
+	n.quiet(3)
+	n.engine.Crash("HealthCheck")
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] fatal CONTACT_SUPPORT PROCESS")
+	n.engine.Crash("")
+	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
+}

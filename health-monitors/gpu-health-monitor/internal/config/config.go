@@ -1,0 +1,240 @@
+// Package config holds what an operator can set about the GPU health monitor.
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Config is the configuration of the monitor.
+type Config struct {
+	// NodeName is the Kubernetes name of the node; required.
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	// Mode is remote (a host engine of somebody else's) or embedded (one within this
+	// monitor).
+	Mode string `toml:"dcgmMode" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded (or local-managed): one within this monitor"`
+	// Address of the host engine.
+	Address string `toml:"dcgmAddr" flag:"dcgm-addr" usage:"host:port of the host engine, or unix:// and the path of its socket (mode remote)"`
+	// PollInterval is how often DCGM is looked at.
+	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often DCGM is looked at; each look costs the host engine some milliseconds, and it judges by samples of 30s"`
+	// CallDeadline is that of each call of DCGM.
+	CallDeadline time.Duration `toml:"callDeadline" flag:"call-deadline" usage:"how long one call of DCGM may take before it is given up as hanging"`
+	// ReconnectPause is that before another connection after one that failed at once.
+	ReconnectPause time.Duration `toml:"reconnectPause" flag:"reconnect-pause" usage:"pause before another connection, doubled up to 2m while they fail: the host engine never forgets the watches of one"`
+	// SettleTime is how long after a connection nothing is healthy.
+	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after a connection to the host engine no fault is taken to have ended"`
+	// EscalateAfter restarts a node whose DCGM does not answer.
+	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" flag:"connectivity-failure-escalation-threshold" usage:"after how many failing looks in a row GpuDcgmConnectivityFailure recommends RESTART_BM; 0 never"`
+	// ErrorMapping is merged over the built-in table.
+	ErrorMapping string `toml:"dcgmErrorMappingConfigFile" flag:"dcgm-error-mapping-config-file" usage:"CSV of name,action that is merged over the built-in table of DCGM's errors; empty has that alone"`
+	// Suppressed codes are counted and not told.
+	Suppressed []string `toml:"suppressedErrorCodes" flag:"suppressed-error-codes" usage:"codes that are counted and not told, such as DCGM_FR_NVLINK_DOWN"`
+	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards.
+	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"do not tell of NVLinks that are down on PCIe cards of which none is up, by the metadata file"`
+	// Strategy of the events: PROCESS or PERSIST_ONLY.
+	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// Checks overrides single checks, by name.
+	Checks map[string]Check `toml:"checks"`
+	// BootIDPath holds the id of the running boot.
+	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	// StateDir holds the outbox; it must survive a reboot.
+	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; empty sends none.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	// MetadataPath is the node's GPU metadata file; it may be missing.
+	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
+	// OutboxMiB bounds the events that wait for the connector, in MiB.
+	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, faults begin and end when there is room"`
+}
+
+// Check is what an operator says of one check; what is empty stays as it is.
+type Check struct {
+	Strategy string `toml:"processingStrategy"`
+	// Raise and Clear are [k, n]: in k of the last n looks.
+	Raise []int `toml:"raise"`
+	Clear []int `toml:"clear"`
+}
+
+// Modes.
+const (
+	Remote       = "remote"
+	Embedded     = "embedded"
+	LocalManaged = "local-managed" // the earlier NVSentinel's word for embedded
+)
+
+// Default is the configuration of a node without special wishes.
+var Default = Config{
+	Mode: Remote, Address: "localhost:5555", PollInterval: 15 * time.Second, CallDeadline: 45 * time.Second, SettleTime: time.Minute,
+	ReconnectPause: 5 * time.Second,
+	Strategy:       string(record.Process), BootIDPath: "/proc/sys/kernel/random/boot_id", StateDir: "/var/lib/nvsentinel/gpu-health-monitor",
+	Socket: "unix:///var/run/nvsentinel.sock", MetadataPath: "/var/lib/nvsentinel/gpu_metadata.json", OutboxMiB: 64,
+}
+
+// Bounds of times.
+const (
+	leastPoll     = time.Second
+	leastPause    = time.Second
+	leastDeadline = 6 * time.Second // a connection to nobody takes 5
+)
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if !slices.Contains([]string{Remote, Embedded, LocalManaged}, c.Mode) {
+		wrong("dcgmMode (--dcgm-mode) %q is not remote or embedded", c.Mode)
+	}
+	for _, required := range [][2]string{
+		{"nodeName (--node-name)", c.NodeName}, {"bootIDPath (--boot-id-path)", c.BootIDPath}, {"stateDir (--state-dir)", c.StateDir},
+		{"platformConnectorSocket (--platform-connector-socket)", c.Socket}, {"dcgmAddr (--dcgm-addr)", c.Address},
+	} {
+		if required[1] == "" {
+			wrong("%s is empty", required[0])
+		}
+	}
+	if c.PollInterval < leastPoll {
+		wrong("pollInterval (--poll-interval) %s is less than %s", c.PollInterval, leastPoll)
+	}
+	if c.CallDeadline < leastDeadline {
+		wrong("callDeadline (--call-deadline) %s is less than %s: a connection to nobody takes 5s", c.CallDeadline, leastDeadline)
+	}
+	if c.SettleTime < 0 {
+		wrong("settleTime (--settle-time) %s is negative", c.SettleTime)
+	}
+	if c.ReconnectPause < leastPause {
+		wrong("reconnectPause (--reconnect-pause) %s is less than %s", c.ReconnectPause, leastPause)
+	}
+	if c.EscalateAfter < 0 {
+		wrong("connectivityFailureEscalationThreshold (--connectivity-failure-escalation-threshold) %d is negative", c.EscalateAfter)
+	}
+	if c.OutboxMiB < 1 {
+		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
+	}
+	if _, err := record.ParseStrategy(c.Strategy); err != nil {
+		wrong("processingStrategy (--processingStrategy): %w", err)
+	}
+	if _, err := dcgmerror.Load(c.ErrorMapping); err != nil {
+		wrong("dcgmErrorMappingConfigFile (--dcgm-error-mapping-config-file): %w", err)
+	}
+	if _, _, err := c.rules(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// known are the names of all checks.
+func known() []string {
+	return append(reading.Checks(), check.Connectivity, check.Unresponsive, check.LostGPU, check.Margin, check.XIDs)
+}
+
+// rules are those of the checks: the defaults, with what the operator says.
+func (c Config) rules() (rules map[string]check.Rule, otherwise check.Rule, err error) {
+	rules, otherwise = check.DefaultRules(record.Strategy(c.Strategy))
+	var problems []error
+	for name, given := range c.Checks {
+		if !slices.Contains(known(), name) {
+			problems = append(problems, fmt.Errorf("checks.%s is no check", name))
+			continue
+		}
+		rule, ok := rules[name]
+		if !ok {
+			rule = otherwise
+		}
+		if rule, err = given.over(rule); err != nil {
+			problems = append(problems, fmt.Errorf("checks.%s: %w", name, err))
+		}
+		rules[name] = rule
+	}
+	return rules, otherwise, errors.Join(problems...)
+}
+
+// over is a rule with what is said of it.
+func (c Check) over(rule check.Rule) (check.Rule, error) {
+	if c.Strategy != "" {
+		s, err := record.ParseStrategy(c.Strategy)
+		if err != nil {
+			return rule, fmt.Errorf("processingStrategy: %w", err)
+		}
+		rule.Strategy = s
+	}
+	for _, x := range []struct {
+		name  string
+		given []int
+		to    *check.Share
+	}{{"raise", c.Raise, &rule.Raise}, {"clear", c.Clear, &rule.Clear}} {
+		if x.given == nil {
+			continue
+		}
+		if len(x.given) != 2 {
+			return rule, fmt.Errorf("%s is not [k, n]", x.name)
+		}
+		*x.to = check.Share{K: x.given[0], N: x.given[1]}
+		if err := x.to.Validate(); err != nil {
+			return rule, fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return rule, nil
+}
+
+// Policy is what the decisions are told.
+func (c Config) Policy() (check.Policy, error) {
+	table, err := dcgmerror.Load(c.ErrorMapping)
+	if err != nil {
+		return check.Policy{}, err
+	}
+	rules, otherwise, err := c.rules()
+	if err != nil {
+		return check.Policy{}, err
+	}
+	suppressed := map[string]bool{}
+	for _, code := range c.Suppressed {
+		suppressed[code] = true
+	}
+	return check.Policy{
+		Node: c.NodeName, Rules: rules, Otherwise: otherwise, Suppressed: suppressed, Table: table, Catalogue: xid.Builtin,
+		Settle: c.SettleTime, Remember: watch.Remember, Embedded: c.embedded(), EscalateAfter: c.EscalateAfter, UnbridgedPCIe: c.UnbridgedPCIe,
+	}, nil
+}
+
+func (c Config) embedded() bool { return c.Mode != Remote }
+
+// Target is where DCGM is.
+func (c Config) Target() worker.Target {
+	if c.embedded() {
+		return worker.Target{Embedded: true}
+	}
+	return worker.Target{Address: c.Address}
+}
+
+// WorkerArgument is the first argument of the process that talks to DCGM.
+const WorkerArgument = "dcgm-worker"
+
+// Command makes the process that talks to DCGM: this program itself.
+func Command() *exec.Cmd {
+	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", WorkerArgument)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// OpenOutbox opens the outbox in the state folder.
+func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
+	o.MaxBytes = int64(c.OutboxMiB) << 20
+	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
+}

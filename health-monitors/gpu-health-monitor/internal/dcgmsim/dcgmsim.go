@@ -1,0 +1,253 @@
+// Package dcgmsim is a DCGM for tests: a library of our own in the place of
+// libdcgm.so.4 (testdata/sim.c, built with gcc), and the host engine that it talks
+// to, which is a folder of files. It keeps books, and does what a real DCGM 4.6.0
+// was measured to do where that surprises.
+package dcgmsim
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+//go:embed testdata/sim.c
+var source []byte
+
+// Build builds the library into dir, against the headers of the go-dcgm that is
+// used, and returns dir for LD_LIBRARY_PATH. It skips the test where there is no
+// gcc.
+func Build(t testing.TB, dir string) string {
+	t.Helper()
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("the simulated DCGM is built with gcc, which is not here")
+	}
+	headers, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if err != nil {
+		t.Fatalf("looking for go-dcgm: %v", err)
+	}
+	file := filepath.Join(dir, "sim.c")
+	if err := os.WriteFile(file, source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
+		"-I", filepath.Join(strings.TrimSpace(string(headers)), "pkg", "dcgm"), "-Wl,-soname,libdcgm.so.4",
+		"-o", filepath.Join(dir, "libdcgm.so.4"), file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("building the simulated DCGM: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// Engine is a host engine and the GPUs that it sees.
+type Engine struct {
+	t   testing.TB
+	Dir string
+
+	mu        sync.Mutex
+	life      int
+	gpus      map[uint]reading.Device
+	incidents []reading.Incident
+	latched   []reading.Incident
+	fields    map[string]int64
+	samples   []string
+}
+
+// New makes an engine that runs, with healthy GPUs.
+func New(t testing.TB, gpus uint) *Engine {
+	t.Helper()
+	e := &Engine{t: t, Dir: t.TempDir(), gpus: map[uint]reading.Device{}, fields: map[string]int64{}}
+	for id := range gpus {
+		e.gpus[id] = reading.Device{
+			ID: id, Status: reading.OK, UUID: fmt.Sprintf("GPU-%08d", id), PCI: fmt.Sprintf("00000000:%02X:00.0", 0x10+id),
+		}
+	}
+	e.Start()
+	return e
+}
+
+// Environment is what a program needs to meet this engine in the library in libs.
+func (e *Engine) Environment(libs string) []string {
+	return []string{"DCGMSIM_DIR=" + e.Dir, "LD_LIBRARY_PATH=" + libs, "LD_BIND_NOW="}
+}
+
+// Start starts the engine, or starts it again: what it latched is forgotten, and
+// connections to its life before are void.
+func (e *Engine) Start() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.life++
+	e.latched, e.samples = nil, nil
+	e.write()
+	e.put("engine", fmt.Sprintln(e.life))
+}
+
+// Stop ends the engine as a crash does.
+func (e *Engine) Stop() { e.remove("engine") }
+
+// Incident lets HealthCheck show an incident until Clear.
+func (e *Engine) Incident(x reading.Incident) {
+	e.change(func() { e.incidents = append(e.incidents, x) })
+}
+
+// Clear ends what Incident began on every entity with a code; 0 is every code.
+func (e *Engine) Clear(code uint) {
+	e.change(func() {
+		var left []reading.Incident
+		for _, x := range e.incidents {
+			if code != 0 && x.Code != code {
+				left = append(left, x)
+			}
+		}
+		e.incidents = left
+	})
+}
+
+// shown are the incidents that an XID makes, as measured: they stay until the
+// engine is started again.
+var shown = map[int64]reading.Incident{
+	79: {System: reading.AllSystems, Health: reading.Fail, Code: 120},
+	94: {System: reading.AllSystems, Health: reading.Warn, Code: 131},
+	95: {System: reading.AllSystems, Health: reading.Fail, Code: 81},
+	31: {System: 0x10, Health: reading.Warn, Code: 101},
+}
+
+// XID happens on a GPU, as the driver's event tells it.
+func (e *Engine) XID(gpu uint, number int64) {
+	e.change(func() {
+		if x, ok := shown[number]; ok {
+			x.Entity = reading.Entity{Kind: reading.GPU, ID: gpu}
+			e.latched = append(e.latched, x)
+		}
+		e.sample(gpu, number, time.Now(), time.Now())
+	})
+}
+
+// KernelXID is one that the engine reads in the kernel's messages: no incident
+// shows it, and its sample bears the kernel's time and comes later.
+func (e *Engine) KernelXID(gpu uint, number int64, late time.Duration) {
+	e.change(func() {
+		now := time.Now()
+		e.sample(gpu, number, now, now.Add(late))
+	})
+}
+
+func (e *Engine) sample(gpu uint, number int64, at, after time.Time) {
+	e.samples = append(e.samples, fmt.Sprintf("%d %d 230 %d %d %d\n", reading.GPU, gpu, number, at.UnixMicro(), after.UnixMicro()))
+}
+
+// Field sets the newest value of a field of a GPU.
+func (e *Engine) Field(gpu uint, field int, value int64) {
+	e.change(func() { e.fields[fmt.Sprintf("%d %d %d", reading.GPU, gpu, field)] = value })
+}
+
+// Status sets that of a GPU.
+func (e *Engine) Status(gpu uint, s reading.Status) {
+	e.change(func() {
+		d := e.gpus[gpu]
+		d.Status = s
+		e.gpus[gpu] = d
+	})
+}
+
+// Hang lets a call not return until Resume; * is every call.
+func (e *Engine) Hang(call string) { e.put("hang", call+"\n") }
+
+// Resume ends Hang.
+func (e *Engine) Resume() { e.remove("hang") }
+
+// Crash lets a call end the process that makes it, as a missing symbol does; empty
+// ends that.
+func (e *Engine) Crash(call string) { e.flag("crash", call) }
+
+// Unwatch takes every health watch away, or gives it back.
+func (e *Engine) Unwatch(gone bool) {
+	if gone {
+		e.put("unwatched", "1\n")
+		return
+	}
+	e.remove("unwatched")
+}
+
+// DeadInit lets connections succeed that are dead.
+func (e *Engine) DeadInit(dead bool) {
+	if dead {
+		e.put("deadinit", "1\n")
+		return
+	}
+	e.remove("deadinit")
+}
+
+func (e *Engine) flag(name, content string) {
+	if content == "" {
+		e.remove(name)
+		return
+	}
+	e.put(name, content+"\n")
+}
+
+// Calls counts the calls of a name so far.
+func (e *Engine) Calls(name string) (n int) {
+	data, err := os.ReadFile(filepath.Join(e.Dir, "calls"))
+	if err != nil && !os.IsNotExist(err) {
+		e.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if _, call, _ := strings.Cut(strings.TrimSpace(line), " "); call == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *Engine) change(do func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	do()
+	e.write()
+}
+
+// write writes what the library reads.
+func (e *Engine) write() {
+	var gpus, incidents, fields strings.Builder
+	for id := range uint(len(e.gpus)) {
+		d := e.gpus[id]
+		fmt.Fprintf(&gpus, "%d %d %s %s\n", d.ID, d.Status, d.UUID, d.PCI)
+	}
+	for _, x := range append(append([]reading.Incident(nil), e.incidents...), e.latched...) {
+		fmt.Fprintf(&incidents, "%d %d %d %d %d %s\n", x.System, x.Health, x.Code, x.Entity.Kind, x.Entity.ID, x.Text)
+	}
+	for at, value := range e.fields {
+		fmt.Fprintf(&fields, "%s %d\n", at, value)
+	}
+	e.put("gpus", gpus.String())
+	e.put("incidents", incidents.String())
+	e.put("fields", fields.String())
+	e.put("samples", strings.Join(e.samples, ""))
+}
+
+func (e *Engine) put(name, content string) {
+	e.t.Helper()
+	path := filepath.Join(e.Dir, name)
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *Engine) remove(name string) {
+	e.t.Helper()
+	if err := os.Remove(filepath.Join(e.Dir, name)); err != nil && !os.IsNotExist(err) {
+		e.t.Fatal(err)
+	}
+}

@@ -1,0 +1,112 @@
+package watch
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+// Prefix begins the names of this monitor's own metrics.
+const Prefix = "gpu_health_monitor"
+
+// Metrics of the watch. Names without the prefix are the earlier NVSentinel's.
+type Metrics struct {
+	// Latency is that of DCGM's calls, by call.
+	Latency *prometheus.HistogramVec
+	// Failures counts looks that failed, by trouble.
+	Failures *prometheus.CounterVec
+	// Replaced counts the processes that were given up, by trouble.
+	Replaced *prometheus.CounterVec
+	// Told counts events, by check and reason.
+	Told *prometheus.CounterVec
+	// Suppressed counts incidents, by code.
+	Suppressed     *prometheus.CounterVec
+	Unknown        prometheus.Counter
+	XIDs           prometheus.Counter
+	Looks          prometheus.Counter
+	MetadataErrors prometheus.Counter
+	// Open is the number of open faults, by check; Latched that of those which DCGM
+	// still shows from a past boot; Lost that of GPUs that are lost.
+	Open          *prometheus.GaugeVec
+	Latched, Lost prometheus.Gauge
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		Latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dcgm_api_latency", Help: "Seconds that calls of DCGM's library took.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"operation_name"}),
+		Failures:       vector(Prefix+"_failed_looks_total", "Looks at DCGM that failed and said nothing of any GPU, by trouble.", "trouble"),
+		Replaced:       vector(Prefix+"_processes_replaced_total", "Processes talking to DCGM that were given up, by trouble.", "trouble"),
+		Told:           vector(Prefix+"_events_total", "Events told, by check and reason.", "check", "reason"),
+		Suppressed:     vector("dcgm_health_check_suppressed_incidents", "Incidents that were suppressed, by code.", "error_code"),
+		Unknown:        counter("dcgm_health_check_unknown_system_skipped", "Incidents of health systems that are not known, which are told under GpuUnknownWatch."),
+		XIDs:           counter(Prefix+"_xids_total", "XIDs that DCGM saw."),
+		Looks:          counter(Prefix+"_looks_total", "Looks at DCGM that answered."),
+		MetadataErrors: counter(Prefix+"_metadata_errors_total", "Times that the GPU metadata file became missing or broken."),
+		Open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Prefix + "_open_faults", Help: "Faults that were told and have not ended, by check."},
+			[]string{"check"}),
+		Latched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_latched_faults",
+			Help: "Faults of a past boot that DCGM shows until its host engine is started again, and that are not told again."}),
+		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_lost_gpus", Help: "GPUs that DCGM says are lost."}),
+	}
+	for _, t := range []reading.Trouble{reading.Unreachable, reading.Hung} {
+		m.Failures.WithLabelValues(string(t))
+		m.Replaced.WithLabelValues(string(t))
+	}
+	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost)
+	return m
+}
+
+// Called observes a call of DCGM's library.
+func (m *Metrics) Called(operation string, took time.Duration) {
+	m.Latency.WithLabelValues(operation).Observe(took.Seconds())
+}
+
+// Gone counts a process that was given up.
+func (m *Metrics) Gone(t reading.Trouble) { m.Replaced.WithLabelValues(string(t)).Inc() }
+
+// count counts what a look came to.
+func (m *Metrics) count(out check.Outcome, v check.View) {
+	for _, told := range out.Told {
+		m.Told.WithLabelValues(told.Event.CheckName, string(told.Reason)).Inc()
+	}
+	for code, n := range out.Suppressed {
+		m.Suppressed.WithLabelValues(code).Add(float64(n))
+	}
+	m.Unknown.Add(float64(out.Unknown))
+	m.XIDs.Add(float64(len(out.NewXIDs)))
+	m.show(out.State)
+	if v.Reading == nil {
+		m.Failures.WithLabelValues(string(v.Failure.Trouble)).Inc()
+		return
+	}
+	m.Looks.Inc()
+	m.Latched.Set(float64(out.Latched))
+	lost := 0
+	for _, d := range v.Reading.Devices {
+		if d.Status == reading.Lost {
+			lost++
+		}
+	}
+	m.Lost.Set(float64(lost))
+}
+
+// show shows what is open.
+func (m *Metrics) show(s check.State) {
+	m.Open.Reset()
+	for _, f := range s.Faults {
+		m.Open.WithLabelValues(f.Check).Inc()
+	}
+}

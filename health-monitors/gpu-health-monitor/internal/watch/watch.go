@@ -1,0 +1,201 @@
+// Package watch is the loop of the GPU health monitor: it looks at DCGM, decides
+// what the look means, and puts the events into the outbox in one step with what
+// is open now.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// stateNote is the name of the state beside the outbox.
+const stateNote = "state"
+
+// Times of the looks for XIDs.
+const (
+	// LookBack is how far a first look goes back.
+	LookBack = time.Hour
+	// overlap is how far a look goes back behind the end of the last one: XIDs are
+	// stamped with the kernel's time and appended up to a second later.
+	overlap = 10 * time.Second
+	// Remember is how long an XID is remembered as told.
+	Remember = 2 * LookBack
+)
+
+// DCGM takes looks. An error is a *reading.Failure.
+type DCGM interface {
+	Poll(ctx context.Context, since time.Time) (r reading.Reading, connected time.Time, err error)
+	Close()
+}
+
+// Monitor watches the GPUs of one node. Its fields are set before Run.
+type Monitor struct {
+	Policy   check.Policy
+	Interval time.Duration
+	DCGM     DCGM
+	Outbox   *report.Outbox
+	BootID   func() (string, error)
+	Devices  *gpumetadata.File
+	Clock    clock.WithTicker
+	Log      *slog.Logger
+	Metrics  *Metrics
+
+	state  check.State
+	memory check.Memory
+	next   time.Time // where the next look for XIDs begins
+
+	mu     sync.Mutex
+	ailing error
+	looked bool
+}
+
+// Ready says whether the last look went well, and if not, why.
+func (m *Monitor) Ready() (bool, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.ailing != nil:
+		return false, m.ailing.Error()
+	case !m.looked:
+		return false, "DCGM has not answered yet"
+	}
+	return true, ""
+}
+
+// Run watches until the context ends. A look that failed is followed by the next
+// one: faults are told by their level, and nothing is lost by a look that is.
+func (m *Monitor) Run(ctx context.Context) error {
+	defer m.DCGM.Close()
+	if err := m.remember(); err != nil {
+		return err
+	}
+	tick := m.Clock.NewTicker(m.Interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		m.note(m.look(ctx))
+		select {
+		case <-ctx.Done():
+		case <-tick.C():
+		}
+	}
+	return nil
+}
+
+// remember loads the state beside the outbox.
+func (m *Monitor) remember() error {
+	m.memory, m.next = check.NewMemory(), m.Clock.Now().Add(-LookBack)
+	data, err := m.Outbox.Note(stateNote)
+	if err != nil {
+		return err
+	}
+	if m.state, err = check.DecodeState(data); err != nil {
+		// Open faults are not known any more: those that still are there are told
+		// again, and the end of the others is not told.
+		m.Log.Error("state was unreadable; the monitor begins anew", "error", err)
+		m.state, err = check.DecodeState(nil)
+	}
+	m.Metrics.show(m.state)
+	return err
+}
+
+// look takes one look, decides and writes.
+func (m *Monitor) look(ctx context.Context) error {
+	m.checkDevices()
+	boot, err := m.BootID()
+	if err != nil {
+		m.Log.Debug("boot id could not be read", "error", err)
+		boot = ""
+	}
+	v := check.View{Boot: boot, Inventory: m.Devices.Inventory()}
+	r, connected, failed := m.DCGM.Poll(ctx, m.next.Add(-overlap))
+	if ctx.Err() != nil {
+		return nil
+	}
+	v.Now, v.Connected = m.Clock.Now(), connected
+	if failed == nil {
+		v.Reading = &r
+	} else if !errors.As(failed, &v.Failure) {
+		v.Failure = &reading.Failure{Trouble: reading.Unreachable, Operation: "poll", Text: failed.Error()}
+	}
+	crashpoint.Here(check.Agent + "/looked")
+	out := check.Decide(m.state, m.memory, v, m.Policy)
+	if err := m.write(out); err != nil {
+		return errors.Join(failed, err)
+	}
+	m.state, m.memory = out.State, out.Memory
+	if r.Next > 0 {
+		m.next = time.UnixMicro(r.Next)
+	}
+	m.tell(out, v)
+	return failed
+}
+
+// write puts the events and the state on the disk; when it fails, the look was not
+// taken.
+func (m *Monitor) write(out check.Outcome) error {
+	if !out.Changed {
+		return nil
+	}
+	data, err := out.State.Encode()
+	if err != nil {
+		return err
+	}
+	err = m.Outbox.Write(func(tx *report.Tx) error {
+		for _, told := range out.Told {
+			if err := tx.Append(told.Event); err != nil {
+				return fmt.Errorf("telling of %s %v: %w", told.Event.CheckName, told.Event.ErrorCode, err)
+			}
+		}
+		return tx.SetNote(stateNote, data)
+	})
+	if err == nil {
+		crashpoint.Here(check.Agent + "/outboxed")
+	}
+	return err
+}
+
+// tell logs and counts what a look came to.
+func (m *Monitor) tell(out check.Outcome, v check.View) {
+	for _, told := range out.Told {
+		m.Log.Info("fault was told", "check", told.Event.CheckName, "code", told.Event.ErrorCode, "healthy", told.Event.IsHealthy,
+			"fatal", told.Event.IsFatal, "reason", told.Reason, "strategy", told.Event.ProcessingStrategy, "message", told.Event.Message)
+	}
+	m.Metrics.count(out, v)
+}
+
+// note logs the first failure of a row and its end.
+func (m *Monitor) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
+		m.Log.Warn("DCGM could not be looked at; nothing is taken for healthy", "error", err)
+	}
+	if err == nil && m.ailing != nil {
+		m.Log.Info("DCGM is looked at again")
+	}
+	m.ailing, m.looked = err, m.looked || err == nil
+}
+
+// checkDevices follows the metadata file; without it only names suffer.
+func (m *Monitor) checkDevices() {
+	changed, err := m.Devices.Refresh()
+	switch {
+	case changed && err != nil:
+		m.Metrics.MetadataErrors.Inc()
+		m.Log.Warn("GPU metadata was not readable; the thermal margin and the NVLinks that a GPU has are not known", "error", err)
+	case changed:
+		m.Log.Info("GPU metadata was read", "gpus", len(m.Devices.Inventory().ByPCI))
+	}
+}

@@ -1,0 +1,138 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// scripted is a DCGM that says what it is told, and remembers what it was asked.
+type scripted struct {
+	reading reading.Reading
+	err     error
+	since   []time.Time
+}
+
+func (s *scripted) Poll(_ context.Context, since time.Time) (reading.Reading, time.Time, error) {
+	s.since = append(s.since, since)
+	return s.reading, time.Time{}, s.err
+}
+
+func (*scripted) Close() {}
+
+func broken(code uint) reading.Incident {
+	return reading.Incident{System: 0x10, Health: reading.Fail, Code: code, Entity: reading.Entity{Kind: reading.GPU}}
+}
+
+func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
+	t.Helper()
+	clk := testkit.NewClock()
+	outbox, err := report.Open(path, report.Options{MaxEntries: entries, Clock: clk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = outbox.Close() })
+	table, err := dcgmerror.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := check.Policy{Node: "n1", Table: table, Catalogue: xid.Builtin, Remember: Remember}
+	policy.Rules, policy.Otherwise = check.DefaultRules(record.Process)
+	dcgm := &scripted{reading: reading.Reading{Devices: []reading.Device{{Status: reading.OK, UUID: "GPU-0", PCI: "0000:10:00.0"}}}}
+	m := &Monitor{
+		Policy: policy, Interval: time.Second, DCGM: dcgm, Outbox: outbox, BootID: func() (string, error) { return "b1", nil },
+		Devices: gpumetadata.Follow(filepath.Join(t.TempDir(), "none"), strings.ToLower), Clock: clk, Log: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	if err := m.remember(); err != nil {
+		t.Fatal(err)
+	}
+	return m, dcgm
+}
+
+// TestAFullOutboxTakesNoLook: what could not be written was not seen, and is told
+// when there is room; and the look for XIDs goes back as far.
+func TestAFullOutboxTakesNoLook(t *testing.T) {
+	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 1)
+	dcgm.reading.Incidents = []reading.Incident{broken(4)}
+	dcgm.reading.Next = m.Clock.Now().UnixMicro()
+	if err := m.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dcgm.reading.Incidents = append(dcgm.reading.Incidents, broken(80))
+	dcgm.reading.Next += 1e6
+	for range 2 {
+		if err := m.look(t.Context()); !errors.Is(err, report.ErrFull) {
+			t.Fatalf("a full outbox: %v", err)
+		}
+	}
+	if !dcgm.since[1].Equal(dcgm.since[2]) || !dcgm.since[1].Equal(m.Clock.Now().Add(-overlap)) {
+		t.Errorf("looked for XIDs since %v", dcgm.since)
+	}
+	if err := m.Outbox.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := m.Outbox.Peek(10, 1<<20)
+	if err != nil || len(entries) != 1 || entries[0].Event.ErrorCode[0] != "DCGM_FR_ROW_REMAP_FAILURE" {
+		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
+// TestAnotherProcessKnowsWhatIsOpen: it tells the end of what the one before told.
+func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	m, dcgm := newMonitor(t, path, 100)
+	dcgm.reading.Incidents = []reading.Incident{broken(4)}
+	if err := m.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Outbox.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, _ = newMonitor(t, path, 100)
+	for range 3 {
+		if err := m.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := m.Outbox.Peek(10, 1<<20)
+	if err != nil || len(entries) != 2 || !entries[1].Event.IsHealthy {
+		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
+// TestReadinessSaysWhatFails, and why.
+func TestReadinessSaysWhatFails(t *testing.T) {
+	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 100)
+	if ok, _ := m.Ready(); ok {
+		t.Error("ready before the first look")
+	}
+	dcgm.err = &reading.Failure{Trouble: reading.Unreachable, Operation: "Init", Text: "nobody"}
+	m.note(m.look(t.Context()))
+	if ok, why := m.Ready(); ok || !strings.Contains(why, "Init failed: nobody") {
+		t.Errorf("%t %q", ok, why)
+	}
+	dcgm.err = nil
+	m.note(m.look(t.Context()))
+	if ok, why := m.Ready(); !ok {
+		t.Errorf("not ready: %s", why)
+	}
+}

@@ -1,0 +1,84 @@
+// Command gpu-health-monitor reports the GPU faults that DCGM sees on its node, and
+// their ends.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/libdcgm"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == config.WorkerArgument {
+		talk()
+		return
+	}
+	daemon.Main(check.Agent, config.Default, build)
+}
+
+// talk is the process that talks to DCGM.
+func talk() {
+	lib, err := libdcgm.New()
+	if err != nil {
+		os.Exit(withoutDCGM)
+	}
+	worker.Serve(os.Stdin, os.NewFile(worker.Answers, "answers"), lib, func() { os.Exit(0) })
+}
+
+// withoutDCGM is the exit code of a binary that cannot talk to DCGM, as it is of a
+// command line that cannot be carried out.
+const withoutDCGM = 2
+
+func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+	if libdcgm.Missing != nil {
+		d.Log.Error("this program cannot do its work", "error", libdcgm.Missing)
+		os.Exit(withoutDCGM)
+	}
+	outbox, err := cfg.OpenOutbox(report.Options{Clock: d.Clock})
+	if err != nil {
+		return err
+	}
+	d.OnStop("outbox", func(context.Context) error { return outbox.Close() })
+	if outbox.Origin() == report.Replaced {
+		d.Log.Error("outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again",
+			"stateDir", cfg.StateDir, "kept", "outbox.db.damaged")
+	}
+	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
+	if err != nil {
+		return err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+
+	publisher := &report.Publisher{
+		Name: check.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
+		Log: d.Log, Metrics: report.NewMetrics(d.Registry, watch.Prefix, outbox, d.Clock),
+	}
+	policy, err := cfg.Policy()
+	if err != nil {
+		return err
+	}
+	metrics := watch.NewMetrics(d.Registry)
+	monitor := &watch.Monitor{
+		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath), Metrics: metrics,
+		Devices: gpumetadata.Follow(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
+		DCGM: &worker.Process{
+			Command: config.Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,
+			Called: metrics.Called, Replaced: metrics.Gone,
+		},
+	}
+	d.Ready("connector", publisher.Ready)
+	d.Ready("dcgm", monitor.Ready)
+	d.Go("publisher", publisher.Run)
+	d.Go("dcgm", monitor.Run)
+	return nil
+}
