@@ -35,7 +35,7 @@ func (r *round) leases() {
 			continue
 		}
 		if len(r.mine[node]) == 0 {
-			r.plan.act(Act{Do: Release, Node: node})
+			r.plan.act(Act{Do: Release, Node: node, Gone: true})
 			continue
 		}
 		current, earlier := r.times(node)

@@ -42,6 +42,8 @@ type Act struct {
 	Step *Step
 	// Remediation of Tell, Remove, Delay, Undelay and Age.
 	Remediation *Remediation
+	// Gone: the lease is released since its node has no remediation left.
+	Gone bool
 	// LeaseFor is how long the lease lives without renewal.
 	LeaseFor time.Duration
 }
