@@ -2,7 +2,9 @@
 // nodes, their remediations and leases, has package triage decide, carries the
 // decisions out and writes down what came of them.
 //
-// One pass runs at a time, for all checks: what one has begun, the next one sees.
+// One pass at a time observes and decides, and what it is going to begin the next one
+// sees; its requests are made while others decide, and never beside those of another
+// pass of its check.
 // Nothing that must not happen twice is remembered by the process alone: a
 // remediation's name follows from node and template, and the status is made anew from
 // what is there.
@@ -13,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +39,8 @@ const (
 	callLimit = 30 * time.Second
 	// raceWait is how long a lost race waits before it looks again.
 	raceWait = 50 * time.Millisecond
+	// passes is how many checks are worked on at once.
+	passes = 16
 	// shownErrors are those of one pass that are told in full.
 	shownErrors = 5
 )
@@ -63,13 +68,19 @@ type identity struct {
 	namespace, name string
 }
 
-// Controller reconciles NodeHealthChecks, one at a time.
+// Controller reconciles NodeHealthChecks, several at a time.
 type Controller struct {
 	Deps
 	cached client.Reader
 	kinds  *kinds
 	events events.EventRecorder
+	// slots bound the acts of all passes.
+	slots chan struct{}
 
+	// mu is held while a pass observes and decides, and over what follows.
+	mu sync.Mutex
+	// begun are control-plane nodes for which a pass makes a remediation just now.
+	begun map[string]bool
 	// told are the keys of the notices of each check's last pass.
 	told map[string]map[string]bool
 	// made are remediations that the cache may not show yet.
@@ -82,6 +93,7 @@ func newController(d Deps, cached client.Reader, k *kinds, e events.EventRecorde
 	return &Controller{
 		Deps: d, cached: cached, kinds: k, events: e, here: crashpoint.Here,
 		told: map[string]map[string]bool{}, made: map[identity]triage.Remediation{},
+		begun: map[string]bool{}, slots: make(chan struct{}, max(1, d.Workers)),
 	}
 }
 
@@ -90,23 +102,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	check := &v1alpha1.NodeHealthCheck{}
 	err := c.Live.Get(ctx, req.NamespacedName, check)
 	if apierrors.IsNotFound(err) || err == nil && check.DeletionTimestamp != nil {
-		delete(c.told, req.Name)
-		c.Metrics.forget(req.Name)
+		c.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the check: %w", err)
 	}
-	o, err := c.observe(ctx, check)
+	o, plan, err := c.decide(ctx, check)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	plan := triage.Examine(o.View, c.Clock.Now())
 	outcomes := c.carryOut(ctx, o, plan)
 	c.here("node-health-check/acted")
-	status, notices := plan.Close(o.View, outcomes, c.Clock.Now())
-	c.tell(check, notices)
-	c.Metrics.count(check.Name, status, plan, c.Clock.Now())
+	status := c.close(o, plan, outcomes)
 	again := plan.Again
 	if triage.Changed(check.Status, status) {
 		check.Status = status
@@ -119,6 +127,47 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return ctrl.Result{RequeueAfter: again}, failures(outcomes)
+}
+
+// decide observes and decides, and notes which control-plane nodes are taken: no other
+// pass begins one beside them.
+func (c *Controller) decide(ctx context.Context, check *v1alpha1.NodeHealthCheck) (*observation, triage.Plan, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o, err := c.observe(ctx, check)
+	if err != nil {
+		return nil, triage.Plan{}, err
+	}
+	plan := triage.Examine(o.View, c.Clock.Now())
+	for _, a := range plan.Acts {
+		if a.Do == triage.Begin && triage.IsControlPlane(a.Of) {
+			c.begun[a.Node] = true
+		}
+	}
+	return o, plan, nil
+}
+
+// close makes the status of a pass whose acts are done, and tells of them.
+func (c *Controller) close(o *observation, plan triage.Plan, outcomes []triage.Outcome) v1alpha1.NodeHealthCheckStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range plan.Acts {
+		if a.Do == triage.Begin {
+			delete(c.begun, a.Node) // what was made is in made
+		}
+	}
+	status, notices := plan.Close(o.View, outcomes, c.Clock.Now())
+	c.tell(o.Check, notices)
+	c.Metrics.count(o.Check.Name, status, plan, c.Clock.Now())
+	return status
+}
+
+// forget a check that is gone.
+func (c *Controller) forget(check string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.told, check)
+	c.Metrics.forget(check)
 }
 
 // failures joins what could not be done; the next pass decides about it anew.

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,20 +23,21 @@ import (
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 
-// carryOut does the acts of a plan, several at once; one that fails holds no other up.
+// carryOut does the acts of a plan, several at once, with those of other checks; one
+// that fails holds no other up.
 func (c *Controller) carryOut(ctx context.Context, o *observation, p triage.Plan) []triage.Outcome {
 	outcomes := make([]triage.Outcome, len(p.Acts))
 	var group errgroup.Group
-	group.SetLimit(c.Workers)
-	var mu sync.Mutex
 	for i, a := range p.Acts {
+		c.slots <- struct{}{}
 		group.Go(func() error {
+			defer func() { <-c.slots }()
 			ctx, cancel := context.WithTimeout(ctx, callLimit)
 			defer cancel()
 			outcomes[i] = c.act(ctx, o, a)
 			if made := outcomes[i].Made; made != nil {
-				mu.Lock()
-				defer mu.Unlock()
+				c.mu.Lock()
+				defer c.mu.Unlock()
 				c.made[keyOf(*made)] = *made
 			}
 			return nil
@@ -106,7 +107,7 @@ func (c *Controller) absent(ctx context.Context, o *observation, node string) er
 		switch {
 		case err == nil && factsOf(there, o.Check.UID).Owned:
 			return fmt.Errorf("the lease is kept: %s %s is there, and the cache does not show it yet", s.Kind.Kind, there.GetName())
-		case err != nil && !apierrors.IsNotFound(err) && !isNoKind(err):
+		case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
 			return fmt.Errorf("looking for %s %s before the lease is dropped: %w", s.Kind.Kind, s.Name(node), err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // kinds are those of remediations and templates, which are known only when a check
-// names them. Each is watched from then on.
+// names them. Each is watched from then on. It is used under the controller's lock.
 type kinds struct {
 	mapper  meta.RESTMapper
 	live    client.Reader

@@ -3,6 +3,7 @@ package ward
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -181,6 +182,7 @@ func (c *Controller) controlPlane(ctx context.Context, o *observation) error {
 			o.ControlPlane = append(o.ControlPlane, nodes...)
 		}
 	}
+	o.ControlPlane = slices.AppendSeq(o.ControlPlane, maps.Keys(c.begun))
 	for _, r := range c.made {
 		node := &corev1.Node{}
 		if c.cached.Get(ctx, types.NamespacedName{Name: r.Node}, node) == nil && triage.IsControlPlane(node) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +69,7 @@ func TestScale(t *testing.T) {
 	}
 	t.Logf("%d checks of %d nodes work after %s", scaleChecks, scaleNodes, time.Since(began))
 
+	w.rest(&requests)
 	passes, _ := reconciled(t)
 	before := requests.Load()
 	lanes(nodes[:1000], func(name string) { w.beat(name) })
@@ -84,6 +86,34 @@ func TestScale(t *testing.T) {
 	n, all := reconciled(t)
 	t.Logf("%d passes at rest, %s each", n-passes, (all-spent)/time.Duration(n-passes))
 	w.manyFall(nodes[:scaleFallen], checks, &requests)
+}
+
+// restTime is for how long what rest costs is measured.
+const restTime = 20 * time.Second
+
+// rest measures a ward to which nothing happens, in a process that does nothing else.
+func (w *world) rest(requests *atomic.Int64) {
+	w.t.Helper()
+	passes, _ := reconciled(w.t)
+	before, spent, began := requests.Load(), cpu(w.t), time.Now()
+	testkit.Until(w.t, patience, func() bool { return time.Since(began) > restTime })
+	took := time.Since(began)
+	after, _ := reconciled(w.t)
+	w.t.Logf("at rest for %s: %d passes, %d requests, %.2f %% of a processor (with the test's own looking)",
+		took.Round(time.Second), after-passes, requests.Load()-before, 100*(cpu(w.t)-spent).Seconds()/took.Seconds())
+	if n := requests.Load() - before; n > 0 {
+		w.t.Errorf("%d requests at rest", n)
+	}
+}
+
+// cpu is the processor time that the process has taken.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // manyFall has nodes of all checks fall while the checks are paused, and times what

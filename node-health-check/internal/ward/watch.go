@@ -181,8 +181,7 @@ func (w *Ward) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 		Watches(&corev1.Node{}, bells.ofNodes(), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&coordinationv1.Lease{}, noBell()).
 		WithOptions(controller.Options{
-			// One at a time: a pass sees what the one before it has begun.
-			MaxConcurrentReconciles: 1,
+			MaxConcurrentReconciles: passes,
 			CacheSyncTimeout:        syncLimit,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 			// Names are unique per process only for metrics that we do not serve.
