@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
@@ -45,7 +46,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	log := cfg.OpenLog(d.Clock)
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
-		Policy: policy, Outbox: outbox, Source: log, Cleared: nodemark.ClearedPath(cfg.Socket), BootID: bootid.File(cfg.BootIDPath),
+		Policy: policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)), BootID: bootid.File(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}

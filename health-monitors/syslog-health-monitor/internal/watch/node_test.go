@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
@@ -136,7 +137,7 @@ func (n *node) start() {
 		Metrics: report.NewMetrics(n.metrics, Prefix, outbox, n.clock),
 	}
 	n.m = &Monitor{
-		Policy: n.policy, Outbox: outbox, Source: log, Cleared: n.cleared, BootID: bootid.File(n.path("boot_id")),
+		Policy: n.policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(n.cleared), BootID: bootid.File(n.path("boot_id")),
 		Devices: gpumetadata.Follow(n.path("gpu_metadata.json"), sighting.Address), Clock: n.clock, Log: quiet,
 		Metrics: NewMetrics(n.metrics, log.Counts),
 	}

@@ -2,17 +2,12 @@ package watch
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
-	"time"
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -80,58 +75,25 @@ func replaced(d recovery.Device, pci string, inv gpumetadata.Inventory) bool {
 	return d.UUID != "" && listed && now.UUID != d.UUID && !elsewhere
 }
 
-// clearedFile follows the file by which the connector tells what people cleared.
-type clearedFile struct {
-	size    int64
-	changed time.Time
-}
-
-// clearedBytes bounds the file: that many records of 36 characters, and more.
-const clearedBytes = 256 << 10
-
 // checkCleared forgets faults that a person cleared, as the node's connector
-// tells; their recovery went to the store past this monitor. A file that others
-// than its owner may write is not believed.
+// tells; their recovery went to the store past this monitor.
 func (m *Monitor) checkCleared() error {
-	info, err := os.Stat(m.Cleared)
-	if m.Cleared == "" || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	told, err := m.Cleared.Read()
 	if err != nil {
-		return fmt.Errorf("looking for what people cleared: %w", err)
+		m.Log.Warn("what people cleared is not taken over until it can be read", "error", err)
 	}
-	now := clearedFile{info.Size(), info.ModTime()}
-	if now == m.cleared {
+	if told == nil {
 		return nil
 	}
-	if info.Mode()&0o022 != 0 || info.Size() > clearedBytes {
-		m.cleared = now
-		m.Log.Warn("the file of what people cleared is not believed", "file", m.Cleared, "mode", info.Mode(), "bytes", info.Size())
-		return nil
-	}
-	data, err := os.ReadFile(m.Cleared)
-	if err != nil {
-		return fmt.Errorf("reading what people cleared: %w", err)
-	}
-	told, err := nodemark.ParseCleared(data)
-	if err != nil {
-		m.cleared = now
-		m.Log.Warn("the file of what people cleared is not believed", "file", m.Cleared, "error", err)
-		return nil
-	}
-	if err := m.forgetCleared(told.Records); err != nil {
+	if err := m.forgetCleared(told); err != nil {
 		return err // read again at the next pass
 	}
-	m.cleared = now
+	m.Cleared.Done()
 	return nil
 }
 
 // forgetCleared forgets the faults that records of these ids reported.
-func (m *Monitor) forgetCleared(records []string) error {
-	ids := map[string]bool{}
-	for _, id := range records {
-		ids[id] = true
-	}
+func (m *Monitor) forgetCleared(ids map[string]bool) error {
 	next, found := m.state.clone(), false
 	for _, check := range slices.Sorted(maps.Keys(next.Memory)) {
 		memory := next.Memory[check]

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
@@ -84,8 +85,8 @@ type Monitor struct {
 	// Wake asks for a pass before the next tick; may be nil.
 	Wake <-chan struct{}
 	// Cleared is the file in which the node's connector tells which records people
-	// cleared (nodemark.Cleared); empty: nobody tells.
-	Cleared string
+	// cleared.
+	Cleared *clearance.File
 	BootID  func() (string, error)
 	Devices *gpumetadata.File
 	Clock   clock.WithTicker
@@ -101,7 +102,6 @@ type Monitor struct {
 	look    firstLook
 	dirty   bool // state holds a place that is not written down
 	said    map[string]string
-	cleared clearedFile
 
 	mu     sync.Mutex
 	ailing error
