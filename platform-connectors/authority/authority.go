@@ -92,6 +92,7 @@ func DefaultAgents() []Agent {
 		{Name: "syslog-health-monitor", Checks: []string{"SysLogs*"}},
 		{Name: "gpu-health-monitor", Checks: []string{"Gpu*"}},
 		{Name: "csp-health-monitor", Checks: []string{"CSPMaintenance"}},
+		{Name: "nic-health-monitor", Checks: []string{"InfiniBand*", "Ethernet*"}},
 	}
 }
 

@@ -1,0 +1,242 @@
+// Package config is the configuration of the NIC health monitor.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Agent is the name of this monitor.
+const Agent = fabric.Agent
+
+// Config is the configuration of the monitor.
+type Config struct {
+	// NodeName is the Kubernetes name of the node; required.
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
+	// SysfsRoot is where sysfs is mounted.
+	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where the node's sysfs is mounted"`
+	// RoutesPath is a folder with the node's routes.
+	RoutesPath string `toml:"routesPath" flag:"routes-path" usage:"folder with the node's route and ipv6_route: cards with a default route are not watched; empty watches them too"`
+	// Include and Exclude choose cards by name.
+	Include string `toml:"includeDevices" flag:"include-devices" usage:"regular expression of the cards to watch, whatever their routes; empty is all"`
+	Exclude string `toml:"excludeDevices" flag:"exclude-devices" usage:"regular expression of cards not to watch; empty is none"`
+	// BootIDPath holds the id of the running boot.
+	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
+	// StateDir holds the outbox; it must survive a reboot.
+	StateDir string `toml:"stateDir" flag:"state-dir" usage:"folder of the outbox; it must survive a reboot"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
+	// TokenPath is a projected service-account token; empty sends none.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+	// Strategy of the events: PROCESS or PERSIST_ONLY.
+	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	// Interval is the time from look to look.
+	Interval time.Duration `toml:"interval" flag:"interval" usage:"time from look to look"`
+	// Looks and Persist say when a state is believed.
+	Looks   int           `toml:"looks" flag:"looks" usage:"looks in a row that must agree before a state is believed"`
+	Persist time.Duration `toml:"persistTime" flag:"persist-time" usage:"how long a link must be down, or a card away, to be a fault"`
+	// Steady says when a fault of state is over.
+	Steady time.Duration `toml:"steadyTime" flag:"steady-time" usage:"how long it must be well again before that is reported"`
+	// Reload is for updates of the driver.
+	Reload time.Duration `toml:"reloadTime" flag:"reload-time" usage:"how long all cards may be away at once: their driver is loaded anew"`
+	// Settle is for links that come up.
+	Settle time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after the first look of a boot no fault of links and cards is reported"`
+	// Quiet is for counters.
+	Quiet time.Duration `toml:"quietTime" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
+	// OutboxMiB bounds the events that wait for the connector, in MiB.
+	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full nothing new is reported until something left"`
+	// Counters are rules in place of the built-in ones of the same code.
+	Counters []Counter `toml:"counters"`
+}
+
+// Counter is the rule of one error counter.
+type Counter struct {
+	// Code is the error code of its fault; empty is the counter's name.
+	Code string `toml:"code"`
+	// Counter is the name of its file.
+	Counter string `toml:"counter"`
+	// More than Over within Window is a fault; a Window of zero is the time since
+	// the first look of the boot.
+	Over   uint64        `toml:"over"`
+	Window time.Duration `toml:"window"`
+	Fatal  bool          `toml:"fatal"`
+	// Action is the recommended one: NONE by default, REPLACE_VM if fatal.
+	Action string `toml:"action"`
+	// Off takes a built-in rule away.
+	Off bool `toml:"off"`
+}
+
+// Default is the configuration of a node without special wishes.
+var Default = Config{
+	SysfsRoot:  "/sys",
+	RoutesPath: "/proc/1/net",
+	BootIDPath: "/proc/sys/kernel/random/boot_id",
+	StateDir:   "/var/lib/nvsentinel/nic-health-monitor",
+	Socket:     "unix:///var/run/nvsentinel.sock",
+	Strategy:   string(record.Process),
+	Interval:   time.Second,
+	Looks:      3,
+	Persist:    30 * time.Second,
+	Steady:     2 * time.Minute,
+	Reload:     15 * time.Minute,
+	Settle:     2 * time.Minute,
+	Quiet:      10 * time.Minute,
+	OutboxMiB:  16,
+}
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, required := range [][2]string{
+		{"nodeName (--node-name)", c.NodeName}, {"sysfsRoot (--sysfs-root)", c.SysfsRoot}, {"bootIDPath (--boot-id-path)", c.BootIDPath},
+		{"stateDir (--state-dir)", c.StateDir}, {"platformConnectorSocket (--platform-connector-socket)", c.Socket},
+	} {
+		if required[1] == "" {
+			wrong("%s is empty", required[0])
+		}
+	}
+	if c.Interval < 100*time.Millisecond {
+		wrong("interval (--interval) %s is less than 100ms", c.Interval)
+	}
+	if c.Looks < 1 {
+		wrong("looks (--looks) %d is less than 1", c.Looks)
+	}
+	for _, x := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"persistTime (--persist-time)", c.Persist}, {"steadyTime (--steady-time)", c.Steady}, {"reloadTime (--reload-time)", c.Reload},
+		{"settleTime (--settle-time)", c.Settle}, {"quietTime (--quiet-time)", c.Quiet},
+	} {
+		if x.d < 0 {
+			wrong("%s %s is negative", x.name, x.d)
+		}
+	}
+	if c.OutboxMiB < 1 {
+		wrong("outboxMiB (--outbox-mib) %d is less than 1", c.OutboxMiB)
+	}
+	if _, err := record.ParseStrategy(c.Strategy); err != nil {
+		wrong("processingStrategy (--processingStrategy): %w", err)
+	}
+	if _, err := regexp.Compile(c.Include); err != nil {
+		wrong("includeDevices (--include-devices): %w", err)
+	}
+	if _, err := regexp.Compile(c.Exclude); err != nil {
+		wrong("excludeDevices (--exclude-devices): %w", err)
+	}
+	return errors.Join(append(problems, c.checkCounters()...)...)
+}
+
+// counterName is what files of counters are called.
+var counterName = regexp.MustCompile(`^[a-zA-Z0-9_]{1,64}$`)
+
+func (c Config) checkCounters() (problems []error) {
+	seen := map[string]bool{}
+	for i, x := range c.Counters {
+		wrong := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("counters[%d]."+format, append([]any{i}, args...)...))
+		}
+		code := x.code()
+		if !counterName.MatchString(x.Counter) {
+			wrong("counter %q is no counter's name", x.Counter)
+		}
+		if !counterName.MatchString(code) {
+			wrong("code %q is not made of letters, digits and _", code)
+		}
+		if seen[code] {
+			wrong("code %q stands twice", code)
+		}
+		seen[code] = true
+		if x.Window < 0 {
+			wrong("window %s is negative", x.Window)
+		}
+		if _, err := record.ParseAction(x.action()); err != nil {
+			wrong("action: %w", err)
+		}
+	}
+	return problems
+}
+
+func (x Counter) code() string {
+	if x.Code == "" {
+		return x.Counter
+	}
+	return x.Code
+}
+
+func (x Counter) action() string {
+	switch {
+	case x.Action != "":
+		return x.Action
+	case x.Fatal:
+		return string(record.ActionReplaceVM)
+	}
+	return string(record.ActionNone)
+}
+
+// rules are the built-in counters with those of the file over them.
+func (c Config) rules() ([]judge.Counter, error) {
+	out := judge.Counters()
+	for _, x := range c.Counters {
+		out = slices.DeleteFunc(out, func(r judge.Counter) bool { return r.Code == x.code() })
+		if x.Off {
+			continue
+		}
+		action, err := record.ParseAction(x.action())
+		if err != nil {
+			return nil, fmt.Errorf("reading the rule of counter %s: %w", x.Counter, err)
+		}
+		out = append(out, judge.Counter{Code: x.code(), Name: x.Counter, Over: x.Over, Window: x.Window, Fatal: x.Fatal, Action: action})
+	}
+	return out, nil
+}
+
+// Policy is what the judgement is told.
+func (c Config) Policy() (judge.Policy, error) {
+	counters, err := c.rules()
+	return judge.Policy{
+		Strategy: record.Strategy(c.Strategy), Looks: c.Looks, Persist: c.Persist, Reload: c.Reload, Steady: c.Steady,
+		Settle: c.Settle, Quiet: c.Quiet, Counters: counters,
+	}, err
+}
+
+// Tree is what is looked at.
+func (c Config) Tree(counters []judge.Counter) (*sysfs.Tree, error) {
+	t := &sysfs.Tree{Root: c.SysfsRoot, Routes: c.RoutesPath}
+	for _, r := range counters {
+		if !slices.Contains(t.Counters, r.Name) {
+			t.Counters = append(t.Counters, r.Name)
+		}
+	}
+	for _, x := range []struct {
+		text string
+		into **regexp.Regexp
+	}{{c.Include, &t.Include}, {c.Exclude, &t.Exclude}} {
+		if x.text == "" {
+			continue
+		}
+		re, err := regexp.Compile(x.text)
+		if err != nil {
+			return nil, fmt.Errorf("reading the choice of cards: %w", err)
+		}
+		*x.into = re
+	}
+	return t, nil
+}
+
+// OpenOutbox opens the outbox in the state folder.
+func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
+	o.MaxBytes = int64(c.OutboxMiB) << 20
+	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
+}

@@ -1,0 +1,252 @@
+// Package sysfs reads what the kernel tells of the node's network cards.
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+)
+
+// Bounds of one look. A node has some ten cards with one or two ports each.
+const (
+	maxCards  = 256
+	maxPorts  = 16
+	fileBytes = 4 << 10
+)
+
+// Tree reads cards from sysfs.
+type Tree struct {
+	// Root is where sysfs is mounted, "/sys".
+	Root string
+	// Counters are the names of the counters to read.
+	Counters []string
+	// Include, where set, names the cards that are watched; Exclude those that are
+	// not.
+	Include, Exclude *regexp.Regexp
+	// Routes is a folder with the kernel's files of routes, "/proc/1/net": cards
+	// that carry a default route are the node's own and are not watched, unless
+	// Include names them. Empty: none is.
+	Routes string
+
+	own map[string]bool // cards that carried a default route once
+}
+
+// Stats counts what a look could not read.
+type Stats struct{ Unreadable int }
+
+// Look reads every watched card. A file that cannot be read makes a port or a
+// counter unknown; a folder that cannot be listed is an error, for a card that
+// is missing in a list would be taken for gone.
+func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
+	r, stats := fabric.Reading{At: now, Boot: boot}, Stats{}
+	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
+		return r, stats, fmt.Errorf("looking at sysfs: %w", err)
+	}
+	names, err := list(filepath.Join(t.Root, "class/infiniband"))
+	if err != nil {
+		return r, stats, err
+	}
+	own, err := t.routed()
+	if err != nil {
+		return r, stats, err
+	}
+	openable, err := t.charDevices()
+	r.CharDevices = err == nil
+	for _, name := range names {
+		if !t.watched(name, own) {
+			r.Unwatched = append(r.Unwatched, place(t.device(name), name))
+			continue
+		}
+		if len(r.Devices) == maxCards {
+			return r, stats, fmt.Errorf("listing cards: there are more than %d", maxCards)
+		}
+		d := t.card(name, &stats)
+		d.CharDevice = openable[name]
+		r.Devices = append(r.Devices, d)
+	}
+	return r, stats, nil
+}
+
+// watched says whether a card is one of ours.
+func (t *Tree) watched(name string, own map[string]bool) bool {
+	if strings.ContainsAny(name, "|\n") {
+		return false
+	}
+	if _, err := os.Stat(filepath.Join(t.device(name), "device/physfn")); err == nil {
+		return false // a virtual function shares the fate of its card
+	}
+	if t.Exclude != nil && t.Exclude.MatchString(name) {
+		return false
+	}
+	if t.Include != nil {
+		return t.Include.MatchString(name)
+	}
+	if t.own == nil {
+		t.own = map[string]bool{}
+	}
+	for _, netdev := range t.netdevs(name) {
+		if t.carries(netdev, own, 0) {
+			t.own[name] = true // and stays so when its link, and the route with it, goes
+		}
+	}
+	return !t.own[name]
+}
+
+func (t *Tree) device(name string) string { return filepath.Join(t.Root, "class/infiniband", name) }
+
+func (t *Tree) card(name string, stats *Stats) fabric.Device {
+	dir := t.device(name)
+	d := fabric.Device{
+		Name: name, Place: place(dir, name), GUID: text(filepath.Join(dir, "node_guid")),
+		Model: text(filepath.Join(dir, "hca_type")) + " " + text(filepath.Join(dir, "board_id")),
+	}
+	numbers, err := list(filepath.Join(dir, "ports"))
+	if err != nil {
+		stats.Unreadable++ // one broken card hides no other
+	}
+	slices.SortFunc(numbers, func(a, b string) int { return number(a) - number(b) })
+	for _, n := range numbers[:min(len(numbers), maxPorts)] {
+		if number(n) > 0 {
+			d.Ports = append(d.Ports, t.port(name, n, stats))
+		}
+	}
+	return d
+}
+
+// place is the PCI address of a card; one without has its name.
+func place(dir, name string) string {
+	for line := range strings.Lines(text(filepath.Join(dir, "device/uevent"))) {
+		if slot, ok := strings.CutPrefix(strings.TrimSpace(line), "PCI_SLOT_NAME="); ok && !strings.Contains(slot, "|") {
+			return slot
+		}
+	}
+	return name
+}
+
+func (t *Tree) port(card, n string, stats *Stats) fabric.Port {
+	dir := filepath.Join(t.device(card), "ports", n)
+	p := fabric.Port{Number: n, Layer: fabric.InfiniBand, Counters: map[string]uint64{}}
+	if text(filepath.Join(dir, "link_layer")) == string(fabric.Ethernet) {
+		p.Layer = fabric.Ethernet
+	}
+	p.State = state(text(filepath.Join(dir, "state")), text(filepath.Join(dir, "phys_state")))
+	if p.State == fabric.Unreadable {
+		stats.Unreadable++
+	}
+	for _, name := range t.Counters {
+		if value, ok := t.counter(card, n, name); ok {
+			p.Counters[name] = value
+		}
+	}
+	return p
+}
+
+// carrierChanges is a counter of the network interface and not of the port.
+const carrierChanges = "carrier_changes"
+
+func (t *Tree) counter(card, port, name string) (uint64, bool) {
+	dir := filepath.Join(t.device(card), "ports", port)
+	paths := []string{filepath.Join(dir, "counters", name), filepath.Join(dir, "hw_counters", name)}
+	if name == carrierChanges {
+		paths = nil
+		for _, netdev := range t.netdevs(card) {
+			own := filepath.Join(t.Root, "class/net", netdev)
+			if number(text(filepath.Join(own, "dev_port"))) == number(port)-1 && !strings.Contains(text(filepath.Join(own, "phys_port_name")), "vf") {
+				paths = append(paths, filepath.Join(own, carrierChanges))
+				break
+			}
+		}
+	}
+	for _, path := range paths {
+		if value, err := strconv.ParseUint(text(path), 10, 64); err == nil {
+			return value, true
+		}
+	}
+	return 0, false
+}
+
+// state reads "4: ACTIVE" and "3: Disabled".
+func state(logical, physical string) fabric.State {
+	if number, _, ok := strings.Cut(logical, ":"); ok {
+		switch number {
+		case "1", "0":
+			if strings.HasPrefix(physical, "3:") {
+				return fabric.Disabled
+			}
+			return fabric.Down
+		case "2", "3", "5":
+			return fabric.Between
+		case "4":
+			return fabric.Active
+		}
+	}
+	return fabric.Unreadable
+}
+
+// charDevices are the cards that programs can open.
+func (t *Tree) charDevices() (map[string]bool, error) {
+	dir := filepath.Join(t.Root, "class/infiniband_verbs")
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err // without the module, nothing can be said of a card
+	}
+	names, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, n := range names {
+		if card := text(filepath.Join(dir, n, "ibdev")); card != "" {
+			out[card] = true
+		}
+	}
+	return out, nil
+}
+
+// list names what is in a folder, sorted; a folder that is not there is empty.
+func list(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, nil
+}
+
+// text is a small file without the space around it, empty when it cannot be read.
+func text(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, fileBytes))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// number is a decimal number, 0 for anything else.
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}

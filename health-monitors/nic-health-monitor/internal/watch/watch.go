@@ -1,0 +1,202 @@
+// Package watch is the loop of the NIC health monitor: it looks at the cards,
+// has the reading judged, and puts what is to be told into the outbox together
+// with the memory of it.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// memoryNote is the name of the memory beside the outbox.
+const memoryNote = "memory"
+
+// notePace is how often counters are written down while nothing is told. What a
+// crash loses of them is looked at again from the value before.
+const notePace = time.Minute
+
+// Cards is where the facts come from: sysfs.Tree.
+type Cards interface {
+	Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error)
+}
+
+// Monitor watches the cards of one node. Its fields are set before Run.
+type Monitor struct {
+	// Node is the name under which events are reported.
+	Node   string
+	Policy judge.Policy
+	// Interval is the time from look to look.
+	Interval time.Duration
+	Cards    Cards
+	Outbox   *report.Outbox
+	BootID   func() (string, error)
+	// Cleared tells which records people cleared.
+	Cleared *clearance.File
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *Metrics
+
+	memory judge.Memory
+	noted  time.Time
+
+	mu     sync.Mutex
+	looked bool
+	ailing error
+}
+
+// Ready says whether the last look went well, and if not, why.
+func (m *Monitor) Ready() (bool, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.ailing != nil:
+		return false, m.ailing.Error()
+	case !m.looked:
+		return false, "the cards have not been looked at yet"
+	}
+	return true, ""
+}
+
+// Run looks until the context ends. A failing look begins nothing and ends
+// nothing, and is repeated.
+func (m *Monitor) Run(ctx context.Context) error {
+	if err := m.remember(); err != nil {
+		return err
+	}
+	tick := m.Clock.NewTicker(m.Interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		m.note(m.look())
+		select {
+		case <-ctx.Done():
+		case <-tick.C():
+		}
+	}
+	return m.commit(m.memory, nil)
+}
+
+// remember loads the memory beside the outbox.
+func (m *Monitor) remember() error {
+	data, err := m.Outbox.Note(memoryNote)
+	if err != nil {
+		return err
+	}
+	if m.memory, err = judge.Decode(data); err != nil {
+		// Unreadable is no proof of anything: begin as on a first day.
+		m.Log.Error("memory was unreadable; the monitor begins anew", "error", err)
+		m.memory, err = judge.Decode(nil)
+	}
+	return err
+}
+
+// note logs the first failure of a row and its end.
+func (m *Monitor) note(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looked = m.looked || err == nil
+	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
+		m.Log.Warn("cards could not be looked at; nothing is told of them meanwhile", "error", err)
+		m.Metrics.LookErrors.Inc()
+	}
+	if err == nil && m.ailing != nil {
+		m.Log.Info("cards are looked at again")
+	}
+	m.ailing = err
+}
+
+// look does one round.
+func (m *Monitor) look() error {
+	begun := m.Clock.Now()
+	boot, err := m.BootID()
+	if err != nil {
+		return fmt.Errorf("reading the boot id: %w", err)
+	}
+	if err := m.forget(); err != nil {
+		return err
+	}
+	reading, stats, err := m.Cards.Look(boot, begun)
+	if err != nil {
+		return err
+	}
+	m.Metrics.look(reading, stats, m.Clock.Since(begun))
+	next, told := judge.Judge(m.memory, reading, m.Policy)
+	if len(told) == 0 && !next.News(m.memory) && begun.Sub(m.noted) < notePace {
+		m.memory = next
+		return nil
+	}
+	err = m.commit(next, told)
+	if errors.Is(err, report.ErrFull) {
+		return fmt.Errorf("telling %d changes: %w", len(told), err) // the memory stands: judged again at the next look
+	}
+	return err
+}
+
+// commit makes the memory and what it tells durable in one step.
+func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
+	now := m.Clock.Now()
+	if len(told) > 0 {
+		crashpoint.Here(fabric.Agent + "/judged")
+	}
+	err := m.Outbox.Write(func(tx *report.Tx) error {
+		for _, t := range told {
+			e := t.Event(m.Node, next.Boot, now)
+			if err := tx.Append(e); err != nil {
+				return err
+			}
+			next.Name(t.Key, e.Id)
+		}
+		data, err := next.Encode()
+		if err != nil {
+			return err
+		}
+		return tx.SetNote(memoryNote, data)
+	})
+	if err != nil {
+		return err
+	}
+	if len(told) > 0 {
+		crashpoint.Here(fabric.Agent + "/outboxed")
+	}
+	m.memory, m.noted = next, now
+	for _, t := range told {
+		m.Metrics.Told.WithLabelValues(t.Key.Check, string(t.Reason)).Inc()
+		m.Log.Info("told", "reason", t.Reason, "check", t.Key.Check, "nic", t.Key.Device, "port", t.Key.Port, "code", t.Key.Code,
+			"fatal", t.Fatal, "message", t.Message)
+	}
+	m.Metrics.open(next)
+	return nil
+}
+
+// forget drops what people cleared.
+func (m *Monitor) forget() error {
+	told, err := m.Cleared.Read()
+	if err != nil {
+		m.Log.Warn("what people cleared is not taken over until it can be read", "error", err)
+	}
+	if told == nil {
+		return nil
+	}
+	next := m.memory.Clone()
+	gone := next.Forget(told)
+	if len(gone) > 0 {
+		m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
+		if err := m.commit(next, nil); err != nil {
+			return err
+		}
+	}
+	m.Cleared.Done()
+	return nil
+}

@@ -1,0 +1,184 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// card is a card with one port, whose state and counter the test sets.
+type card struct {
+	state   fabric.State
+	downed  uint64
+	missing error
+}
+
+func (c *card) Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error) {
+	port := fabric.Port{Number: "1", Layer: fabric.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
+	return fabric.Reading{At: now, Boot: boot, Devices: []fabric.Device{{
+		Name: "mlx5_0", Place: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []fabric.Port{port},
+	}}}, sysfs.Stats{}, c.missing
+}
+
+// node is a monitor that looks when the test says so.
+type node struct {
+	*Monitor
+	t     *testing.T
+	path  string
+	o     report.Options
+	card  card
+	clock *clocktesting.FakeClock
+}
+
+func newNode(t *testing.T, o report.Options) *node {
+	t.Helper()
+	n := &node{t: t, path: filepath.Join(t.TempDir(), "outbox.db"), o: o, card: card{state: fabric.Active}, clock: testkit.NewClock()}
+	n.restart()
+	return n
+}
+
+// restart opens the outbox and begins with what is in it.
+func (n *node) restart() {
+	n.t.Helper()
+	if n.Monitor != nil {
+		if err := n.Outbox.Close(); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.o.Clock = n.clock
+	outbox, err := report.Open(n.path, n.o)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = outbox.Close() })
+	n.Monitor = &Monitor{
+		Node: "n1", Interval: time.Second, Cards: &n.card, Outbox: outbox, BootID: func() (string, error) { return "boot-1", nil },
+		Policy:  judge.Policy{Strategy: record.Process, Looks: 2, Persist: 10 * time.Second, Steady: 10 * time.Second, Counters: judge.Counters()},
+		Cleared: clearance.Follow(""), Clock: n.clock, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	if err := n.remember(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// looks looks ten times, a second apart, and returns the last error.
+func (n *node) looks() (err error) {
+	for range 12 {
+		n.clock.Step(time.Second)
+		err = n.look()
+		n.note(err)
+	}
+	return err
+}
+
+func (n *node) expect(want ...string) {
+	n.t.Helper()
+	entries, err := n.Outbox.Peek(100, 1<<20)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var got []string
+	for _, x := range entries {
+		e := record.FromProto(x.Event)
+		got = append(got, fmt.Sprintf("%s %s healthy=%t %s", e.CheckName, e.ErrorCode[0], e.IsHealthy, e.Metadata[record.MetadataBootID]))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		n.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+const (
+	down   = "InfiniBandStateCheck NIC_PORT_DOWN healthy=false boot-1"
+	active = "InfiniBandStateCheck NIC_PORT_DOWN healthy=true boot-1"
+	downed = "InfiniBandDegradationCheck link_downed healthy=false boot-1"
+)
+
+func TestAFaultAndItsEndAreToldOnce(t *testing.T) {
+	n := newNode(t, report.Options{})
+	for range 3 {
+		if err := n.looks(); err != nil {
+			t.Fatal(err)
+		}
+		n.restart()
+	}
+	n.expect()
+	n.card.state, n.card.downed = fabric.Down, 1
+	for range 3 {
+		if err := n.looks(); err != nil {
+			t.Fatal(err)
+		}
+		n.restart()
+	}
+	n.expect(downed, down)
+	n.card.state = fabric.Active
+	for range 3 {
+		if err := n.looks(); err != nil {
+			t.Fatal(err)
+		}
+		n.restart()
+	}
+	n.expect(downed, down, active)
+}
+
+// TestWhatAFullOutboxRefusesIsToldLater: the memory does not advance without the
+// events.
+func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
+	n := newNode(t, report.Options{MaxEntries: 1})
+	if err := n.looks(); err != nil {
+		t.Fatal(err)
+	}
+	n.card.state, n.card.downed = fabric.Down, 1
+	if err := n.looks(); !errors.Is(err, report.ErrFull) {
+		t.Fatalf("a look that has no room for its events gave %v", err)
+	}
+	n.expect(downed)
+	if ok, why := n.Ready(); ok || why == "" {
+		t.Errorf("ready %t, %q", ok, why)
+	}
+	n.restart()
+	if err := n.Outbox.Remove(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.looks(); err != nil {
+		t.Fatal(err)
+	}
+	n.expect(down)
+	if ok, why := n.Ready(); !ok {
+		t.Error(why)
+	}
+}
+
+func TestALookThatFailsTellsNothing(t *testing.T) {
+	n := newNode(t, report.Options{})
+	if ok, _ := n.Ready(); ok {
+		t.Error("ready before the first look")
+	}
+	if err := n.looks(); err != nil {
+		t.Fatal(err)
+	}
+	n.card.state, n.card.missing = fabric.Down, errors.New("no sysfs")
+	if err := n.looks(); !errors.Is(err, n.card.missing) {
+		t.Error(err)
+	}
+	n.card.missing = nil
+	n.BootID = func() (string, error) { return "", errors.New("no boot id") }
+	if err := n.looks(); err == nil {
+		t.Error("a look without a boot id went well")
+	}
+	n.expect()
+}

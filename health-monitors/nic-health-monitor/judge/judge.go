@@ -1,0 +1,287 @@
+package judge
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+)
+
+// Codes of faults that no counter tells.
+const (
+	CodeDown         = "NIC_PORT_DOWN"
+	CodeDisabled     = "NIC_PORT_DISABLED"
+	CodeGone         = "NIC_GONE"
+	CodeFewerPorts   = "NIC_FEWER_ACTIVE_PORTS"
+	CodeNoCharDevice = "NIC_NO_CHAR_DEVICE"
+)
+
+// Policy is what the operator decided.
+type Policy struct {
+	// Strategy of the events.
+	Strategy record.Strategy
+	// Looks and Persist are how often in a row, and for how long, a link or card
+	// must be in trouble.
+	Looks   int
+	Persist time.Duration
+	// Reload is how long all cards may be away at once.
+	Reload time.Duration
+	// Steady is how long it must be well again.
+	Steady time.Duration
+	// Settle is how long after the first look of a boot nothing is told of links
+	// and cards: they come up one by one.
+	Settle time.Duration
+	// Quiet is how long a counter must stay within its bound for its fault to end;
+	// a fatal one ends only when the counter is set back or the node has rebooted.
+	Quiet    time.Duration
+	Counters []Counter
+}
+
+// Reason says why a fault began or ended.
+type Reason string
+
+// Reasons.
+const (
+	// Began and Ended: seen so for long enough.
+	Began Reason = "began"
+	Ended Reason = "ended"
+	// Outlasted: still there after a reboot.
+	Outlasted Reason = "outlasted-reboot"
+	// Rebooted: the node did, which sets a counter back.
+	Rebooted Reason = "rebooted"
+	// SetBack: the counter was.
+	SetBack Reason = "set-back"
+	// Quiet: the counter stayed within its bound.
+	Quiet Reason = "quiet"
+	// Replaced: another card is in its place. Renamed: the card has another name.
+	Replaced Reason = "replaced"
+	Renamed  Reason = "renamed"
+	// Unwatched: the card is not watched any more, or the counter has no rule.
+	Unwatched Reason = "unwatched"
+)
+
+// Told is one event: a fault begins or, healthy, ends.
+type Told struct {
+	Key      Key
+	Reason   Reason
+	Healthy  bool
+	Fatal    bool
+	Action   record.Action
+	Strategy record.Strategy
+	Message  string
+	// Place is the card's.
+	Place string
+}
+
+// sight is what a look says of one key.
+type sight struct {
+	bad    bool
+	fatal  bool
+	action record.Action
+	text   string
+	place  string
+	guid   string
+	// now: it needs no trial; patience: it needs a long one.
+	now      bool
+	patience bool
+	reason   Reason
+	counted  bool
+	want     int
+}
+
+// look is one reading on its way to a verdict.
+type look struct {
+	m Memory
+	r fabric.Reading
+	p Policy
+	// seen holds what is known of a key; what is not in it is unknown.
+	seen map[Key]sight
+	told []Told
+}
+
+// Judge compares a reading with the memory: it returns the memory of the next
+// look, and what is to be told, in a fixed order. What could not be read begins
+// nothing and ends nothing.
+func Judge(m Memory, r fabric.Reading, p Policy) (Memory, []Told) {
+	l := &look{m: m.Clone(), r: r, p: p, seen: map[Key]sight{}}
+	if r.Boot != l.m.Boot {
+		l.turn()
+	}
+	l.forgetUnwatched()
+	l.endMoved()
+	for _, d := range r.Devices {
+		l.links(d)
+		l.charDevice(d)
+		l.counters(d)
+	}
+	l.gone()
+	l.peers()
+	l.retired()
+	l.verdicts()
+	l.remember()
+	return l.m, l.told
+}
+
+// turn begins a boot: counters begin anew, and what they told is over.
+func (l *look) turn() {
+	l.m.Boot, l.m.Since = l.r.Boot, l.r.At
+	clear(l.m.trials)
+	for place, c := range l.m.Cards {
+		for number, link := range c.Ports {
+			link.Courses = nil
+			c.Ports[number] = link
+		}
+		l.m.Cards[place] = c
+	}
+	for _, k := range l.open() {
+		if l.m.Open[k].Counted {
+			l.end(k, Rebooted, "the node has rebooted")
+		}
+	}
+}
+
+// forgetUnwatched ends what was told of cards that are not watched any more: one
+// that was left out, or has got the node's default route, is not gone.
+func (l *look) forgetUnwatched() {
+	for _, place := range l.r.Unwatched {
+		delete(l.m.Cards, place)
+	}
+	for _, k := range l.open() {
+		if slices.Contains(l.r.Unwatched, l.m.Open[k].Place) {
+			l.end(k, Unwatched, "the card is not watched any more")
+		}
+	}
+}
+
+// endMoved ends the faults of cards that were replaced or have another name, and
+// forgets cards that were replaced.
+func (l *look) endMoved() {
+	for place, c := range l.m.Cards {
+		if d, there := l.r.Card(place); there && d.GUID != "" && c.GUID != "" && d.GUID != c.GUID {
+			delete(l.m.Cards, place)
+		}
+	}
+	for _, k := range l.open() {
+		f := l.m.Open[k]
+		d, there := l.r.Card(f.Place)
+		switch {
+		case !there:
+		case d.GUID != "" && f.GUID != "" && d.GUID != f.GUID:
+			l.end(k, Replaced, "another card is at "+f.Place)
+		case d.Name != k.Device:
+			l.end(k, Renamed, "the card at "+f.Place+" is "+d.Name+" now")
+		}
+	}
+}
+
+// verdicts lets what is seen ripen.
+func (l *look) verdicts() {
+	for k := range l.m.trials {
+		if _, known := l.seen[k]; !known {
+			delete(l.m.trials, k)
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(l.seen), Key.compare) {
+		s := l.seen[k]
+		f, open := l.m.Open[k]
+		if due := s.bad != open || s.bad && f.Boot != l.m.Boot; !due {
+			delete(l.m.trials, k)
+			continue
+		}
+		if !s.now && !l.ripe(k, s) {
+			continue
+		}
+		delete(l.m.trials, k)
+		if s.bad {
+			l.begin(k, s)
+		} else {
+			l.end(k, s.reason, s.text)
+		}
+	}
+}
+
+// ripe counts the look and says whether it was seen so for long enough.
+func (l *look) ripe(k Key, s sight) bool {
+	t, begun := l.m.trials[k]
+	if !begun || t.bad != s.bad || t.patience != s.patience || l.r.At.Before(t.since) {
+		t = trial{bad: s.bad, patience: s.patience, since: l.r.At}
+	}
+	t.looks++
+	l.m.trials[k] = t
+	enough := l.p.Steady
+	switch {
+	case s.patience:
+		enough = l.p.Reload
+	case s.bad:
+		enough = l.p.Persist
+	}
+	settled := !s.bad || l.r.At.Sub(l.m.Since) >= l.p.Settle
+	return settled && t.looks >= l.p.Looks && l.r.At.Sub(t.since) >= enough
+}
+
+// begin tells a fault. One that was told under a past boot is told again: that
+// it outlasted the reboot is news.
+func (l *look) begin(k Key, s sight) {
+	reason := Began
+	strategy := l.p.Strategy
+	before, open := l.m.Open[k]
+	if open {
+		reason = Outlasted
+	}
+	if open && before.Strategy == record.Process {
+		strategy = record.Process // else its end could not clear what PROCESS told
+	}
+	l.m.Open[k] = Fault{
+		Place: s.place, GUID: s.guid, Boot: l.m.Boot, Strategy: strategy, Counted: s.counted, Last: l.lastOf(s), Want: s.want, IDs: before.IDs,
+	}
+	l.told = append(l.told, Told{
+		Key: k, Reason: reason, Fatal: s.fatal, Action: s.action, Strategy: l.p.Strategy, Message: s.text, Place: s.place,
+	})
+}
+
+func (l *look) lastOf(s sight) time.Time {
+	if s.counted {
+		return l.r.At
+	}
+	return time.Time{}
+}
+
+// end tells that a fault is over, under the strategy that it was told under.
+func (l *look) end(k Key, reason Reason, text string) {
+	f := l.m.Open[k]
+	delete(l.m.Open, k)
+	delete(l.m.trials, k)
+	l.told = append(l.told, Told{
+		Key: k, Reason: reason, Healthy: true, Action: record.ActionNone, Strategy: f.Strategy, Message: text, Place: f.Place,
+	})
+}
+
+// open lists the open faults in a fixed order.
+func (l *look) open() []Key { return slices.SortedFunc(maps.Keys(l.m.Open), Key.compare) }
+
+// remember takes the reading into the memory.
+func (l *look) remember() {
+	for _, d := range l.r.Devices {
+		before := l.m.Cards[d.Place]
+		c := Card{
+			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
+		}
+		if active, _ := d.ActivePorts(); active < len(d.Ports) {
+			c.Alone = before.Alone
+		}
+		if c.GUID == "" {
+			c.GUID = before.GUID
+		}
+		if len(d.Ports) == 0 && before.Layer != "" {
+			c.Layer = before.Layer
+		}
+		for _, p := range d.Ports {
+			link := c.Ports[p.Number]
+			link.Active = link.Active || p.State == fabric.Active
+			c.Ports[p.Number] = link
+		}
+		l.m.Cards[d.Place] = c
+	}
+}

@@ -1,0 +1,172 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+)
+
+// life is a node, its monitor's memory and the time. Every look may be followed
+// by a restart, which must change nothing but trials.
+type life struct {
+	reading fabric.Reading
+	memory  Memory
+	policy  Policy
+	ids     int
+}
+
+func newLife() *life {
+	return &life{
+		reading: fabric.Reading{At: time.Unix(1_000_000, 0), Boot: "boot-1", CharDevices: true},
+		policy: Policy{
+			Strategy: record.Process, Looks: 3, Persist: 30 * time.Second, Reload: 15 * time.Minute, Steady: 2 * time.Minute, Settle: 2 * time.Minute,
+			Quiet: 10 * time.Minute, Counters: Counters(),
+		},
+	}
+}
+
+func TestLives(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		l := newLife()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return l.run(t, d) })
+	})
+}
+
+func (l *life) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	switch d.Cmd {
+	case "cards": // name place model guid state...
+		l.reading.Devices = nil
+		for line := range strings.Lines(d.Input) {
+			l.reading.Devices = append(l.reading.Devices, card(t, strings.Fields(line)))
+		}
+		return fmt.Sprintf("%d cards\n", len(l.reading.Devices))
+	case "unwatched": // place...
+		l.reading.Unwatched = strings.Fields(d.Input)
+		return ""
+	case "count": // name counter=value...
+		l.count(t, d)
+		return ""
+	case "look":
+		return l.look(t, d)
+	case "boot":
+		l.reading.Boot = d.CmdArgs[0].Key
+		return ""
+	case "strategy":
+		l.policy.Strategy = record.Strategy(d.CmdArgs[0].Key)
+		return ""
+	case "restart":
+		data, err := l.memory.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.memory, err = Decode(data); err != nil {
+			t.Fatal(err)
+		}
+		return ""
+	case "cleared":
+		var out []string
+		for _, k := range l.memory.Forget(map[string]bool{d.CmdArgs[0].Key: true}) {
+			out = append(out, k.Device+" "+k.Code)
+		}
+		return strings.Join(out, "\n") + "\n"
+	}
+	t.Fatalf("unknown command %s", d.Cmd)
+	return ""
+}
+
+// card reads "mlx5_0 0000:3b:00.0 CX7 guid-1 active,down"; a layer, "eth:" or
+// "ib:" before the states, is InfiniBand by default; "nochar" may follow.
+func card(t *testing.T, f []string) fabric.Device {
+	t.Helper()
+	if len(f) < 5 {
+		t.Fatalf("%q is no card", f)
+	}
+	d := fabric.Device{Name: f[0], Place: f[1], Model: f[2], GUID: f[3], CharDevice: len(f) < 6}
+	layer, states := fabric.InfiniBand, f[4]
+	if rest, eth := strings.CutPrefix(states, "eth:"); eth {
+		layer, states = fabric.Ethernet, rest
+	}
+	for i, s := range strings.Split(states, ",") {
+		d.Ports = append(d.Ports, fabric.Port{Number: strconv.Itoa(i + 1), Layer: layer, State: fabric.State(s), Counters: map[string]uint64{}})
+	}
+	return d
+}
+
+func (l *life) count(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
+	for i := range l.reading.Devices {
+		if l.reading.Devices[i].Name != d.CmdArgs[0].Key {
+			continue
+		}
+		for _, a := range d.CmdArgs[1:] {
+			n, err := strconv.ParseUint(a.Vals[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.reading.Devices[i].Ports[0].Counters[a.Key] = n
+		}
+	}
+}
+
+// look looks every so often (every=, 10 s) for so long (for=, one look).
+func (l *life) look(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	every, span := 10*time.Second, 10*time.Second
+	for _, a := range d.CmdArgs {
+		x, err := time.ParseDuration(a.Vals[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch a.Key {
+		case "every":
+			every = x
+			span = max(span, x)
+		case "for":
+			span = x
+		}
+	}
+	var out strings.Builder
+	for begun := l.reading.At; l.reading.At.Sub(begun) < span; {
+		l.reading.At = l.reading.At.Add(every)
+		var told []Told
+		before := l.memory.Clone()
+		l.memory, told = Judge(l.memory, l.reading, l.policy)
+		if again, same := Judge(before, l.reading, l.policy); !slices.Equal(told, same) || len(again.Open) != len(l.memory.Open) {
+			t.Errorf("the same look told %v and then %v", told, same)
+		}
+		for _, x := range told {
+			l.ids++
+			id := "id-" + strconv.Itoa(l.ids)
+			l.memory.Name(x.Key, id)
+			fmt.Fprintf(&out, "+%s %s\n", l.reading.At.Sub(begun), sentence(x, id))
+		}
+	}
+	if out.Len() == 0 {
+		return "nothing\n"
+	}
+	return out.String()
+}
+
+func sentence(x Told, id string) string {
+	what := "fault"
+	if x.Fatal {
+		what = "fatal"
+	}
+	if x.Healthy {
+		what = "healthy"
+	}
+	port := ""
+	if x.Key.Port != "" {
+		port = "/" + x.Key.Port
+	}
+	return fmt.Sprintf("%s %s %s%s %s %s %s %s: %s", id, what, x.Key.Device, port, x.Key.Check, x.Key.Code, x.Action, x.Strategy, x.Reason) + " (" + x.Message + ")"
+}

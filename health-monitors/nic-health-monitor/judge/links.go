@@ -1,0 +1,168 @@
+package judge
+
+import (
+	"fmt"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
+)
+
+// minPeers is how many cards of one role it takes to say that one of them
+// differs.
+const minPeers = 3
+
+// links judges the ports of a card: one that was active and has no link is in
+// trouble. A port that never was may have no cable.
+func (l *look) links(d fabric.Device) {
+	for _, p := range d.Ports {
+		was := l.m.Cards[d.Place].Ports[p.Number].Active
+		switch p.State {
+		case fabric.Active:
+			l.well(d, p.Number, "the port is active", CodeDown, CodeDisabled)
+		case fabric.Down:
+			if was {
+				l.seen[Key{fabric.StateCheck(p.Layer), d.Name, p.Number, CodeDown}] = broken(d, "the port was active and has no link")
+			}
+		case fabric.Disabled:
+			if was {
+				l.seen[Key{fabric.StateCheck(p.Layer), d.Name, p.Number, CodeDisabled}] = broken(d, "the port was active and is disabled")
+			}
+		case fabric.Between, fabric.Unreadable:
+		}
+	}
+}
+
+// well sees the end of faults of state, under whichever layer they were told.
+func (l *look) well(d fabric.Device, port, text string, codes ...string) {
+	for _, layer := range []fabric.Layer{fabric.InfiniBand, fabric.Ethernet} {
+		for _, code := range codes {
+			l.seen[Key{fabric.StateCheck(layer), d.Name, port, code}] = sight{reason: Ended, text: text, place: d.Place}
+		}
+	}
+}
+
+// broken is the sight of a fault that a new machine mends.
+func broken(d fabric.Device, text string) sight {
+	return sight{bad: true, fatal: true, action: record.ActionReplaceVM, text: text, place: d.Place, guid: d.GUID}
+}
+
+// charDevice judges whether programs can still open a card that they could.
+func (l *look) charDevice(d fabric.Device) {
+	if !l.r.CharDevices {
+		return
+	}
+	k := Key{fabric.CharDeviceCheck, d.Name, "", CodeNoCharDevice}
+	switch {
+	case d.CharDevice:
+		l.seen[k] = sight{reason: Ended, text: "the card has a character device", place: d.Place}
+	case l.m.Cards[d.Place].CharDevice:
+		// The driver lost it and not the card, so that a reboot brings it back.
+		l.seen[k] = sight{
+			bad: true, fatal: true, action: record.ActionRestartVM, text: "the card has no character device any more",
+			place: d.Place, guid: d.GUID,
+		}
+	}
+}
+
+// gone judges the cards that are remembered and not there.
+func (l *look) gone() {
+	if len(l.r.Devices) == 0 && len(l.m.Cards) > 1 {
+		l.driverGone()
+		return
+	}
+	names := map[string]bool{}
+	for _, d := range l.r.Devices {
+		names[d.Name] = true
+		l.well(d, "", "the card is there", CodeGone)
+	}
+	for place, c := range l.m.Cards {
+		if _, there := l.r.Card(place); there {
+			continue
+		}
+		name := c.Name
+		if names[name] {
+			name = place // another card has the name now
+		}
+		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] =
+			broken(fabric.Device{Place: place, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", place))
+	}
+}
+
+// driverGone judges a node on which no card is left: that is its driver, which
+// is loaded anew with every update.
+func (l *look) driverGone() {
+	for place, c := range l.m.Cards {
+		l.seen[Key{fabric.StateCheck(c.Layer), c.Name, "", CodeGone}] = sight{
+			bad: true, fatal: true, action: record.ActionRestartVM, text: "no card is there: their driver is not loaded",
+			place: place, guid: c.GUID, patience: true,
+		}
+	}
+}
+
+// role is what cards have in common that should have as many active ports.
+type role struct {
+	model string
+	layer fabric.Layer
+	ports int
+}
+
+// peers judges cards of which no active port was ever seen lost, by those of
+// the same role.
+func (l *look) peers() {
+	groups := map[role][]fabric.Device{}
+	for _, d := range l.r.Devices {
+		r := role{d.Model, d.Layer(), len(d.Ports)}
+		groups[r] = append(groups[r], d)
+	}
+	for _, group := range groups {
+		most, agreed := majority(group)
+		for _, d := range group {
+			l.peer(d, most, len(group), agreed)
+		}
+	}
+}
+
+func (l *look) peer(d fabric.Device, most, of int, agreed bool) {
+	k := Key{fabric.StateCheck(d.Layer()), d.Name, "", CodeFewerPorts}
+	active, known := d.ActivePorts()
+	f, open := l.m.Open[k]
+	switch {
+	case open && active >= f.Want:
+		l.seen[k] = sight{reason: Ended, text: fmt.Sprintf("%d ports are active", active), place: d.Place}
+	case !known || !agreed || active >= most || l.lost(d) || l.m.Cards[d.Place].Alone:
+	default:
+		s := broken(d, fmt.Sprintf("%d ports are active where most of the %d cards of its kind have %d", active, of, most))
+		s.want = most
+		l.seen[k] = s
+	}
+}
+
+// lost says whether a port of the card that was active is not; that is told of
+// the port.
+func (l *look) lost(d fabric.Device) bool {
+	for _, p := range d.Ports {
+		if p.State != fabric.Active && l.m.Cards[d.Place].Ports[p.Number].Active {
+			return true
+		}
+	}
+	return false
+}
+
+// majority is the number of active ports that more than half of the cards have.
+func majority(group []fabric.Device) (most int, agreed bool) {
+	if len(group) < minPeers {
+		return 0, false
+	}
+	votes := map[int]int{}
+	for _, d := range group {
+		if active, known := d.ActivePorts(); known {
+			votes[active]++
+		}
+	}
+	for active, n := range votes {
+		if 2*n > len(group) {
+			return active, true
+		}
+	}
+	return 0, false
+}
