@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
@@ -237,6 +238,9 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Bell())
 	d.Go("reminder", reminder.Run)
+	bird := &canary.Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
+	p.node.OnChange(bird.Bell())
+	d.Go("canary", bird.Run)
 	d.Go("node watch", p.node.Run)
 	p.queue.spool.Try(fold.Try)
 	d.Go("fault set", fold.Run)

@@ -1,0 +1,144 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// lookEvery is how often the store is asked for the canary.
+const lookEvery = 20 * time.Millisecond
+
+// flight is how a canary came.
+type flight struct {
+	Node  string `json:"node"`
+	Event string `json:"event"`
+	// Took is from the asking to the finding in the store, Asked the part until the
+	// API server had the asking, in milliseconds by the clock of this machine.
+	Took  int64 `json:"tookMilliseconds"`
+	Asked int64 `json:"askedMilliseconds"`
+	// Accepted is from the moment in which the connector had heard of it to its
+	// acceptance at the front door, by the clock of the node.
+	Accepted int64 `json:"acceptedMilliseconds"`
+}
+
+func canaryCommand(o *options) *cobra.Command {
+	var patience time.Duration
+	c := &cobra.Command{
+		Use:   "canary <node>",
+		Short: "Send an event for the record only the whole way from a node's front door to the store, and say how long it took",
+		Long: `Send a canary: an annotation on the Node, written by your own rights (patch nodes),
+asks the node's connector for an event through its own socket. The event is healthy
+and PERSIST_ONLY: nothing acts on it. It goes through the spool, the pipeline and the
+gateway to the store, which is only read here. The annotation is taken away in the end.
+` + exitCodes,
+		Example: "  nvsentinel canary gpu-1",
+		Args:    exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.canary(c.Context(), args[0], patience)
+		},
+	}
+	c.Flags().DurationVar(&patience, "wait", time.Minute, "how long to wait for the event in the store")
+	return c
+}
+
+func (o *options) canary(ctx context.Context, node string, patience time.Duration) error {
+	sources, done := o.open(ctx)
+	defer done()
+	if err := errors.Join(sources.RecordsError, sources.ClusterError); err != nil {
+		return coded{fmt.Errorf("a canary needs the store and the API server: %w", err), ExitFailed}
+	}
+	rc, err := o.kube()
+	if err != nil {
+		return coded{err, ExitFailed}
+	}
+	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
+	if err != nil {
+		return coded{err, ExitFailed}
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	f, err := o.fly(bounded, cluster, sources.Records, node)
+	if err != nil {
+		return coded{err, ExitFailed}
+	}
+	return o.print(f, f.write)
+}
+
+// fly asks for a canary and waits for it in the store.
+func (o *options) fly(ctx context.Context, cluster *kube.Client, records store.Reader, node string) (f flight, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return f, err
+	}
+	ask := func(ctx context.Context, value *string) error {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{nodemark.CanaryAnnotation: value}}})
+		if err != nil {
+			return err
+		}
+		_, err = cluster.Clientset.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	f.Node, f.Event = node, id.String()
+	began := o.program.Clock.Now()
+	if err := ask(ctx, &f.Event); err != nil {
+		return f, fmt.Errorf("asking for a canary on node %s: %w", node, err)
+	}
+	f.Asked = o.program.Clock.Since(began).Milliseconds()
+	defer func() {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.within)
+		defer cancel()
+		if left := ask(after, nil); left != nil {
+			err = errors.Join(err, fmt.Errorf("taking the annotation %s away: %w", nodemark.CanaryAnnotation, left))
+		}
+	}()
+	r, err := arrival(ctx, records, f.Event)
+	if err != nil {
+		return f, fmt.Errorf("event %s is not in the store: look at the log of the connector of node %s for \"canary\", "+
+			"and at its readiness: %w", f.Event, node, err)
+	}
+	f.Took = o.program.Clock.Since(began).Milliseconds()
+	f.Accepted = r.CreatedAt.Sub(r.Event.GeneratedTimestamp).Milliseconds()
+	return f, nil
+}
+
+// arrival waits for a record.
+func arrival(ctx context.Context, records store.Reader, id string) (r record.Record, err error) {
+	var last error
+	err = wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {
+		r, last = records.Get(ctx, id)
+		if errors.Is(last, store.ErrNotFound) {
+			last = nil
+			return false, nil
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return r, errors.Join(err, last)
+	}
+	return r, nil
+}
+
+func (f flight) write(w io.Writer, _ story.Style) error {
+	_, err := fmt.Fprintf(w, `canary of node %s: %d ms from asking for it to the store
+  %d ms until the API server had the asking
+  %d ms from the connector, through its front door, to the disk (by the node's clock)
+  event %s, PERSIST_ONLY: nothing acts on it
+`, f.Node, f.Took, f.Asked, f.Accepted, f.Event)
+	return err
+}

@@ -1,0 +1,63 @@
+package command_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/cli/internal/command"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// asked is the canary that the Node asks for.
+func (w *world) asked(t *testing.T) string {
+	t.Helper()
+	node, err := w.cluster.Client().CoreV1().Nodes().Get(t.Context(), w.node.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return node.Annotations[nodemark.CanaryAnnotation]
+}
+
+// TestCanary: the time of an event that came is told, one that did not come is no
+// success, and nothing of the asking is left on the Node.
+func TestCanary(t *testing.T) {
+	w := newWorld(t)
+	w.apply(t, `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: nvsentinel-canary-keeper}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, patch]}]
+`)
+	keeper := w.account(t, "keeper", "nvsentinel-canary-keeper")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var id string
+		testkit.Until(t, 2*time.Minute, func() bool { id = w.asked(t); return id != "" })
+		at := time.Now().UTC()
+		r := record.Record{ID: id, CreatedAt: at, Event: record.Event{
+			ID: id, Agent: "nvsentinel-canary", CheckName: "NVSentinelCanary", NodeName: w.node.Name, IsHealthy: true,
+			ProcessingStrategy: record.PersistOnly, GeneratedTimestamp: at.Add(-7 * time.Millisecond),
+		}}
+		if _, err := w.records.Append(t.Context(), []record.Record{r}); err != nil {
+			t.Error(err)
+		}
+	}()
+	p := command.Program{Store: w.dsn}
+	got := run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "2m")
+	<-done
+	got.expect(t, command.ExitWhole, "7 ms from the connector, through its front door", "")
+	if id := w.asked(t); id != "" {
+		t.Errorf("%s is still asked for", id)
+	}
+	run(t, p, "canary", w.node.Name, "--kubeconfig", keeper, "--wait", "1s").expect(t, command.ExitFailed, "", "is not in the store: look at the log of the connector")
+	if id := w.asked(t); id != "" {
+		t.Errorf("%s is still asked for", id)
+	}
+	run(t, p, "canary", w.node.Name, "--kubeconfig", w.viewer).expect(t, command.ExitFailed, "", "forbidden")
+	run(t, p, "canary", "no-such-node", "--kubeconfig", keeper).expect(t, command.ExitFailed, "", "not found")
+}
