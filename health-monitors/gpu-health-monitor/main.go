@@ -40,8 +40,8 @@ func talk() {
 const withoutDCGM = 2
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	if libdcgm.Missing != nil {
-		d.Log.Error("this program cannot do its work", "error", libdcgm.Missing)
+	if libdcgm.ErrMissing != nil {
+		d.Log.Error("this program cannot do its work", "error", libdcgm.ErrMissing)
 		os.Exit(withoutDCGM)
 	}
 	outbox, err := cfg.OpenOutbox(report.Options{Clock: d.Clock})

@@ -244,7 +244,7 @@ func (d *deciding) ends(f *found, r reading.Reading) {
 		switch {
 		case d.seen[key]:
 			continue
-		case open.Edge && !(open.Cured && d.past(open)),
+		case open.Edge && (!open.Cured || !d.past(open)),
 			!settled,
 			open.Field && f.blind[key],
 			!sees(open, good, len(r.Devices)):

@@ -10,10 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func number(n int) *int { return &n }
-
 func TestParse(t *testing.T) {
-	a := GPU{UUID: "GPU-a", Index: "0", PCI: "0000:3b:00.0", Name: "H100", Links: number(18), ActiveLinks: number(0), SlowdownMargin: number(2)}
+	a := GPU{UUID: "GPU-a", Index: "0", PCI: "0000:3b:00.0", Name: "H100", Links: new(18), ActiveLinks: new(0), SlowdownMargin: new(2)}
 	for _, c := range []struct {
 		name, data string
 		want       Inventory

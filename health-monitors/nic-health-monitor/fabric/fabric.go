@@ -23,8 +23,8 @@ const (
 	Ethernet   Layer = "Ethernet"
 )
 
-// Checks of this monitor. Those of a layer are told by StateCheck and
-// DegradationCheck.
+// CharDeviceCheck is the check of the character devices of InfiniBand. The checks of
+// a layer are told by StateCheck and DegradationCheck.
 const CharDeviceCheck = "InfiniBandCharDeviceCheck"
 
 // StateCheck is the check of the state of links and cards of a layer.

@@ -17,8 +17,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-// Missing says why this binary cannot talk to DCGM; nil where it can.
-var Missing error
+// ErrMissing says why this binary cannot talk to DCGM; nil where it can.
+var ErrMissing error
 
 // Fields that are watched beside the health systems.
 const (

@@ -8,8 +8,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
 )
 
-// Missing says why this binary cannot talk to DCGM; nil where it can.
-var Missing = errors.New("this binary was built without cgo, and DCGM's library cannot be used without: build it with CGO_ENABLED=1 and a C compiler")
+// ErrMissing says why this binary cannot talk to DCGM; nil where it can.
+var ErrMissing = errors.New("this binary was built without cgo, and DCGM's library cannot be used without: build it with CGO_ENABLED=1 and a C compiler")
 
 // New fails in a binary without cgo.
-func New() (worker.Library, error) { return nil, Missing }
+func New() (worker.Library, error) { return nil, ErrMissing }
