@@ -6,10 +6,17 @@ package main
 import (
 	"context"
 
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/node-health-check/internal/bridge"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/ward"
 )
@@ -28,8 +35,12 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	now := cluster.Clock(d.Clock)
+	beside, err := span(d, cfg, live, now)
+	if err != nil {
+		return err
+	}
 	w := ward.New(cluster.Config, ward.Deps{
-		Live: live, Claims: nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: now},
+		Live: live, Claims: nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: now}, Beside: beside,
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Workers: cfg.Workers, DryRun: cfg.DryRun,
 		Clock: now, Log: d.Log, Metrics: ward.NewMetrics(d.Registry),
 	})
@@ -39,4 +50,22 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.Ready("checks", w.Synced)
 	d.Elect("checks", w.Run)
 	return nil
+}
+
+// span is the remediator of HealthEventRemediations; nil if it is not wanted.
+func span(d *daemon.Daemon, cfg config.Config, live client.Client, now clock.PassiveClock) (func(ctrl.Manager) error, error) {
+	if !cfg.Bridge {
+		return nil, nil
+	}
+	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
+	if err != nil {
+		return nil, err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+	b := bridge.New(bridge.Deps{
+		Live: live, Connector: protos.NewPlatformConnectorClient(conn), DryRun: cfg.DryRun,
+		Clock: now, Log: d.Log, Metrics: bridge.NewMetrics(d.Registry),
+	})
+	d.Ready("connector", b.Ready)
+	return b.Watch, nil
 }

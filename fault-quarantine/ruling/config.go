@@ -62,6 +62,7 @@ func Default() []Set {
 		set("CSP health monitor fatal error ruleset", `event.agent == "csp-health-monitor" && event.checkName == "CSPMaintenance" && event.isFatal`),
 		set("Syslog fatal error ruleset", `event.agent == "syslog-health-monitor" && event.componentClass in ["GPU", "NIC"] && event.isFatal`),
 		set("Kubernetes object monitor fatal error ruleset", `event.agent == "kubernetes-object-monitor" && event.isFatal`),
+		set("Node health check fatal error ruleset", `event.agent == "node-health-check" && event.isFatal`),
 	}
 }
 

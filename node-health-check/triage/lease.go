@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 )
 
 const (
@@ -38,6 +40,10 @@ func (r *round) leases() {
 			r.plan.act(Act{Do: Release, Node: node, Gone: true})
 			continue
 		}
+		if r.handedOver(node) {
+			r.plan.act(Act{Do: Release, Node: node})
+			continue
+		}
 		current, earlier := r.times(node)
 		end := l.Acquired.Add(overdue*current + earlier)
 		if r.now.After(end) {
@@ -54,6 +60,18 @@ func (r *round) leases() {
 		}
 		r.plan.again(min(due, end.Sub(r.now)) + settle)
 	}
+}
+
+// handedOver says whether the quarantine works on a node on this check's behalf. Its
+// repair takes the lease too, and would wait for this check for ever. Others leave the
+// node alone for as long as it is in quarantine.
+func (r *round) handedOver(node string) bool {
+	n := r.nodes[node]
+	if n == nil || !HeldByPipeline(n) {
+		return false
+	}
+	newest := slices.MaxFunc(r.mine[node], func(a, b *Remediation) int { return a.Created.Compare(b.Created) })
+	return newest.Kind == healthevent.GroupVersion.WithKind(healthevent.Kind)
 }
 
 // times are the time of the step that is tried for a node, the last one if all were,

@@ -20,13 +20,24 @@ type Config struct {
 	// Workers is how many objects are created, changed or removed at once.
 	Workers int `toml:"workers" flag:"workers" usage:"remediations that are created, changed or removed at once"`
 
+	// Bridge reports the nodes of HealthEventRemediations as health events.
+	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`
+	// Socket is the platform connector of the node.
+	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector, for --bridge"`
+	// TokenPath is a projected service-account token; the connector takes events
+	// about other nodes only with one.
+	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
+
 	Kube  kube.Config  `toml:"kube"`
 	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64, Lease: lease.Default()}
+	return Config{
+		DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64,
+		Socket: "unix:///var/run/nvsentinel.sock", Lease: lease.Default(),
+	}
 }
 
 // Validate joins everything that is wrong.
@@ -37,6 +48,9 @@ func (c Config) Validate() error {
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers (--workers) is %d; it must be at least 1", c.Workers))
+	}
+	if c.Bridge && c.Socket == "" {
+		problems = append(problems, errors.New("platformConnectorSocket (--platform-connector-socket) is empty, and --bridge reports through it"))
 	}
 	return errors.Join(problems...)
 }

@@ -56,7 +56,9 @@ type Deps struct {
 	// Workers is how many acts of a pass are carried out at once.
 	Workers int
 	// DryRun begins and removes nothing.
-	DryRun  bool
+	DryRun bool
+	// Beside adds what else runs on the controller's caches; nil is nothing.
+	Beside  func(ctrl.Manager) error
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 	Metrics *Metrics

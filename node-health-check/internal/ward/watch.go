@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nvidia/nvsentinel/internal/kube"
+	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
@@ -58,10 +59,10 @@ func Live(config *rest.Config) (client.Client, error) {
 	return live, nil
 }
 
-// scheme knows NodeHealthChecks and the kinds of Kubernetes.
+// scheme knows NodeHealthChecks, HealthEventRemediations and the kinds of Kubernetes.
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s), healthevent.AddToScheme(s)); err != nil {
 		return nil, fmt.Errorf("registering the kinds: %w", err)
 	}
 	return s, nil
@@ -189,6 +190,11 @@ func (w *Ward) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 		}).Build(c)
 	if err != nil {
 		return nil, fmt.Errorf("adding the controller: %w", err)
+	}
+	if w.deps.Beside != nil {
+		if err := w.deps.Beside(mgr); err != nil {
+			return nil, err
+		}
 	}
 	return mgr, nil
 }

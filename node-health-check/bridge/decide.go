@@ -1,0 +1,224 @@
+// Package bridge decides what is done about one HealthEventRemediation: when its node
+// is reported as a fault, when as healthy again, and what is told of the repair. It
+// reads and writes nothing.
+//
+// Nothing is remembered between two steps but the object itself. The ids, numbers and
+// times of its two events are functions of the object, so that whoever repeats a step
+// publishes nothing new.
+package bridge
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	check "github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+
+	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+)
+
+// Step is what is to be done next.
+type Step string
+
+// Steps.
+const (
+	// Rest: nothing but to write down the conditions, if they are others.
+	Rest Step = "rest"
+	// Guard the object with the finalizer, then decide again: a fault that is
+	// reported has to be reported as over before the object goes.
+	Guard Step = "guard"
+	// Report the fault, then note its id.
+	Report Step = "report"
+	// Recover: report that the fault is over, then take the finalizer off.
+	Recover Step = "recover"
+)
+
+// Reason of the conditions.
+type Reason string
+
+// Reasons.
+const (
+	Reporting    Reason = "Reporting"
+	Reported     Reason = "Reported"
+	ObservedOnly Reason = "ObservedOnly"
+	Released     Reason = "Released"
+	Replaced     Reason = "NodeReplaced"
+
+	NotOfACheck      Reason = "NotOfANodeHealthCheck"
+	NoNode           Reason = "NodeNotFound"
+	TimedOut         Reason = "TimedOutByNHC"
+	QuarantineFailed Reason = "RepairFailedBefore"
+	Refused          Reason = "EventRefused"
+)
+
+// reasons of the states of a quarantine.
+var reasons = map[nodemark.State]Reason{
+	nodemark.Quarantined: "Quarantined", nodemark.Draining: "Draining", nodemark.DrainSucceeded: "Drained",
+	nodemark.DrainFailed: "DrainFailed", nodemark.Remediating: "Remediating",
+	nodemark.RemediationSucceeded: "RemediationSucceeded", nodemark.RemediationFailed: "RemediationFailed",
+}
+
+// Decision is the next step and what the conditions shall say before it.
+type Decision struct {
+	Do      Step
+	Reason  Reason
+	Message string
+	// Processing and Succeeded are the conditions' status.
+	Processing, Succeeded metav1.ConditionStatus
+	// NodeGoes: the node will not come back.
+	NodeGoes bool
+}
+
+// NodeOf is the node that a remediation is for: the one its NodeHealthCheck names. It
+// is empty for an object that no NodeHealthCheck owns.
+func NodeOf(o *v1alpha1.HealthEventRemediation) string {
+	if owner(o) == "" {
+		return ""
+	}
+	if name := o.Annotations[check.NodeNameAnnotation]; name != "" {
+		return name
+	}
+	return o.Name
+}
+
+// owner is the NodeHealthCheck's name.
+func owner(o *v1alpha1.HealthEventRemediation) string {
+	for _, ref := range o.OwnerReferences {
+		if ref.Kind == check.Kind && ref.APIVersion == check.GroupVersion.String() {
+			return ref.Name
+		}
+	}
+	return ""
+}
+
+// Decide decides one step. node is the remediation's as it is now; nil if there is
+// none.
+func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
+	guarded := slices.Contains(o.Finalizers, v1alpha1.Finalizer)
+	if o.DeletionTimestamp != nil {
+		if guarded {
+			return Decision{Do: Recover}
+		}
+		return Decision{Do: Rest}
+	}
+	if s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded); s != nil && s.Status != metav1.ConditionUnknown {
+		return Decision{Do: Rest} // it has an outcome, whatever comes after
+	}
+	if NodeOf(o) == "" {
+		return failed(NotOfACheck, "no NodeHealthCheck owns it: nothing is reported")
+	}
+	if _, given := o.Annotations[check.TimedOutAnnotation]; given {
+		return failed(TimedOut, "the NodeHealthCheck does not wait any longer")
+	}
+	if o.Status.EventID != "" {
+		return mirror(o, node)
+	}
+	if !guarded {
+		if node == nil {
+			return failed(NoNode, "the node does not exist: nothing is reported")
+		}
+		if stateOf(node) == nodemark.RemediationFailed {
+			return failed(QuarantineFailed, "the node is in a quarantine whose repair has failed: nothing is reported")
+		}
+	}
+	d := Decision{
+		Do: Report, Reason: Reporting, Message: "the node is being reported",
+		Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: replaces(o),
+	}
+	if !guarded {
+		d.Do = Guard
+	}
+	return d
+}
+
+// mirror is what the marks of the node tell of the repair.
+func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
+	d := Decision{Do: Rest, Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: replaces(o)}
+	before := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded)
+	state := stateOf(node)
+	switch {
+	case !acts(o):
+		d.Reason, d.Message, d.Processing = ObservedOnly, "the event is stored, and nothing is done about the node (PERSIST_ONLY)", metav1.ConditionFalse
+	case node == nil && d.NodeGoes:
+		d.Reason, d.Message = Replaced, "the node is gone, as it was to be"
+		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionTrue
+	case state == nodemark.RemediationSucceeded:
+		d.Reason, d.Message = reasons[state], "the repair of the node has succeeded"
+		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionTrue
+	case state == nodemark.RemediationFailed:
+		d.Reason, d.Message = reasons[state], "the repair of the node has failed"
+		d.Processing, d.Succeeded = metav1.ConditionFalse, metav1.ConditionFalse
+	case state != "":
+		d.Reason, d.Message = reasonOf(state), "the quarantine has the node in hand"
+	case before != nil && (before.Reason == string(Released) || slices.Contains(inQuarantine(), Reason(before.Reason))):
+		d.Reason, d.Message, d.Processing = Released, "the quarantine of the node has ended, and the node is unhealthy", metav1.ConditionFalse
+	default:
+		d.Reason, d.Message = Reported, "the event is stored; no quarantine has taken the node yet"
+	}
+	return d
+}
+
+// stateOf is the state of the node's quarantine.
+func stateOf(node *corev1.Node) nodemark.State {
+	if node == nil {
+		return ""
+	}
+	return nodemark.State(node.Labels[nodemark.StateLabel])
+}
+
+// reasonOf a state; one that is not known here is told as it is.
+func reasonOf(s nodemark.State) Reason {
+	if r, known := reasons[s]; known {
+		return r
+	}
+	return "Quarantined"
+}
+
+// inQuarantine are the reasons that a node in quarantine gives.
+func inQuarantine() []Reason {
+	var out []Reason
+	for _, s := range nodemark.States() {
+		out = append(out, reasons[s])
+	}
+	return out
+}
+
+// acts says whether the event may change the cluster: only if the object says so.
+func acts(o *v1alpha1.HealthEventRemediation) bool {
+	return o.Spec.ProcessingStrategy == protos.ProcessingStrategy_PROCESS.String()
+}
+
+// replaces says whether the node will not come back.
+func replaces(o *v1alpha1.HealthEventRemediation) bool {
+	return acts(o) && o.Spec.RecommendedAction == protos.RecommendedAction_REPLACE_VM.String()
+}
+
+// failed is the outcome of a remediation that comes to nothing.
+func failed(why Reason, message string) Decision {
+	return Decision{Do: Rest, Reason: why, Message: message, Processing: metav1.ConditionFalse, Succeeded: metav1.ConditionFalse}
+}
+
+// Refusal is the outcome of a remediation whose event is refused for good.
+func Refusal(message string) Decision { return failed(Refused, message) }
+
+// Write writes a decision into the conditions and says whether any is another now.
+func (d Decision) Write(o *v1alpha1.HealthEventRemediation, now metav1.Time) bool {
+	if d.Reason == "" {
+		return false
+	}
+	set := func(kind string, status metav1.ConditionStatus) bool {
+		return meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: string(d.Reason), Message: d.Message, LastTransitionTime: now,
+		})
+	}
+	changed := set(v1alpha1.ConditionProcessing, d.Processing)
+	changed = set(v1alpha1.ConditionSucceeded, d.Succeeded) || changed
+	if d.NodeGoes {
+		changed = set(v1alpha1.ConditionDeletionExpected, metav1.ConditionTrue) || changed
+	}
+	return changed
+}

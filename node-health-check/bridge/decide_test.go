@@ -1,0 +1,151 @@
+package bridge
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	check "github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+
+	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+)
+
+var noon = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+
+// object is a guarded and reported remediation of node gpu-1, with PROCESS.
+func object(change ...func(*v1alpha1.HealthEventRemediation)) *v1alpha1.HealthEventRemediation {
+	o := &v1alpha1.HealthEventRemediation{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "gpu-1", UID: "4d7d4e5c-0000-4000-8000-000000000001", CreationTimestamp: noon, Finalizers: []string{v1alpha1.Finalizer},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: check.GroupVersion.String(), Kind: check.Kind, Name: "workers"}},
+		},
+		Spec:   v1alpha1.HealthEventRemediationSpec{ProcessingStrategy: "PROCESS", RecommendedAction: "RESTART_BM"},
+		Status: v1alpha1.HealthEventRemediationStatus{EventID: "x"},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+func fresh(o *v1alpha1.HealthEventRemediation) { o.Finalizers, o.Status.EventID = nil, "" }
+
+func guarded(o *v1alpha1.HealthEventRemediation) { o.Status.EventID = "" }
+
+func observed(o *v1alpha1.HealthEventRemediation) { o.Spec.ProcessingStrategy = "PERSIST_ONLY" }
+
+func replacing(o *v1alpha1.HealthEventRemediation) { o.Spec.RecommendedAction = "REPLACE_VM" }
+
+func orphan(o *v1alpha1.HealthEventRemediation) { o.OwnerReferences = nil }
+
+func deleted(o *v1alpha1.HealthEventRemediation) { o.DeletionTimestamp = &noon }
+
+func timedOut(o *v1alpha1.HealthEventRemediation) {
+	o.Annotations = map[string]string{check.TimedOutAnnotation: "2026-03-01T12:30:00Z"}
+}
+
+func told(reason Reason, status metav1.ConditionStatus) func(*v1alpha1.HealthEventRemediation) {
+	return func(o *v1alpha1.HealthEventRemediation) {
+		meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSucceeded, Status: status, Reason: string(reason)})
+	}
+}
+
+func in(state nodemark.State) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-1"}}
+	if state != "" {
+		n.Labels = map[string]string{nodemark.StateLabel: string(state)}
+	}
+	return n
+}
+
+func TestDecide(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	tests := map[string]struct {
+		o                     *v1alpha1.HealthEventRemediation
+		node                  *corev1.Node
+		do                    Step
+		reason                Reason
+		processing, succeeded metav1.ConditionStatus
+	}{
+		"new":                                 {object(fresh), in(""), Guard, Reporting, yes, unknown},
+		"new, the node is gone":               {object(fresh), nil, Rest, NoNode, no, no},
+		"new, the repair has failed before":   {object(fresh), in(nodemark.RemediationFailed), Rest, QuarantineFailed, no, no},
+		"new, in quarantine for other faults": {object(fresh), in(nodemark.Draining), Guard, Reporting, yes, unknown},
+		"new, of nobody":                      {object(fresh, orphan), in(""), Rest, NotOfACheck, no, no},
+		"new, given up already":               {object(fresh, timedOut), in(""), Rest, TimedOut, no, no},
+		"guarded":                             {object(guarded), in(""), Report, Reporting, yes, unknown},
+		"guarded, perhaps reported: failed":   {object(guarded), in(nodemark.RemediationFailed), Report, Reporting, yes, unknown},
+		"guarded, the node is gone":           {object(guarded), nil, Report, Reporting, yes, unknown},
+		"guarded, given up":                   {object(guarded, timedOut), in(""), Rest, TimedOut, no, no},
+		"guarded, goes":                       {object(guarded, deleted), in(""), Recover, "", "", ""},
+		"new, goes":                           {object(fresh, deleted), in(""), Rest, "", "", ""},
+		"reported":                            {object(), in(""), Rest, Reported, yes, unknown},
+		"reported, observed only":             {object(observed), in(nodemark.Draining), Rest, ObservedOnly, no, unknown},
+		"quarantined":                         {object(), in(nodemark.Quarantined), Rest, "Quarantined", yes, unknown},
+		"draining":                            {object(), in(nodemark.Draining), Rest, "Draining", yes, unknown},
+		"drained":                             {object(), in(nodemark.DrainSucceeded), Rest, "Drained", yes, unknown},
+		"the drain failed":                    {object(), in(nodemark.DrainFailed), Rest, "DrainFailed", yes, unknown},
+		"remediating":                         {object(), in(nodemark.Remediating), Rest, "Remediating", yes, unknown},
+		"repaired":                            {object(), in(nodemark.RemediationSucceeded), Rest, "RemediationSucceeded", no, yes},
+		"the repair failed":                   {object(), in(nodemark.RemediationFailed), Rest, "RemediationFailed", no, no},
+		"a state of a later version":          {object(), in("resting"), Rest, "Quarantined", yes, unknown},
+		"released":                            {object(told("Draining", unknown)), in(""), Rest, Released, no, unknown},
+		"still released":                      {object(told(Released, unknown)), in(""), Rest, Released, no, unknown},
+		"given up":                            {object(timedOut), in(nodemark.Draining), Rest, TimedOut, no, no},
+		"an outcome stays: failed":            {object(told("RemediationFailed", no)), in(""), Rest, "", "", ""},
+		"an outcome stays: succeeded":         {object(told("RemediationSucceeded", yes), timedOut), in(nodemark.RemediationFailed), Rest, "", "", ""},
+		"an outcome, and it goes":             {object(told("RemediationFailed", no), deleted), in(""), Recover, "", "", ""},
+		"replaced":                            {object(replacing), nil, Rest, Replaced, no, yes},
+		"gone, and not by us":                 {object(), nil, Rest, Reported, yes, unknown},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tt.o, tt.node)
+			if d.Do != tt.do || d.Reason != tt.reason || d.Processing != tt.processing || d.Succeeded != tt.succeeded {
+				t.Errorf("got %+v", d)
+			}
+			if d.NodeGoes != (tt.o.Spec.RecommendedAction == "REPLACE_VM" && d.Reason != "") {
+				t.Errorf("node goes: %t", d.NodeGoes)
+			}
+			changed := d.Write(tt.o, noon)
+			if again := Decide(tt.o, tt.node).Write(tt.o, noon); again || changed != (d.Reason != "") {
+				t.Errorf("written %t, and again %t", changed, again)
+			}
+		})
+	}
+}
+
+// TestEvents: both events of an object are the same whenever they are made, of one
+// identity, and in order.
+func TestEvents(t *testing.T) {
+	o := object(deleted)
+	o.Annotations = map[string]string{check.NodeNameAnnotation: "gpu-7"}
+	fault, recovery := Fault(o), Recovery(o)
+	if again := Fault(o.DeepCopy()); again.GetId() != fault.GetId() || again.String() != fault.String() {
+		t.Errorf("another fault: %v", again)
+	}
+	later := object(func(o *v1alpha1.HealthEventRemediation) { o.UID = "4d7d4e5c-0000-4000-8000-000000000002" })
+	ids := map[string]bool{fault.GetId(): true, recovery.GetId(): true, Fault(later).GetId(): true, Recovery(later).GetId(): true}
+	if len(ids) != 4 {
+		t.Errorf("ids %v", ids)
+	}
+	if fault.GetNodeName() != "gpu-7" || !fault.GetIsFatal() || fault.GetRecommendedAction() != protos.RecommendedAction_RESTART_BM ||
+		fault.GetProcessingStrategy() != protos.ProcessingStrategy_PROCESS || fault.GetMetadata()["seq"] != "1" || recovery.GetMetadata()["seq"] != "2" {
+		t.Errorf("fault %v", fault)
+	}
+	if !recovery.GetIsHealthy() || recovery.GetIsFatal() || recovery.GetRecommendedAction() != protos.RecommendedAction_NONE ||
+		recovery.GetEntitiesImpacted()[0].String() != fault.GetEntitiesImpacted()[0].String() || recovery.GetErrorCode()[0] != fault.GetErrorCode()[0] {
+		t.Errorf("recovery %v", recovery)
+	}
+	for _, strategy := range []string{"", "PERSIST_ONLY", "process", "x"} {
+		o.Spec = v1alpha1.HealthEventRemediationSpec{ProcessingStrategy: strategy}
+		if f := Fault(o); f.GetProcessingStrategy() != protos.ProcessingStrategy_PERSIST_ONLY || f.GetRecommendedAction() != protos.RecommendedAction_RESTART_VM {
+			t.Errorf("strategy %q: %v", strategy, f)
+		}
+	}
+}

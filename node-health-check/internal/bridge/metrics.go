@@ -1,0 +1,36 @@
+package bridge
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Metrics of the bridge.
+type Metrics struct {
+	published *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		published: report.NewPublished("nodehealthcheck_events"),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nodehealthcheck_events_publish_failures_total", Help: "Requests the platform connector did not acknowledge, by gRPC code.",
+		}, []string{"code"}),
+	}
+	r.MustRegister(m.published, m.failures)
+	return m
+}
+
+// count counts one request.
+func (m *Metrics) count(e *protos.HealthEvent, err error) {
+	if err != nil {
+		m.failures.WithLabelValues(status.Code(err).String()).Inc()
+		return
+	}
+	m.published.WithLabelValues(e.GetProcessingStrategy().String()).Inc()
+}
