@@ -56,9 +56,7 @@ func devicesOf(pod *corev1.Pod) (given map[string][]string, ok bool) {
 	if !has {
 		return nil, true
 	}
-	var a struct {
-		Devices map[string][]string `json:"devices"`
-	}
+	var a annotation
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		return nil, false
 	}
@@ -89,8 +87,33 @@ func asked(pod *corev1.Pod) []string {
 	return slices.Compact(names)
 }
 
-func isGPU(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(gpuResources, func(prefix string) bool { return strings.HasPrefix(string(name), prefix) })
+func isGPU(name corev1.ResourceName) bool { return IsGPU(string(name)) }
+
+// IsGPU says whether a resource of this name gives a GPU, or a part of one.
+func IsGPU(resource string) bool {
+	return slices.ContainsFunc(gpuResources, func(prefix string) bool { return strings.HasPrefix(resource, prefix) })
+}
+
+// EncodeDevices is the content of DevicesAnnotation for the ids of a pod's devices
+// by resource, in a fixed order; empty for none.
+func EncodeDevices(given map[string][]string) string {
+	if len(given) == 0 {
+		return ""
+	}
+	sorted := map[string][]string{}
+	for resource, ids := range given {
+		sorted[resource] = slices.Compact(slices.Sorted(slices.Values(ids)))
+	}
+	text, err := json.Marshal(annotation{sorted})
+	if err != nil {
+		return "" // strings always encode
+	}
+	return string(text)
+}
+
+// annotation is the content of DevicesAnnotation.
+type annotation struct {
+	Devices map[string][]string `json:"devices"`
 }
 
 // Facts is the pod with what this package judges by, its names and its labels,

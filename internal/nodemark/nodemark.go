@@ -83,7 +83,8 @@ const (
 )
 
 // DevicesAnnotation of a Pod lists the devices it was given, JSON
-// {"devices":{"nvidia.com/gpu":["GPU-..."]}}. Read for partial drains.
+// {"devices":{"nvidia.com/gpu":["GPU-..."]}}. Written by metadata-collector, read for
+// partial drains.
 const DevicesAnnotation = "dgxc.nvidia.com/devices"
 
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.

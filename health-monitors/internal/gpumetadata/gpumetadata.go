@@ -104,7 +104,7 @@ func Parse(data []byte, normalise func(string) string) (Inventory, error) {
 		gpu := GPU{
 			UUID: g.UUID, PCI: normalise(g.PCI), Name: g.Name, Links: counted(g.Links), ActiveLinks: counted(g.Active), SlowdownMargin: g.Margin,
 		}
-		if g.ID != nil {
+		if g.ID != nil && *g.ID >= 0 {
 			gpu.Index = strconv.Itoa(*g.ID)
 		}
 		inv.ByPCI[gpu.PCI] = gpu

@@ -1,0 +1,46 @@
+package allotment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestChanges(t *testing.T) {
+	pod := Pod{"training", "worker-0"}
+	const one, two = `{"devices":{"nvidia.com/gpu":["GPU-a"]}}`, `{"devices":{"nvidia.com/gpu":["GPU-a","GPU-b"]}}`
+	for _, c := range []struct {
+		name   string
+		give   map[string][]string // nil: the kubelet does not list the pod
+		before string
+		want   []Change
+	}{
+		{"a pod got a GPU", map[string][]string{"nvidia.com/gpu": {"GPU-a"}}, "", []Change{{pod, "u1", one}}},
+		{"it is annotated", map[string][]string{"nvidia.com/gpu": {"GPU-a"}}, one, nil},
+		{"the kubelet's order differs", map[string][]string{"nvidia.com/gpu": {"GPU-b", "GPU-a"}}, two, nil},
+		{"somebody wrote another one", map[string][]string{"nvidia.com/gpu": {"GPU-a"}}, two, []Change{{pod, "u1", one}}},
+		{"somebody wrote nonsense", map[string][]string{"nvidia.com/gpu": {"GPU-a"}}, "{", []Change{{pod, "u1", one}}},
+		{"a pod without GPUs claims one", map[string][]string{"cpu": {"1"}}, one, []Change{{pod, "u1", ""}}},
+		{"a pod without GPUs", map[string][]string{"example.com/nic": {"n1"}}, "", nil},
+		{"the kubelet does not know it", nil, one, nil},
+		{
+			"a part of a GPU", map[string][]string{"nvidia.com/mig-1g.10gb": {"MIG-x"}, "nvidia.com/gpu": {"GPU-a::3"}}, "",
+			[]Change{{pod, "u1", `{"devices":{"nvidia.com/gpu":["GPU-a::3"],"nvidia.com/mig-1g.10gb":["MIG-x"]}}`}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			held := Held{}
+			for resource, ids := range c.give {
+				held.Give(pod, resource, ids)
+			}
+			got, all := Changes(held, []Marked{{pod, "u1", c.before}})
+			if diff := cmp.Diff(c.want, got); diff != "" || !all {
+				t.Errorf("all %t, changes (-want +got):\n%s", all, diff)
+			}
+			held.Give(Pod{"other", "pod"}, "nvidia.com/gpu", []string{"GPU-z"})
+			if again, all := Changes(held, []Marked{{pod, "u1", c.before}}); all || len(again) != len(got) {
+				t.Errorf("with a pod that is not listed yet: all %t, changes %v", all, again)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+// Command metadata-collector writes the node's GPU metadata file, from which the
+// monitors beside it know which GPU sits where, and annotates the node's pods with
+// the GPUs that they hold.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/metadata"
+
+	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/annotate"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/collect"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/kubelet"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/probe"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == probe.Argument {
+		os.Exit(probe.Main(os.Args[2], os.Stdout, os.Stderr))
+	}
+	daemon.Main(config.Name, config.Default, build)
+}
+
+func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+	driver, err := probe.New(cfg.Library, cfg.Deadline)
+	if err != nil {
+		return err
+	}
+	collector := &collect.Collector{
+		Node: cfg.NodeName, Path: cfg.Path, Sysfs: cfg.SysfsRoot, DriverPath: cfg.DriverPath, Interval: cfg.Interval, Refresh: cfg.Refresh,
+		Driver: driver, BootID: bootid.File(cfg.BootIDPath), Clock: d.Clock, Log: d.Log, Metrics: collect.NewMetrics(d.Registry),
+	}
+	d.Ready("GPU metadata", collector.Ready)
+	d.Go("GPU metadata", collector.Run)
+	if cfg.Socket == "" {
+		return nil
+	}
+	return annotatePods(d, cfg)
+}
+
+// annotatePods says of the node's pods which GPUs they hold.
+func annotatePods(d *daemon.Daemon, cfg config.Config) error {
+	node, err := kubelet.Dial(cfg.Socket)
+	if err != nil {
+		return err
+	}
+	d.OnStop("kubelet", func(context.Context) error { return node.Close() })
+	cluster, err := kube.Connect(cfg.Kube, config.Name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	pods, err := metadata.NewForConfig(cluster.Config)
+	if err != nil {
+		return fmt.Errorf("preparing to read pods: %w", err)
+	}
+	annotator := &annotate.Annotator{
+		Node: cfg.NodeName, Kubelet: node, Pods: pods, Interval: cfg.Interval, Refresh: cfg.Refresh,
+		Clock: d.Clock, Log: d.Log, Metrics: annotate.NewMetrics(d.Registry),
+	}
+	d.Ready("GPUs of pods", annotator.Ready)
+	d.Go("GPUs of pods", annotator.Run)
+	return nil
+}
