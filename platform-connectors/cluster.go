@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/clearing"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/store-client/aside"
@@ -30,7 +33,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	shown := &overview.Overview{
-		Agents: cfg.Publishers.Policy("").ClusterAgents(), Records: records, Client: cluster.Clientset,
+		Agents: cfg.ClusterAgents(), Records: records, Client: cluster.Clientset,
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
 	feed, err := records.Feed(ctx, name+"-cluster", shown.Selector())
@@ -56,6 +59,25 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("conditions", loop.Ready)
-	d.Elect("conditions", loop.Run)
+	lead := []func(context.Context) error{loop.Run}
+	if cfg.Coverage.Enabled {
+		watch := coverage.New(coverage.Options{
+			Config: cfg.Coverage, Client: cluster.Clientset, Nodes: nodes, Records: records, Clock: d.Clock, Log: d.Log,
+		}, d.Registry)
+		d.Go("pod watch", watch.Cache)
+		lead = append(lead, watch.Run)
+	}
+	d.Elect("conditions", together(lead))
 	return nil
+}
+
+// together runs the leader's work until all of it has ended.
+func together(work []func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, run := range work {
+			group.Go(func() error { return run(ctx) })
+		}
+		return group.Wait()
+	}
 }

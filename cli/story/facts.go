@@ -66,6 +66,8 @@ type FleetFacts struct {
 	Consumers []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
 	Newest []record.Record
+	// Uncovered are GPU nodes without a live publisher.
+	Uncovered []Uncovered
 }
 
 // Stranded is an open fault whose publisher has been switched to PERSIST_ONLY

@@ -27,6 +27,8 @@ type Fleet struct {
 	Checks []Check `json:"nodeHealthChecks,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded []Stranded `json:"stranded,omitempty"`
+	// Uncovered are GPU nodes without a live publisher.
+	Uncovered []Uncovered `json:"uncovered,omitempty"`
 	// SetAside are records that killed a service and are passed over.
 	SetAside []SetAside `json:"setAside,omitempty"`
 	// Undecodable are ids of stored records that cannot be decoded: everybody goes
@@ -95,7 +97,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Checks: f.Checks, Stranded: f.Stranded, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest)}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

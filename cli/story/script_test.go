@@ -39,6 +39,7 @@ type script struct {
 //	object name= uid= node= at=        the input is a condition per line
 //	aside id= consumer= key= at= deaths=
 //	undecodable id=
+//	uncovered node= at= id=            a GPU node without a live publisher
 //	missing store|cluster|brake        the input is the problem
 //	back                               the store is read again
 //	check name= phase= [storm=]        a NodeHealthCheck; the input is its reason, and then a
@@ -88,6 +89,8 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "aside":
 		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Deaths: a.number("deaths")}
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
+	case "uncovered":
+		s.fleet.Uncovered = append(s.fleet.Uncovered, story.Uncovered{Node: a.text("node"), Since: a.time("at"), Why: d.Input, Record: a.text("id")})
 	case "undecodable":
 		s.fleet.Undecodable = append(s.fleet.Undecodable, a.text("id"))
 	case "back":

@@ -44,6 +44,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	p.brake(f.Brake, f.Sources, f.At, true)
 	p.checks(f)
 	p.dry(f)
+	p.uncovered(f)
 	for _, a := range f.SetAside {
 		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
 	}

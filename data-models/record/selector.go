@@ -90,6 +90,12 @@ func No() *bool { return new(false) }
 // AnalyzerAgent is the agent name of derived events.
 const AnalyzerAgent = "health-events-analyzer"
 
+// CoverageAgent is the agent name of reports about nodes without a live publisher.
+const CoverageAgent = "nvsentinel-coverage"
+
+// Coverage selects those reports, of whatever strategy.
+func Coverage() Selector { return Selector{Name: "Coverage", Agent: CoverageAgent} }
+
 // ProcessableHealthEventInserts feeds fault-quarantine: appended PROCESS events.
 func ProcessableHealthEventInserts() Selector {
 	return Selector{Name: "ProcessableHealthEventInserts", InsertsOnly: true, Strategy: Process}

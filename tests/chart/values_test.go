@@ -101,6 +101,7 @@ func TestRefused(t *testing.T) {
 		"a strategy of the syslog monitor":   {set("syslogHealthMonitor.processingStrategy=process"), []string{"/syslogHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of the object monitor":   {set("kubernetesObjectMonitor.processingStrategy=STORE"), []string{"/kubernetesObjectMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of the analyzer":         {set("healthEventsAnalyzer.processingStrategy=1"), []string{"/healthEventsAnalyzer/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a strategy of coverage":             {set("platformConnectorsCluster.coverage.processingStrategy=STORE"), []string{"/platformConnectorsCluster/coverage/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
 		"an unknown workload":                {set("nicHealthMonitor.enabled=true"), []string{"'nicHealthMonitor' not allowed"}},
 		"a monitor that is not there":        {set("gpuHealthMonitor.enabled=true"), []string{"gpuHealthMonitor.enabled: this release has no GPU health monitor", "gpu-health-monitor"}},
@@ -154,6 +155,35 @@ func TestSafeDefaults(t *testing.T) {
 		if _, there := pods[actor]; there {
 			t.Errorf("%s is installed", actor)
 		}
+	}
+}
+
+// TestCoverage: it is off, and has its right only where it is on; its agent is the
+// account of role cluster, and nobody else.
+func TestCoverage(t *testing.T) {
+	for value, want := range map[string]bool{"false": false, "true": true} {
+		objects := rendered(t, file("store"), "--namespace=gpu-health", "--set=platformConnectorsCluster.coverage.enabled="+value)
+		args := workloads(t, objects)["platform-connectors-cluster"].Spec.Containers[0].Args
+		for _, arg := range []string{"--coverage", "--coverage-after=5m", "--coverage-processing-strategy=PERSIST_ONLY", "--coverage-namespace=gpu-health"} {
+			if slices.Contains(args, arg) != want {
+				t.Errorf("enabled=%s: %v", value, args)
+			}
+		}
+		role := func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "Role" && o.GetName() == "nvsentinel-coverage"
+		}
+		if got := slices.ContainsFunc(objects, role); got != want {
+			t.Errorf("enabled=%s: the right is rendered: %v", value, got)
+		}
+		for name, files := range texts(t, objects) {
+			_, agent, _ := strings.Cut(files["connector.toml"], `name = "nvsentinel-coverage"`)
+			if strings.Contains(agent, `account = "system:serviceaccount:gpu-health:platform-connectors-cluster"`) != (want && files["connector.toml"] != "") {
+				t.Errorf("enabled=%s: %s has\n%s", value, name, files["connector.toml"])
+			}
+		}
+	}
+	if pods := workloads(t, rendered(t, file("store"))); slices.Contains(pods["platform-connectors-cluster"].Spec.Containers[0].Args, "--coverage") {
+		t.Error("it is on by default")
 	}
 }
 

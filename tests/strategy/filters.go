@@ -20,7 +20,7 @@ type Filter struct {
 // row here and is not excused.
 func Filters() []Filter {
 	var out []Filter
-	for _, rows := range [][]Filter{monitors(), connector(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair(), analyzer(), exporter(), stranded()} {
+	for _, rows := range [][]Filter{monitors(), connector(), uncovered(), recordFilters(), selectors(), stores(), quarantine(), drain(), repair(), analyzer(), exporter(), stranded()} {
 		out = append(out, rows...)
 	}
 	return out
@@ -136,6 +136,28 @@ func connector() []Filter {
 			"platform-connectors", "an observed record expires", room + "internal/replay/carry.go",
 			"if r.Event.ProcessingStrategy == record.PersistOnly {", "if r.Event.ProcessingStrategy == \"\" {",
 			"./" + room + "internal/replay", "Test",
+		},
+	}
+}
+
+// uncovered is about the reports of GPU nodes without a live publisher.
+func uncovered() []Filter {
+	const file, tests = "platform-connectors/coverage/coverage.go", "./platform-connectors/coverage"
+	return []Filter{
+		{
+			"coverage", "only a report that is observed, and expires, is repeated while it stands", file,
+			"v.Last.Acts() || ", "",
+			tests, "TestDecide",
+		},
+		{
+			"coverage", "a report that is observed expires", file,
+			"	if !r.Acts() {\n", "	if r.Acts() {\n",
+			tests, "TestRecord",
+		},
+		{
+			"coverage", "a recovery has the strategy of what it ends", file,
+			"		e.ProcessingStrategy = v.Last.Event.ProcessingStrategy\n", "",
+			tests, "TestRecord",
 		},
 	}
 }

@@ -118,6 +118,11 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			if f.Newest, err = s.Records.List(ctx, store.Query{Selector: actingFaults, Order: store.ByAppendDescending, Limit: newestFaults}); err != nil {
 				return err
 			}
+			reports, err := s.Records.List(ctx, store.Query{Selector: record.Coverage(), Order: store.ByAppendDescending, Limit: newestReports})
+			if err != nil {
+				return err
+			}
+			f.Uncovered = story.UncoveredOf(reports)
 			f.Stranded, err = s.stranded(ctx, f.Open)
 			return err
 		})
@@ -152,6 +157,9 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 	both.Wait()
 	return f
 }
+
+// newestReports is how many reports about nodes without a live publisher are read.
+const newestReports = 2000
 
 // newestFaults is how many verdicts tell whether fault-quarantine runs dry.
 const newestFaults = 200

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -52,6 +55,8 @@ type Config struct {
 	Gateway Gateway `toml:"gateway"`
 	// Election lets one of several connectors of role cluster act.
 	Election lease.Config `toml:"leaderElection"`
+	// Coverage is what role cluster looks for besides.
+	Coverage coverage.Config `toml:"coverage"`
 }
 
 // Gateway is what role gateway listens with.
@@ -85,7 +90,7 @@ type Gateway struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Election: lease.Default(),
+		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Election: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
@@ -124,10 +129,23 @@ func (c Config) validateCluster() error {
 	if !c.Kubernetes {
 		problems = append(problems, errors.New("kubernetes (--kubernetes) is off: role cluster has nothing else to do"))
 	}
-	if len(c.Publishers.Policy("").ClusterAgents()) == 0 {
-		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true: role cluster has nothing to show"))
+	if len(c.ClusterAgents()) == 0 {
+		problems = append(problems, errors.New("publishers.agent has no agent with clusterWide = true, and coverage (--coverage) is off: role cluster has nothing to show"))
+	}
+	if c.Coverage.Enabled {
+		problems = append(problems, c.Coverage.Validate())
 	}
 	return errors.Join(append(problems, c.Election.Validate())...)
+}
+
+// ClusterAgents are those whose faults role cluster shows; its own reports are among
+// them.
+func (c Config) ClusterAgents() []string {
+	agents := c.Publishers.Policy("").ClusterAgents()
+	if c.Coverage.Enabled && !slices.Contains(agents, record.CoverageAgent) {
+		agents = append(agents, record.CoverageAgent)
+	}
+	return agents
 }
 
 // maxVerdictLife bounds how long a withdrawn account still gets in.

@@ -30,6 +30,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- define "nvsentinel.clusterAgents" -}}
 {{- if or .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled }}yes{{ end -}}
 {{- range .Values.platformConnectors.publishers }}{{ if .clusterWide }}yes{{ end }}{{ end -}}
+{{- if and .Values.platformConnectorsCluster.enabled .Values.platformConnectorsCluster.coverage.enabled }}yes{{ end -}}
 {{- end }}
 
 {{/* requireStore stops where a service has no store. */}}

@@ -1,0 +1,136 @@
+// Package coverage decides which GPU nodes have nobody who would report a fault of
+// theirs: no monitor, or no connector that takes what it says. It does no I/O and
+// reads no clock.
+package coverage
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Check is the check's name. The agent's is record.CoverageAgent.
+const Check = "GpuNodeUncovered"
+
+const (
+	// Retention is how long the store keeps a record that nothing acts on.
+	Retention = 30 * 24 * time.Hour
+	// renewal is the age from which on such a fault is reported again while it
+	// stands, so that the store still has it.
+	renewal = Retention / 2
+)
+
+// View is what is known of one Node.
+type View struct {
+	// GPU says that it has GPUs.
+	GPU bool
+	// Publisher and Connector say that a Ready pod of a monitor, and of the
+	// connector, is on it.
+	Publisher, Connector bool
+	// For is how long one of the two has been missing, as far as was seen.
+	For time.Duration
+	// Machine is the one behind the Node's name.
+	Machine record.NodeIdentity
+	// Last is the newest record of the check about this Node, or nil, and Age its age.
+	Last *record.Record
+	Age  time.Duration
+}
+
+// Policy is what an operator says of coverage.
+type Policy struct {
+	// After is how long a Node may be without.
+	After time.Duration
+	// Strategy is that of a report; a recovery has that of what it ends.
+	Strategy record.Strategy
+}
+
+// Reason is why something is, or is not, to be reported.
+type Reason string
+
+// Reasons.
+const (
+	// NoGPU: the Node has none, and nothing stands.
+	NoGPU Reason = "NoGPU"
+	// Covered: monitor and connector are there, and nothing stands.
+	Covered Reason = "Covered"
+	// Waits: something is missing, not for long enough.
+	Waits Reason = "Waits"
+	// Stands: it is missing, and that was reported.
+	Stands Reason = "Stands"
+	// Report: it is missing and to be reported, for the first time or again.
+	Report Reason = "Report"
+	// Recovered: it is back, or not needed any more, which is to be reported.
+	Recovered Reason = "Recovered"
+)
+
+// Uncovered says whether the Node counts as one without a live publisher.
+func (r Reason) Uncovered() bool { return r == Stands || r == Report }
+
+// Decide judges one Node.
+func Decide(v View, p Policy) Reason {
+	stands := v.Last != nil && !v.Last.Event.IsHealthy
+	lasts := stands && (v.Last.Acts() || v.Age < renewal)
+	missing := v.GPU && !(v.Publisher && v.Connector)
+	switch {
+	case !missing && stands:
+		return Recovered
+	case !v.GPU:
+		return NoGPU
+	case !missing:
+		return Covered
+	case lasts:
+		return Stands
+	case v.For < p.After:
+		return Waits
+	}
+	return Report
+}
+
+// Record is what is appended for a Node: a fault, or the recovery of the last one.
+// Its id follows from what is known, so that two who know the same append one.
+func Record(node string, v View, p Policy, reason Reason, now time.Time) record.Record {
+	last := ""
+	if v.Last != nil {
+		last = v.Last.ID
+	}
+	id := derived(fmt.Sprintf("nvsentinel coverage of %s %s after %q", v.Machine.UID, reason, last))
+	e := record.Event{
+		Version: 1, ID: id, Agent: record.CoverageAgent, CheckName: Check, ComponentClass: "Node", NodeName: node,
+		RecommendedAction: record.ActionContactSupport, ProcessingStrategy: p.Strategy, GeneratedTimestamp: now,
+		Message: fmt.Sprintf("no live publisher for %s: %s; no fault of this node would be reported", p.After, v.missing()),
+	}
+	if reason == Recovered {
+		e.IsHealthy, e.Message, e.RecommendedAction = true, "No Health Failures", record.ActionNone
+		e.ProcessingStrategy = v.Last.Event.ProcessingStrategy
+	}
+	r := record.Record{ID: id, CreatedAt: now, Node: v.Machine, Event: e, Accepted: digest(id)}
+	if !r.Acts() {
+		expire := now.Add(Retention)
+		r.ExpireAt = &expire
+	}
+	return r
+}
+
+// missing says what is not there.
+func (v View) missing() string {
+	switch {
+	case !v.Publisher && !v.Connector:
+		return "neither a monitor nor the connector is Ready on it"
+	case !v.Publisher:
+		return "no monitor is Ready on it"
+	}
+	return "the connector is not Ready on it"
+}
+
+// derived is a UUID of version 8.
+func derived(of string) string {
+	b := sha256.Sum256([]byte(of))
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
+}
+
+func digest(id string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte("nvsentinel coverage "+id)))
+}

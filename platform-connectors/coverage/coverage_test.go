@@ -1,0 +1,71 @@
+package coverage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+var policy = Policy{After: 5 * time.Minute, Strategy: record.PersistOnly}
+
+func last(healthy bool) *record.Record {
+	return &record.Record{ID: "last", Event: record.Event{IsHealthy: healthy, ProcessingStrategy: record.Process}}
+}
+
+func observed() *record.Record {
+	r := last(false)
+	r.Event.ProcessingStrategy = record.PersistOnly
+	return r
+}
+
+func TestDecide(t *testing.T) {
+	long := 5 * time.Minute
+	for name, tc := range map[string]struct {
+		view View
+		want Reason
+	}{
+		"no GPU":                         {View{For: long}, NoGPU},
+		"both":                           {View{GPU: true, Publisher: true, Connector: true}, Covered},
+		"both, recovered before":         {View{GPU: true, Publisher: true, Connector: true, Last: last(true)}, Covered},
+		"no monitor, since a moment":     {View{GPU: true, Connector: true, For: long - 1}, Waits},
+		"no monitor":                     {View{GPU: true, Connector: true, For: long}, Report},
+		"no connector":                   {View{GPU: true, Publisher: true, For: long}, Report},
+		"none":                           {View{GPU: true, For: long}, Report},
+		"none, again":                    {View{GPU: true, For: long, Last: last(true)}, Report},
+		"none, reported":                 {View{GPU: true, For: long, Last: last(false)}, Stands},
+		"none, reported before a change": {View{GPU: true, For: 0, Last: last(false)}, Stands},
+		"none, reported long ago":        {View{GPU: true, For: long, Last: observed(), Age: renewal}, Report},
+		"none, reported lately":          {View{GPU: true, For: long, Last: observed(), Age: renewal - 1}, Stands},
+		"none, acted upon long ago":      {View{GPU: true, For: long, Last: last(false), Age: renewal}, Stands},
+		"back":                           {View{GPU: true, Publisher: true, Connector: true, Last: last(false)}, Recovered},
+		"its GPUs are gone":              {View{For: long, Last: last(false)}, Recovered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.view, policy); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestRecord: who knows the same appends the same, and a recovery has the strategy
+// of its fault.
+func TestRecord(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	v := View{GPU: true, For: time.Hour, Machine: record.NodeIdentity{UID: "u"}}
+	fault := Record("n", v, policy, Report, now)
+	again := Record("n", v, policy, Report, now.Add(time.Minute))
+	if fault.ID != again.ID || record.Content(fault) != record.Content(again) || fault.Acts() || fault.ExpireAt == nil || fault.Event.IsHealthy || fault.Event.IsFatal {
+		t.Errorf("%+v, then %+v", fault, again)
+	}
+	v.Last = &fault
+	recovery := Record("n", v, Policy{Strategy: record.Process}, Recovered, now)
+	if recovery.ID == fault.ID || !recovery.Event.IsHealthy || recovery.Acts() {
+		t.Errorf("%+v", recovery)
+	}
+	v.Last = &recovery
+	if next := Record("n", v, policy, Report, now); next.ID == fault.ID || next.ID == recovery.ID {
+		t.Errorf("the next fault has the id %s of one before", next.ID)
+	}
+}
