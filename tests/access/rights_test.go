@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/nodelease"
@@ -123,6 +124,32 @@ func TestLeasesOfNodes(t *testing.T) {
 		if err := claims.Take(t.Context(), node, "janitor", time.Minute, nil); !apierrors.IsForbidden(err) {
 			t.Errorf("janitor takes the lease of a node: %v, want it forbidden", err)
 		}
+	}
+}
+
+// TestNobodyElseMakesHealthEventRemediations: each is a word about a node that the
+// connector believes, and a right to all objects is not enough for it.
+func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {
+	w := newWorld(t)
+	create := func(account string) error {
+		config := w.cluster.RESTConfig()
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account, Groups: []string{"system:masters"}}
+		return client(t, config).Discovery().RESTClient().Post().
+			AbsPath("/apis/nvsentinel.dgxc.nvidia.com/v1alpha1/healtheventremediations").Param("dryRun", metav1.DryRunAll).
+			Body([]byte(`{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"HealthEventRemediation","metadata":{"name":"some-node"}}`)).
+			Do(t.Context()).Error()
+	}
+	for account := range leases {
+		if account == "node-health-check" {
+			continue
+		}
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+			err := create(account)
+			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+		})
+	}
+	if err := create("node-health-check"); err != nil {
+		t.Errorf("node-health-check makes a HealthEventRemediation: %v", err)
 	}
 }
 
