@@ -58,7 +58,7 @@ func TestTheFaultTable(t *testing.T) {
 	n.t = t
 }
 
-// TestAnIncidentStaysAsLongAsItIsShown: trap 1.
+// TestAnIncidentStaysAsLongAsItIsShown: it is shown in each look, and told once.
 func TestAnIncidentStaysAsLongAsItIsShown(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
@@ -67,7 +67,7 @@ func TestAnIncidentStaysAsLongAsItIsShown(t *testing.T) {
 	n.quiet(10)
 }
 
-// TestALatchedXIDIsToldOnce: trap 2. It is shown until the host engine is started
+// TestALatchedXIDIsToldOnce: It is shown until the host engine is started
 // again, also to a monitor that is.
 func TestALatchedXIDIsToldOnce(t *testing.T) {
 	n := newNode(t, 2)
@@ -94,7 +94,7 @@ func TestALatchedXIDIsToldOnce(t *testing.T) {
 	n.expect("GpuXidWatch 79 " + gpu1 + " healthy NONE PERSIST_ONLY")
 }
 
-// TestUnwatchedIsNotHealthy: trap 3. Without health watches everything passes.
+// TestUnwatchedIsNotHealthy: Without health watches everything passes.
 func TestUnwatchedIsNotHealthy(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
@@ -113,7 +113,7 @@ func TestUnwatchedIsNotHealthy(t *testing.T) {
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
 
-// TestTextsAreNotBelieved: trap 4. The text names another GPU each time.
+// TestTextsAreNotBelieved: The text names another GPU each time.
 func TestTextsAreNotBelieved(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
@@ -122,7 +122,7 @@ func TestTextsAreNotBelieved(t *testing.T) {
 	n.quiet(10)
 }
 
-// TestALostGPUIsToldAndNeverHealthy: trap 5. It has no incidents and no name.
+// TestALostGPUIsToldAndNeverHealthy: It has no incidents and no name.
 func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()
@@ -146,7 +146,7 @@ func TestALostGPUIsToldAndNeverHealthy(t *testing.T) {
 	}
 }
 
-// TestXIDsOfTheKernelComeLate: traps 10, 11 and 14. No incident shows them, their
+// TestXIDsOfTheKernelComeLate: No incident shows them, their
 // samples are stamped earlier than they are appended, and GPUs without any have a
 // placeholder; two within five seconds are two.
 func TestXIDsOfTheKernelComeLate(t *testing.T) {
@@ -168,12 +168,34 @@ func TestXIDsOfTheKernelComeLate(t *testing.T) {
 		}
 	}
 	n.quiet(10)
-	if n.engine.Calls("PolicyRegister") > 0 { // traps 14 to 18 are not met
-		t.Error("a policy was registered")
+}
+
+// TestABlankValueSaysNothing: A value that cannot be read has status 0, and
+// a number that means so.
+func TestABlankValueSaysNothing(t *testing.T) {
+	const margin, pending, blank = 153, 396, 0x7ffffffffffffff0
+	n := newNode(t, 2)
+	n.put("gpu_metadata.json", `{"gpus": [{"gpu_id": 1, "uuid": "GPU-00000001", "pci_address": "0000:11:00.0", "slowdown_tlimit_c": 3}]}`)
+	const described = "[GPU=1 PCI=0000:11:00.0 GPU_UUID=GPU-00000001]"
+	n.engine.Field(1, margin, 30)
+	n.start()
+	for field, c := range map[int]struct {
+		bad, good            int64
+		what, told, strategy string
+	}{
+		margin:  {2, 3, "GpuThermalMarginWatch GPU_TEMP_HW_SLOWDOWN_VIOLATION ", " fatal CONTACT_SUPPORT ", "PERSIST_ONLY"},
+		pending: {1, 0, "GpuMemWatch DCGM_FR_PENDING_ROW_REMAP ", " warning COMPONENT_RESET ", "PROCESS"},
+	} {
+		n.engine.Field(1, field, c.bad)
+		n.expect(c.what + described + c.told + c.strategy)
+		n.engine.Field(1, field, blank)
+		n.quiet(10)
+		n.engine.Field(1, field, c.good)
+		n.expect(c.what + described + " healthy NONE " + c.strategy)
 	}
 }
 
-// TestTheEngineIsStartedAgain: traps 19 and 21. While nobody answers nothing is
+// TestTheEngineIsStartedAgain: While nobody answers nothing is
 // healthy, and a new connection watches anew.
 func TestTheEngineIsStartedAgain(t *testing.T) {
 	n := newNode(t, 2)
@@ -189,7 +211,7 @@ func TestTheEngineIsStartedAgain(t *testing.T) {
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
 
-// TestACallThatHangsIsReplaced: trap 20. The call is told, and the end of it.
+// TestACallThatHangsIsReplaced: The call is told, and the end of it.
 func TestACallThatHangsIsReplaced(t *testing.T) {
 	n := newNode(t, 2, "--dcgm-mode=embedded", "--call-deadline=2s")
 	n.start()
@@ -200,7 +222,7 @@ func TestACallThatHangsIsReplaced(t *testing.T) {
 	n.expect("GpuDcgmUnresponsive DCGM_PROBE_HANG [] healthy NONE PERSIST_ONLY")
 }
 
-// TestADeadConnectionIsNoReading: trap 20. Init says nothing of a login that failed.
+// TestADeadConnectionIsNoReading: Init says nothing of a login that failed.
 func TestADeadConnectionIsNoReading(t *testing.T) {
 	n := newNode(t, 2)
 	n.engine.DeadInit(true)
@@ -210,7 +232,7 @@ func TestADeadConnectionIsNoReading(t *testing.T) {
 	n.expect("GpuDcgmConnectivityFailure DCGM_CONNECTIVITY_ERROR [] healthy NONE PROCESS")
 }
 
-// TestALibraryThatEndsItsProcess: trap 26. The monitor outlives it.
+// TestALibraryThatEndsItsProcess: The monitor outlives it.
 func TestALibraryThatEndsItsProcess(t *testing.T) {
 	n := newNode(t, 2)
 	n.start()

@@ -16,8 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmsim"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/dcgmsim"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -75,7 +75,14 @@ func simulated(t *testing.T) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return dcgmsim.Build(t, dir)
+	err := dcgmsim.Build(t.Context(), dir)
+	if errors.Is(err, dcgmsim.ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // node is a node with a simulated host engine, a connector, and the monitor.
@@ -86,7 +93,8 @@ type node struct {
 	engine    *dcgmsim.Engine
 	connector *reporttest.Connector
 	args      []string
-	seen      int // events that were looked at
+	seen      int    // events that were looked at
+	program   string // what is started; empty is this test
 
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
@@ -115,12 +123,18 @@ func (n *node) put(name, content string) {
 // start starts the monitor.
 func (n *node) start() {
 	n.t.Helper()
+	n.put("config.toml", "[checks.GpuDcgmConnectivityFailure]\nfor = \"300ms\"\n")
 	args := append([]string{
+		"--config=" + filepath.Join(n.dir, "config.toml"),
 		"--node-name=n1", "--boot-id-path=" + filepath.Join(n.dir, "boot_id"), "--state-dir=" + filepath.Join(n.dir, "state"),
 		"--platform-connector-socket=" + n.connector.Target(), "--metadata-path=" + filepath.Join(n.dir, "gpu_metadata.json"),
 		"--metrics-address=127.0.0.1:0", "--poll-interval=20ms", "--settle-time=0s", "--reconnect-pause=50ms", "--call-deadline=10s",
 	}, n.args...)
-	n.cmd, n.out, n.done = exec.Command(os.Args[0], args...), &bytes.Buffer{}, make(chan struct{})
+	program := n.program
+	if program == "" {
+		program = os.Args[0]
+	}
+	n.cmd, n.out, n.done = exec.Command(program, args...), &bytes.Buffer{}, make(chan struct{})
 	n.cmd.Env = append(append(os.Environ(), n.engine.Environment(n.libs)...), asProgram+"=1")
 	n.cmd.Stderr = n.out
 	n.cmd.WaitDelay = time.Second // a child that hangs holds the pipe
@@ -143,6 +157,9 @@ func (n *node) kill() {
 	}
 	<-n.done
 	n.cmd = nil
+	if n.engine.Calls("PolicyRegister") > 0 {
+		n.t.Error("a policy was registered")
+	}
 	if bytes.Contains(n.out.Bytes(), []byte("DATA RACE")) {
 		n.t.Error("the race detector found something")
 	}

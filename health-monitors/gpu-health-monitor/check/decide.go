@@ -163,7 +163,11 @@ func (d *deciding) shown(x finding) {
 	d.seen[key] = true
 	delete(d.Memory.clear, key)
 	d.Memory.raise[key] = d.Memory.raise[key].add(true)
-	if !x.edge && !d.Memory.raise[key].reach(rule.Raise) { // an event is seen once
+	if _, ok := d.Memory.since[key]; !ok {
+		d.Memory.since[key] = d.v.Now
+	}
+	often := d.Memory.raise[key].reach(rule.Raise) && d.v.Now.Sub(d.Memory.since[key]) >= rule.For
+	if !x.edge && !often { // an event is seen once
 		return
 	}
 	open, ok := d.State.Faults[key]
@@ -227,6 +231,7 @@ func (d *deciding) unshown() {
 		if d.seen[key] {
 			continue
 		}
+		delete(d.Memory.since, key)
 		if seen = seen.add(false); seen == 0 {
 			delete(d.Memory.raise, key)
 			continue

@@ -79,6 +79,8 @@ type Rule struct {
 	// Raise is how often a fault has to be seen before it is told, Clear how often
 	// it has to be missing before its end is.
 	Raise, Clear Share
+	// For is how long every look has to show it, besides Raise.
+	For time.Duration
 }
 
 // Policy is what the operator decided.
@@ -112,16 +114,16 @@ func DefaultRules(given record.Strategy) (rules map[string]Rule, otherwise Rule)
 	after := Share{3, 3}
 	return map[string]Rule{
 		// An upgrade of the driver takes the host engine away for minutes.
-		Connectivity: {given, Share{20, 20}, after},
+		Connectivity: {Strategy: given, Raise: after, Clear: after, For: 5 * time.Minute},
 		// A hang is a guess about the driver, and its remedy a restart.
-		Unresponsive: {record.PersistOnly, Share{2, 2}, after},
+		Unresponsive: {Strategy: record.PersistOnly, Raise: Share{2, 2}, Clear: after},
 		// A status is one look of the host engine, not a count of samples.
-		LostGPU: {given, Share{2, 2}, after},
+		LostGPU: {Strategy: given, Raise: Share{2, 2}, Clear: after},
 		// The driver throttles by itself; the earlier NVSentinel only stores it too.
-		Margin: {record.PersistOnly, Share{2, 3}, after},
+		Margin: {Strategy: record.PersistOnly, Raise: Share{2, 3}, Clear: after},
 		// The kernel log tells the same XIDs, and syslog-health-monitor acts on them.
-		XIDs: {record.PersistOnly, Share{1, 1}, after},
-	}, Rule{given, Share{1, 1}, after}
+		XIDs: {Strategy: record.PersistOnly, Raise: Share{1, 1}, Clear: after},
+	}, Rule{Strategy: given, Raise: Share{1, 1}, Clear: after}
 }
 
 func (p Policy) rule(check string) Rule {

@@ -162,14 +162,15 @@ func (s *State) forget(before time.Time) {
 // more until a fault begins or ends.
 type Memory struct {
 	raise, clear map[string]looks
-	failures     int // looks that failed in a row
+	since        map[string]time.Time // from when on each look showed a fault
+	failures     int                  // looks that failed in a row
 }
 
 // NewMemory has seen nothing.
-func NewMemory() Memory { return Memory{map[string]looks{}, map[string]looks{}, 0} }
+func NewMemory() Memory { return Memory{}.clone() }
 
 func (m Memory) clone() Memory {
-	return Memory{copied(m.raise), copied(m.clear), m.failures}
+	return Memory{copied(m.raise), copied(m.clear), copied(m.since), m.failures}
 }
 
 // Failures is how many looks failed in a row.

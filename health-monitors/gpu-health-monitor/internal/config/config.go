@@ -70,6 +70,8 @@ type Check struct {
 	// Raise and Clear are [k, n]: in k of the last n looks.
 	Raise []int `toml:"raise"`
 	Clear []int `toml:"clear"`
+	// For is how long every look has to show it, besides Raise.
+	For *time.Duration `toml:"for"`
 }
 
 // Modes.
@@ -173,6 +175,11 @@ func (c Check) over(rule check.Rule) (check.Rule, error) {
 			return rule, fmt.Errorf("processingStrategy: %w", err)
 		}
 		rule.Strategy = s
+	}
+	if c.For != nil {
+		if rule.For = *c.For; rule.For < 0 {
+			return rule, fmt.Errorf("for %s is negative", rule.For)
+		}
 	}
 	for _, x := range []struct {
 		name  string

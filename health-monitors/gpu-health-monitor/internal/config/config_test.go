@@ -25,6 +25,7 @@ func TestValidate(t *testing.T) {
 		"error mapping":                func(c *Config) { c.ErrorMapping = "/nonexistent" },
 		"checks.GpuX is no check":      func(c *Config) { c.Checks = map[string]Check{"GpuX": {}} },
 		"checks.GpuMemWatch: raise":    func(c *Config) { c.Checks = map[string]Check{"GpuMemWatch": {Raise: []int{3, 2}}} },
+		"GpuMemWatch: for -1s":         func(c *Config) { c.Checks = map[string]Check{"GpuMemWatch": {For: new(-time.Second)}} },
 		"clear is not [k, n]":          func(c *Config) { c.Checks = map[string]Check{"GpuMemWatch": {Clear: []int{3}}} },
 		"GpuMemWatch: processingStrat": func(c *Config) { c.Checks = map[string]Check{"GpuMemWatch": {Strategy: "x"}} },
 	} {

@@ -5,7 +5,9 @@
 package dcgmsim
 
 import (
+	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,36 +23,37 @@ import (
 //go:embed testdata/sim.c
 var source []byte
 
-// Build builds the library into dir, against the headers of the go-dcgm that is
-// used, and returns dir for LD_LIBRARY_PATH. It skips the test where there is no
-// gcc.
-func Build(t testing.TB, dir string) string {
-	t.Helper()
+// ErrNoCompiler says that there is no gcc.
+var ErrNoCompiler = errors.New("the simulated DCGM is built with gcc, which is not here")
+
+// Build builds the library into dir, for LD_LIBRARY_PATH, against the headers of the
+// go-dcgm that the workspace uses: it runs within that.
+func Build(ctx context.Context, dir string) error {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
-		t.Skip("the simulated DCGM is built with gcc, which is not here")
+		return ErrNoCompiler
 	}
-	headers, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	headers, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
 	if err != nil {
-		t.Fatalf("looking for go-dcgm: %v", err)
+		return fmt.Errorf("looking for go-dcgm: %w", err)
 	}
 	file := filepath.Join(dir, "sim.c")
 	if err := os.WriteFile(file, source, 0o600); err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("writing the simulated DCGM: %w", err)
 	}
-	out, err := exec.CommandContext(t.Context(), gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
+	out, err := exec.CommandContext(ctx, gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
 		"-I", filepath.Join(strings.TrimSpace(string(headers)), "pkg", "dcgm"), "-Wl,-soname,libdcgm.so.4",
 		"-o", filepath.Join(dir, "libdcgm.so.4"), file).CombinedOutput()
 	if err != nil {
-		t.Fatalf("building the simulated DCGM: %v\n%s", err, out)
+		return fmt.Errorf("building the simulated DCGM: %w\n%s", err, out)
 	}
-	return dir
+	return nil
 }
 
 // Engine is a host engine and the GPUs that it sees.
 type Engine struct {
-	t   testing.TB
-	Dir string
+	Dir    string
+	failed func(error)
 
 	mu        sync.Mutex
 	life      int
@@ -61,14 +64,24 @@ type Engine struct {
 	samples   []string
 }
 
-// New makes an engine that runs, with healthy GPUs.
+// New makes an engine that runs, with healthy GPUs, for a test.
 func New(t testing.TB, gpus uint) *Engine {
 	t.Helper()
-	e := &Engine{t: t, Dir: t.TempDir(), gpus: map[uint]reading.Device{}, fields: map[string]int64{}}
+	var devices []reading.Device
 	for id := range gpus {
-		e.gpus[id] = reading.Device{
+		devices = append(devices, reading.Device{
 			ID: id, Status: reading.OK, UUID: fmt.Sprintf("GPU-%08d", id), PCI: fmt.Sprintf("00000000:%02X:00.0", 0x10+id),
-		}
+		})
+	}
+	return Open(t.TempDir(), devices, func(err error) { t.Fatal(err) })
+}
+
+// Open makes an engine that runs in a folder, with GPUs numbered from 0; failed
+// hears of a file that could not be read or written.
+func Open(dir string, gpus []reading.Device, failed func(error)) *Engine {
+	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}}
+	for _, x := range gpus {
+		e.gpus[x.ID] = x
 	}
 	e.Start()
 	return e
@@ -96,6 +109,12 @@ func (e *Engine) Stop() { e.remove("engine") }
 // Incident lets HealthCheck show an incident until Clear.
 func (e *Engine) Incident(x reading.Incident) {
 	e.change(func() { e.incidents = append(e.incidents, x) })
+}
+
+// UntilRestart lets HealthCheck show an incident until the engine starts again, as
+// what a reboot mends.
+func (e *Engine) UntilRestart(x reading.Incident) {
+	e.change(func() { e.latched = append(e.latched, x) })
 }
 
 // Clear ends what Incident began on every entity with a code; 0 is every code.
@@ -198,7 +217,7 @@ func (e *Engine) flag(name, content string) {
 func (e *Engine) Calls(name string) (n int) {
 	data, err := os.ReadFile(filepath.Join(e.Dir, "calls"))
 	if err != nil && !os.IsNotExist(err) {
-		e.t.Fatal(err)
+		e.failed(err)
 	}
 	for line := range strings.Lines(string(data)) {
 		if _, call, _ := strings.Cut(strings.TrimSpace(line), " "); call == name {
@@ -235,19 +254,17 @@ func (e *Engine) write() {
 }
 
 func (e *Engine) put(name, content string) {
-	e.t.Helper()
 	path := filepath.Join(e.Dir, name)
 	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
-		e.t.Fatal(err)
+		e.failed(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
-		e.t.Fatal(err)
+		e.failed(err)
 	}
 }
 
 func (e *Engine) remove(name string) {
-	e.t.Helper()
 	if err := os.Remove(filepath.Join(e.Dir, name)); err != nil && !os.IsNotExist(err) {
-		e.t.Fatal(err)
+		e.failed(err)
 	}
 }
