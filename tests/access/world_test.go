@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{AuditNamespace: namespace})
 	only.admin = cluster.Client()
-	for _, name := range []string{"rbac.yaml", "nodes.yaml", "events.yaml", "names.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml", "crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml"} {
+	for _, name := range []string{"rbac.yaml", "nodes.yaml", "events.yaml", "names.yaml", "pods.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml", "crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml"} {
 		text, err := os.ReadFile(filepath.Join(manifests, name))
 		if err != nil {
 			t.Fatal(err)

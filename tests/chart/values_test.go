@@ -20,7 +20,7 @@ func TestLint(t *testing.T) {
 	}
 	want := map[string][]string{
 		"store":      defaults,
-		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "janitor", "node-health-check"),
+		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "janitor", "metadata-collector", "nic-health-monitor", "node-health-check"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},

@@ -115,6 +115,9 @@ automountServiceAccountToken: false
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
