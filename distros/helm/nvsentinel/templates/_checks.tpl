@@ -28,7 +28,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}
 {{- define "nvsentinel.clusterAgents" -}}
-{{- if or .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled }}yes{{ end -}}
+{{- if or .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled (and .Values.nodeHealthCheck.enabled .Values.nodeHealthCheck.bridge) }}yes{{ end -}}
 {{- range .Values.platformConnectors.publishers }}{{ if .clusterWide }}yes{{ end }}{{ end -}}
 {{- if and .Values.platformConnectorsCluster.enabled .Values.platformConnectorsCluster.coverage.enabled }}yes{{ end -}}
 {{- end }}
