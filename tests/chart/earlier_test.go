@@ -16,8 +16,9 @@ import (
 // services are the programs that a flag or a file can be given to, by the names they
 // have for themselves.
 var services = map[string]string{
-	"platform-connectors": "platform-connectors", "node-connector": "node-connector", "syslog-health-monitor": "syslog-health-monitor", "nic-health-monitor": "nic-health-monitor",
-	"metadata-collector": "metadata-collector",
+	"platform-connectors": "platform-connectors", "node-connector": "node-connector", "syslog-health-monitor": "syslog-health-monitor",
+	"gpu-health-monitor": "gpu-health-monitor",
+	"nic-health-monitor": "nic-health-monitor", "metadata-collector": "metadata-collector",
 	"kubernetes-object-monitor": "kubernetes-object-monitor", "health-events-analyzer": "health-events-analyzer",
 	"fault-quarantine": "fault-quarantine", "node-drainer": "node-drainer", "fault-remediation": "fault-remediation",
 	"event-exporter": "event-exporter", "janitor": "janitor", "csp-plugin-aws": "aws", "csp-plugin-kwok": "kwok",

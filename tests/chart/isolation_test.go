@@ -79,7 +79,8 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	base := []string{"53/TCP", "53/UDP", "443/TCP", "6443/TCP"}
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
-		"syslog-health-monitor": {}, "nic-health-monitor": {}, "metadata-collector": base, "kubernetes-object-monitor": base, "node-health-check": base, "csp-plugin-kwok": base,
+		"syslog-health-monitor": {}, "gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "nic-health-monitor": {}, "metadata-collector": base,
+		"kubernetes-object-monitor": base, "node-health-check": base, "csp-plugin-kwok": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"everything"}, base...),
 		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
 	}
@@ -148,7 +149,7 @@ func TestNodesHoldLittle(t *testing.T) {
 	pods := workloads(t, rendered(t, file("all"), "--set=controllers.offGpuNodes=required", "--set=controllers.nodeSelector.pool=control",
 		"--set=controllers.tolerations[0].key=control", "--set=janitor.nodeSelector.pool=janitors"))
 	for workload, pod := range pods {
-		noAPI := workload == "syslog-health-monitor" || workload == "nic-health-monitor"
+		noAPI := slices.Contains([]string{"syslog-health-monitor", "nic-health-monitor", "gpu-health-monitor"}, workload)
 		if mounted := pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken; mounted == noAPI {
 			t.Errorf("%s has a token for the API server: %v", workload, mounted)
 		}

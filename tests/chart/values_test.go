@@ -20,7 +20,7 @@ func TestLint(t *testing.T) {
 	}
 	want := map[string][]string{
 		"store":      defaults,
-		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "janitor", "metadata-collector", "nic-health-monitor", "node-health-check"),
+		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "metadata-collector", "nic-health-monitor", "node-health-check"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
@@ -103,8 +103,10 @@ func TestRefused(t *testing.T) {
 		"a strategy of the analyzer":         {set("healthEventsAnalyzer.processingStrategy=1"), []string{"/healthEventsAnalyzer/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of coverage":             {set("platformConnectorsCluster.coverage.processingStrategy=STORE"), []string{"/platformConnectorsCluster/coverage/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
-		"an unknown workload":                {set("nicHealthMonitor.enabled=true"), []string{"'nicHealthMonitor' not allowed"}},
-		"a monitor that is not there":        {set("gpuHealthMonitor.enabled=true"), []string{"gpuHealthMonitor.enabled: this release has no GPU health monitor", "gpu-health-monitor"}},
+		"an unknown workload":                {set("nvlinkHealthMonitor.enabled=true"), []string{"'nvlinkHealthMonitor' not allowed"}},
+		"a monitor that is not there":        {set("cspHealthMonitor.enabled=true"), []string{"cspHealthMonitor.enabled: this release has no CSP health monitor", "csp-health-monitor"}},
+		"an address without a port":          {set("gpuHealthMonitor.dcgm.address=nvidia-dcgm"), []string{"/gpuHealthMonitor/dcgm/address"}},
+		"a mode of DCGM that is not there":   {set("gpuHealthMonitor.dcgm.mode=auto"), []string{"/gpuHealthMonitor/dcgm/mode"}},
 		"a strategy of a monitor to come":    {set("cspHealthMonitor.processingStrategy=STORE"), []string{"/cspHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a global key that nothing reads":    {set("global.dcgmEndpoint=x"), []string{"global.dcgmEndpoint: nothing here reads it; known are dryRun, imageRegistry"}},
 		"a dry run that is misspelt":         {set("global.dry_run=true"), []string{"global.dry_run: it is written global.dryRun"}},

@@ -18,9 +18,9 @@ var rooms = []string{
 
 // others are the services that the demo does not need.
 var others = []string{
-	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
-	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws",
-	"./node-health-check",
+	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
+	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
+	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./node-health-check",
 }
 
 // Services is every service and the command line, built into out with go build's
@@ -41,6 +41,18 @@ func CrashPoints(root, out string) gobuild.Batch {
 // Demo is the demo and the services it runs.
 func Demo(root, out string) gobuild.Batch {
 	return batch("services and demo", root, out, rooms, []string{"./tests/cmd/demo"})
+}
+
+// Cgo is the folder of the demo's programs that are built with cgo, below the others.
+const Cgo = "cgo"
+
+// WithCgo is the services that call a C library. Its functions are bound when they
+// are called: an older library may lack those that never are.
+func WithCgo(root, out string) gobuild.Batch {
+	b := batch("services with cgo", root, out, []string{"./health-monitors/gpu-health-monitor"})
+	b.Env = []string{"CGO_ENABLED=1"}
+	b.Flags = []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w -extldflags=-Wl,-z,lazy"}
+	return b
 }
 
 // Helm is the helm that renders the chart.

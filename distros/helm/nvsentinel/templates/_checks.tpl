@@ -20,7 +20,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- else if $.Chart.IsRoot }}{{ $problems = append $problems (printf "global.%s: nothing here reads it; known are %s" $key (slice $known 0 10 | join ", ")) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- range $key, $name := dict "gpuHealthMonitor" "GPU" "cspHealthMonitor" "CSP" -}}
+{{- range $key, $name := dict "cspHealthMonitor" "CSP" -}}
 {{- if (get $.Values $key | default dict).enabled }}{{ $problems = append $problems (printf "%s.enabled: this release has no %s health monitor; leave it false. One of your own may report as %s (docs/platform-connectors.md)" $key $name (kebabcase $key)) }}{{ end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/coming-from-nvsentinel.md tells more\n" (join "\n" $problems)) }}{{ end -}}

@@ -175,7 +175,7 @@ containers:
     {{- end }}
     securityContext:
       {{- if .privileged }}
-      privileged: true # the kernel opens /dev/kmsg for no other container
+      privileged: true # for devices that the kernel opens for no other container
       readOnlyRootFilesystem: true
       {{- else }}
       allowPrivilegeEscalation: false
