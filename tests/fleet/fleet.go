@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmsim"
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -109,6 +110,7 @@ type Fleet struct {
 
 	mu       sync.Mutex
 	services map[string]*Service
+	engines  map[string]*dcgmsim.Engine // simulated, by node
 	cancel   context.CancelFunc
 	watchers sync.WaitGroup
 }
@@ -119,7 +121,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{Dir: dir, options: o, launcher: newLauncher(), kube: map[string]string{}, services: map[string]*Service{}}
+	f := &Fleet{Dir: dir, options: o, launcher: newLauncher(), kube: map[string]string{}, services: map[string]*Service{}, engines: map[string]*dcgmsim.Engine{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.Stop())
@@ -241,9 +243,12 @@ func (f *Fleet) launchAs(name, room, node, binary string, args []string) {
 }
 
 // Launch starts a further process under supervision, from the folder of the
-// services' binaries; it ends with the fleet.
+// services' binaries unless its path is absolute; it ends with the fleet.
 func (f *Fleet) Launch(name, binary string, args, env []string) *Service {
-	s := f.launcher.supervise(name, filepath.Join(f.options.Bin, binary), filepath.Join(f.Dir, name+".log"), args, env)
+	if !filepath.IsAbs(binary) {
+		binary = filepath.Join(f.options.Bin, binary)
+	}
+	s := f.launcher.supervise(name, binary, filepath.Join(f.Dir, name+".log"), args, env)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.services[name] = s

@@ -138,7 +138,8 @@ func (f *Fleet) rebootAgents(ctx context.Context) {
 			if before := seen[node]; before != "" && before != boot {
 				// What a kernel writes first.
 				_ = f.WriteLine(node, "[    0.000000] Linux version 6.8.0 (boot "+boot+")")
-				for _, room := range []string{Monitor, Connector} {
+				f.rebooted(node)
+				for _, room := range []string{Monitor, GPUMonitor, Connector} {
 					if s := f.Service(room + "@" + node); s != nil {
 						s.Kill()
 					}
