@@ -262,9 +262,30 @@ func (s *Set) bound() (ends []End) {
 	return ends
 }
 
-// Stood confirms what has stood for long enough, as stood tells of a wait, and
-// returns how waits ended.
-func (s *Set) Stood(now time.Time, stood func(Wait) time.Duration) (ends []End) {
+// grace is for how long after the end of a window a signal may still be on its way
+// from its acceptance to the spool.
+const grace = time.Minute
+
+// LapsesIn is how long a wait that waits only for other events goes on; not ok is
+// one that does not lapse by time.
+func (w *Wait) LapsesIn(now time.Time) (left time.Duration, ok bool) {
+	if w.Rule.StandsFor > 0 || !w.ConfirmedAt.IsZero() {
+		return 0, false
+	}
+	return w.Record.CreatedAt.Add(w.Rule.Within + grace).Sub(now), true
+}
+
+// Pass takes the time when there are no events: what has stood for long enough, as
+// stood tells of a wait, is confirmed, and what nothing can confirm any more has
+// lapsed. It returns how waits ended.
+func (s *Set) Pass(now time.Time, stood func(Wait) time.Duration) (ends []End) {
+	s.Waits = slices.DeleteFunc(s.Waits, func(w Wait) bool {
+		left, ok := w.LapsesIn(now)
+		if ok && left <= 0 {
+			ends = append(ends, Lapsed)
+		}
+		return ok && left <= 0
+	})
 	for i := range s.Waits {
 		w := &s.Waits[i]
 		if w.ConfirmedAt.IsZero() && w.Rule.StandsFor > 0 && stood(*w) >= w.Rule.StandsFor {

@@ -101,7 +101,7 @@ func (n *node) tell(story string) string {
 		} else if at, stands := strings.CutPrefix(word, "stands@"); stands {
 			second, _ := strconv.Atoi(at)
 			now := began.Add(time.Duration(second) * time.Second)
-			ends = n.set.Stood(now, func(w Wait) time.Duration { return now.Sub(w.Since) })
+			ends = n.set.Pass(now, func(w Wait) time.Duration { return now.Sub(w.Since) })
 		} else {
 			r := n.event(word)
 			words[r.ID] = word
@@ -184,6 +184,8 @@ func TestStories(t *testing.T) {
 		"three of several GPUs":            {reports, "kA@0 kB@10 kA@20", ""},
 		"three, too slow":                  {reports, "kA@0 kA@50 kA@90", ""},
 		"three, a recovery between":        {reports, "kA@0 kA@10 -kA@15 kA@20", "recovered"},
+		"nothing comes":                    {second, "kA@0 stands@119 stands@120", "lapsed"},
+		"nothing comes, and again":         {second, "kA@0 stands@120 kA@121 dA@122", "lapsed kA@121<dA@122"},
 		"it stands":                        {stands, "kA@0 stands@119 stands@120 stands@500", "kA@0<kA@0"},
 		"it stands, reported again":        {stands, "kA@0 kA@60 stands@120", "kA@60<kA@60"},
 		"it stands, and long after":        {stands, "kA@0 kB@500 stands@500", "kA@0<kA@0"},

@@ -188,8 +188,7 @@ func (d *Desk) step(ctx context.Context) error {
 	return d.keep(next)
 }
 
-// fold takes the next entries into the set, and what has stood for long enough once
-// there are no more. A set that has changed is durable before the spool is told; a
+// fold takes the next entries into the set, and the time once there are no more. A set that has changed is durable before the spool is told; a
 // place is not, because what lies between changes nothing when it is read again.
 func (d *Desk) fold(ctx context.Context) error {
 	next, changed := d.state, false
@@ -206,8 +205,8 @@ func (d *Desk) fold(ctx context.Context) error {
 			return err
 		}
 		if upTo == next.Index {
-			stood := next.Set.Stood(d.Clock.Now().UTC(), d.stood)
-			ends, changed = append(ends, stood...), changed || len(stood) > 0
+			passed := next.Set.Pass(d.Clock.Now().UTC(), d.stood)
+			ends, changed = append(ends, passed...), changed || len(passed) > 0
 			break
 		}
 		for _, e := range entries {
@@ -260,11 +259,10 @@ func (d *Desk) Try(r record.Record) {
 	alone.Fold(d.sight(ctx, r))
 }
 
-// wait blocks until there is something to read, or something may have stood for
-// long enough.
+// wait blocks until there is something to read, or a wait may end by time.
 func (d *Desk) wait(ctx context.Context) {
-	due, stands := d.due()
-	if !stands {
+	due, ends := d.due()
+	if !ends {
 		_ = d.Spool.Wait(ctx, d.state.Index) // only ctx ends it early, which Run sees
 		return
 	}
@@ -282,15 +280,17 @@ func (d *Desk) wait(ctx context.Context) {
 	_ = d.Spool.Wait(soon, d.state.Index)
 }
 
-// due is when the next wait will have stood for long enough.
-func (d *Desk) due() (in time.Duration, stands bool) {
+// due is when the next wait ends by time, if any does.
+func (d *Desk) due() (in time.Duration, ends bool) {
+	now := d.Clock.Now()
 	for _, w := range d.state.Set.Waits {
-		if w.Rule.StandsFor == 0 || !w.ConfirmedAt.IsZero() {
-			continue
+		left, ok := w.LapsesIn(now)
+		if w.Rule.StandsFor > 0 && w.ConfirmedAt.IsZero() {
+			left, ok = w.Rule.StandsFor-d.stood(w), true
 		}
-		if left := max(w.Rule.StandsFor-d.stood(w), 0); !stands || left < in {
-			in, stands = left, true
+		if ok && (!ends || left < in) {
+			in, ends = left, true
 		}
 	}
-	return in, stands
+	return max(in, 0), ends
 }

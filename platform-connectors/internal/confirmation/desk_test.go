@@ -293,6 +293,21 @@ func TestStanding(t *testing.T) {
 	})
 }
 
+// TestNothingComes: a wait ends by time alone, which is counted.
+func TestNothingComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, path := newQueue(), filepath.Join(t.TempDir(), "unconfirmed.json")
+		q.send("1", "X")
+		if d := live(t, path, q, 110*time.Second); testutil.ToFloat64(d.Metrics.waiting) != 1 {
+			t.Errorf("after less than its window and a minute %v wait", testutil.ToFloat64(d.Metrics.waiting))
+		}
+		d := live(t, path, q, time.Minute)
+		if waiting, lapsed := testutil.ToFloat64(d.Metrics.waiting), testutil.ToFloat64(d.Metrics.ends.WithLabelValues("lapsed")); waiting != 0 || lapsed != 1 {
+			t.Errorf("then %v wait, %v have lapsed", waiting, lapsed)
+		}
+	})
+}
+
 // TestAFileThatIsBad is said and begun anew; what was acknowledged goes on.
 func TestAFileThatIsBad(t *testing.T) {
 	for name, content := range map[string]string{"torn": "{", "of another version": `{"version":9,"set":{}}`} {
