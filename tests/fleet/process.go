@@ -194,6 +194,15 @@ func (s *Service) Freeze(frozen bool) {
 	}
 }
 
+// Thaw lets a process go on that has stopped itself, unless Freeze holds it.
+func (s *Service) Thaw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.frozen {
+		s.send(syscall.SIGCONT)
+	}
+}
+
 // signal sends a signal to the process.
 func (s *Service) signal(sig syscall.Signal) {
 	s.mu.Lock()

@@ -269,7 +269,7 @@ func (j *Journey) release(ctx context.Context, marker string) error {
 	}
 	for _, s := range j.Fleet.Services() {
 		if s.PID() == pid {
-			s.Freeze(false)
+			s.Thaw() // the next trip may hold it
 			fmt.Fprintf(j.progress, "%s was frozen at %s for %s", s.Name, point, time.Since(info.ModTime()).Round(time.Millisecond))
 		}
 	}

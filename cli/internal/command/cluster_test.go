@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -154,6 +155,27 @@ func TestOlderRecords(t *testing.T) {
 	a := run(t, command.Program{Store: w.dsn}, "why", w.node.Name, "--limit", "3", "--kubeconfig", w.viewer)
 	a.expect(t, command.ExitWhole, `by rule "fatal"`, "")
 	a.expect(t, command.ExitWhole, "3 times", "")
+	a.expect(t, command.ExitWhole, "raise --limit", "")
+}
+
+// TestStaysBehindOlderRecords: a stay that is over is told however many records came
+// after it.
+func TestStaysBehindOlderRecords(t *testing.T) {
+	w := newWorld(t)
+	const over = "behind-a-flood"
+	at := time.Now().UTC().Add(-time.Minute).Truncate(time.Microsecond)
+	stay := storetest.Record(over, func(r *record.Record) { r.CreatedAt, r.Event.Message = at, line })
+	stay.Status = record.Status{
+		NodeQuarantined: record.Quarantined, QuarantineFinishTimestamp: &at, Session: stay.ID,
+		Faults:            []record.Fault{{Key: "k", ClearedTimestamp: &at, ClearedBy: "manual"}},
+		QuarantineVerdict: &record.Verdict{Reason: record.Matched, RuleSets: []string{"fatal"}, Effects: record.Effects{Cordon: true}, At: at},
+	}
+	storetest.Seed(t, w.records, stay)
+	for range 5 {
+		storetest.MustAppend(t, w.records, storetest.Record(over, func(r *record.Record) { r.Event.ProcessingStrategy = record.PersistOnly }))
+	}
+	a := run(t, command.Program{Store: w.dsn}, "why", over, "--limit", "3", "--kubeconfig", w.viewer)
+	a.expect(t, command.ExitWhole, `by rule "fatal"`, "")
 	a.expect(t, command.ExitWhole, "raise --limit", "")
 }
 

@@ -180,8 +180,18 @@ func (s Sources) stranded(ctx context.Context, open []record.Record) ([]story.St
 	return out, err
 }
 
-// records are the newest records of a node, all that are open or not judged,
-// and the recoveries that cleared them; older says that there are more.
+// outOfService are the records for which a node was taken out of service, or left
+// where it was, and those that put it back.
+func outOfService(node string) record.Selector {
+	return record.Selector{Name: "OutOfService", Node: node, Quarantined: []record.Quarantine{
+		record.Quarantined, record.AlreadyQuarantined, record.UnQuarantined, record.QuarantineCanceled,
+	}}
+}
+
+// records are the newest records of a node, and of those for which it was out of
+// service, all that are open or not judged, and the recoveries that cleared them;
+// older says that there are more. A node that says a thousand things hides none of
+// its stays in quarantine.
 func (s Sources) records(ctx context.Context, node string) (out []record.Record, older bool, err error) {
 	have := map[string]bool{}
 	add := func(list []record.Record) {
@@ -199,6 +209,11 @@ func (s Sources) records(ctx context.Context, node string) (out []record.Record,
 		return nil, false, err
 	}
 	add(newest)
+	stays, err := s.Records.List(ctx, store.Query{Selector: outOfService(node), Order: store.ByAppendDescending, Limit: s.Limit})
+	if err != nil {
+		return nil, false, err
+	}
+	add(stays)
 	for _, sel := range []record.Selector{record.OpenOfNode(node), record.BacklogOfNode(node)} {
 		list, err := s.Records.List(ctx, store.Query{Selector: sel})
 		if err != nil {
