@@ -70,7 +70,7 @@ func TestTheBridge(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "s")
-	listener, err := net.Listen("unix", socket) //nolint:noctx // a socket of the test
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
@@ -41,7 +40,7 @@ func TestTheLeaseIsHandedOver(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			check := &v1alpha1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-			check.Spec.MinHealthy = ptr.To(intstr.FromInt32(0))
+			check.Spec.MinHealthy = new(intstr.FromInt32(0))
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}, Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Hour))}},
 			}}

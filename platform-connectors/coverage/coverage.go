@@ -72,7 +72,7 @@ func (r Reason) Uncovered() bool { return r == Stands || r == Report }
 func Decide(v View, p Policy) Reason {
 	stands := v.Last != nil && !v.Last.Event.IsHealthy
 	lasts := stands && (v.Last.Acts() || v.Age < renewal)
-	missing := v.GPU && !(v.Publisher && v.Connector)
+	missing := v.GPU && (!v.Publisher || !v.Connector)
 	switch {
 	case !missing && stands:
 		return Recovered

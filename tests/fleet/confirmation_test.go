@@ -173,12 +173,22 @@ func (s signals) nothingElse() {
 		object, err := s.fleet.Node(s.Context(), node)
 		if err != nil || object.Spec.Unschedulable {
 			s.Errorf("%s is cordoned, %v", node, err)
-			continue
 		}
-		for _, c := range object.Status.Conditions {
-			if strings.HasPrefix(c.Reason, "SysLogsXID") && c.Status == "True" || strings.HasPrefix(c.Reason, "Gpu") && c.Status == "True" {
-				s.Errorf("%s: condition %s: %s", node, c.Type, c.Message)
-			}
+		s.until(func(ctx context.Context) (bool, error) { return s.shownWell(ctx, node) })
+	}
+}
+
+// shownWell says whether a node's conditions name no fault. They follow the records
+// by a loop of their own, which may be behind the release.
+func (s signals) shownWell(ctx context.Context, node string) (bool, error) {
+	object, err := s.fleet.Node(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Status == "True" && (strings.HasPrefix(c.Reason, "SysLogsXID") || strings.HasPrefix(c.Reason, "Gpu")) {
+			return false, nil
 		}
 	}
+	return true, nil
 }
