@@ -1,8 +1,6 @@
 package fault
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"time"
 	"unicode"
 
@@ -21,9 +19,7 @@ const maxSaid = 512
 // ClearingID is the id of the recovery by which a person clears a record: the
 // same for every try, so that it is stored once.
 func ClearingID(cleared string) string {
-	b := sha256.Sum256([]byte("nvsentinel clearing of " + cleared))
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // a UUID of version 8
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
+	return record.DerivedID("nvsentinel clearing of " + cleared)
 }
 
 // ClearedByHand is the recovery by which a person, given by the name of the

@@ -67,10 +67,6 @@ func ConfirmationID(waiting string) (string, error) {
 	return uuid(id), nil
 }
 
-func uuid(b []byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
-}
-
 // ConfirmationContent is the content (see Content) of a confirmation: whatever it
 // says, two with one id are the same.
 func ConfirmationContent(id string) string {

@@ -243,6 +243,16 @@ func (r Record) Reason() Reason {
 	return ""
 }
 
+// Retention is how long the store keeps a record on which nothing is to be done.
+const Retention = 30 * 24 * time.Hour
+
+// Expire has the store forget a record on which nothing is to be done.
+func (r *Record) Expire(now time.Time) {
+	if !r.Acts() {
+		r.ExpireAt = new(now.Add(Retention))
+	}
+}
+
 // Acts says whether the record may change the cluster at all.
 func (r Record) Acts() bool { return r.Event.ProcessingStrategy == Process }
 

@@ -15,11 +15,9 @@ import (
 const Check = "GpuNodeUncovered"
 
 const (
-	// Retention is how long the store keeps a record that nothing acts on.
-	Retention = 30 * 24 * time.Hour
 	// renewal is the age from which on such a fault is reported again while it
 	// stands, so that the store still has it.
-	renewal = Retention / 2
+	renewal = record.Retention / 2
 )
 
 // View is what is known of one Node.
@@ -65,6 +63,9 @@ const (
 	Recovered Reason = "Recovered"
 )
 
+// Missing says whether a GPU node lacks one of the two now.
+func (v View) Missing() bool { return v.GPU && (!v.Publisher || !v.Connector) }
+
 // Uncovered says whether the Node counts as one without a live publisher.
 func (r Reason) Uncovered() bool { return r == Stands || r == Report }
 
@@ -72,13 +73,12 @@ func (r Reason) Uncovered() bool { return r == Stands || r == Report }
 func Decide(v View, p Policy) Reason {
 	stands := v.Last != nil && !v.Last.Event.IsHealthy
 	lasts := stands && (v.Last.Acts() || v.Age < renewal)
-	missing := v.GPU && (!v.Publisher || !v.Connector)
 	switch {
-	case !missing && stands:
+	case !v.Missing() && stands:
 		return Recovered
 	case !v.GPU:
 		return NoGPU
-	case !missing:
+	case !v.Missing():
 		return Covered
 	case lasts:
 		return Stands
@@ -95,26 +95,23 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 	if v.Last != nil {
 		last = v.Last.ID
 	}
-	id := derived(fmt.Sprintf("nvsentinel coverage of %s %s after %q", v.Machine.UID, reason, last))
+	id := record.DerivedID(fmt.Sprintf("nvsentinel coverage of %s %s after %q", v.Machine.UID, reason, last))
 	e := record.Event{
 		Version: 1, ID: id, Agent: record.CoverageAgent, CheckName: Check, ComponentClass: "Node", NodeName: node,
 		RecommendedAction: record.ActionContactSupport, ProcessingStrategy: p.Strategy, GeneratedTimestamp: now,
-		Message: fmt.Sprintf("no live publisher for %s: %s; no fault of this node would be reported", p.After, v.missing()),
+		Message: fmt.Sprintf("no live publisher for %s: %s; no fault of this node would be reported", p.After, v.text()),
 	}
 	if reason == Recovered {
 		e.IsHealthy, e.Message, e.RecommendedAction = true, "No Health Failures", record.ActionNone
 		e.ProcessingStrategy = v.Last.Event.ProcessingStrategy
 	}
 	r := record.Record{ID: id, CreatedAt: now, Node: v.Machine, Event: e, Accepted: digest(id)}
-	if !r.Acts() {
-		expire := now.Add(Retention)
-		r.ExpireAt = &expire
-	}
+	r.Expire(now)
 	return r
 }
 
-// missing says what is not there.
-func (v View) missing() string {
+// text says what is not there.
+func (v View) text() string {
 	switch {
 	case !v.Publisher && !v.Connector:
 		return "neither a monitor nor the connector is Ready on it"
@@ -122,13 +119,6 @@ func (v View) missing() string {
 		return "no monitor is Ready on it"
 	}
 	return "the connector is not Ready on it"
-}
-
-// derived is a UUID of version 8.
-func derived(of string) string {
-	b := sha256.Sum256([]byte(of))
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 func digest(id string) string {

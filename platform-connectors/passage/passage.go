@@ -17,9 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
 )
 
-// Retention of records on which nothing is to be done.
-const Retention = 30 * 24 * time.Hour
-
 // maxIdentity bounds one name of a machine, in bytes.
 const maxIdentity = 512
 
@@ -131,10 +128,7 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	if seq, epoch, ok := event.Seq(); ok && seq <= math.MaxInt64 {
 		out.Seq, out.SeqEpoch = seq, epoch
 	}
-	if !out.Acts() {
-		expire := now.Add(Retention)
-		out.ExpireAt = &expire
-	}
+	out.Expire(now)
 	return out, nil
 }
 

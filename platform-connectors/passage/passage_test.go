@@ -115,7 +115,7 @@ func TestWhatIsStoredIsMadeHere(t *testing.T) {
 	quiet, refusal := policy().Pass(Caller{Node: "gpu-7"}, fault(func(r *record.Record) {
 		r.Event.ProcessingStrategy, r.ExpireAt = record.PersistOnly, &past
 	}), now)
-	if refusal != nil || !quiet.ExpireAt.Equal(now.Add(Retention)) {
+	if refusal != nil || !quiet.ExpireAt.Equal(now.Add(record.Retention)) {
 		t.Errorf("a record on which nothing is to be done expires %v, %v", quiet.ExpireAt, refusal)
 	}
 }

@@ -64,7 +64,9 @@ type Wait struct {
 // Second is an event that confirms others.
 type Second struct {
 	// Rules are those for which it is the second signal.
-	Rules  []string      `json:"rules"`
+	Rules []string `json:"rules"`
+	// Key tells it apart, as that of a Wait.
+	Key    string        `json:"key"`
 	Record record.Record `json:"record"`
 	Open   []string      `json:"open"`
 }
@@ -153,14 +155,14 @@ func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
 
 // second has an event confirm what waits for it, and remembers it.
 func (s *Set) second(x Sight) (ends []End) {
-	y := Second{Rules: x.Notes.SecondOf, Record: trimmed(x.Record), Open: keys(x.Record.Event)}
+	y := Second{Rules: x.Notes.SecondOf, Key: keyOf(x.Record), Record: trimmed(x.Record), Open: keys(x.Record.Event)}
 	for i := range s.Waits {
 		if w := &s.Waits[i]; w.ConfirmedAt.IsZero() && w.pairs(y) {
 			ends = append(ends, s.confirm(w, y.Record.ID, told(y.Record.Event), x.Record.CreatedAt)...)
 		}
 	}
 	s.Seconds = slices.DeleteFunc(s.Seconds, func(have Second) bool {
-		return have.Record.ID == y.Record.ID || keyOf(have.Record) == keyOf(y.Record)
+		return have.Record.ID == y.Record.ID || have.Key == y.Key
 	})
 	s.Seconds = append(s.Seconds, y)
 	return ends

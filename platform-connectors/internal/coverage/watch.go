@@ -222,7 +222,7 @@ func (w *Watch) view(node *corev1.Node, ready map[string]map[string]bool, missin
 	if v.Last != nil {
 		v.Age = w.clock.Since(v.Last.CreatedAt)
 	}
-	if v.GPU && (!v.Publisher || !v.Connector) {
+	if v.Missing() {
 		since, known := w.missing[node.Name]
 		if !known {
 			since = w.clock.Now()

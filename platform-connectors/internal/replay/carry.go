@@ -19,9 +19,6 @@ import (
 // deadline bounds one call of the sink.
 const deadline = 30 * time.Second
 
-// Retention of records on which nothing is to be done.
-const Retention = 30 * 24 * time.Hour
-
 // ErrAway means that the sink is not open: nothing was taken.
 var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
 
@@ -134,11 +131,8 @@ func (c *Carrier) carry(ctx context.Context, s Sink, records []record.Record) (r
 	for len(records) > 0 {
 		out, settled := c.Transform.Transform(ctx, records)
 		records = records[len(out):]
-		for i, r := range out {
-			if r.Event.ProcessingStrategy == record.PersistOnly {
-				expire := c.Clock.Now().Add(Retention).UTC()
-				out[i].ExpireAt = &expire
-			}
+		for i := range out {
+			out[i].Expire(c.Clock.Now().UTC())
 		}
 		results, err := c.append(ctx, s, out)
 		if err != nil {

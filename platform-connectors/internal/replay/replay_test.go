@@ -283,8 +283,8 @@ func TestWhatTheReplaySets(t *testing.T) {
 			t.Errorf("PROCESS: expires %v, node %v", first.ExpireAt, first.Node)
 		}
 		second := b.stored[1]
-		if second.ExpireAt == nil || !second.ExpireAt.Equal(now.Add(Retention)) {
-			t.Errorf("PERSIST_ONLY expires %v, want %v", second.ExpireAt, now.Add(Retention))
+		if second.ExpireAt == nil || !second.ExpireAt.Equal(now.Add(record.Retention)) {
+			t.Errorf("PERSIST_ONLY expires %v, want %v", second.ExpireAt, now.Add(record.Retention))
 		}
 		if diff := cmp.Diff(record.NodeIdentity{UID: "now"}, second.Node); diff != "" {
 			t.Errorf("a record accepted before any sighting (-want +got):\n%s", diff)
