@@ -13,8 +13,10 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 
@@ -70,6 +72,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	metrics := watch.NewMetrics(d.Registry)
 	monitor := &watch.Monitor{
 		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath), Metrics: metrics,
+		Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
 		DCGM: &worker.Process{
 			Command: config.Command, Target: cfg.Target(), Deadline: cfg.CallDeadline, Pause: cfg.ReconnectPause, Clock: d.Clock,

@@ -41,8 +41,9 @@ const (
 	CuredByReboot Reason = "CuredByReboot"
 )
 
-// Told is an event and why.
+// Told is an event about the fault of a key, and why.
 type Told struct {
+	Key    string
 	Event  *protos.HealthEvent
 	Reason Reason
 }
@@ -212,7 +213,7 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 		if old.Strategy == record.Process {
 			f.Strategy = record.Process
 		}
-		f.Names = old.Names // the recovery lists what the first event did
+		f.Names, f.IDs = old.Names, old.IDs // the recovery lists what the first event did
 	}
 	if f.Boot == "" {
 		f.Boot = d.State.Boot
@@ -222,7 +223,7 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 	e.ProcessingStrategy = record.StrategyNumber(rule.Strategy)
 	maps.Copy(e.Metadata, x.extra)
 	d.State.Faults[x.key()] = f
-	d.Told, d.Changed = append(d.Told, Told{e, why}), true
+	d.Told, d.Changed = append(d.Told, Told{x.key(), e, why}), true
 }
 
 // unshown remembers that faults that are not told yet were not shown.
@@ -304,7 +305,7 @@ func (d *deciding) end(key string, f Fault) {
 	delete(d.State.Faults, key)
 	delete(d.Memory.clear, key)
 	delete(d.Memory.raise, key)
-	d.Told, d.Changed = append(d.Told, Told{e, why}), true
+	d.Told, d.Changed = append(d.Told, Told{key, e, why}), true
 }
 
 // xids takes the XIDs that were not looked at before. Of one number on one GPU, the

@@ -13,8 +13,12 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 )
 
-// maxSeen bounds the XIDs that are remembered as told; the oldest are forgotten.
-const maxSeen = 4096
+const (
+	// maxSeen bounds the XIDs that are remembered as told; the oldest are forgotten.
+	maxSeen = 4096
+	// maxIDs bounds the events that are remembered of a fault: the first and the newest.
+	maxIDs = 16
+)
 
 // State is what must survive the process: it is written in one step with the
 // events that it goes with.
@@ -64,6 +68,8 @@ type Fault struct {
 	// Field says that the value of a field showed it: a value that cannot be read
 	// says nothing about its end.
 	Field bool `json:"field,omitempty"`
+	// IDs are those of the events that told an Edge.
+	IDs []string `json:"ids,omitempty"`
 }
 
 // Key tells faults apart, by the GPU that they are of where there is one.
@@ -145,6 +151,31 @@ func copied[K comparable, V any](m map[K]V) map[K]V {
 	out := make(map[K]V, len(m))
 	maps.Copy(out, m)
 	return out
+}
+
+// Name notes the id of the event that told a fault, given by its Key.
+func (s State) Name(key, id string) {
+	f, open := s.Faults[key]
+	if !open || !f.Edge {
+		return
+	}
+	if f.IDs = append(slices.Clone(f.IDs), id); len(f.IDs) > maxIDs {
+		f.IDs = slices.Delete(f.IDs, 1, 2)
+	}
+	s.Faults[key] = f
+}
+
+// Clear forgets the faults that a person cleared, given by the ids of their events,
+// and returns their keys: what has no end of its own would be held for open when it
+// comes again. What DCGM shows in each look stays, until it is shown no more.
+func (s State) Clear(ids map[string]bool) (gone []string) {
+	for key, f := range s.Faults {
+		if slices.ContainsFunc(f.IDs, func(id string) bool { return ids[id] }) {
+			gone = append(gone, key)
+			delete(s.Faults, key)
+		}
+	}
+	return gone
 }
 
 // forget drops the XIDs of before a time, and the oldest beyond the bound.

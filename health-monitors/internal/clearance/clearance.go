@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -32,18 +33,25 @@ type version struct {
 // Follow prepares to read the file; an empty path never tells anything.
 func Follow(path string) *File { return &File{path: path} }
 
-// Read returns the ids of the records that were cleared, if the file has changed
-// since Done, and nothing otherwise. A file that others than its owner may write,
-// or that cannot be understood, is not believed. The same error in a row is
-// returned once.
-func (f *File) Read() (map[string]bool, error) {
+// Take hands the ids of the records that were cleared to forget, if the file has
+// changed since that took them; what it fails with is returned, and it gets them
+// again. A file that others than its owner may write, or that cannot be understood,
+// is not believed; the same problem in a row is logged once.
+func (f *File) Take(log *slog.Logger, forget func(ids map[string]bool) error) error {
 	ids, err := f.read()
-	text := fmt.Sprint(err)
-	if err != nil && text == f.said {
-		return nil, nil
+	if text := fmt.Sprint(err); text != f.said {
+		if f.said = text; err != nil {
+			log.Warn("what people cleared is not taken over until it can be read", "error", err)
+		}
 	}
-	f.said = text
-	return ids, err
+	if ids == nil {
+		return nil
+	}
+	if err := forget(ids); err != nil {
+		return err
+	}
+	f.done = f.seen
+	return nil
 }
 
 func (f *File) read() (map[string]bool, error) {
@@ -78,6 +86,3 @@ func (f *File) read() (map[string]bool, error) {
 	}
 	return ids, nil
 }
-
-// Done says that what Read returned last is dealt with.
-func (f *File) Done() { f.done = f.seen }

@@ -1,10 +1,14 @@
 package clearance_test
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,10 +19,14 @@ import (
 func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cleared")
 	f := clearance.Follow(path)
-	read := func(want ...string) {
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	var failing error
+	take := func(want ...string) {
 		t.Helper()
-		got, err := f.Read()
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || err != nil {
+		var got map[string]bool
+		err := f.Take(log, func(ids map[string]bool) error { got = ids; return failing })
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || len(want) > 0 && !errors.Is(err, failing) {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
 		}
 	}
@@ -31,25 +39,29 @@ func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read() // of no file
+	take() // of no file
 	put(`{"records":["a","b"]}`, 0o644)
-	read("a", "b")
-	read("a", "b") // not dealt with yet
-	f.Done()
-	read()
+	failing = errors.New("the disk is full")
+	take("a", "b")
+	failing = nil
+	take("a", "b") // it was not dealt with
+	take()
 	put(`{"records":["a","b","c"]}`, 0o644)
-	read("a", "b", "c")
-	f.Done()
+	take("a", "b", "c")
+	if logged.Len() > 0 {
+		t.Error(logged.String())
+	}
 
 	// Not believed: said once.
 	for text, mode := range map[string]os.FileMode{`{"records":["a","b","d", "e"]}`: 0o666, `{"records": [] , "x`: 0o644} {
+		logged.Reset()
 		put(text, mode)
-		if got, err := f.Read(); err == nil || len(got) != 0 {
-			t.Errorf("%s told %v, error %v", text, got, err)
+		take()
+		take()
+		if n := strings.Count(logged.String(), "level=WARN"); n != 1 {
+			t.Errorf("%s: %d warnings: %s", text, n, logged.String())
 		}
-		read()
 	}
-	if got, err := clearance.Follow("").Read(); err != nil || got != nil {
-		t.Errorf("no file told %v, error %v", got, err)
-	}
+	f = clearance.Follow("")
+	take()
 }

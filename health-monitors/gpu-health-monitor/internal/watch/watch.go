@@ -15,6 +15,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -47,10 +48,12 @@ type Monitor struct {
 	DCGM     DCGM
 	Outbox   *report.Outbox
 	BootID   func() (string, error)
-	Devices  *gpumetadata.File
-	Clock    clock.WithTicker
-	Log      *slog.Logger
-	Metrics  *Metrics
+	// Cleared tells which records people cleared.
+	Cleared *clearance.File
+	Devices *gpumetadata.File
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *Metrics
 
 	state  check.State
 	memory check.Memory
@@ -113,6 +116,9 @@ func (m *Monitor) remember() error {
 // look takes one look, decides and writes.
 func (m *Monitor) look(ctx context.Context) error {
 	m.checkDevices()
+	if err := m.Cleared.Take(m.Log, m.forget); err != nil {
+		return err
+	}
 	boot, err := m.BootID()
 	if err != nil {
 		m.Log.Debug("boot id could not be read", "error", err)
@@ -148,15 +154,16 @@ func (m *Monitor) write(out check.Outcome) error {
 	if !out.Changed {
 		return nil
 	}
-	data, err := out.State.Encode()
-	if err != nil {
-		return err
-	}
-	err = m.Outbox.Write(func(tx *report.Tx) error {
+	err := m.Outbox.Write(func(tx *report.Tx) error {
 		for _, told := range out.Told {
 			if err := tx.Append(told.Event); err != nil {
 				return fmt.Errorf("telling of %s %v: %w", told.Event.CheckName, told.Event.ErrorCode, err)
 			}
+			out.State.Name(told.Key, told.Event.GetId())
+		}
+		data, err := out.State.Encode()
+		if err != nil {
+			return err
 		}
 		return tx.SetNote(stateNote, data)
 	})
@@ -164,6 +171,21 @@ func (m *Monitor) write(out check.Outcome) error {
 		crashpoint.Here(check.Agent + "/outboxed")
 	}
 	return err
+}
+
+// forget drops what people cleared, given by the ids of its events.
+func (m *Monitor) forget(ids map[string]bool) error {
+	next := check.Outcome{State: m.state.Clone(), Changed: true}
+	gone := next.State.Clear(ids)
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := m.write(next); err != nil {
+		return err
+	}
+	m.state = next.State
+	m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
+	return nil
 }
 
 // tell logs and counts what a look came to.

@@ -2,8 +2,10 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,8 +17,10 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -56,7 +60,7 @@ func newMonitor(t *testing.T, path string, entries int) (*Monitor, *scripted) {
 	dcgm := &scripted{reading: reading.Reading{Devices: []reading.Device{{Status: reading.OK, UUID: "GPU-0", PCI: "0000:10:00.0"}}}}
 	m := &Monitor{
 		Policy: policy, Interval: time.Second, DCGM: dcgm, Outbox: outbox, BootID: func() (string, error) { return "b1", nil },
-		Devices: gpumetadata.Follow(filepath.Join(t.TempDir(), "none"), strings.ToLower), Clock: clk, Log: slog.New(slog.DiscardHandler),
+		Cleared: clearance.Follow(path + ".cleared"), Devices: gpumetadata.Follow(filepath.Join(t.TempDir(), "none"), strings.ToLower), Clock: clk, Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	if err := m.remember(); err != nil {
@@ -116,6 +120,53 @@ func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
 	entries, err := m.Outbox.Peek(10, 1<<20)
 	if err != nil || len(entries) != 2 || !entries[1].Event.IsHealthy {
 		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
+// TestWhatAPersonClearedIsToldWhenItComesAgain: an XID at its next; what DCGM shows in
+// each look stays, also over a crash between the forgetting and its note.
+func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	m, dcgm := newMonitor(t, path, 100)
+	told := func(want int) (ids []string) {
+		t.Helper()
+		entries, err := m.Outbox.Peek(10, 1<<20)
+		if err != nil || len(entries) != want {
+			t.Fatalf("%d told, want %d: %v, %v", len(entries), want, entries, err)
+		}
+		for _, e := range entries {
+			ids = append(ids, e.Event.GetId())
+		}
+		return ids
+	}
+	look := func(at int64) {
+		t.Helper()
+		dcgm.reading.XIDs = append(dcgm.reading.XIDs, reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: 79, At: m.Clock.Now().UnixMicro() + at})
+		if err := m.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dcgm.reading.Incidents = []reading.Incident{broken(4)}
+	look(1)
+	look(2)
+	ids := told(2)
+	content, err := json.Marshal(nodemark.Cleared{Records: ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".cleared", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look(3)
+	told(3)
+	for range 2 { // what is dealt with is not forgotten again
+		if err := m.Outbox.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m, _ = newMonitor(t, path, 100)
+		m.DCGM = dcgm
+		look(4)
+		told(3)
 	}
 }
 

@@ -124,7 +124,7 @@ func (m *Monitor) look() error {
 	if err != nil {
 		return fmt.Errorf("reading the boot id: %w", err)
 	}
-	if err := m.forget(); err != nil {
+	if err := m.Cleared.Take(m.Log, m.forget); err != nil {
 		return err
 	}
 	reading, stats, err := m.Cards.Look(boot, begun)
@@ -180,23 +180,13 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 	return nil
 }
 
-// forget drops what people cleared.
-func (m *Monitor) forget() error {
-	told, err := m.Cleared.Read()
-	if err != nil {
-		m.Log.Warn("what people cleared is not taken over until it can be read", "error", err)
-	}
-	if told == nil {
+// forget drops what people cleared, given by the ids of its events.
+func (m *Monitor) forget(ids map[string]bool) error {
+	next := m.memory.Clone()
+	gone := next.Forget(ids)
+	if len(gone) == 0 {
 		return nil
 	}
-	next := m.memory.Clone()
-	gone := next.Forget(told)
-	if len(gone) > 0 {
-		m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
-		if err := m.commit(next, nil); err != nil {
-			return err
-		}
-	}
-	m.Cleared.Done()
-	return nil
+	m.Log.Info("faults that a person cleared are forgotten", "faults", gone)
+	return m.commit(next, nil)
 }

@@ -75,24 +75,9 @@ func replaced(d recovery.Device, pci string, inv gpumetadata.Inventory) bool {
 	return d.UUID != "" && listed && now.UUID != d.UUID && !elsewhere
 }
 
-// checkCleared forgets faults that a person cleared, as the node's connector
-// tells; their recovery went to the store past this monitor.
-func (m *Monitor) checkCleared() error {
-	told, err := m.Cleared.Read()
-	if err != nil {
-		m.Log.Warn("what people cleared is not taken over until it can be read", "error", err)
-	}
-	if told == nil {
-		return nil
-	}
-	if err := m.forgetCleared(told); err != nil {
-		return err // read again at the next pass
-	}
-	m.Cleared.Done()
-	return nil
-}
-
-// forgetCleared forgets the faults that records of these ids reported.
+// forgetCleared forgets faults that a person cleared, given by the ids of their
+// records, as the node's connector tells; their recovery went to the store past this
+// monitor.
 func (m *Monitor) forgetCleared(ids map[string]bool) error {
 	next, found := m.state.clone(), false
 	for _, check := range slices.Sorted(maps.Keys(next.Memory)) {

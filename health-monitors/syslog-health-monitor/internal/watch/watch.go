@@ -178,7 +178,7 @@ func (m *Monitor) pass() (more bool, err error) {
 		return false, err
 	}
 	m.checkDevices()
-	if err := m.checkCleared(); err != nil {
+	if err := m.Cleared.Take(m.Log, m.forgetCleared); err != nil {
 		return false, err
 	}
 	if err := m.forgetReplaced(); err != nil {
