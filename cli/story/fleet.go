@@ -105,6 +105,9 @@ func Survey(f FleetFacts) Fleet {
 	for i, n := range f.Nodes {
 		nodes[n.Name] = &f.Nodes[i]
 	}
+	if f.Cluster.Read {
+		out.Uncovered = slices.DeleteFunc(slices.Clone(f.Uncovered), func(u Uncovered) bool { return nodes[u.Node] == nil })
+	}
 	records := map[string][]record.Record{}
 	for _, r := range slices.Concat(f.Open, f.Backlog) {
 		name := r.Event.NodeName

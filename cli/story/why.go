@@ -163,7 +163,7 @@ func before(o Object, active []record.Event) bool {
 
 // others groups the records that took nothing out of service.
 func others(records []record.Record) []Group {
-	groups := map[string]*Group{}
+	groups, newest := map[string]*Group{}, map[string]record.Record{}
 	for _, r := range records {
 		if r.Status.Session != "" || r.IsFault() && r.Reason() == record.Matched {
 			continue
@@ -183,10 +183,11 @@ func others(records []record.Record) []Group {
 			at.First = since
 		}
 		at.Count, at.Last, at.Record, at.Line = at.Count+n, r.CreatedAt, r.ID, r.Event.Message
-		at.Waits = waitOf(r, records)
+		newest[key] = r
 	}
 	var out []Group
-	for _, g := range groups {
+	for key, g := range groups {
+		g.Waits = waitOf(newest[key], records)
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b Group) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Record, a.Record)) })

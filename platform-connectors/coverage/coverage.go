@@ -72,7 +72,7 @@ func (r Reason) Uncovered() bool { return r == Stands || r == Report }
 // Decide judges one Node.
 func Decide(v View, p Policy) Reason {
 	stands := v.Last != nil && !v.Last.Event.IsHealthy
-	lasts := stands && (v.Last.Acts() || v.Age < renewal)
+	lasts := stands && (v.Last.Acts() || p.Strategy != record.Process && v.Age < renewal)
 	switch {
 	case !v.Missing() && stands:
 		return Recovered

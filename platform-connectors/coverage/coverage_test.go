@@ -22,26 +22,33 @@ func observed() *record.Record {
 func TestDecide(t *testing.T) {
 	long := 5 * time.Minute
 	for name, tc := range map[string]struct {
-		view View
-		want Reason
+		view   View
+		want   Reason
+		acting bool
 	}{
-		"no GPU":                         {View{For: long}, NoGPU},
-		"both":                           {View{GPU: true, Publisher: true, Connector: true}, Covered},
-		"both, recovered before":         {View{GPU: true, Publisher: true, Connector: true, Last: last(true)}, Covered},
-		"no monitor, since a moment":     {View{GPU: true, Connector: true, For: long - 1}, Waits},
-		"no monitor":                     {View{GPU: true, Connector: true, For: long}, Report},
-		"no connector":                   {View{GPU: true, Publisher: true, For: long}, Report},
-		"none":                           {View{GPU: true, For: long}, Report},
-		"none, again":                    {View{GPU: true, For: long, Last: last(true)}, Report},
-		"none, reported":                 {View{GPU: true, For: long, Last: last(false)}, Stands},
-		"none, reported before a change": {View{GPU: true, For: 0, Last: last(false)}, Stands},
-		"none, reported long ago":        {View{GPU: true, For: long, Last: observed(), Age: renewal}, Report},
-		"none, reported lately":          {View{GPU: true, For: long, Last: observed(), Age: renewal - 1}, Stands},
-		"none, acted upon long ago":      {View{GPU: true, For: long, Last: last(false), Age: renewal}, Stands},
-		"back":                           {View{GPU: true, Publisher: true, Connector: true, Last: last(false)}, Recovered},
-		"its GPUs are gone":              {View{For: long, Last: last(false)}, Recovered},
+		"no GPU":                         {View{For: long}, NoGPU, false},
+		"both":                           {View{GPU: true, Publisher: true, Connector: true}, Covered, false},
+		"both, recovered before":         {View{GPU: true, Publisher: true, Connector: true, Last: last(true)}, Covered, false},
+		"no monitor, since a moment":     {View{GPU: true, Connector: true, For: long - 1}, Waits, false},
+		"no monitor":                     {View{GPU: true, Connector: true, For: long}, Report, false},
+		"no connector":                   {View{GPU: true, Publisher: true, For: long}, Report, false},
+		"none":                           {View{GPU: true, For: long}, Report, false},
+		"none, again":                    {View{GPU: true, For: long, Last: last(true)}, Report, false},
+		"none, reported":                 {View{GPU: true, For: long, Last: last(false)}, Stands, false},
+		"none, reported before a change": {View{GPU: true, For: 0, Last: last(false)}, Stands, false},
+		"none, reported long ago":        {View{GPU: true, For: long, Last: observed(), Age: renewal}, Report, false},
+		"none, reported lately":          {View{GPU: true, For: long, Last: observed(), Age: renewal - 1}, Stands, false},
+		"none, acted upon long ago":      {View{GPU: true, For: long, Last: last(false), Age: renewal}, Stands, false},
+		"none, reported for the record":  {View{GPU: true, For: long, Last: observed()}, Report, true},
+		"none, acted upon":               {View{GPU: true, For: long, Last: last(false)}, Stands, true},
+		"back":                           {View{GPU: true, Publisher: true, Connector: true, Last: last(false)}, Recovered, false},
+		"its GPUs are gone":              {View{For: long, Last: last(false)}, Recovered, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			policy := policy
+			if tc.acting {
+				policy.Strategy = record.Process
+			}
 			if got := Decide(tc.view, policy); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}

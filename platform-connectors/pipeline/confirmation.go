@@ -129,6 +129,11 @@ func (r ConfirmRule) validate() error {
 	return errors.Join(problems...)
 }
 
+// mirrored is what the events of Second wait for.
+func (r ConfirmRule) mirrored() ConfirmRule {
+	return ConfirmRule{Name: r.Name, When: r.Second, Second: r.When, Within: r.Within, About: r.About}
+}
+
 // Lasts is how long a fault waits, and is remembered when it was confirmed.
 func (r ConfirmRule) Lasts() time.Duration { return max(r.Within, r.StandsFor) }
 
@@ -204,7 +209,7 @@ func (p *Pipeline) hold(e record.Event, notes *Notes) record.Event {
 				notes.SecondOf = append(notes.SecondOf, r.Name)
 			}
 			if all && r.Mutual && !waits {
-				held = Unconfirmed(e, r.ConfirmRule)
+				held = Unconfirmed(e, r.mirrored())
 			}
 		}
 		if waits {

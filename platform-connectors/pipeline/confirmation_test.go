@@ -62,6 +62,23 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
+// TestEachOfTwoWaitsForTheOther, and says so.
+func TestEachOfTwoWaitsForTheOther(t *testing.T) {
+	first, second := `"79" in event.errorCode`, `event.checkName == "GpuAllWatch"`
+	p, err := Compile(confirming(Confirmation{Rules: []ConfirmRule{{Name: "r", When: first, Second: second, Mutual: true, Within: time.Minute, Reports: 3}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := xid()
+	for want, e := range map[string]record.Event{second: e, first: {CheckName: "GpuAllWatch", ProcessingStrategy: record.Process, IsFatal: true}} {
+		got, _ := p.Apply(e, nil)
+		what, within, ok := got.Waits()
+		if !ok || within != time.Minute || !strings.Contains(what, "("+want+")") || strings.Contains(what, "reports") != (want == second) {
+			t.Errorf("%s waits for %q", e.CheckName, what)
+		}
+	}
+}
+
 const anID = "019a1b2c-3d4e-7f01-8234-56789abcdef0"
 
 func confirmation(t *testing.T) string {

@@ -52,13 +52,19 @@ type Wait struct {
 	// Record is the newest event of it; once it is confirmed, only what a recovery
 	// needs of it.
 	Record record.Record `json:"record"`
-	// Since is when the first was accepted, and Reports are their ids.
+	// Since is when the first was accepted, and Reports are those that count.
 	Since   time.Time `json:"since"`
-	Reports []string  `json:"reports"`
+	Reports []Report  `json:"reports,omitempty"`
 	// Open are the keys of its entries that did not recover.
 	Open []string `json:"open"`
 	// ConfirmedAt is zero while it waits.
 	ConfirmedAt time.Time `json:"confirmedAt,omitzero"`
+}
+
+// Report is one of the events that confirm a fault by their number.
+type Report struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at"`
 }
 
 // Second is an event that confirms others.
@@ -128,25 +134,21 @@ func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
 	case i < 0:
 		i = len(s.Waits)
 		s.Waits = append(s.Waits, Wait{Key: key, Since: x.Record.CreatedAt})
-	case !s.Waits[i].ConfirmedAt.IsZero(), slices.Contains(s.Waits[i].Reports, x.Record.ID):
-		return nil // it is acted upon already, or sent again
-	case rule.Reports > 0 && apart(s.Waits[i].Since, x.Record.CreatedAt) > rule.Within:
-		// Too long ago to be one of so many; how long it stands is another matter.
-		s.Waits[i].Reports = nil
-		if rule.StandsFor == 0 {
-			s.Waits[i].Since = x.Record.CreatedAt
-		}
+	case !s.Waits[i].ConfirmedAt.IsZero():
+		return nil // it is acted upon already
 	}
 	w := &s.Waits[i]
 	w.Rule, w.Record, w.Open = rule, x.Record, keys(x.Record.Event)
-	if len(w.Reports) < max(rule.Reports, 1) {
-		w.Reports = append(w.Reports, x.Record.ID)
+	if rule.Reports > 0 {
+		w.Reports = append(slices.DeleteFunc(slices.Clone(w.Reports), func(r Report) bool {
+			return r.ID == x.Record.ID || apart(r.At, x.Record.CreatedAt) > rule.Within
+		}), Report{x.Record.ID, x.Record.CreatedAt})
 	}
 	if rule.Reports > 0 && len(w.Reports) >= rule.Reports {
 		return s.confirm(w, x.Record.ID, fmt.Sprintf("reported %d times within %s", rule.Reports, rule.Within), x.Record.CreatedAt)
 	}
 	for _, second := range slices.Backward(s.Seconds) {
-		if w.pairs(second) {
+		if w.pairs(second, second.names()) {
 			return s.confirm(w, second.Record.ID, told(second.Record.Event), x.Record.CreatedAt)
 		}
 	}
@@ -156,8 +158,9 @@ func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
 // second has an event confirm what waits for it, and remembers it.
 func (s *Set) second(x Sight) (ends []End) {
 	y := Second{Rules: x.Notes.SecondOf, Key: keyOf(x.Record), Record: trimmed(x.Record), Open: keys(x.Record.Event)}
+	devices := y.names()
 	for i := range s.Waits {
-		if w := &s.Waits[i]; w.ConfirmedAt.IsZero() && w.pairs(y) {
+		if w := &s.Waits[i]; w.ConfirmedAt.IsZero() && w.pairs(y, devices) {
 			ends = append(ends, s.confirm(w, y.Record.ID, told(y.Record.Event), x.Record.CreatedAt)...)
 		}
 	}
@@ -168,13 +171,17 @@ func (s *Set) second(x Sight) (ends []End) {
 	return ends
 }
 
-// pairs says whether an event is the second signal of a waiting fault.
-func (w *Wait) pairs(y Second) bool {
+// names are those of the devices that it is about.
+func (y Second) names() []string { return names(y.Record.Event, y.Open) }
+
+// pairs says whether an event, about these devices, is the second signal of a waiting
+// fault.
+func (w *Wait) pairs(y Second, devices []string) bool {
 	a, b := w.Record, y.Record
 	return a.ID != b.ID && slices.Contains(y.Rules, w.Rule.Name) && apart(a.CreatedAt, b.CreatedAt) <= w.Rule.Within &&
 		sameBoot(a.Event, b.Event) && a.Event.NodeName == b.Event.NodeName &&
 		fault.Compare(a.Node, b.Node) != fault.AnotherMachine &&
-		(w.Rule.About == pipeline.AboutNode || sameDevice(names(a.Event, w.Open), names(b.Event, y.Open)))
+		(w.Rule.About == pipeline.AboutNode || sameDevice(names(a.Event, w.Open), devices))
 }
 
 // confirm decides that a fault is acted upon.
@@ -224,6 +231,11 @@ func (s *Set) recover(x Sight) (ends []End, changed bool) {
 	for i, y := range s.Seconds {
 		s.Seconds[i].Open = left(y.Record, y.Open)
 	}
+	s.Outbox = slices.DeleteFunc(s.Outbox, func(r record.Record) bool {
+		over := len(left(r, keys(r.Event))) == 0
+		changed = changed || over
+		return over
+	})
 	return ends, changed
 }
 
@@ -246,10 +258,15 @@ func (s *Set) lapse(now time.Time) (ends []End) {
 // bound forgets the oldest of what is too much; a confirmed one before one that
 // waits.
 func (s *Set) bound() (ends []End) {
-	if over := len(s.Seconds) - MaxSeconds; over > 0 {
-		s.Seconds = slices.Delete(s.Seconds, 0, over)
-	}
 	bytes := 0
+	for _, y := range s.Seconds {
+		bytes += size(y.Record.Event)
+	}
+	for len(s.Seconds) > MaxSeconds || bytes > MaxBytes && len(s.Seconds) > 1 {
+		bytes -= size(s.Seconds[0].Record.Event)
+		s.Seconds = slices.Delete(s.Seconds, 0, 1)
+	}
+	bytes = 0
 	for _, w := range s.Waits {
 		bytes += size(w.Record.Event)
 	}

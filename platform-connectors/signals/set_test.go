@@ -182,6 +182,8 @@ func TestStories(t *testing.T) {
 		"three reports":                    {reports, "kA@0 kA@10 kA@20 kA@30", "kA@20<kA@20"},
 		"three, one sent again":            {reports, "kA@0 kA@10 kA@10", ""},
 		"three of several GPUs":            {reports, "kA@0 kB@10 kA@20", ""},
+		"three of the last minute":         {reports, "kA@0 kA@50 kA@70 kA@80", "kA@80<kA@80"},
+		"two, beside standing":             {pipeline.ConfirmRule{Name: "e", When: when, Reports: 2, Within: time.Minute, StandsFor: 5 * time.Minute}, "kA@0 kA@70 kA@80", "kA@80<kA@80"},
 		"three, too slow":                  {reports, "kA@0 kA@50 kA@90", ""},
 		"three, a recovery between":        {reports, "kA@0 kA@10 -kA@15 kA@20", "recovered"},
 		"nothing comes":                    {second, "kA@0 stands@119 stands@120", "lapsed"},
@@ -229,6 +231,42 @@ func TestWhatAConfirmationIs(t *testing.T) {
 	as, notes := n.rules.Apply(e, nil)
 	if as.ProcessingStrategy != record.Process || notes.Waits != nil || notes.SecondOf != nil {
 		t.Errorf("on its own way it is %s, %+v", as.ProcessingStrategy, notes)
+	}
+}
+
+// TestWhatRecoversIsNotConfirmed: a confirmation that was decided and not handed on,
+// of a publisher that does not count, would come behind its recovery.
+func TestWhatRecoversIsNotConfirmed(t *testing.T) {
+	n := newNode(t, pipeline.ConfirmRule{Name: "r", When: "event.checkName == 'SysLogsXIDError'", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
+	for _, word := range []string{"kA@0", "dA@5", "-kA@6"} {
+		r := n.event(word)
+		delete(r.Event.Metadata, record.MetadataSeq)
+		r.Seq, r.SeqEpoch = 0, ""
+		as, notes := n.rules.Apply(r.Event, nil)
+		if _, changed := n.set.Fold(Sight{r, as, notes}); !changed {
+			t.Errorf("%s changed nothing", word)
+		}
+	}
+	if len(n.set.Outbox) != 0 {
+		t.Errorf("%d confirmations of what has recovered", len(n.set.Outbox))
+	}
+}
+
+// TestSecondsAreBoundedInBytes: they are in the file, which a flood writes again and
+// again.
+func TestSecondsAreBoundedInBytes(t *testing.T) {
+	n := newNode(t, pipeline.ConfirmRule{Name: "r", When: "event.checkName == 'SysLogsXIDError'", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
+	for i := range MaxSeconds {
+		e := n.event("dA@" + fmt.Sprint(i))
+		e.Event.EntitiesImpacted = nil
+		for k := range 50 {
+			e.Event.EntitiesImpacted = append(e.Event.EntitiesImpacted, record.Entity{EntityType: "GPU_UUID", EntityValue: fmt.Sprint(i, "-", k, strings.Repeat("x", 480))})
+		}
+		as, notes := n.rules.Apply(e.Event, nil)
+		n.set.Fold(Sight{e, as, notes})
+	}
+	if encoded, err := json.Marshal(n.set); err != nil || len(encoded) > 2*MaxBytes || len(n.set.Seconds) < 10 {
+		t.Errorf("%d seconds in %d bytes, %v", len(n.set.Seconds), len(encoded), err)
 	}
 }
 

@@ -28,7 +28,8 @@ const (
 // Of finds the stranded among the open faults; newest are later events of their
 // publishers, the newest first. An agent is told apart by check, because one
 // policy or check may be switched and another not. Repeats that the connector
-// demoted, and faults that wait to be confirmed, are not what the publisher said.
+// demoted are not what the publisher said; a fault that waits to be confirmed was
+// told as PROCESS.
 func Of(open, newest []record.Record) []Fault {
 	last := said{}
 	last.add(newest)
@@ -48,8 +49,7 @@ type said map[publisher]record.Record
 // add takes records, the newest first, that are older than those before.
 func (s said) add(newest []record.Record) {
 	for _, r := range newest {
-		_, _, waits := r.Event.Waits()
-		if _, known := s[publisherOf(r)]; !known && !waits && r.Event.Metadata[record.MetadataRepeatOf] == "" {
+		if _, known := s[publisherOf(r)]; !known && r.Event.Metadata[record.MetadataRepeatOf] == "" {
 			s[publisherOf(r)] = r
 		}
 	}
@@ -57,7 +57,8 @@ func (s said) add(newest []record.Record) {
 
 func (s said) strand(open []record.Record) (out []Fault) {
 	for _, r := range record.Acting(open) {
-		if now, known := s[publisherOf(r)]; known && !now.Acts() && now.Append > r.Append {
+		now, known := s[publisherOf(r)]
+		if _, _, waits := now.Event.Waits(); known && !waits && !now.Acts() && now.Append > r.Append {
 			out = append(out, Fault{Open: r, Newest: now})
 		}
 	}

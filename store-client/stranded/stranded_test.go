@@ -34,6 +34,7 @@ func TestOf(t *testing.T) {
 		want   string
 	}{
 		"one that waits to be confirmed": {[]record.Record{event("p", 2, observed, waits), event("open", 1)}, ""},
+		"observed, and waits now":        {[]record.Record{event("q", 3, observed, waits), event("p", 2, observed)}, ""},
 		"nothing said since":             {[]record.Record{event("open", 1)}, ""},
 		"switched":                       {[]record.Record{event("p", 2, observed), event("open", 1)}, "p"},
 		"switched, the newest counts":    {[]record.Record{event("q", 3, observed), event("p", 2, observed)}, "q"},

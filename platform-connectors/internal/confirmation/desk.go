@@ -39,7 +39,6 @@ const (
 
 // Spool is what the desk follows, and where confirmations go.
 type Spool interface {
-	Epoch() string
 	Read(after uint64, limit int) (entries []spool.Entry, upTo uint64, err error)
 	Wait(ctx context.Context, after uint64) error
 	Bounds() (released, committed uint64)
@@ -67,12 +66,34 @@ type Desk struct {
 	// the times of acceptance confirms nothing.
 	stands map[standing]time.Time
 
-	obeyed int // of releases
+	obeyed news
+	rung   chan struct{}
 
-	mu       sync.Mutex
-	failing  error
-	ends     sighting.Ends
-	releases int
+	mu      sync.Mutex
+	failing error
+	ends    sighting.Ends
+	heard   news
+}
+
+// news counts what changes what is known of entries that were read.
+type news struct {
+	releases int // of the Node: somebody has ended faults of it
+	rules    int
+}
+
+// Bell is to be rung when the rules have changed; it comes before Run. What the
+// store does not have yet is judged again then, as replaying judges it.
+func (d *Desk) Bell() func() {
+	d.rung = make(chan struct{}, 1)
+	return func() {
+		d.mu.Lock()
+		d.heard.rules++
+		d.mu.Unlock()
+		select {
+		case d.rung <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // See takes the Node as it is now. When somebody has ended faults of it, what comes
@@ -81,15 +102,14 @@ func (d *Desk) See(node *corev1.Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ends.See(node) {
-		d.releases++
+		d.heard.releases++
 	}
 }
 
-// seen counts how often somebody has ended faults of the Node.
-func (d *Desk) seen() int {
+func (d *Desk) news() news {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.releases
+	return d.heard
 }
 
 // standing is one wait.
@@ -102,12 +122,12 @@ func standingOf(w signals.Wait) standing { return standing{w.Key, w.Since.UnixNa
 
 // Load reads the file; it comes before everything else.
 func (d *Desk) Load() {
-	released, committed := d.Spool.Bounds()
-	state, problem := loadState(d.Path, d.Spool.Epoch(), released, committed)
+	state, problem := loadState(d.Path)
 	if problem != "" {
 		d.Log.Error("what waits to be confirmed is lost: such a fault is confirmed only by signals that come from now on",
 			"file", d.Path, "problem", problem)
 	}
+	state.Index, _ = d.Spool.Bounds()
 	d.take(state)
 }
 
@@ -130,7 +150,7 @@ func (d *Desk) Ready() (bool, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.failing != nil {
-		return true, d.failing.Error() // the door is open without it
+		return false, d.failing.Error()
 	}
 	return true, "following the spool"
 }
@@ -188,18 +208,20 @@ func (d *Desk) step(ctx context.Context) error {
 	return d.keep(next)
 }
 
-// fold takes the next entries into the set, and the time once there are no more. A set that has changed is durable before the spool is told; a
-// place is not, because what lies between changes nothing when it is read again.
+// fold takes the next entries into the set, and the time once there are no more. A
+// set that has changed is durable before the spool is told; a place is not, because
+// what lies between changes nothing when it is read again.
 func (d *Desk) fold(ctx context.Context) error {
-	next, changed := d.state, false
+	next, changed, heard := d.state, false, d.news()
 	next.Set = next.Set.Clone()
 	var ends []signals.End
-	releases := d.seen()
-	if releases != d.obeyed {
+	if heard.releases != d.obeyed.releases {
 		changed = next.Set.Release()
 	}
-	from := next.Index
-	for next.Index-from < most {
+	if heard.rules != d.obeyed.rules {
+		next.Index, _ = d.Spool.Bounds()
+	}
+	for from := next.Index; next.Index-from < most && len(next.Set.Outbox) < batch; {
 		entries, upTo, err := d.Spool.Read(next.Index, batch)
 		if err != nil {
 			return err
@@ -220,7 +242,7 @@ func (d *Desk) fold(ctx context.Context) error {
 			return err
 		}
 	}
-	d.obeyed = releases
+	d.obeyed = heard
 	d.take(next)
 	d.Metrics.count(ends)
 	// Also what the life before this one kept, and did not tell.
@@ -261,21 +283,21 @@ func (d *Desk) Try(r record.Record) {
 
 // wait blocks until there is something to read, or a wait may end by time.
 func (d *Desk) wait(ctx context.Context) {
-	due, ends := d.due()
-	if !ends {
-		_ = d.Spool.Wait(ctx, d.state.Index) // only ctx ends it early, which Run sees
-		return
-	}
 	soon, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timer := d.Clock.NewTimer(due)
-	defer timer.Stop()
+	var due <-chan time.Time
+	if in, ends := d.due(); ends {
+		timer := d.Clock.NewTimer(in)
+		defer timer.Stop()
+		due = timer.C()
+	}
 	go func() {
 		select {
-		case <-timer.C():
-			cancel()
+		case <-due:
+		case <-d.rung:
 		case <-soon.Done():
 		}
+		cancel()
 	}()
 	_ = d.Spool.Wait(soon, d.state.Index)
 }

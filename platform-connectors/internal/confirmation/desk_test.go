@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +35,6 @@ type queue struct {
 }
 
 func newQueue() *queue { return &queue{changed: make(chan struct{})} }
-
-func (q *queue) Epoch() string { return "epoch" }
 
 func (q *queue) Bounds() (uint64, uint64) {
 	q.mu.Lock()
@@ -130,18 +129,25 @@ var rules = []pipeline.ConfirmRule{
 
 func newDesk(t *testing.T, path string, q *queue) *Desk {
 	t.Helper()
+	d := &Desk{
+		Path: path, Spool: q, Reader: q, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Judge: judge(t, rules...),
+	}
+	d.Load()
+	return d
+}
+
+type judgement = func(context.Context, record.Record) (record.Event, pipeline.Notes)
+
+func judge(t *testing.T, rules ...pipeline.ConfirmRule) judgement {
+	t.Helper()
 	c := pipeline.Default()
 	c.Stages, c.Confirmation.Rules = []string{pipeline.StageConfirmation}, rules
 	p, err := pipeline.Compile(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Desk{
-		Path: path, Spool: q, Reader: q, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-		Judge: func(_ context.Context, r record.Record) (record.Event, pipeline.Notes) { return p.Apply(r.Event, nil) },
-	}
-	d.Load()
-	return d
+	return func(_ context.Context, r record.Record) (record.Event, pipeline.Notes) { return p.Apply(r.Event, nil) }
 }
 
 // live runs a desk on the queue for so long, in the bubble's time.
@@ -327,6 +333,77 @@ func TestAFileThatIsBad(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherRulesAreThoseOfTheBacklogToo: what the store does not have yet is judged
+// when it is carried there, and so it is here: by another life, and after a reload.
+func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
+	more := append(slices.Clone(rules), pipeline.ConfirmRule{Name: "new", When: `event.checkName == "N"`, StandsFor: 2 * time.Minute})
+	run := func(t *testing.T, d *Desk) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := d.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, live := range map[string]func(t *testing.T, path string, q *queue){
+		"another life": func(t *testing.T, path string, q *queue) {
+			q.send("2", "X") // has the file written
+			d := newDesk(t, path, q)
+			d.Reader = storeIsAway{}
+			run(t, d)
+			d = newDesk(t, path, q)
+			d.Reader, d.Judge = storeIsAway{}, judge(t, more...)
+			run(t, d)
+		},
+		"a reload": func(t *testing.T, path string, q *queue) {
+			d := newDesk(t, path, q)
+			var now atomic.Pointer[judgement]
+			before := d.Judge
+			now.Store(&before)
+			d.Reader, d.Judge = storeIsAway{}, func(ctx context.Context, r record.Record) (record.Event, pipeline.Notes) {
+				return (*now.Load())(ctx, r)
+			}
+			ring, next := d.Bell(), judge(t, more...)
+			time.AfterFunc(time.Minute, func() { now.Store(&next); ring() })
+			run(t, d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				q.send("1", "N")
+				live(t, filepath.Join(t.TempDir(), "unconfirmed.json"), q)
+				if got := q.confirmations(); got != "1" {
+					t.Errorf("confirmed %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestALifeWithoutRulesEndsTheWaits: it sees no recovery.
+func TestALifeWithoutRulesEndsTheWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, path := newQueue(), filepath.Join(t.TempDir(), "unconfirmed.json")
+		q.send("1", "T")
+		live(t, path, q, time.Minute)
+		for range 2 {
+			if err := Discard(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live(t, path, q, time.Hour)
+		if got := q.confirmations(); got != "" {
+			t.Errorf("confirmed %q", got)
+		}
+	})
+}
+
+// storeIsAway releases nothing.
+type storeIsAway struct{}
+
+func (storeIsAway) Confirm(uint64) error { return nil }
 
 // TestAFloodCostsTenWritesASecond of the file, which shares the disk with the spool.
 func TestAFloodCostsTenWritesASecond(t *testing.T) {

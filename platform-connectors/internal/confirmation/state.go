@@ -16,19 +16,18 @@ import (
 // stateVersion is the version of the file's shape.
 const stateVersion = 1
 
-// state is the desk's file: what waits, and up to where of the spool that counts
-// everything.
+// state is what waits, which is the desk's file, and up to where of the spool that
+// counts everything. The place is not kept: a life begins with what the store may not
+// have yet, and judges it by the same rules as whoever carries it there.
 type state struct {
 	Version int          `json:"version"`
-	Epoch   string       `json:"epoch"`
-	Index   uint64       `json:"index"`
 	Set     *signals.Set `json:"set"`
+	Index   uint64       `json:"-"`
 }
 
-// loadState reads the file and finds its place in the spool. What lies between its
-// place and what is released was seen and changed nothing.
-func loadState(path, epoch string, released, committed uint64) (s state, problem string) {
-	fresh := state{Version: stateVersion, Epoch: epoch, Index: released, Set: &signals.Set{}}
+// loadState reads the file.
+func loadState(path string) (s state, problem string) {
+	fresh := state{Version: stateVersion, Set: &signals.Set{}}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, ""
@@ -42,10 +41,16 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 	if s.Version != stateVersion || s.Set == nil {
 		return fresh, fmt.Sprintf("its version is %d, not %d", s.Version, stateVersion)
 	}
-	if s.Epoch != epoch || s.Index < released || s.Index > committed {
-		s.Epoch, s.Index = epoch, released
-	}
 	return s, ""
+}
+
+// Discard takes the file away where no rule can come: nobody sees what recovers, and
+// a later life would confirm it.
+func Discard(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing what waits to be confirmed: %w", err)
+	}
+	return nil
 }
 
 func (s state) save(path string) error {

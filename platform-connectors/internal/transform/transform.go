@@ -41,6 +41,7 @@ type Runner struct {
 	problem error             // of that content; the pipeline before it runs on
 	window  pipeline.Window
 	warned  map[string]bool // rules whose failure is in the log
+	bells   []func()
 }
 
 // Options of a Runner.
@@ -93,6 +94,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
+// OnChange calls ring when other rules run. It must not block and is registered
+// before Run.
+func (r *Runner) OnChange(ring func()) { r.bells = append(r.bells, ring) }
+
 func (r *Runner) reload() {
 	c, digest, err := load(r.file)
 	r.mu.Lock()
@@ -113,6 +118,9 @@ func (r *Runner) reload() {
 		return
 	}
 	r.current, r.warned = next, map[string]bool{}
+	for _, ring := range r.bells {
+		ring()
+	}
 	r.log.Info("the pipeline's configuration is new", "file", r.file, "stages", c.Stages)
 }
 
