@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/check"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/libdcgm"
@@ -15,9 +14,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 func main() {
@@ -46,26 +45,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		d.Log.Error("this program cannot do its work", "error", libdcgm.ErrMissing)
 		os.Exit(withoutDCGM)
 	}
-	outbox, err := cfg.OpenOutbox(report.Options{Clock: d.Clock})
-	if err != nil {
-		return err
-	}
-	d.OnStop("outbox", func(context.Context) error { return outbox.Close() })
-	if outbox.Origin() == report.Replaced {
-		d.Log.Error("outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again",
-			"stateDir", cfg.StateDir, "kept", "outbox.db.damaged")
-	}
-	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
-	if err != nil {
-		return err
-	}
-	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-
-	publisher := &report.Publisher{
-		Name: check.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
-		Log: d.Log, Metrics: report.NewMetrics(d.Registry, watch.Prefix, outbox, d.Clock),
-	}
 	policy, err := cfg.Policy()
+	if err != nil {
+		return err
+	}
+	outbox, err := outlet.Open(d, outlet.Config{
+		Agent: check.Agent, Prefix: watch.Prefix, StateDir: cfg.StateDir, MiB: cfg.OutboxMiB, Socket: cfg.Socket, TokenPath: cfg.TokenPath,
+		Replaced: "outbox was unreadable and is replaced: what waited in it is lost, and faults that are still there are told again",
+	})
 	if err != nil {
 		return err
 	}
@@ -79,9 +66,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 			Called: metrics.Called, Replaced: metrics.Gone,
 		},
 	}
-	d.Ready("connector", publisher.Ready)
 	d.Ready("dcgm", monitor.Ready)
-	d.Go("publisher", publisher.Run)
 	d.Go("dcgm", monitor.Run)
 	return nil
 }

@@ -5,41 +5,28 @@ package main
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 func main() { daemon.Main(config.Agent, config.Default, build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	outbox, err := cfg.OpenOutbox(report.Options{Clock: d.Clock})
-	if err != nil {
-		return err
-	}
-	d.OnStop("outbox", func(context.Context) error { return outbox.Close() })
-	if outbox.Origin() == report.Replaced {
-		d.Log.Error("outbox was unreadable and is replaced: what waited in it is lost, unless the log still tells it",
-			"stateDir", cfg.StateDir, "kept", "outbox.db.damaged")
-	}
-	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
-	if err != nil {
-		return err
-	}
-	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-
-	publisher := &report.Publisher{
-		Name: config.Agent, Outbox: outbox, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock,
-		Log: d.Log, Metrics: report.NewMetrics(d.Registry, watch.Prefix, outbox, d.Clock),
-	}
 	policy, err := cfg.Policy()
+	if err != nil {
+		return err
+	}
+	outbox, err := outlet.Open(d, outlet.Config{
+		Agent: config.Agent, Prefix: watch.Prefix, StateDir: cfg.StateDir, MiB: cfg.OutboxMiB, Socket: cfg.Socket, TokenPath: cfg.TokenPath,
+		Replaced: "outbox was unreadable and is replaced: what waited in it is lost, unless the log still tells it",
+	})
 	if err != nil {
 		return err
 	}
@@ -53,9 +40,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if flooded, ok := log.(interface{ Wake() <-chan struct{} }); ok {
 		monitor.Wake = flooded.Wake()
 	}
-	d.Ready("connector", publisher.Ready)
 	d.Ready("kernel log", monitor.Ready)
-	d.Go("publisher", publisher.Run)
 	d.Go("kernel log", monitor.Run)
 	return nil
 }

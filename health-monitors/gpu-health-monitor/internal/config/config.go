@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
-	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
@@ -238,10 +236,4 @@ func Command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", WorkerArgument)
 	cmd.Stderr = os.Stderr
 	return cmd
-}
-
-// OpenOutbox opens the outbox in the state folder.
-func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
-	o.MaxBytes = int64(c.OutboxMiB) << 20
-	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
 }

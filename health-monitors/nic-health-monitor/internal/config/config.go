@@ -4,7 +4,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
-	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Agent is the name of this monitor.
@@ -233,10 +231,4 @@ func (c Config) Tree(counters []judge.Counter) (*sysfs.Tree, error) {
 		*x.into = re
 	}
 	return t, nil
-}
-
-// OpenOutbox opens the outbox in the state folder.
-func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
-	o.MaxBytes = int64(c.OutboxMiB) << 20
-	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
 }

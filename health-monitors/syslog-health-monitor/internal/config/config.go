@@ -16,7 +16,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
-	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Config is the configuration of the monitor.
@@ -217,12 +216,6 @@ func (c Config) OpenLog(clk clock.PassiveClock) Log {
 	default:
 		return source.NewKmsg(or(c.LogPath, "/dev/kmsg"), clk)
 	}
-}
-
-// OpenOutbox opens the outbox in the state folder.
-func (c Config) OpenOutbox(o report.Options) (*report.Outbox, error) {
-	o.MaxBytes = int64(c.OutboxMiB) << 20
-	return report.Open(filepath.Join(c.StateDir, "outbox.db"), o)
 }
 
 // Policy is what the watch is told; it fails if the catalogue has become
