@@ -66,7 +66,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 			Called: metrics.Called, Replaced: metrics.Gone,
 		},
 	}
-	d.Ready("dcgm", monitor.Ready)
-	d.Go("dcgm", monitor.Run)
+	looks := monitor.Rounds()
+	d.Ready("dcgm", looks.Ready)
+	d.Go("dcgm", func(ctx context.Context) error { return monitor.Run(ctx, looks) })
 	return nil
 }

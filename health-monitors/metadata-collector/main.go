@@ -36,8 +36,9 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Node: cfg.NodeName, Path: cfg.Path, Sysfs: cfg.SysfsRoot, DriverPath: cfg.DriverPath, Interval: cfg.Interval, Refresh: cfg.Refresh,
 		Driver: driver, BootID: bootid.File(cfg.BootIDPath), Clock: d.Clock, Log: d.Log, Metrics: collect.NewMetrics(d.Registry),
 	}
-	d.Ready("GPU metadata", collector.Ready)
-	d.Go("GPU metadata", collector.Run)
+	looks := collector.Rounds()
+	d.Ready("GPU metadata", looks.Ready)
+	d.Go("GPU metadata", looks.Run)
 	if cfg.Socket == "" {
 		return nil
 	}
@@ -63,7 +64,8 @@ func annotatePods(d *daemon.Daemon, cfg config.Config) error {
 		Node: cfg.NodeName, Kubelet: node, Pods: pods, Interval: cfg.Interval, Refresh: cfg.Refresh,
 		Clock: d.Clock, Log: d.Log, Metrics: annotate.NewMetrics(d.Registry),
 	}
-	d.Ready("GPUs of pods", annotator.Ready)
-	d.Go("GPUs of pods", annotator.Run)
+	looks := annotator.Rounds()
+	d.Ready("GPUs of pods", looks.Ready)
+	d.Go("GPUs of pods", looks.Run)
 	return nil
 }

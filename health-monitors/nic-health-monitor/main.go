@@ -36,7 +36,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Node: cfg.NodeName, Policy: policy, Interval: cfg.Interval, Cards: tree, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath),
 		Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
 	}
-	d.Ready("cards", monitor.Ready)
-	d.Go("cards", monitor.Run)
+	looks := monitor.Rounds()
+	d.Ready("cards", looks.Ready)
+	d.Go("cards", func(ctx context.Context) error { return monitor.Run(ctx, looks) })
 	return nil
 }

@@ -40,7 +40,8 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if flooded, ok := log.(interface{ Wake() <-chan struct{} }); ok {
 		monitor.Wake = flooded.Wake()
 	}
-	d.Ready("kernel log", monitor.Ready)
-	d.Go("kernel log", monitor.Run)
+	passes := monitor.Rounds()
+	d.Ready("kernel log", passes.Ready)
+	d.Go("kernel log", func(ctx context.Context) error { return monitor.Run(ctx, passes) })
 	return nil
 }

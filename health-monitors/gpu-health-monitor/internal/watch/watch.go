@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -17,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -41,7 +41,7 @@ type DCGM interface {
 	Close()
 }
 
-// Monitor watches the GPUs of one node. Its fields are set before Run.
+// Monitor watches the GPUs of one node. Its fields are set before Rounds.
 type Monitor struct {
 	Policy   check.Policy
 	Interval time.Duration
@@ -58,42 +58,24 @@ type Monitor struct {
 	state  check.State
 	memory check.Memory
 	next   time.Time // where the next look for XIDs begins
-
-	mu     sync.Mutex
-	ailing error
-	looked bool
 }
 
-// Ready says whether the last look went well, and if not, why.
-func (m *Monitor) Ready() (bool, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.ailing != nil:
-		return false, m.ailing.Error()
-	case !m.looked:
-		return false, "DCGM has not answered yet"
+// Rounds are the looks of the monitor, with which Run watches. Faults are told by
+// their level: nothing is lost by a look that is.
+func (m *Monitor) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: m.look, Interval: m.Interval, Clock: m.Clock, Log: m.Log, NotYet: "DCGM has not answered yet",
+		Fails: "DCGM could not be looked at; nothing is taken for healthy", Works: "DCGM is looked at again",
 	}
-	return true, ""
 }
 
-// Run watches until the context ends. A look that failed is followed by the next
-// one: faults are told by their level, and nothing is lost by a look that is.
-func (m *Monitor) Run(ctx context.Context) error {
+// Run watches until the context ends.
+func (m *Monitor) Run(ctx context.Context, looks *rounds.Rounds) error {
 	defer m.DCGM.Close()
 	if err := m.remember(); err != nil {
 		return err
 	}
-	tick := m.Clock.NewTicker(m.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		m.note(m.look(ctx))
-		select {
-		case <-ctx.Done():
-		case <-tick.C():
-		}
-	}
-	return nil
+	return looks.Run(ctx)
 }
 
 // remember loads the state beside the outbox.
@@ -195,19 +177,6 @@ func (m *Monitor) tell(out check.Outcome, v check.View) {
 			"fatal", told.Event.IsFatal, "reason", told.Reason, "strategy", told.Event.ProcessingStrategy, "message", told.Event.Message)
 	}
 	m.Metrics.count(out, v)
-}
-
-// note logs the first failure of a row and its end.
-func (m *Monitor) note(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
-		m.Log.Warn("DCGM could not be looked at; nothing is taken for healthy", "error", err)
-	}
-	if err == nil && m.ailing != nil {
-		m.Log.Info("DCGM is looked at again")
-	}
-	m.ailing, m.looked = err, m.looked || err == nil
 }
 
 // checkDevices follows the metadata file; without it only names suffer.

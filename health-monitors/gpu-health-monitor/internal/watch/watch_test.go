@@ -173,17 +173,18 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 // TestReadinessSaysWhatFails, and why.
 func TestReadinessSaysWhatFails(t *testing.T) {
 	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 100)
-	if ok, _ := m.Ready(); ok {
+	looks := m.Rounds()
+	if ok, _ := looks.Ready(); ok {
 		t.Error("ready before the first look")
 	}
 	dcgm.err = &reading.Failure{Trouble: reading.Unreachable, Operation: "Init", Text: "nobody"}
-	m.note(m.look(t.Context()))
-	if ok, why := m.Ready(); ok || !strings.Contains(why, "Init failed: nobody") {
+	looks.Once(t.Context())
+	if ok, why := looks.Ready(); ok || !strings.Contains(why, "Init failed: nobody") {
 		t.Errorf("%t %q", ok, why)
 	}
 	dcgm.err = nil
-	m.note(m.look(t.Context()))
-	if ok, why := m.Ready(); !ok {
+	looks.Once(t.Context())
+	if ok, why := looks.Ready(); !ok {
 		t.Errorf("not ready: %s", why)
 	}
 }

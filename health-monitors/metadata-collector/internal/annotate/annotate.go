@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/allotment"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 )
@@ -30,7 +30,7 @@ type Kubelet interface {
 }
 
 // Annotator compares what the kubelet says with the pods. Its fields are set
-// before Run.
+// before Rounds.
 type Annotator struct {
 	Node    string
 	Kubelet Kubelet
@@ -45,56 +45,15 @@ type Annotator struct {
 
 	held   allotment.Held
 	listed time.Time
-
-	mu     sync.Mutex
-	looked bool
-	ailing error
 }
 
-// Ready says whether the annotations are known to be right, and if not, why.
-func (a *Annotator) Ready() (bool, string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.ailing != nil:
-		return false, a.ailing.Error()
-	case !a.looked:
-		return false, "the kubelet has not been asked yet"
+// Rounds are the looks of the annotator.
+func (a *Annotator) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: a.Look, Interval: a.Interval, Clock: a.Clock, Log: a.Log, NotYet: "the kubelet has not been asked yet",
+		Fails: "pods could not be annotated with their GPUs; it is tried again", Works: "pods are annotated again",
+		Failed: func(bool) { a.Metrics.Failures.Inc() },
 	}
-	return true, ""
-}
-
-// Run looks until the context ends; what fails is tried again.
-func (a *Annotator) Run(ctx context.Context) error {
-	tick := a.Clock.NewTicker(a.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		if err := a.Look(ctx); ctx.Err() == nil {
-			a.note(err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-tick.C():
-		}
-	}
-	return nil
-}
-
-// note logs the first failure of a row and its end.
-func (a *Annotator) note(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.looked = a.looked || err == nil
-	if err != nil {
-		a.Metrics.Failures.Inc()
-	}
-	if err != nil && (a.ailing == nil || a.ailing.Error() != err.Error()) {
-		a.Log.Warn("pods could not be annotated with their GPUs; it is tried again", "error", err)
-	}
-	if err == nil && a.ailing != nil {
-		a.Log.Info("pods are annotated again")
-	}
-	a.ailing = err
 }
 
 // Look asks the kubelet, and if that says something else than before, or Refresh

@@ -174,7 +174,7 @@ func TestAKubeletThatDoesNotAnswer(t *testing.T) {
 	if err := a.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "asking the kubelet") {
 		t.Errorf("a kubelet that is not there gave %v", err)
 	}
-	if ok, _ := a.Ready(); ok {
+	if ok, _ := a.Rounds().Ready(); ok {
 		t.Error("ready without a look")
 	}
 }

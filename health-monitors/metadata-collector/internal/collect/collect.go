@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
 )
 
@@ -27,7 +27,7 @@ type Driver interface {
 	Facts(ctx context.Context) (inventory.Facts, error)
 }
 
-// Collector writes the file. Its fields are set before Run.
+// Collector writes the file. Its fields are set before Rounds.
 type Collector struct {
 	Node string
 	// Path is the file.
@@ -45,59 +45,15 @@ type Collector struct {
 
 	sign  string    // of the driver at the last question
 	asked time.Time // when it was answered
-
-	mu     sync.Mutex
-	looked bool
-	ailing error
 }
 
-// Ready says whether the file is known to be right, and if not, why.
-func (c *Collector) Ready() (bool, string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ailing != nil:
-		return false, c.ailing.Error()
-	case !c.looked:
-		return false, "the driver has not been asked yet"
+// Rounds are the looks of the collector. What fails leaves the file as it is.
+func (c *Collector) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: c.Look, Interval: c.Interval, Clock: c.Clock, Log: c.Log.With("file", c.Path), NotYet: "the driver has not been asked yet",
+		Fails: "GPU metadata could not be collected; the file stays as it is", Works: "GPU metadata is collected again",
+		Failed: func(bool) { c.Metrics.Failures.Inc() },
 	}
-	return true, ""
-}
-
-// Run looks until the context ends. What fails leaves the file as it is and is
-// tried again.
-func (c *Collector) Run(ctx context.Context) error {
-	tick := c.Clock.NewTicker(c.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		err := c.Look(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		c.note(err)
-		select {
-		case <-ctx.Done():
-		case <-tick.C():
-		}
-	}
-	return nil
-}
-
-// note logs the first failure of a row and its end.
-func (c *Collector) note(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.looked = c.looked || err == nil
-	if err != nil {
-		c.Metrics.Failures.Inc()
-	}
-	if err != nil && (c.ailing == nil || c.ailing.Error() != err.Error()) {
-		c.Log.Warn("GPU metadata could not be collected; the file stays as it is", "file", c.Path, "error", err)
-	}
-	if err == nil && c.ailing != nil {
-		c.Log.Info("GPU metadata is collected again")
-	}
-	c.ailing = err
 }
 
 // Look asks the driver if that is due, and writes the file if it says something

@@ -264,7 +264,7 @@ func TestNoLibrary(t *testing.T) {
 	if err := n.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "none.so cannot be loaded") {
 		t.Errorf("a driver without a library gave %v", err)
 	}
-	if ok, _ := n.Ready(); ok {
+	if ok, _ := n.Rounds().Ready(); ok {
 		t.Error("ready without a look")
 	}
 }

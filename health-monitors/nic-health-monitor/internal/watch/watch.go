@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
@@ -28,12 +28,16 @@ const memoryNote = "memory"
 // crash loses of them is looked at again from the value before.
 const notePace = time.Minute
 
+// longestLook is how long a look may take: a card whose firmware hangs holds whoever
+// reads its state or counters.
+const longestLook = time.Minute
+
 // Cards is where the facts come from: sysfs.Tree.
 type Cards interface {
 	Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error)
 }
 
-// Monitor watches the cards of one node. Its fields are set before Run.
+// Monitor watches the cards of one node. Its fields are set before Rounds.
 type Monitor struct {
 	// Node is the name under which events are reported.
 	Node   string
@@ -51,41 +55,28 @@ type Monitor struct {
 
 	memory judge.Memory
 	noted  time.Time
-
-	mu     sync.Mutex
-	looked bool
-	ailing error
 }
 
-// Ready says whether the last look went well, and if not, why.
-func (m *Monitor) Ready() (bool, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.ailing != nil:
-		return false, m.ailing.Error()
-	case !m.looked:
-		return false, "the cards have not been looked at yet"
+// Rounds are the looks of the monitor, with which Run watches. A failing look begins
+// nothing and ends nothing.
+func (m *Monitor) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: m.look, Interval: m.Interval, Longest: longestLook, Clock: m.Clock, Log: m.Log, NotYet: "the cards have not been looked at yet",
+		Fails: "cards could not be looked at; nothing is told of them meanwhile", Works: "cards are looked at again",
+		Failed: func(another bool) {
+			if another {
+				m.Metrics.LookErrors.Inc()
+			}
+		},
 	}
-	return true, ""
 }
 
-// Run looks until the context ends. A failing look begins nothing and ends
-// nothing, and is repeated.
-func (m *Monitor) Run(ctx context.Context) error {
+// Run looks until the context ends.
+func (m *Monitor) Run(ctx context.Context, looks *rounds.Rounds) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
-	tick := m.Clock.NewTicker(m.Interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		m.note(m.look())
-		select {
-		case <-ctx.Done():
-		case <-tick.C():
-		}
-	}
-	return m.commit(m.memory, nil)
+	return errors.Join(looks.Run(ctx), m.commit(m.memory, nil))
 }
 
 // remember loads the memory beside the outbox.
@@ -102,23 +93,8 @@ func (m *Monitor) remember() error {
 	return err
 }
 
-// note logs the first failure of a row and its end.
-func (m *Monitor) note(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.looked = m.looked || err == nil
-	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
-		m.Log.Warn("cards could not be looked at; nothing is told of them meanwhile", "error", err)
-		m.Metrics.LookErrors.Inc()
-	}
-	if err == nil && m.ailing != nil {
-		m.Log.Info("cards are looked at again")
-	}
-	m.ailing = err
-}
-
 // look does one round.
-func (m *Monitor) look() error {
+func (m *Monitor) look(context.Context) error {
 	begun := m.Clock.Now()
 	boot, err := m.BootID()
 	if err != nil {

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/fabric"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/sysfs"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/judge"
@@ -26,9 +28,14 @@ type card struct {
 	state   fabric.State
 	downed  uint64
 	missing error
+	hangs   chan struct{} // where it is set, a look sends and receives
 }
 
 func (c *card) Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, error) {
+	if c.hangs != nil {
+		c.hangs <- struct{}{}
+		<-c.hangs
+	}
 	port := fabric.Port{Number: "1", Layer: fabric.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
 	return fabric.Reading{At: now, Boot: boot, Devices: []fabric.Device{{
 		Name: "mlx5_0", Place: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []fabric.Port{port},
@@ -38,6 +45,8 @@ func (c *card) Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, er
 // node is a monitor that looks when the test says so.
 type node struct {
 	*Monitor
+	watch *rounds.Rounds
+	err   error // of the last look
 	t     *testing.T
 	path  string
 	o     report.Options
@@ -74,16 +83,17 @@ func (n *node) restart() {
 	if err := n.remember(); err != nil {
 		n.t.Fatal(err)
 	}
+	n.watch = n.Rounds()
+	n.watch.Look = func(ctx context.Context) error { n.err = n.look(ctx); return n.err }
 }
 
 // looks looks ten times, a second apart, and returns the last error.
-func (n *node) looks() (err error) {
+func (n *node) looks() error {
 	for range 12 {
 		n.clock.Step(time.Second)
-		err = n.look()
-		n.note(err)
+		n.watch.Once(n.t.Context())
 	}
-	return err
+	return n.err
 }
 
 func (n *node) expect(want ...string) {
@@ -147,7 +157,7 @@ func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
 		t.Fatalf("a look that has no room for its events gave %v", err)
 	}
 	n.expect(downed)
-	if ok, why := n.Ready(); ok || why == "" {
+	if ok, why := n.watch.Ready(); ok || why == "" {
 		t.Errorf("ready %t, %q", ok, why)
 	}
 	n.restart()
@@ -158,14 +168,14 @@ func TestWhatAFullOutboxRefusesIsToldLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.expect(down)
-	if ok, why := n.Ready(); !ok {
+	if ok, why := n.watch.Ready(); !ok {
 		t.Error(why)
 	}
 }
 
 func TestALookThatFailsTellsNothing(t *testing.T) {
 	n := newNode(t, report.Options{})
-	if ok, _ := n.Ready(); ok {
+	if ok, _ := n.watch.Ready(); ok {
 		t.Error("ready before the first look")
 	}
 	if err := n.looks(); err != nil {
@@ -181,4 +191,30 @@ func TestALookThatFailsTellsNothing(t *testing.T) {
 		t.Error("a look without a boot id went well")
 	}
 	n.expect()
+}
+
+// TestACardThatHangsIsNotReady: its firmware keeps whoever reads, and nothing is known
+// of any card meanwhile.
+func TestACardThatHangsIsNotReady(t *testing.T) {
+	n := newNode(t, report.Options{})
+	if err := n.looks(); err != nil {
+		t.Fatal(err)
+	}
+	n.card.hangs = make(chan struct{})
+	done := make(chan struct{})
+	go func() { n.watch.Once(t.Context()); close(done) }()
+	<-n.card.hangs
+	n.clock.Step(longestLook)
+	if ok, why := n.watch.Ready(); !ok {
+		t.Errorf("not ready within the time of a look: %s", why)
+	}
+	n.clock.Step(time.Second)
+	if ok, why := n.watch.Ready(); ok || why != "a look has been under way for 1m1s" {
+		t.Errorf("ready %t, %q", ok, why)
+	}
+	n.card.hangs <- struct{}{}
+	<-done
+	if ok, why := n.watch.Ready(); !ok {
+		t.Error(why)
+	}
 }

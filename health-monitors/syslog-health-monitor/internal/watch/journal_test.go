@@ -201,7 +201,8 @@ func TestJournalFloodIsReadAtItsOwnPace(t *testing.T) {
 	n.start()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.m.Run(ctx) }()
+	passes := n.m.Rounds()
+	go func() { done <- n.m.Run(ctx, passes) }()
 	n.until("all but the last lines of the flood", func() bool { return n.value("lines_total") > 5000 })
 	cancel()
 	if err := <-done; err != nil {

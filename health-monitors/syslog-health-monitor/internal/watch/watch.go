@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -17,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
@@ -77,7 +77,7 @@ type Policy struct {
 	NIC func(pci string) string
 }
 
-// Monitor watches one kernel log. Its fields are set before Run.
+// Monitor watches one kernel log. Its fields are set before Rounds.
 type Monitor struct {
 	Policy Policy
 	Outbox *report.Outbox
@@ -102,33 +102,37 @@ type Monitor struct {
 	look    firstLook
 	dirty   bool // state holds a place that is not written down
 	said    map[string]string
-
-	mu     sync.Mutex
-	ailing error
+	more    bool // the last pass went well and left something to do
 }
 
-// Ready says whether the last pass went well, and if not, why.
-func (m *Monitor) Ready() (bool, string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ailing != nil {
-		return false, m.ailing.Error()
+// Rounds are the passes of the monitor, with which Run watches.
+func (m *Monitor) Rounds() *rounds.Rounds {
+	return &rounds.Rounds{
+		Look: func(context.Context) error {
+			more, err := m.pass()
+			m.more = more && err == nil
+			return err
+		},
+		Clock: m.Clock, Log: m.Log, Fails: "kernel log could not be watched", Works: "kernel log is watched again",
+		NotYet: "the kernel log has not been read yet",
+		Failed: func(another bool) {
+			if another {
+				m.Metrics.PassErrors.Inc()
+			}
+		},
 	}
-	return true, ""
 }
 
 // Run watches until the context ends. A failing pass is tried again at the next
 // tick: the kernel log keeps what is not read.
-func (m *Monitor) Run(ctx context.Context) error {
+func (m *Monitor) Run(ctx context.Context, passes *rounds.Rounds) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
 	tick := m.Clock.NewTicker(Tick)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		more, err := m.pass()
-		m.note(err)
-		if more && err == nil {
+		if passes.Once(ctx); m.more {
 			continue
 		}
 		select {
@@ -156,20 +160,6 @@ func (m *Monitor) remember() error {
 		m.state = newState()
 	}
 	return nil
-}
-
-// note logs the first failure of a row and its end.
-func (m *Monitor) note(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err != nil && (m.ailing == nil || m.ailing.Error() != err.Error()) {
-		m.Log.Warn("kernel log could not be watched", "error", err)
-		m.Metrics.PassErrors.Inc()
-	}
-	if err == nil && m.ailing != nil {
-		m.Log.Info("kernel log is watched again")
-	}
-	m.ailing = err
 }
 
 // pass does one round; more says that another one should follow at once.

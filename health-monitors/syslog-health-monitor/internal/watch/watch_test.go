@@ -225,18 +225,16 @@ func TestRunWorksAtEachTickAndSaysHowItGoes(t *testing.T) {
 	n.start()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.m.Run(ctx) }()
-	ready := func(want bool) func() bool {
-		return func() bool { ok, _ := n.m.Ready(); return ok == want }
-	}
-	n.until("the missing boot id to show", ready(false))
+	passes := n.m.Rounds()
+	go func() { done <- n.m.Run(ctx, passes) }()
+	n.until("the missing boot id to show", func() bool { _, why := passes.Ready(); return strings.Contains(why, "reading the boot id") })
 	n.boot("boot-1")
 	n.log(fallen)
 	n.until("the event", func() bool {
 		n.clock.Step(Tick)
 		return len(n.connector.Events()) == 1
 	})
-	n.until("readiness", ready(true))
+	n.until("readiness", func() bool { ok, _ := passes.Ready(); return ok })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
