@@ -80,8 +80,8 @@ func (d *Driver) Facts(ctx context.Context) (inventory.Facts, error) {
 	answers := make(chan answer, 1)
 	go func() {
 		facts, err := d.ask(ctx)
-		answers <- answer{facts, err}
 		<-d.busy
+		answers <- answer{facts, err}
 	}()
 	defer cancel()
 	select {
