@@ -14,6 +14,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // lockWait bounds the wait for another process that holds the file, for example
@@ -44,7 +45,7 @@ func Open(path string, o Options) (*Outbox, error) {
 		return nil, fmt.Errorf("opening the outbox %s: %w", path, err)
 	}
 	if b.origin = origin; origin != Resumed {
-		if err := syncFolder(path); err != nil {
+		if err := durable.SyncDir(filepath.Dir(path)); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 	}
@@ -155,16 +156,4 @@ func (b *Outbox) count(tx *bbolt.Tx) error {
 	}
 	b.stats = s
 	return tx.Bucket(bucketOwner).ForEach(func(_, _ []byte) error { return nil })
-}
-
-// syncFolder makes a new file's name durable.
-func syncFolder(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("opening the outbox folder: %w", err)
-	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("syncing the outbox folder: %w", err)
-	}
-	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/signals"
 )
 
@@ -58,7 +58,7 @@ func (s state) save(path string) error {
 	if err != nil {
 		return fmt.Errorf("encoding what waits to be confirmed: %w", err)
 	}
-	if err := durable.Replace(path, b); err != nil {
+	if err := durable.Replace(path, b, 0o640); err != nil {
 		return fmt.Errorf("writing what waits to be confirmed: %w", err)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // ownersVersion is the version of the file's shape.
@@ -71,7 +71,7 @@ func (o *Owners) Change(ask func(*authority.Ledger) (learned bool, err error)) e
 	}
 	b, err := json.Marshal(ownersFile{ownersVersion, next})
 	if err == nil {
-		err = durable.Replace(o.path, append(b, '\n'))
+		err = durable.Replace(o.path, append(b, '\n'), 0o640)
 	}
 	if err != nil {
 		return denied(codes.Unavailable, reasonLedger, "the owner of a new check could not be kept on disk, send again: %v", err)

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Node is the connector's own node. It is safe for concurrent use.
@@ -127,5 +127,5 @@ func (n *Node) keep(identity record.NodeIdentity) error {
 	if err != nil {
 		return fmt.Errorf("encoding the node's sighting: %w", err)
 	}
-	return durable.Replace(n.path, append(b, '\n'))
+	return durable.Replace(n.path, append(b, '\n'), 0o640)
 }

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // Dismissals drops the faults from the set that people clear by annotations of
@@ -88,7 +88,7 @@ func (d *Dismissals) tell(ids []string) error {
 	if data, err = json.Marshal(now); err != nil {
 		return fmt.Errorf("encoding the cleared records: %w", err)
 	}
-	return durable.Replace(d.Path, data)
+	return durable.Replace(d.Path, data, 0o640)
 }
 
 func (f *Fold) dismiss(ids map[string]bool) error {

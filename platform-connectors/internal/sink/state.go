@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
 )
 
 // stateVersion is the version of the file's shape. In version 1 each name of a
@@ -64,7 +64,7 @@ func (s state) save(path string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("encoding the fault set: %w", err)
 	}
-	if err := durable.Replace(path, b); err != nil {
+	if err := durable.Replace(path, b, 0o640); err != nil {
 		return 0, fmt.Errorf("writing the fault set: %w", err)
 	}
 	return len(b), nil

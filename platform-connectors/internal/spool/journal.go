@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // ahead is how far a segment is filled with zeros before its entries. Entries

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // Damage is a stretch of the log that could not be read back.
@@ -55,7 +55,7 @@ func repair(dir string, read pread, see func(f frame)) ([]*segment, []Damage, er
 		if !c.mended {
 			continue
 		}
-		if err := durable.Replace(s.path, c.good); err != nil {
+		if err := durable.Replace(s.path, c.good, 0o640); err != nil {
 			return nil, nil, fmt.Errorf("repairing a spool segment: %w", err)
 		}
 		all = append(all, c.damage...)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // ErrFull means the spool has no room for the records until the store takes some.
@@ -220,7 +220,7 @@ func (s *Spool) loadEpoch(begin bool) error {
 		return fmt.Errorf("reading the spool's epoch: %w", err)
 	}
 	s.epoch = uuid.NewString()
-	if err := durable.Replace(path, []byte(s.epoch+"\n")); err != nil {
+	if err := durable.Replace(path, []byte(s.epoch+"\n"), 0o640); err != nil {
 		return fmt.Errorf("writing the spool's epoch: %w", err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 const (
@@ -173,7 +173,7 @@ func (s *Spool) writeLives(a account) error {
 	if err != nil {
 		return fmt.Errorf("encoding the spool's lives: %w", err)
 	}
-	if err := durable.Replace(filepath.Join(s.dir, livesFile), append(b, '\n')); err != nil {
+	if err := durable.Replace(filepath.Join(s.dir, livesFile), append(b, '\n'), 0o640); err != nil {
 		return fmt.Errorf("writing the spool's lives: %w", err)
 	}
 	s.vigil.account = a

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
+	"github.com/nvidia/nvsentinel/internal/durable"
 )
 
 // fileBytes bounds the file that is read back; a node's is a few KiB.
@@ -156,28 +157,8 @@ func (c *Collector) write(d inventory.Document) error {
 	if err := os.MkdirAll(filepath.Dir(c.Path), 0o755); err != nil {
 		return fmt.Errorf("making the folder of GPU metadata: %w", err)
 	}
-	tmp := c.Path + ".new"
-	if err := put(tmp, data); err != nil {
+	if err := durable.Replace(c.Path, data, 0o644); err != nil {
 		return fmt.Errorf("writing GPU metadata: %w", err)
-	}
-	if err := os.Rename(tmp, c.Path); err != nil {
-		return fmt.Errorf("writing GPU metadata: %w", err)
-	}
-	dir, err := os.Open(filepath.Dir(c.Path))
-	if err != nil {
-		return fmt.Errorf("syncing GPU metadata: %w", err)
-	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("syncing GPU metadata: %w", err)
 	}
 	return nil
-}
-
-func put(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }

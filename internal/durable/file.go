@@ -8,10 +8,10 @@ import (
 )
 
 // Replace writes data under the name of path, whole or not at all, and returns
-// when it would survive a power cut.
-func Replace(path string, data []byte) error {
+// when it would survive a power cut. A new file gets the mode, less the umask.
+func Replace(path string, data []byte, mode os.FileMode) error {
 	temp := path + ".TEMP"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}
