@@ -143,13 +143,20 @@ func (l *look) turn() {
 }
 
 // forgetUnwatched ends what was told of cards that are not watched any more: one
-// that was left out, or has got the node's default route, is not gone.
+// that was left out, or has got the node's default route, is not gone. Nor is one
+// without a PCI address, which has its name for a place: software made it.
 func (l *look) forgetUnwatched() {
-	for _, place := range l.r.Unwatched {
+	away := slices.Clone(l.r.Unwatched)
+	for place, c := range l.m.Cards {
+		if _, there := l.r.Card(place); !there && place == c.Name {
+			away = append(away, place)
+		}
+	}
+	for _, place := range away {
 		delete(l.m.Cards, place)
 	}
 	for _, k := range l.open() {
-		if slices.Contains(l.r.Unwatched, l.m.Open[k].Place) {
+		if slices.Contains(away, l.m.Open[k].Place) {
 			l.end(k, Unwatched, "the card is not watched any more")
 		}
 	}

@@ -72,6 +72,12 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 			t.Fatal(err)
 		}
 		return ""
+	case "remembered":
+		var err error
+		if l.memory, err = Decode([]byte(d.Input)); err != nil {
+			t.Fatal(err)
+		}
+		return ""
 	case "cleared":
 		var out []string
 		for _, k := range l.memory.Forget(map[string]bool{d.CmdArgs[0].Key: true}) {

@@ -44,15 +44,19 @@ type Tree struct {
 // Stats counts what a look could not read.
 type Stats struct{ Unreadable int }
 
+// errMoving: what was read of a card that goes meanwhile is no whole card.
+var errMoving = errors.New("listing cards: one came or went while they were read")
+
 // Look reads every watched card. A file that cannot be read makes a port or a
 // counter unknown; a folder that cannot be listed is an error, for a card that
-// is missing in a list would be taken for gone.
+// is missing in a list would be taken for gone, and so is an address that cannot
+// be read, for the card would be taken for another one.
 func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
 	r, stats := fabric.Reading{At: now, Boot: boot}, Stats{}
 	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
 		return r, stats, fmt.Errorf("looking at sysfs: %w", err)
 	}
-	names, err := list(filepath.Join(t.Root, "class/infiniband"))
+	names, err := t.names()
 	if err != nil {
 		return r, stats, err
 	}
@@ -63,19 +67,29 @@ func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
 	openable, err := t.charDevices()
 	r.CharDevices = err == nil
 	for _, name := range names {
+		where, err := t.place(name)
+		if err != nil {
+			return r, stats, err
+		}
 		if !t.watched(name, own) {
-			r.Unwatched = append(r.Unwatched, place(t.device(name), name))
+			r.Unwatched = append(r.Unwatched, where)
 			continue
 		}
 		if len(r.Devices) == maxCards {
 			return r, stats, fmt.Errorf("listing cards: there are more than %d", maxCards)
 		}
 		d := t.card(name, &stats)
-		d.CharDevice = openable[name]
+		d.Place, d.CharDevice = where, openable[name]
 		r.Devices = append(r.Devices, d)
+	}
+	if after, err := t.names(); err != nil || !slices.Equal(after, names) {
+		return r, stats, errors.Join(errMoving, err)
 	}
 	return r, stats, nil
 }
+
+// names lists the cards.
+func (t *Tree) names() ([]string, error) { return list(filepath.Join(t.Root, "class/infiniband")) }
 
 // watched says whether a card is one of ours.
 func (t *Tree) watched(name string, own map[string]bool) bool {
@@ -107,7 +121,7 @@ func (t *Tree) device(name string) string { return filepath.Join(t.Root, "class/
 func (t *Tree) card(name string, stats *Stats) fabric.Device {
 	dir := t.device(name)
 	d := fabric.Device{
-		Name: name, Place: place(dir, name), GUID: text(filepath.Join(dir, "node_guid")),
+		Name: name, GUID: text(filepath.Join(dir, "node_guid")),
 		Model: text(filepath.Join(dir, "hca_type")) + " " + text(filepath.Join(dir, "board_id")),
 	}
 	numbers, err := list(filepath.Join(dir, "ports"))
@@ -124,13 +138,17 @@ func (t *Tree) card(name string, stats *Stats) fabric.Device {
 }
 
 // place is the PCI address of a card; one without has its name.
-func place(dir, name string) string {
-	for line := range strings.Lines(text(filepath.Join(dir, "device/uevent"))) {
+func (t *Tree) place(name string) (string, error) {
+	uevent, err := read(filepath.Join(t.device(name), "device/uevent"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the address of %s: %w", name, err)
+	}
+	for line := range strings.Lines(uevent) {
 		if slot, ok := strings.CutPrefix(strings.TrimSpace(line), "PCI_SLOT_NAME="); ok && !strings.Contains(slot, "|") {
-			return slot
+			return slot, nil
 		}
 	}
-	return name
+	return name, nil
 }
 
 func (t *Tree) port(card, n string, stats *Stats) fabric.Port {
@@ -228,18 +246,27 @@ func list(dir string) ([]string, error) {
 	return out, nil
 }
 
-// text is a small file without the space around it, empty when it cannot be read.
-func text(path string) string {
+// read is a small file without the space around it.
+func read(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, fileBytes))
 	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// text is what read reads, empty when it cannot.
+func text(path string) string {
+	s, err := read(path)
+	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(data))
+	return s
 }
 
 // number is a decimal number, 0 for anything else.

@@ -1,11 +1,13 @@
 package sysfs_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +163,58 @@ func TestWhatCannotBeListedIsAnError(t *testing.T) {
 	}
 	if look(sysfs.Tree{Root: dir, Routes: filepath.Join(dir, "net")}) == nil {
 		t.Error("without routes the node's own card is not known")
+	}
+}
+
+// TestACardThatGoesMeanwhileFailsTheLook: without its address it would be taken
+// for another card, which is gone a moment later.
+func TestACardThatGoesMeanwhileFailsTheLook(t *testing.T) {
+	dir := t.TempDir()
+	grow(t, dir, node)
+	card := filepath.Join(dir, "sys/class/infiniband/mlx5_0")
+	counter := filepath.Join(card, "ports/1/counters/link_downed")
+	if err := errors.Join(os.Remove(counter), syscall.Mkfifo(counter, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	tree := &sysfs.Tree{Root: filepath.Join(dir, "sys"), Counters: []string{"link_downed"}}
+	looked := make(chan error, 1)
+	go func() {
+		r, _, err := tree.Look("b", time.Unix(1, 0))
+		if err == nil {
+			t.Errorf("the look went well and saw %v", r.Devices)
+		}
+		looked <- err
+	}()
+	waiting, err := os.OpenFile(counter, os.O_WRONLY, 0) // opens when the look reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "sys/class/infiniband/mlx5_1")), waiting.Close()); err != nil {
+		t.Fatal(err)
+	}
+	<-looked
+	if err := os.Remove(counter); err != nil {
+		t.Fatal(err)
+	}
+	if r, _, err := tree.Look("b", time.Unix(2, 0)); err != nil || strings.Join(names(r), " ") != "mlx5_0 mlx5_3" {
+		t.Errorf("error %v, cards %v", err, names(r))
+	}
+}
+
+func TestAnAddressThatCannotBeReadFailsTheLook(t *testing.T) {
+	for _, card := range []string{"mlx5_0", "mlx5_2"} { // the second one is not watched
+		dir := t.TempDir()
+		grow(t, dir, node)
+		uevent := filepath.Join(dir, "sys/class/infiniband", card, "device/uevent")
+		if err := os.RemoveAll(uevent); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(uevent, 0o755); err != nil { // opens, and cannot be read
+			t.Fatal(err)
+		}
+		if r, _, err := (&sysfs.Tree{Root: filepath.Join(dir, "sys")}).Look("b", time.Unix(1, 0)); err == nil {
+			t.Errorf("%s: the look went well and saw %+v", card, r)
+		}
 	}
 }
 
