@@ -275,7 +275,7 @@ func (l *look) remember() {
 		c := Card{
 			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
 		}
-		if active, _ := d.ActivePorts(); active < len(d.Ports) {
+		if active, _ := d.ActivePorts(); active < len(d.Ports) || len(d.Ports) == 0 {
 			c.Alone = before.Alone
 		}
 		if c.GUID == "" {

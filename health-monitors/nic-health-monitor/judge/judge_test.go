@@ -90,7 +90,8 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // card reads "mlx5_0 0000:3b:00.0 CX7 guid-1 active,down"; a layer, "eth:" or
-// "ib:" before the states, is InfiniBand by default; "nochar" may follow.
+// "ib:" before the states, is InfiniBand by default; "-" is a card whose ports
+// cannot be listed; "nochar" may follow.
 func card(t *testing.T, f []string) fabric.Device {
 	t.Helper()
 	if len(f) < 5 {
@@ -100,6 +101,9 @@ func card(t *testing.T, f []string) fabric.Device {
 	layer, states := fabric.InfiniBand, f[4]
 	if rest, eth := strings.CutPrefix(states, "eth:"); eth {
 		layer, states = fabric.Ethernet, rest
+	}
+	if states == "-" {
+		return d
 	}
 	for i, s := range strings.Split(states, ",") {
 		d.Ports = append(d.Ports, fabric.Port{Number: strconv.Itoa(i + 1), Layer: layer, State: fabric.State(s), Counters: map[string]uint64{}})

@@ -223,9 +223,14 @@ func (t *Tree) charDevices() (map[string]bool, error) {
 	}
 	out := map[string]bool{}
 	for _, n := range names {
-		if card := text(filepath.Join(dir, n, "ibdev")); card != "" {
-			out[card] = true
+		if !strings.HasPrefix(n, "uverbs") {
+			continue
 		}
+		card, err := read(filepath.Join(dir, n, "ibdev"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err // it is there, and may be that of any card
+		}
+		out[card] = true
 	}
 	return out, nil
 }

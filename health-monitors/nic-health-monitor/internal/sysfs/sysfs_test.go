@@ -218,6 +218,29 @@ func TestAnAddressThatCannotBeReadFailsTheLook(t *testing.T) {
 	}
 }
 
+// TestACharDeviceThatCannotBeReadSaysNothing of the cards without one.
+func TestACharDeviceThatCannotBeReadSaysNothing(t *testing.T) {
+	dir := t.TempDir()
+	grow(t, dir, node)
+	tree := &sysfs.Tree{Root: filepath.Join(dir, "sys")}
+	ibdev := filepath.Join(dir, "sys/class/infiniband_verbs/uverbs0/ibdev")
+	if r, _, err := tree.Look("b", time.Unix(1, 0)); err != nil || !r.CharDevices || !r.Devices[0].CharDevice {
+		t.Errorf("error %v, %+v", err, r)
+	}
+	if err := errors.Join(os.Remove(ibdev), os.Mkdir(ibdev, 0o755)); err != nil { // opens, and cannot be read
+		t.Fatal(err)
+	}
+	if r, _, err := tree.Look("b", time.Unix(2, 0)); err != nil || r.CharDevices {
+		t.Errorf("error %v, %+v", err, r)
+	}
+	if err := os.RemoveAll(filepath.Dir(ibdev)); err != nil {
+		t.Fatal(err)
+	}
+	if r, _, err := tree.Look("b", time.Unix(3, 0)); err != nil || !r.CharDevices || r.Devices[0].CharDevice {
+		t.Errorf("error %v, %+v", err, r)
+	}
+}
+
 func TestCardsAndPortsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 17 {
