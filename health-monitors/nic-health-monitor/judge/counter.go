@@ -58,7 +58,7 @@ func (c Course) step(rule Counter, now Sample) (next Course, reset bool, over st
 	if len(c) == 0 {
 		return Course{now}, false, ""
 	}
-	if last := c[len(c)-1]; now.Value < last.Value || now.At.Before(last.At) {
+	if last := c[len(c)-1]; now.Value < last.Value || rule.Window > 0 && now.At.Before(last.At) {
 		return Course{now}, now.Value < last.Value, ""
 	}
 	if rule.Window == 0 {

@@ -109,6 +109,7 @@ func Judge(m Memory, r fabric.Reading, p Policy) (Memory, []Told) {
 	if r.Boot != l.m.Boot {
 		l.turn()
 	}
+	l.setBack()
 	l.forgetUnwatched()
 	l.endMoved()
 	for _, d := range r.Devices {
@@ -138,6 +139,20 @@ func (l *look) turn() {
 	for _, k := range l.open() {
 		if l.m.Open[k].Counted {
 			l.end(k, Rebooted, "the node has rebooted")
+		}
+	}
+}
+
+// setBack takes remembered times that are yet to come, of a clock that was set
+// back since, for now: nothing waits for it to catch up.
+func (l *look) setBack() {
+	if l.r.At.Before(l.m.Since) {
+		l.m.Since = l.r.At
+	}
+	for k, f := range l.m.Open {
+		if l.r.At.Before(f.Last) {
+			f.Last = l.r.At
+			l.m.Open[k] = f
 		}
 	}
 }

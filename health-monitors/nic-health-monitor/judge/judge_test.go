@@ -60,6 +60,13 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 	case "boot":
 		l.reading.Boot = d.CmdArgs[0].Key
 		return ""
+	case "clock": // is set by so much
+		step, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.reading.At = l.reading.At.Add(step)
+		return ""
 	case "strategy":
 		l.policy.Strategy = record.Strategy(d.CmdArgs[0].Key)
 		return ""
