@@ -32,7 +32,7 @@ func (l *look) counter(d fabric.Device, p fabric.Port, rule Counter, now Sample)
 	switch {
 	case reset && open:
 		l.seen[k] = sight{now: true, reason: SetBack, text: rule.Name + " was set back", place: d.Place}
-	case over != "" && open:
+	case over != "" && open && !l.raised(f):
 		f.Last = now.At
 		l.m.Open[k] = f
 	case over != "":

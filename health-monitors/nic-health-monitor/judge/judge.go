@@ -49,6 +49,8 @@ const (
 	Ended Reason = "ended"
 	// Outlasted: still there after a reboot.
 	Outlasted Reason = "outlasted-reboot"
+	// Processed: it was told as PERSIST_ONLY, and PROCESS holds now.
+	Processed Reason = "processed"
 	// Rebooted: the node did, which sets a counter back.
 	Rebooted Reason = "rebooted"
 	// SetBack: the counter was.
@@ -208,7 +210,7 @@ func (l *look) verdicts() {
 	for _, k := range slices.SortedFunc(maps.Keys(l.seen), Key.compare) {
 		s := l.seen[k]
 		f, open := l.m.Open[k]
-		if due := s.bad != open || s.bad && f.Boot != l.m.Boot; !due {
+		if due := s.bad != open || s.bad && (f.Boot != l.m.Boot || l.raised(f)); !due {
 			delete(l.m.trials, k)
 			continue
 		}
@@ -243,13 +245,22 @@ func (l *look) ripe(k Key, s sight) bool {
 	return settled && t.looks >= l.p.Looks && l.r.At.Sub(t.since) >= enough
 }
 
+// raised says whether a fault was told so that nobody acts on it, and would be
+// told otherwise now.
+func (l *look) raised(f Fault) bool {
+	return f.Strategy == record.PersistOnly && l.p.Strategy == record.Process
+}
+
 // begin tells a fault. One that was told under a past boot is told again: that
-// it outlasted the reboot is news.
+// it outlasted the reboot is news. So is one on which nobody acted yet.
 func (l *look) begin(k Key, s sight) {
 	reason := Began
 	strategy := l.p.Strategy
 	before, open := l.m.Open[k]
-	if open {
+	switch {
+	case open && before.Boot == l.m.Boot:
+		reason = Processed
+	case open:
 		reason = Outlasted
 	}
 	if open && before.Strategy == record.Process {
