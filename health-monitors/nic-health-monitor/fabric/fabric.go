@@ -74,6 +74,8 @@ type Device struct {
 	Name string
 	// Place is its PCI address, or its name where it has none.
 	Place string
+	// Driver is the name of its driver, empty when it has none or it is not known.
+	Driver string
 	// GUID tells one card from its replacement; empty when it could not be read.
 	GUID string
 	// Model groups cards that have the same role.
@@ -115,6 +117,8 @@ type Reading struct {
 	Devices []Device
 	// Unwatched are the places of cards that are there and not watched.
 	Unwatched []string
+	// Drivers are those of all cards that are there, watched or not.
+	Drivers map[string]bool
 	// CharDevices: the character devices could be listed.
 	CharDevices bool
 }

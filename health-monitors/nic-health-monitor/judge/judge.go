@@ -26,7 +26,7 @@ type Policy struct {
 	// must be in trouble.
 	Looks   int
 	Persist time.Duration
-	// Reload is how long all cards may be away at once.
+	// Reload is how long all cards of a driver may be away at once.
 	Reload time.Duration
 	// Steady is how long it must be well again.
 	Steady time.Duration
@@ -299,13 +299,16 @@ func (l *look) remember() {
 	for _, d := range l.r.Devices {
 		before := l.m.Cards[d.Place]
 		c := Card{
-			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
+			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), Driver: d.Driver, CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
 		}
 		if active, _ := d.ActivePorts(); active < len(d.Ports) || len(d.Ports) == 0 {
 			c.Alone = before.Alone
 		}
 		if c.GUID == "" {
 			c.GUID = before.GUID
+		}
+		if c.Driver == "" {
+			c.Driver = before.Driver
 		}
 		if len(d.Ports) == 0 && before.Layer != "" {
 			c.Layer = before.Layer

@@ -21,6 +21,7 @@ type life struct {
 	memory  Memory
 	policy  Policy
 	ids     int
+	drivers []string // of cards that are not watched
 }
 
 func newLife() *life {
@@ -49,8 +50,12 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 			l.reading.Devices = append(l.reading.Devices, card(t, strings.Fields(line)))
 		}
 		return fmt.Sprintf("%d cards\n", len(l.reading.Devices))
-	case "unwatched": // place...
-		l.reading.Unwatched = strings.Fields(d.Input)
+	case "unwatched": // place driver
+		l.reading.Unwatched, l.drivers = nil, nil
+		for line := range strings.Lines(d.Input) {
+			place, driver, _ := strings.Cut(strings.TrimSpace(line), " ")
+			l.reading.Unwatched, l.drivers = append(l.reading.Unwatched, place), append(l.drivers, driver)
+		}
 		return ""
 	case "count": // name counter=value...
 		l.count(t, d)
@@ -98,13 +103,18 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 
 // card reads "mlx5_0 0000:3b:00.0 CX7 guid-1 active,down"; a layer, "eth:" or
 // "ib:" before the states, is InfiniBand by default; "-" is a card whose ports
-// cannot be listed; "nochar" may follow.
+// cannot be listed; "nochar" and "driver=mlx5_core" may follow.
 func card(t *testing.T, f []string) fabric.Device {
 	t.Helper()
 	if len(f) < 5 {
 		t.Fatalf("%q is no card", f)
 	}
-	d := fabric.Device{Name: f[0], Place: f[1], Model: f[2], GUID: f[3], CharDevice: len(f) < 6}
+	d := fabric.Device{Name: f[0], Place: f[1], Model: f[2], GUID: f[3], CharDevice: !slices.Contains(f[5:], "nochar")}
+	for _, x := range f[5:] {
+		if driver, is := strings.CutPrefix(x, "driver="); is {
+			d.Driver = driver
+		}
+	}
 	layer, states := fabric.InfiniBand, f[4]
 	if rest, eth := strings.CutPrefix(states, "eth:"); eth {
 		layer, states = fabric.Ethernet, rest
@@ -150,6 +160,13 @@ func (l *life) look(t *testing.T, d *datadriven.TestData) string {
 		case "for":
 			span = x
 		}
+	}
+	l.reading.Drivers = map[string]bool{}
+	for _, d := range l.reading.Devices {
+		l.reading.Drivers[d.Driver] = true
+	}
+	for _, driver := range l.drivers {
+		l.reading.Drivers[driver] = true
 	}
 	var out strings.Builder
 	for begun := l.reading.At; l.reading.At.Sub(begun) < span; {

@@ -66,10 +66,6 @@ func (l *look) charDevice(d fabric.Device) {
 
 // gone judges the cards that are remembered and not there.
 func (l *look) gone() {
-	if len(l.r.Devices) == 0 && len(l.m.Cards) > 1 {
-		l.driverGone()
-		return
-	}
 	names := map[string]bool{}
 	for _, d := range l.r.Devices {
 		names[d.Name] = true
@@ -83,20 +79,24 @@ func (l *look) gone() {
 		if names[name] {
 			name = place // another card has the name now
 		}
-		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] =
-			broken(fabric.Device{Place: place, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", place))
+		s := broken(fabric.Device{Place: place, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", place))
+		if l.driverless(c) {
+			s.action, s.text, s.patience = record.ActionRestartVM, "no watched card of its driver is there any more", true
+		}
+		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] = s
 	}
 }
 
-// driverGone judges a node on which no card is left: that is its driver, which
-// is loaded anew with every update.
-func (l *look) driverGone() {
-	for place, c := range l.m.Cards {
-		l.seen[Key{fabric.StateCheck(c.Layer), c.Name, "", CodeGone}] = sight{
-			bad: true, fatal: true, action: record.ActionRestartVM, text: "no card is there: their driver is not loaded",
-			place: place, guid: c.GUID, patience: true,
-		}
+// driverless says whether no other card of a card's driver is there either, or
+// none of several: that is the driver, which is loaded anew with every update.
+func (l *look) driverless(c Card) bool {
+	switch {
+	case len(l.r.Devices) == 0 && len(l.m.Cards) > 1:
+		return true
+	case c.Driver == "":
+		return len(l.r.Devices) == 0 && len(l.r.Unwatched) == 0
 	}
+	return !l.r.Drivers[c.Driver]
 }
 
 // role is what cards have in common that should have as many active ports.

@@ -57,6 +57,8 @@ type Card struct {
 	Name  string       `json:"name"`
 	GUID  string       `json:"guid,omitempty"`
 	Layer fabric.Layer `json:"layer"`
+	// Driver is the name of its driver, empty when it was never known.
+	Driver string `json:"driver,omitempty"`
 	// CharDevice: it had one.
 	CharDevice bool `json:"charDevice,omitempty"`
 	// Alone: a person said that it may have fewer active ports than its peers.

@@ -52,7 +52,7 @@ var errMoving = errors.New("listing cards: one came or went while they were read
 // is missing in a list would be taken for gone, and so is an address that cannot
 // be read, for the card would be taken for another one.
 func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
-	r, stats := fabric.Reading{At: now, Boot: boot}, Stats{}
+	r, stats := fabric.Reading{At: now, Boot: boot, Drivers: map[string]bool{}}, Stats{}
 	if _, err := os.Stat(filepath.Join(t.Root, "class")); err != nil {
 		return r, stats, fmt.Errorf("looking at sysfs: %w", err)
 	}
@@ -64,28 +64,42 @@ func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
 	if err != nil {
 		return r, stats, err
 	}
-	openable, err := t.charDevices()
-	r.CharDevices = err == nil
 	for _, name := range names {
-		where, err := t.place(name)
-		if err != nil {
+		if err := t.take(&r, &stats, name, own); err != nil {
 			return r, stats, err
 		}
-		if !t.watched(name, own) {
-			r.Unwatched = append(r.Unwatched, where)
-			continue
-		}
-		if len(r.Devices) == maxCards {
-			return r, stats, fmt.Errorf("listing cards: there are more than %d", maxCards)
-		}
-		d := t.card(name, &stats)
-		d.Place, d.CharDevice = where, openable[name]
-		r.Devices = append(r.Devices, d)
+	}
+	openable, err := t.charDevices()
+	r.CharDevices = err == nil
+	for i, d := range r.Devices {
+		r.Devices[i].CharDevice = openable[d.Name]
 	}
 	if after, err := t.names(); err != nil || !slices.Equal(after, names) {
 		return r, stats, errors.Join(errMoving, err)
 	}
 	return r, stats, nil
+}
+
+// take reads one card into the reading.
+func (t *Tree) take(r *fabric.Reading, stats *Stats, name string, own map[string]bool) error {
+	place, driver, err := t.place(name)
+	if err != nil {
+		return err
+	}
+	if driver != "" {
+		r.Drivers[driver] = true
+	}
+	if !t.watched(name, own) {
+		r.Unwatched = append(r.Unwatched, place)
+		return nil
+	}
+	if len(r.Devices) == maxCards {
+		return fmt.Errorf("listing cards: there are more than %d", maxCards)
+	}
+	d := t.card(name, stats)
+	d.Place, d.Driver = place, driver
+	r.Devices = append(r.Devices, d)
+	return nil
 }
 
 // names lists the cards.
@@ -137,18 +151,23 @@ func (t *Tree) card(name string, stats *Stats) fabric.Device {
 	return d
 }
 
-// place is the PCI address of a card; one without has its name.
-func (t *Tree) place(name string) (string, error) {
+// place is the PCI address of a card, or its name where it has none, and driver
+// that of its device.
+func (t *Tree) place(name string) (place, driver string, err error) {
 	uevent, err := read(filepath.Join(t.device(name), "device/uevent"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading the address of %s: %w", name, err)
+		return "", "", fmt.Errorf("reading the address of %s: %w", name, err)
 	}
+	place = name
 	for line := range strings.Lines(uevent) {
-		if slot, ok := strings.CutPrefix(strings.TrimSpace(line), "PCI_SLOT_NAME="); ok && !strings.Contains(slot, "|") {
-			return slot, nil
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
+		case key == "PCI_SLOT_NAME" && !strings.Contains(value, "|"):
+			place = value
+		case key == "DRIVER":
+			driver = value
 		}
 	}
-	return name, nil
+	return place, driver, nil
 }
 
 func (t *Tree) port(card, n string, stats *Stats) fabric.Port {

@@ -77,6 +77,14 @@ net/route= Iface	Destination	Gateway	Flags	RefCnt	Use	Metric	Mask
 func TestANode(t *testing.T) {
 	dir := t.TempDir()
 	grow(t, dir, node)
+	for card, uevent := range map[string]string{
+		"mlx5_0": "DRIVER=mlx5_core\nPCI_CLASS=20700\nPCI_SLOT_NAME=0000:3b:00.0\n", "mlx5_3": "DRIVER=ice\nPCI_SLOT_NAME=0000:86:00.0\n",
+	} {
+		path := filepath.Join(dir, "sys/class/infiniband", card, "device/uevent")
+		if err := os.WriteFile(path, []byte(uevent), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	routes := "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n" +
 		"eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\nbond0.100\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
 	if err := os.WriteFile(filepath.Join(dir, "net/route"), []byte(routes), 0o644); err != nil {
@@ -87,9 +95,9 @@ func TestANode(t *testing.T) {
 		Counters: []string{"link_downed", "symbol_error", "rnr_nak_retry_err", "carrier_changes"},
 	}
 	now := time.Unix(1000, 0)
-	want := fabric.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "mlx5_3"}, Devices: []fabric.Device{
+	want := fabric.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []fabric.Device{
 		{
-			Name: "mlx5_0", Place: "0000:3b:00.0", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
+			Name: "mlx5_0", Place: "0000:3b:00.0", Driver: "mlx5_core", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
 			Ports: []fabric.Port{
 				{Number: "1", Layer: fabric.InfiniBand, State: fabric.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
 				{Number: "2", Layer: fabric.InfiniBand, State: fabric.Disabled, Counters: map[string]uint64{}},
