@@ -30,8 +30,8 @@ type Policy struct {
 	Reload time.Duration
 	// Steady is how long it must be well again.
 	Steady time.Duration
-	// Settle is how long after the first look of a boot nothing is told of links
-	// and cards: they come up one by one.
+	// Settle is how long after the first look of a boot, and after their driver was
+	// away, nothing is told of links and cards: they come up one by one.
 	Settle time.Duration
 	// Quiet is how long a counter must stay within its bound for its fault to end;
 	// a fatal one ends only when the counter is set back or the node has rebooted.
@@ -151,6 +151,12 @@ func (l *look) setBack() {
 	if l.r.At.Before(l.m.Since) {
 		l.m.Since = l.r.At
 	}
+	for place, c := range l.m.Cards {
+		if l.r.At.Before(c.Driverless) {
+			c.Driverless = l.r.At
+			l.m.Cards[place] = c
+		}
+	}
 	for k, f := range l.m.Open {
 		if l.r.At.Before(f.Last) {
 			f.Last = l.r.At
@@ -241,7 +247,11 @@ func (l *look) ripe(k Key, s sight) bool {
 	case s.bad:
 		enough = l.p.Persist
 	}
-	settled := !s.bad || l.r.At.Sub(l.m.Since) >= l.p.Settle
+	settling := l.m.Since
+	if back := l.m.Cards[s.place].Driverless; !s.patience && back.After(settling) {
+		settling = back
+	}
+	settled := !s.bad || l.r.At.Sub(settling) >= l.p.Settle
 	return settled && t.looks >= l.p.Looks && l.r.At.Sub(t.since) >= enough
 }
 
@@ -299,7 +309,8 @@ func (l *look) remember() {
 	for _, d := range l.r.Devices {
 		before := l.m.Cards[d.Place]
 		c := Card{
-			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), Driver: d.Driver, CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
+			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), Driver: d.Driver, Driverless: before.Driverless,
+			CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
 		}
 		if active, _ := d.ActivePorts(); active < len(d.Ports) || len(d.Ports) == 0 {
 			c.Alone = before.Alone

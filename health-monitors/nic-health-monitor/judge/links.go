@@ -82,6 +82,8 @@ func (l *look) gone() {
 		s := broken(fabric.Device{Place: place, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", place))
 		if l.driverless(c) {
 			s.action, s.text, s.patience = record.ActionRestartVM, "no watched card of its driver is there any more", true
+			c.Driverless = l.r.At
+			l.m.Cards[place] = c
 		}
 		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] = s
 	}

@@ -59,6 +59,8 @@ type Card struct {
 	Layer fabric.Layer `json:"layer"`
 	// Driver is the name of its driver, empty when it was never known.
 	Driver string `json:"driver,omitempty"`
+	// Driverless is the last look at which its driver was away.
+	Driverless time.Time `json:"driverless,omitzero"`
 	// CharDevice: it had one.
 	CharDevice bool `json:"charDevice,omitempty"`
 	// Alone: a person said that it may have fewer active ports than its peers.
