@@ -22,23 +22,3 @@ func TestDismissDropsWhatARecordRaised(t *testing.T) {
 		t.Errorf("%d faults left, want that of b", s.Faults())
 	}
 }
-
-// TestAClearedConfirmationIsToldByTheEventItConfirms, which its publisher knows.
-func TestAClearedConfirmationIsToldByTheEventItConfirms(t *testing.T) {
-	const of = "019a1b2c-3d4e-7f01-8234-56789abcdef0"
-	id, err := record.ConfirmationID(of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s conditions.Set
-	s.Fold(record.Record{ID: id, Event: record.Event{
-		ID: id, Agent: "a", CheckName: "C", NodeName: "n", IsFatal: true, ProcessingStrategy: record.Process,
-		Metadata: map[string]string{record.MetadataConfirms: of, "other": "x"},
-	}})
-	if got := s.Confirmed(map[string]bool{id: true}); len(got) != 1 || got[0] != of {
-		t.Errorf("it confirms %v", got)
-	}
-	if got := s.Confirmed(map[string]bool{of: true}); got != nil {
-		t.Errorf("another id confirms %v", got)
-	}
-}

@@ -2,7 +2,6 @@ package conditions
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -46,26 +45,12 @@ func trimFault(r record.Record) record.Record {
 }
 
 // order is the metadata that says when, in its publisher's counting and under
-// which boot, a fault was seen, and which event of its publisher it is if that
-// had to be confirmed.
+// which boot, a fault was seen.
 func order(e record.Event) map[string]string {
 	out := map[string]string{}
-	for _, key := range slices.Concat(record.OrderKeys, []string{record.MetadataConfirms}) {
+	for _, key := range record.OrderKeys {
 		if v, ok := e.Metadata[key]; ok {
 			out[key] = v
-		}
-	}
-	return out
-}
-
-// Confirmed are the ids of the events that the given standing faults confirm: their
-// publishers know them by those.
-func (s *Set) Confirmed(ids map[string]bool) (out []string) {
-	for _, name := range s.Names() {
-		for _, f := range s.Checks[name].Faults {
-			if of := f.Record.Event.Confirms(); of != "" && ids[f.Record.ID] && !slices.Contains(out, of) {
-				out = append(out, of)
-			}
 		}
 	}
 	return out

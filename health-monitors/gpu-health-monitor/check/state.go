@@ -165,12 +165,12 @@ func (s State) Name(key, id string) {
 	s.Faults[key] = f
 }
 
-// Clear forgets the faults that a person cleared, given by the ids of their events,
-// and returns their keys: what has no end of its own would be held for open when it
+// Clear forgets the faults that a person cleared, as the ids of their events tell, and
+// returns their keys: what has no end of its own would be held for open when it
 // comes again. What DCGM shows in each look stays, until it is shown no more.
-func (s State) Clear(ids map[string]bool) (gone []string) {
+func (s State) Clear(cleared func(ids []string) bool) (gone []string) {
 	for key, f := range s.Faults {
-		if slices.ContainsFunc(f.IDs, func(id string) bool { return ids[id] }) {
+		if cleared(f.IDs) {
 			gone = append(gone, key)
 			delete(s.Faults, key)
 		}

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -30,6 +32,19 @@ type version struct {
 	changed time.Time
 }
 
+// IDs are those of the records that people cleared.
+type IDs map[string]bool
+
+// Any says whether a fault was cleared that was told by the events of these ids:
+// itself, or the record by which its connector had it acted upon once it was
+// confirmed.
+func (c IDs) Any(told []string) bool {
+	return slices.ContainsFunc(told, func(id string) bool {
+		confirmation, err := record.ConfirmationID(id)
+		return c[id] || err == nil && c[confirmation]
+	})
+}
+
 // Follow prepares to read the file; an empty path never tells anything.
 func Follow(path string) *File { return &File{path: path} }
 
@@ -37,7 +52,7 @@ func Follow(path string) *File { return &File{path: path} }
 // changed since that took them; what it fails with is returned, and it gets them
 // again. A file that others than its owner may write, or that cannot be understood,
 // is not believed; the same problem in a row is logged once.
-func (f *File) Take(log *slog.Logger, forget func(ids map[string]bool) error) error {
+func (f *File) Take(log *slog.Logger, forget func(IDs) error) error {
 	ids, err := f.read()
 	if text := fmt.Sprint(err); text != f.said {
 		if f.said = text; err != nil {
@@ -54,7 +69,7 @@ func (f *File) Take(log *slog.Logger, forget func(ids map[string]bool) error) er
 	return nil
 }
 
-func (f *File) read() (map[string]bool, error) {
+func (f *File) read() (IDs, error) {
 	if f.path == "" {
 		return nil, nil
 	}
@@ -80,7 +95,7 @@ func (f *File) read() (map[string]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file of what people cleared is not believed: %w", err)
 	}
-	ids := map[string]bool{}
+	ids := IDs{}
 	for _, id := range told.Records {
 		ids[id] = true
 	}

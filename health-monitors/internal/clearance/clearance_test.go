@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 )
 
@@ -24,8 +25,8 @@ func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 	var failing error
 	take := func(want ...string) {
 		t.Helper()
-		var got map[string]bool
-		err := f.Take(log, func(ids map[string]bool) error { got = ids; return failing })
+		var got clearance.IDs
+		err := f.Take(log, func(ids clearance.IDs) error { got = ids; return failing })
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || len(want) > 0 && !errors.Is(err, failing) {
 			t.Errorf("error %v (-want +got):\n%s", err, diff)
 		}
@@ -64,4 +65,18 @@ func TestClearedRecordsAreToldUntilDone(t *testing.T) {
 	}
 	f = clearance.Follow("")
 	take()
+}
+
+// TestAFaultIsKnownByItsConfirmationToo, which its publisher never saw.
+func TestAFaultIsKnownByItsConfirmationToo(t *testing.T) {
+	const told = "019a1b2c-3d4e-7f01-8234-56789abcdef0"
+	confirmation, err := record.ConfirmationID(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cleared, want := range map[string]bool{told: true, confirmation: true, "another": false} {
+		if got := (clearance.IDs{cleared: true}).Any([]string{"no UUID", told}); got != want {
+			t.Errorf("%s: %t", cleared, got)
+		}
+	}
 }

@@ -92,7 +92,7 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "cleared":
 		var out []string
-		for _, k := range l.memory.Forget(map[string]bool{d.CmdArgs[0].Key: true}) {
+		for _, k := range l.memory.Forget(func(ids []string) bool { return slices.Contains(ids, d.CmdArgs[0].Key) }) {
 			out = append(out, k.Device+" "+k.Code)
 		}
 		return strings.Join(out, "\n") + "\n"

@@ -170,15 +170,15 @@ func (m *Memory) Name(k Key, id string) {
 	m.Open[k] = f
 }
 
-// Forget drops the faults that a person cleared, given by the ids of their
-// events, with what they were judged by: a port is told to be down again only
+// Forget drops the faults that a person cleared, as the ids of their events tell,
+// with what they were judged by: a port is told to be down again only
 // after it was active, a card to be gone only after it was there, and to have
 // fewer active ports than its peers only after all of its ports were. It says
 // which were dropped.
-func (m *Memory) Forget(ids map[string]bool) []Key {
+func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 	var gone []Key
 	for k, f := range m.Open {
-		if !slices.ContainsFunc(f.IDs, func(id string) bool { return ids[id] }) {
+		if !cleared(f.IDs) {
 			continue
 		}
 		gone = append(gone, k)

@@ -181,12 +181,13 @@ func (m Memory) Cured() map[string][]string {
 	return out
 }
 
-// Clear drops the faults of which an event is among ids, and lists their codes.
-func (m *Memory) Clear(ids map[string]bool) []string {
+// Clear drops the faults that were cleared, as their events tell, and lists their
+// codes.
+func (m *Memory) Clear(cleared func(ids []string) bool) []string {
 	var codes []string
 	for device, faults := range m.Faults {
 		for code, f := range faults {
-			if slices.ContainsFunc(f.IDs, func(id string) bool { return ids[id] }) {
+			if cleared(f.IDs) {
 				m.Forget(device, []string{code})
 				codes = append(codes, code)
 			}

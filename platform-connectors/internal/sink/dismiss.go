@@ -58,7 +58,7 @@ func (d *Dismissals) Run(ctx context.Context) error {
 		for _, c := range nodemark.Clearings(node.Annotations) {
 			ids[c.Record] = true
 		}
-		if err := d.tell(append(slices.Sorted(maps.Keys(ids)), d.Fold.current().Set.Confirmed(ids)...)); err != nil {
+		if err := d.tell(slices.Sorted(maps.Keys(ids))); err != nil {
 			d.Fold.Log.Error("telling the monitors what a person cleared failed; it is tried again", "error", err)
 		}
 		if err := d.Fold.dismiss(ids); err != nil {

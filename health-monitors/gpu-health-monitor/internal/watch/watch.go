@@ -156,9 +156,9 @@ func (m *Monitor) write(out check.Outcome) error {
 }
 
 // forget drops what people cleared, given by the ids of its events.
-func (m *Monitor) forget(ids map[string]bool) error {
+func (m *Monitor) forget(ids clearance.IDs) error {
 	next := check.Outcome{State: m.state.Clone(), Changed: true}
-	gone := next.State.Clear(ids)
+	gone := next.State.Clear(ids.Any)
 	if len(gone) == 0 {
 		return nil
 	}

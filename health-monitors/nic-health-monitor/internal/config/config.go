@@ -46,9 +46,9 @@ type Config struct {
 	// Steady says when a fault of state is over.
 	Steady time.Duration `toml:"steadyTime" flag:"steady-time" usage:"how long it must be well again before that is reported"`
 	// Reload is for updates of the driver.
-	Reload time.Duration `toml:"reloadTime" flag:"reload-time" usage:"how long all cards may be away at once: their driver is loaded anew"`
+	Reload time.Duration `toml:"reloadTime" flag:"reload-time" usage:"how long all cards of a driver may be away at once: it is loaded anew"`
 	// Settle is for links that come up.
-	Settle time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after the first look of a boot no fault of links and cards is reported"`
+	Settle time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
 	// Quiet is for counters.
 	Quiet time.Duration `toml:"quietTime" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.

@@ -157,9 +157,9 @@ func (m *Monitor) commit(next judge.Memory, told []judge.Told) error {
 }
 
 // forget drops what people cleared, given by the ids of its events.
-func (m *Monitor) forget(ids map[string]bool) error {
+func (m *Monitor) forget(ids clearance.IDs) error {
 	next := m.memory.Clone()
-	gone := next.Forget(ids)
+	gone := next.Forget(ids.Any)
 	if len(gone) == 0 {
 		return nil
 	}

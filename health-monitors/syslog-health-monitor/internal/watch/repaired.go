@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
@@ -78,11 +79,11 @@ func replaced(d recovery.Device, pci string, inv gpumetadata.Inventory) bool {
 // forgetCleared forgets faults that a person cleared, given by the ids of their
 // records, as the node's connector tells; their recovery went to the store past this
 // monitor.
-func (m *Monitor) forgetCleared(ids map[string]bool) error {
+func (m *Monitor) forgetCleared(ids clearance.IDs) error {
 	next, found := m.state.clone(), false
 	for _, check := range slices.Sorted(maps.Keys(next.Memory)) {
 		memory := next.Memory[check]
-		if codes := memory.Clear(ids); len(codes) > 0 {
+		if codes := memory.Clear(ids.Any); len(codes) > 0 {
 			next.Memory[check], found = memory, true
 			m.Log.Info("faults that a person cleared are forgotten", "check", check, "codes", codes)
 		}
