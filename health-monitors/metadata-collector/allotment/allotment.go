@@ -17,13 +17,15 @@ type Pod struct{ Namespace, Name string }
 type Held map[Pod]map[string][]string
 
 // Give adds ids of a resource to a pod; those of other resources than GPUs are
-// left out.
+// left out. The order in which they come means nothing: the kubelet keeps them as a
+// set and lists them in another order each time.
 func (h Held) Give(p Pod, resource string, ids []string) {
 	if h[p] == nil {
 		h[p] = map[string][]string{}
 	}
 	if eviction.IsGPU(resource) && len(ids) > 0 {
 		h[p][resource] = append(h[p][resource], ids...)
+		slices.Sort(h[p][resource])
 	}
 }
 

@@ -44,3 +44,26 @@ func TestChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestOrderMeansNothing: what is held is the same, whatever the order in which the
+// kubelet lists containers and ids.
+func TestOrderMeansNothing(t *testing.T) {
+	pod := Pod{"training", "worker-0"}
+	held := func(answers ...[]string) Held {
+		h := Held{}
+		for _, ids := range answers {
+			h.Give(pod, "nvidia.com/gpu", ids)
+		}
+		return h
+	}
+	want := held([]string{"GPU-a", "GPU-b", "GPU-c"})
+	for _, got := range []Held{
+		held([]string{"GPU-c", "GPU-a", "GPU-b"}),
+		held([]string{"GPU-b", "GPU-a"}, []string{"GPU-c"}),
+		held([]string{"GPU-c"}, []string{"GPU-a", "GPU-b"}),
+	} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("another order makes another answer (-want +got):\n%s", diff)
+		}
+	}
+}
