@@ -2,7 +2,9 @@ package chart
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -176,4 +178,49 @@ func TestNodesHoldLittle(t *testing.T) {
 			t.Errorf("%s cannot run on a cluster of one node", workload)
 		}
 	}
+}
+
+// TestStateIsItsOwners: what a service may write on the node no other one sees, but
+// for the connector's socket and the GPU metadata file, which are there to be read:
+// no folder that it mounts holds another one's.
+func TestStateIsItsOwners(t *testing.T) {
+	holds := func(folder, other string) bool {
+		return strings.HasPrefix(path.Clean(other)+"/", path.Clean(folder)+"/")
+	}
+	shared := map[string]string{"/var/run/nvsentinel": "platform-connectors", "/var/lib/nvsentinel/metadata": "metadata-collector"}
+	for _, name := range values {
+		pods := workloads(t, rendered(t, file(name)))
+		for owner, pod := range pods {
+			for _, own := range hostMounts(pod) {
+				if own.readOnly {
+					continue
+				}
+				for other, pod := range pods {
+					for _, m := range hostMounts(pod) {
+						read := shared[own.path] == owner && m.path == own.path && m.readOnly
+						if other != owner && !read && (holds(m.path, own.path) || holds(own.path, m.path)) {
+							t.Errorf("%s: %s writes %s, and %s mounts %s, read-only %v", name, owner, own.path, other, m.path, m.readOnly)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// hostMount is a folder of the node in a container.
+type hostMount struct {
+	path     string
+	readOnly bool
+}
+
+func hostMounts(pod corev1.PodTemplateSpec) []hostMount {
+	var out []hostMount
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if h := pod.Spec.Volumes[i].HostPath; h != nil {
+			out = append(out, hostMount{h.Path, m.ReadOnly})
+		}
+	}
+	return out
 }

@@ -129,6 +129,12 @@ func TestRefused(t *testing.T) {
 		"nodes with the owner's store":       {set("platformConnectors.upstream=store"), []string{"platformConnectors.storeSecretName", "only append"}},
 		"a way that is none":                 {set("platformConnectors.upstream=direct"), []string{"/platformConnectors/upstream"}},
 		"half a certificate":                 {set("platformConnectorsGateway.tls.secretName=x"), []string{"both or neither"}},
+		"metadata beside everybody's state":  {set("hostPaths.metadataFile=/var/lib/nvsentinel/gpu_metadata.json"), []string{"hostPaths.metadataFile is /var/lib/nvsentinel/gpu_metadata.json", "hostPaths.state, /var/lib/nvsentinel,", "a folder of its own"}},
+		"metadata above everybody's state":   {set("hostPaths.metadataFile=/var/lib/x.json", "hostPaths.state=/var/lib//nvsentinel/"), []string{"hostPaths.metadataFile is /var/lib/x.json", "hostPaths.state"}},
+		"metadata above everything":          {set("hostPaths.metadataFile=/x.json"), []string{"hostPaths.metadataFile is /x.json"}},
+		"metadata beside the socket":         {set("hostPaths.metadataFile=/var/run/nvsentinel/x.json"), []string{"hostPaths.run, /var/run/nvsentinel,"}},
+		"metadata within somebody's state":   {set("hostPaths.metadataFile=/var/lib/nvsentinel/platform-connector/x.json"), []string{"the state of a service, /var/lib/nvsentinel/platform-connector,"}},
+		"metadata that is a folder":          {set("hostPaths.metadataFile=/var/lib/nvsentinel/metadata/"), []string{"/hostPaths/metadataFile"}},
 		"connections that are less than one": {set("platformConnectors.storeConnections=0"), []string{"/platformConnectors/storeConnections"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,6 +47,20 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- end }}
 {{- end }}
 
+{{/* metadataFolder is the folder of the GPU metadata file. The collector, which loads the driver's library as root,
+may write all of it, and the monitors read all of it: it holds nobody's state, and nobody's state holds it. */}}
+{{- define "nvsentinel.metadataFolder" -}}
+{{- $p := .Values.hostPaths -}}{{- $folder := dir $p.metadataFile -}}{{- $all := printf "%s/" (trimSuffix "/" $folder) -}}
+{{- $shared := "" -}}
+{{- range list "run" "state" }}{{ if hasPrefix $all (printf "%s/" (get $p . | clean)) }}{{ $shared = printf "hostPaths.%s, %s," . (get $p .) }}{{ end }}{{ end -}}
+{{- range list "platform-connector" "syslog-health-monitor" "gpu-health-monitor" "nic-health-monitor" -}}
+{{- $state := printf "%s/%s" (clean $p.state) . -}}
+{{- if hasPrefix (printf "%s/" $state) $all }}{{ $shared = printf "the state of a service, %s," $state }}{{ end -}}
+{{- end -}}
+{{- if $shared }}{{ fail (printf "\n\nhostPaths.metadataFile is %s, and %s would be shared with everybody who writes or reads that file: give it a folder of its own, such as that of /var/lib/nvsentinel/metadata/gpu_metadata.json, or hostPaths.state another one (docs/coming-from-nvsentinel.md#files-and-sockets)\n" $p.metadataFile $shared) }}{{ end -}}
+{{ $folder }}
+{{- end }}
+
 {{/* dry is "true" where a service decides and does not act: its own value says so, or says nothing, or
 global.dryRun says so. It takes a dict: root and values. */}}
 {{- define "nvsentinel.dry" -}}
