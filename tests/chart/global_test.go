@@ -47,10 +47,11 @@ func TestGlobalDryRun(t *testing.T) {
 // TestValuesThatAreTakenAway are the defaults.
 func TestValuesThatAreTakenAway(t *testing.T) {
 	pods := workloads(t, rendered(t, file("store"), "--set=syslogHealthMonitor.processingStrategy=null,kubernetesObjectMonitor.processingStrategy=null",
-		"--set=healthEventsAnalyzer.processingStrategy=null,faultQuarantine.dryRun=null,nodeDrainer.dryRun=null,faultRemediation.dryRun=null,global=null"))
-	for _, workload := range monitors {
-		if args := pods[workload].Spec.Containers[0].Args; !slices.Contains(args, "--processingStrategy=PROCESS") {
-			t.Errorf("%s is given %v", workload, args)
+		"--set=healthEventsAnalyzer.processingStrategy=null,faultQuarantine.dryRun=null,nodeDrainer.dryRun=null,faultRemediation.dryRun=null,global=null",
+		everyMonitor, "--set=gpuHealthMonitor.processingStrategy=null,gpuHealthMonitor.dcgm.trusted=null,nicHealthMonitor.processingStrategy=null"))
+	for _, monitor := range monitors {
+		if args := pods[monitor.workload].Spec.Containers[0].Args; !slices.Contains(args, "--processingStrategy="+monitor.strategy) {
+			t.Errorf("%s is given %v", monitor.workload, args)
 		}
 	}
 	for _, workload := range []string{"fault-quarantine", "node-drainer", "fault-remediation"} {

@@ -49,38 +49,73 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// monitors are the keys of the values whose processing strategy can be set.
-var monitors = map[string]string{
-	"syslogHealthMonitor":     "syslog-health-monitor",
-	"kubernetesObjectMonitor": "kubernetes-object-monitor",
-	"healthEventsAnalyzer":    "health-events-analyzer",
+// monitors are those whose processing strategy can be set, by the keys of their values.
+var monitors = map[string]struct{ workload, strategy string }{
+	"syslogHealthMonitor":     {"syslog-health-monitor", "PROCESS"},
+	"kubernetesObjectMonitor": {"kubernetes-object-monitor", "PROCESS"},
+	"healthEventsAnalyzer":    {"health-events-analyzer", "PROCESS"},
+	"gpuHealthMonitor":        {"gpu-health-monitor", "PERSIST_ONLY"},
+	"nicHealthMonitor":        {"nic-health-monitor", "PERSIST_ONLY"},
 }
+
+// everyMonitor enables all of them.
+const everyMonitor = "--set=gpuHealthMonitor.enabled=true,nicHealthMonitor.enabled=true"
 
 // TestProcessingStrategy: the value of each monitor is its container's argument,
 // and nobody else's.
 func TestProcessingStrategy(t *testing.T) {
 	for key := range monitors {
-		for _, strategy := range []string{"", "PROCESS", "PERSIST_ONLY"} {
+		for _, strategy := range []string{"", "null", "PROCESS", "PERSIST_ONLY"} {
 			t.Run(key+"="+strategy, func(t *testing.T) {
-				with := []string{file("store")}
+				with := []string{file("store"), everyMonitor, "--set=gpuHealthMonitor.dcgm.trusted=true"}
 				if strategy != "" {
 					with = append(with, "--set", key+".processingStrategy="+strategy)
 				}
 				pods := workloads(t, rendered(t, with...))
-				for other, workload := range monitors {
-					want := "PROCESS"
-					if other == key && strategy != "" {
+				for other, monitor := range monitors {
+					want := monitor.strategy
+					if other == key && strategy != "" && strategy != "null" {
 						want = strategy
 					}
-					got := slices.DeleteFunc(slices.Clone(pods[workload].Spec.Containers[0].Args), func(a string) bool {
+					got := slices.DeleteFunc(slices.Clone(pods[monitor.workload].Spec.Containers[0].Args), func(a string) bool {
 						return !strings.HasPrefix(a, "--processingStrategy") && !strings.HasPrefix(a, "--processing-strategy")
 					})
 					if diff := cmp.Diff([]string{"--processingStrategy=" + want}, got); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", workload, diff)
+						t.Errorf("%s (-want +got):\n%s", monitor.workload, diff)
 					}
 				}
 			})
 		}
+	}
+}
+
+// TestAPortThatAnyPodReaches: through one nobody decides about repairs, whichever
+// way PROCESS is said.
+func TestAPortThatAnyPodReaches(t *testing.T) {
+	for name, tc := range map[string]struct {
+		with    []string
+		refused string // the value that is named
+	}{
+		"PROCESS":                             {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS"}, "gpuHealthMonitor.processingStrategy says PROCESS"},
+		"PROCESS by the node's address":       {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.address=localhost:5555"}, "localhost:5555"},
+		"PROCESS of one check":                {[]string{"--set-string=gpuHealthMonitor.config=[checks.GpuMemWatch]\nprocessingStrategy = 'PROCESS'"}, "gpuHealthMonitor.config says PROCESS"},
+		"PROCESS of one check, in its line":   {[]string{`--set-string=gpuHealthMonitor.config=checks.GpuMemWatch = {"processingStrategy"="PROCESS"}`}, "gpuHealthMonitor.config says PROCESS"},
+		"PROCESS as an argument":              {[]string{"--set=gpuHealthMonitor.extraArgs[0]=--processing-strategy=PROCESS"}, "gpuHealthMonitor.extraArgs says PROCESS"},
+		"a comment":                           {[]string{"--set-string=gpuHealthMonitor.config=# processingStrategy = 'PROCESS'"}, ""},
+		"PERSIST_ONLY":                        {[]string{"--set-string=gpuHealthMonitor.config=processingStrategy = 'PERSIST_ONLY'", "--set=gpuHealthMonitor.extraArgs[0]=--processingStrategy=PERSIST_ONLY"}, ""},
+		"PROCESS by a port that is bounded":   {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.trusted=true"}, ""},
+		"PROCESS by a socket of the node":     {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.address=unix:///run/dcgm/socket"}, ""},
+		"PROCESS of a host engine of its own": {[]string{"--set=gpuHealthMonitor.processingStrategy=PROCESS,gpuHealthMonitor.dcgm.mode=embedded"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := template(t, append([]string{file("store"), everyMonitor}, tc.with...)...)
+			switch {
+			case tc.refused == "" && err != nil:
+				t.Errorf("it is refused: %v", err)
+			case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) || !strings.Contains(err.Error(), "gpuHealthMonitor.dcgm.trusted=true")):
+				t.Errorf("the error does not say %q and what to do: %v", tc.refused, err)
+			}
+		})
 	}
 }
 

@@ -68,9 +68,23 @@ global.dryRun says so. It takes a dict: root and values. */}}
 {{- if or (.root.Values.global | default dict).dryRun (ne (toString $own) "false") }}true{{ else }}false{{ end -}}
 {{- end }}
 
-{{/* strategy is that of a monitor, where a value taken away is the default. */}}
+{{/* strategy is that of a monitor whose default is PROCESS, where a value taken away is the default. */}}
 {{- define "nvsentinel.strategy" -}}
 {{ .processingStrategy | default "PROCESS" }}
+{{- end }}
+
+{{/* gpuStrategy is that of gpu-health-monitor. Through a port that any pod may reach nobody decides about repairs:
+there nothing makes PROCESS of an event, neither its value, nor a check's own in its file, nor an argument. */}}
+{{- define "nvsentinel.gpuStrategy" -}}
+{{- $m := .Values.gpuHealthMonitor -}}{{- $strategy := $m.processingStrategy | default "PERSIST_ONLY" -}}
+{{- $open := and (eq $m.dcgm.mode "remote") (not (hasPrefix "unix://" $m.dcgm.address)) (not $m.dcgm.trusted) -}}
+{{- $file := regexMatch `(?m)^[^#\n]*processingStrategy["']?\s*=\s*["']+PROCESS["']` ($m.config | default "") -}}
+{{- $argument := regexMatch `(?m)^--?processing-?[sS]trategy=PROCESS$` ($m.extraArgs | default list | join "\n") -}}
+{{- if and $open (or (eq $strategy "PROCESS") $file $argument) -}}
+{{- $where := ternary "config" (ternary "extraArgs" "processingStrategy" $argument) $file -}}
+{{- fail (printf "\n\ngpuHealthMonitor.%s says PROCESS, and the host engine of DCGM is at %s, a port that asks nobody who it is: any pod that reaches it can inject a fault and have the node rebooted. Bound who reaches it, for example by a NetworkPolicy (docs/security.md#the-port-of-dcgm), and say so by gpuHealthMonitor.dcgm.trusted=true; or let dcgm.address be a socket of the node (unix://...) or dcgm.mode embedded; or let it be PERSIST_ONLY\n" $where $m.dcgm.address) -}}
+{{- end -}}
+{{ $strategy }}
 {{- end }}
 
 {{/* What carries repairs out has no dry run of its own: with global.dryRun it is not there. */}}
