@@ -224,3 +224,49 @@ func hostMounts(pod corev1.PodTemplateSpec) []hostMount {
 	}
 	return out
 }
+
+// TestTheDriver: what loads the driver's library has it from the nvidia runtime, and
+// what speaks to DCGM elsewhere has neither that nor the devices.
+func TestTheDriver(t *testing.T) {
+	const class, none = "--set=gpuHealthMonitor.runtimeClassName=other", "--set=gpuHealthMonitor.runtimeClassName="
+	for name, tc := range map[string]struct {
+		workload   string
+		with       []string
+		class      string
+		driver     bool
+		privileged bool
+		folder     string // that of DCGM's socket
+	}{
+		"the collector":                   {"metadata-collector", nil, "nvidia", true, false, ""},
+		"a host engine at a port":         {"gpu-health-monitor", nil, "", false, false, ""},
+		"a host engine on a socket":       {"gpu-health-monitor", []string{"--set=gpuHealthMonitor.dcgm.address=unix:///run/dcgm/socket"}, "", false, false, "/run/dcgm"},
+		"an embedded one":                 {"gpu-health-monitor", []string{"--set=gpuHealthMonitor.dcgm.mode=embedded"}, "nvidia", true, true, ""},
+		"an embedded one with an address": {"gpu-health-monitor", []string{"--set=gpuHealthMonitor.dcgm.mode=embedded,gpuHealthMonitor.dcgm.address=unix:///run/dcgm/socket"}, "nvidia", true, true, ""},
+		"a class of another name":         {"gpu-health-monitor", []string{"--set=gpuHealthMonitor.dcgm.mode=embedded", class}, "other", true, true, ""},
+		"a default runtime that is it":    {"gpu-health-monitor", []string{"--set=gpuHealthMonitor.dcgm.mode=embedded", none}, "", true, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := workloads(t, rendered(t, append([]string{file("all")}, tc.with...)...))[tc.workload]
+			got := ""
+			if pod.Spec.RuntimeClassName != nil {
+				got = *pod.Spec.RuntimeClassName
+			}
+			c := pod.Spec.Containers[0]
+			env := map[string]string{}
+			for _, e := range c.Env {
+				env[e.Name] = e.Value
+			}
+			driver := env["NVIDIA_VISIBLE_DEVICES"] == "all" && env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+			privileged := c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+			if _, node := env["NODE_NAME"]; got != tc.class || driver != tc.driver || privileged != tc.privileged || !node {
+				t.Errorf("runtime class %q, driver %v, privileged %v, node %v; want %q, %v, %v, true", got, driver, privileged, node, tc.class, tc.driver, tc.privileged)
+			}
+			if mounted := slices.Contains(hostMounts(pod), hostMount{tc.folder, true}); mounted != (tc.folder != "") {
+				t.Errorf("DCGM's socket in %q is mounted read-only: %v", tc.folder, mounted)
+			}
+			if slices.ContainsFunc(hostMounts(pod), func(m hostMount) bool { return m.path == "/run/dcgm" && m.path != tc.folder }) {
+				t.Error("a socket is mounted that nobody speaks to")
+			}
+		})
+	}
+}

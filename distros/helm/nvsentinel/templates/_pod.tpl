@@ -103,6 +103,11 @@ node, and with `system` before it what is for the others. */}}
 {{- end -}}
 {{- end }}
 
+{{/* driverEnv: by these variables the nvidia runtime puts the driver's library and its devices into a container. */}}
+{{- define "nvsentinel.driverEnv" -}}
+{{- list (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" "all") (dict "name" "NVIDIA_DRIVER_CAPABILITIES" "value" "utility") | toJson -}}
+{{- end }}
+
 {{- define "nvsentinel.podSpec" -}}
 {{- $root := .root -}}{{- $global := .root.Values.global | default dict -}}
 serviceAccountName: {{ .name }}
