@@ -107,6 +107,34 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	}
 }
 
+// TestEachAloneIsBounded: policies do not depend on what else is installed.
+func TestEachAloneIsBounded(t *testing.T) {
+	const store, connector = "--set=store.secretName=nvsentinel-store", "--set=platformConnectors.enabled=true"
+	for workload, with := range map[string][]string{
+		"metadata-collector":        {"--set=metadataCollector.enabled=true"},
+		"platform-connectors":       {store, connector},
+		"syslog-health-monitor":     {store, connector, "--set=syslogHealthMonitor.enabled=true"},
+		"gpu-health-monitor":        {store, connector, "--set=gpuHealthMonitor.enabled=true"},
+		"nic-health-monitor":        {store, connector, "--set=nicHealthMonitor.enabled=true"},
+		"kubernetes-object-monitor": {store, connector, "--set=kubernetesObjectMonitor.enabled=true"},
+		"health-events-analyzer":    {store, connector, "--set=healthEventsAnalyzer.enabled=true"},
+		"fault-quarantine":          {store, "--set=faultQuarantine.enabled=true"},
+		"node-drainer":              {store, "--set=nodeDrainer.enabled=true"},
+		"fault-remediation":         {store, "--set=faultRemediation.enabled=true"},
+		"event-exporter":            {store, "--set=eventExporter.enabled=true,eventExporter.config=x"},
+		"node-health-check":         {"--set=nodeHealthCheck.enabled=true"},
+		"csp-plugin-kwok":           {"--set=cspPluginKwok.enabled=true"},
+		"csp-plugin-aws":            {"--set=cspPluginAws.enabled=true"},
+		"janitor":                   {"--set=janitor.enabled=true,janitor.cspPlugin.host=unix:///run/csp-plugin/socket"},
+	} {
+		objects := rendered(t, append([]string{file("nothing")}, with...)...)
+		pod, there := workloads(t, objects)[workload]
+		if _, bounded := ways(t, objects, pod); !there || !bounded {
+			t.Errorf("%s is there: %v; where it may go is bounded: %v", workload, there, bounded)
+		}
+	}
+}
+
 // ways are the ports, and pods if they are named, that a pod may reach, and whether
 // a policy bounds them.
 func ways(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec) (out []string, bounded bool) {
