@@ -3,11 +3,14 @@ package chart
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -305,6 +308,38 @@ func TestKubeletEvents(t *testing.T) {
 		}
 		if policy := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "nvsentinel-kubelet-events" }); policy == want {
 			t.Errorf("admission.events=%s: the policy is rendered: %v", value, policy)
+		}
+	}
+}
+
+// TestLists: the lists that people read are whole: of who speaks to the connector of
+// its node, in the values, and of whose strategy can be set, on its page.
+func TestLists(t *testing.T) {
+	read := func(path string) string {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text := read("distros/helm/nvsentinel/values.yaml")
+	_, list, _ := strings.Cut(text, "It has to run wherever a\n# publisher runs:")
+	list, _, found := strings.Cut(list, "\nplatformConnectors:\n")
+	if !found {
+		t.Fatal("the values do not say where the connector has to run")
+	}
+	for workload, pod := range workloads(t, rendered(t, file("all"))) {
+		publishes := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "connector" })
+		if publishes != strings.Contains(list, workload) {
+			t.Errorf("%s speaks to the connector of its node: %v; the values say\n%s", workload, publishes, list)
+		}
+	}
+	_, row, _ := strings.Cut(read("docs/processing-strategy.md"), "| the [chart](helm.md) |")
+	row, _, _ = strings.Cut(row, "\n")
+	for key, value := range decode(t, text)[0].Object {
+		of, _ := value.(map[string]any) // what is none has no strategy
+		if _, has := of["processingStrategy"]; has != (monitors[key].workload != "") || has != (strings.Contains(row, "`"+key+"`") && key != "cspHealthMonitor") {
+			t.Errorf("%s has a strategy: %v; the page says %s", key, has, row)
 		}
 	}
 }
