@@ -36,7 +36,9 @@ const (
 	Escalated Reason = "Escalated"
 	// AfterReboot: the fault was told under an earlier boot and is still there.
 	AfterReboot Reason = "AfterReboot"
-	Ended       Reason = "Ended"
+	// Processed: the fault was told as PERSIST_ONLY, and is acted upon now.
+	Processed Reason = "Processed"
+	Ended     Reason = "Ended"
 	// CuredByReboot: an event of an earlier boot, which the reboot ended.
 	CuredByReboot Reason = "CuredByReboot"
 )
@@ -155,8 +157,9 @@ func (d *deciding) name(devices []reading.Device) {
 	}
 }
 
-// past tells a fault of an earlier boot.
-func (d *deciding) past(f Fault) bool { return d.v.Boot != "" && f.Boot != "" && f.Boot != d.v.Boot }
+// past tells a fault of an earlier boot than the one seen last: a boot id that cannot
+// be read any more makes nothing new.
+func (d *deciding) past(f Fault) bool { return f.Boot != "" && f.Boot != d.State.Boot }
 
 // shown takes a fault that the look shows.
 func (d *deciding) shown(x finding) {
@@ -182,6 +185,8 @@ func (d *deciding) shown(x finding) {
 		d.tell(x, action, Worse)
 	case action != open.Action && action == record.ActionRestartBM && x.entity.Kind == reading.NoEntity:
 		d.tell(x, action, Escalated)
+	case open.Strategy == record.PersistOnly && rule.Strategy == record.Process:
+		d.tell(x, action, Processed)
 	}
 }
 

@@ -226,7 +226,7 @@ func integer(t *testing.T, s string) int64 {
 }
 
 // decree changes the policy: "escalate 3", "embedded", "suppress CODE", "unbridged",
-// "persist CHECK", "csv NAME,ACTION".
+// "persist CHECK", "process CHECK", "csv NAME,ACTION".
 func (n *node) decree(t *testing.T, line string) {
 	t.Helper()
 	w := strings.Fields(line)
@@ -239,9 +239,9 @@ func (n *node) decree(t *testing.T, line string) {
 		n.policy.Suppressed[w[1]] = true
 	case "unbridged":
 		n.policy.UnbridgedPCIe = true
-	case "persist":
+	case "persist", "process":
 		rule := n.policy.rule(w[1])
-		rule.Strategy = record.PersistOnly
+		rule.Strategy = map[string]record.Strategy{"persist": record.PersistOnly, "process": record.Process}[w[0]]
 		n.policy.Rules[w[1]] = rule
 	case "csv":
 		var err error
