@@ -81,6 +81,7 @@ func Decide(s State, m Memory, v View, p Policy) Outcome {
 	if v.Boot != "" && d.State.Boot != v.Boot {
 		d.State.Boot, d.Changed = v.Boot, true
 	}
+	d.link()
 	if v.Reading == nil {
 		d.failed()
 	} else {
@@ -154,6 +155,16 @@ func (d *deciding) name(devices []reading.Device) {
 			d.State.adopt(x.ID, x.UUID)
 		}
 		d.State.Devices[x.ID], d.Changed = n, true
+	}
+}
+
+// link remembers the GPUs whose NVLinks are up: the file tells 0 of a bridge that has
+// broken as of one that never was.
+func (d *deciding) link() {
+	for pci, gpu := range d.v.Inventory.ByPCI {
+		if gpu.ActiveLinks != nil && *gpu.ActiveLinks > 0 && d.State.Linked[pci] != gpu.UUID {
+			d.State.Linked[pci], d.Changed = gpu.UUID, true
+		}
 	}
 }
 

@@ -113,8 +113,8 @@ func fatal(row dcgmerror.Row, h reading.Health) bool {
 	return row.Action != record.ActionNone && (row.Given || h != reading.Warn)
 }
 
-// inapplicable tells errors that are suppressed: by name, or because the GPU has no
-// NVLink that could be down. What is not known about a GPU suppresses nothing.
+// inapplicable tells errors that are suppressed: by name, or because the GPU never had
+// an NVLink that could be down. What is not known about a GPU suppresses nothing.
 func (f *found) inapplicable(code string, e reading.Entity, inv gpumetadata.Inventory, p Policy) (label string, idle bool) {
 	if p.Suppressed[code] {
 		return code, true
@@ -126,7 +126,7 @@ func (f *found) inapplicable(code string, e reading.Entity, inv gpumetadata.Inve
 		e, _ = e.Link()
 	}
 	gpu, ok := f.state.described(e.ID, inv)
-	if e.Kind != reading.GPU || !ok || gpu.ActiveLinks == nil || *gpu.ActiveLinks != 0 {
+	if e.Kind != reading.GPU || !ok || gpu.ActiveLinks == nil || *gpu.ActiveLinks != 0 || f.state.linked(gpu.UUID) {
 		return "", false
 	}
 	switch {

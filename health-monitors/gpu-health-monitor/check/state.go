@@ -34,6 +34,9 @@ type State struct {
 	Seen map[string]int64 `json:"seen,omitempty"`
 	// LastXID is the boot under which a GPU's newest XID was seen, by its Of.
 	LastXID map[string]string `json:"lastXID,omitempty"`
+	// Linked are the UUIDs of the GPUs of which the metadata file once said that
+	// NVLinks were up, by their PCI addresses there.
+	Linked map[string]string `json:"linked,omitempty"`
 }
 
 // Names are those of a GPU.
@@ -108,6 +111,16 @@ func (s State) described(id uint, inv gpumetadata.Inventory) (gpumetadata.GPU, b
 	return inv.ByIndex(number(id))
 }
 
+// linked tells whether NVLinks of a GPU were ever up.
+func (s State) linked(uuid string) bool {
+	for _, other := range s.Linked {
+		if other == uuid {
+			return true
+		}
+	}
+	return false
+}
+
 // adopt gives the faults of a GPU its UUID, which was not known when they were told.
 func (s State) adopt(id uint, uuid string) {
 	before := entityKey(reading.Entity{Kind: reading.GPU, ID: id})
@@ -144,7 +157,7 @@ func (s State) Encode() ([]byte, error) {
 
 // Clone copies the state; its maps are never nil.
 func (s State) Clone() State {
-	return State{s.Boot, copied(s.Faults), copied(s.Devices), copied(s.Seen), copied(s.LastXID)}
+	return State{s.Boot, copied(s.Faults), copied(s.Devices), copied(s.Seen), copied(s.LastXID), copied(s.Linked)}
 }
 
 func copied[K comparable, V any](m map[K]V) map[K]V {
