@@ -211,9 +211,14 @@ func incident(t *testing.T, w []string) reading.Incident {
 	case "mig":
 		e.Kind = reading.GPUInstance
 	case "link":
-		e = reading.OfLink(reading.Entity{Kind: reading.GPU, ID: e.ID}, 7)
+		e = link(reading.Entity{Kind: reading.GPU, ID: e.ID}, 7)
 	}
 	return reading.Incident{System: uint32(integer(t, w[0])), Health: health, Code: uint(integer(t, w[2])), Entity: e, Text: strings.Join(w[4:], " ")}
+}
+
+// link is the entity of a link, as DCGM numbers it.
+func link(parent reading.Entity, index uint) reading.Entity {
+	return reading.Entity{Kind: reading.Link, ID: uint(parent.Kind)&0xff | index&0xffff<<8 | parent.ID&0xff<<24}
 }
 
 func integer(t *testing.T, s string) int64 {

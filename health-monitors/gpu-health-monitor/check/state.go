@@ -217,7 +217,4 @@ func (m Memory) clone() Memory {
 	return Memory{copied(m.raise), copied(m.clear), copied(m.since), m.failures}
 }
 
-// Failures is how many looks failed in a row.
-func (m Memory) Failures() int { return m.failures }
-
 func number(n uint) string { return strconv.FormatUint(uint64(n), 10) }

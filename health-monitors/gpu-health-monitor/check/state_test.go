@@ -67,7 +67,7 @@ func TestRememberedXIDsAreBounded(t *testing.T) {
 
 func TestALinkIsTakenApart(t *testing.T) {
 	for _, gpu := range []uint{0, 7, 255} {
-		parent, index := reading.OfLink(reading.Entity{Kind: reading.GPU, ID: gpu}, 17).Link()
+		parent, index := link(reading.Entity{Kind: reading.GPU, ID: gpu}, 17).Link()
 		if parent.Kind != reading.GPU || parent.ID != gpu || index != 17 {
 			t.Errorf("%v, link %d, want GPU %d", parent, index, gpu)
 		}

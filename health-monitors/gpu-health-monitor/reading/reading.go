@@ -48,11 +48,6 @@ func (e Entity) Link() (parent Entity, index uint) {
 	return Entity{Kind(e.ID & 0xff), e.ID >> 24 & 0xff}, e.ID >> 8 & 0xffff
 }
 
-// OfLink is the entity of a link.
-func OfLink(parent Entity, index uint) Entity {
-	return Entity{Link, uint(parent.Kind)&0xff | index&0xffff<<8 | parent.ID&0xff<<24}
-}
-
 // Status is that of a GPU, by DCGM's numbers.
 type Status int
 
