@@ -2,7 +2,6 @@ package check
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -39,6 +38,8 @@ const (
 	// Processed: the fault was told as PERSIST_ONLY, and is acted upon now.
 	Processed Reason = "Processed"
 	Ended     Reason = "Ended"
+	// Replaced: another GPU is in the place of the fault's.
+	Replaced Reason = "Replaced"
 	// CuredByReboot: an event of an earlier boot, which the reboot ended.
 	CuredByReboot Reason = "CuredByReboot"
 )
@@ -80,6 +81,7 @@ func Decide(s State, m Memory, v View, p Policy) Outcome {
 	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}}
 	if v.Boot != "" && d.State.Boot != v.Boot {
 		d.State.Boot, d.Changed = v.Boot, true
+		clear(d.State.LastXID) // of no use but under its boot, and GPUs come and go
 	}
 	d.link()
 	if v.Reading == nil {
@@ -255,73 +257,6 @@ func (d *deciding) unshown() {
 		}
 		d.Memory.raise[key] = seen
 	}
-}
-
-// ends tells the faults that the look could have shown, and did not, often enough.
-func (d *deciding) ends(f *found, r reading.Reading) {
-	settled := d.v.Now.Sub(d.v.Connected) >= d.p.Settle
-	good := well(r)
-	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
-		open := d.State.Faults[key]
-		switch {
-		case d.seen[key]:
-			continue
-		case open.Edge && (!open.Cured || !d.past(open)),
-			!settled,
-			open.Field && f.blind[key],
-			!sees(open, good, len(r.Devices)):
-			delete(d.Memory.clear, key)
-			continue
-		}
-		d.Memory.clear[key] = d.Memory.clear[key].add(true)
-		if d.Memory.clear[key].reach(d.p.rule(open.Check).Clear) {
-			d.end(key, open)
-		}
-	}
-}
-
-// well are the GPUs of which DCGM can tell the health: by UUID, and by number those
-// without.
-func well(r reading.Reading) map[string]bool {
-	good := map[string]bool{}
-	for _, x := range r.Devices {
-		of := x.UUID
-		if of == "" {
-			of = entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
-		}
-		if x.Status.Good() {
-			good[of] = true
-		}
-	}
-	return good
-}
-
-// sees tells whether DCGM could show a fault: its GPU has to be well, and for what
-// belongs to no single GPU all of them, none fewer than there were.
-func sees(f Fault, good map[string]bool, gpus int) bool {
-	switch {
-	case f.Check == Connectivity, f.Check == Unresponsive:
-		return true
-	case f.Of != "":
-		return good[f.Of]
-	}
-	return len(good) == gpus && gpus >= f.GPUs
-}
-
-// end reports the end of a fault and forgets it.
-func (d *deciding) end(key string, f Fault) {
-	f.Names = d.unambiguous(f)
-	e := d.event(f)
-	e.IsHealthy, e.Message = true, "No Health Failures"
-	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
-	why := Ended
-	if f.Edge {
-		why = CuredByReboot
-	}
-	delete(d.State.Faults, key)
-	delete(d.Memory.clear, key)
-	delete(d.Memory.raise, key)
-	d.Told, d.Changed = append(d.Told, Told{key, e, why}), true
 }
 
 // xids takes the XIDs that were not looked at before. Of one number on one GPU, the

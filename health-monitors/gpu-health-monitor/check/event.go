@@ -82,18 +82,23 @@ func (d *deciding) entities(e reading.Entity) [][2]string {
 	return [][2]string{{"DCGM_ENTITY", fmt.Sprintf("%d:%d", e.Kind, e.ID)}}
 }
 
-// unambiguous are the names of a fault without the number of its GPU, where the same
-// fault of another GPU is told with it: any name of a device ends its fault.
-func (d *deciding) unambiguous(f Fault) [][2]string {
+// unambiguous are the names of a fault without the number and the address of its GPU,
+// where another GPU bears them: any name of a device ends its fault.
+func (d *deciding) unambiguous(f Fault, why Reason) [][2]string {
+	if !slices.ContainsFunc(f.Names, func(n [2]string) bool { return n[0] == "GPU_UUID" }) {
+		return f.Names
+	}
+	return slices.DeleteFunc(slices.Clone(f.Names), func(n [2]string) bool {
+		return (n[0] == "GPU" || n[0] == "PCI") && (why == Replaced || d.shared(f, n))
+	})
+}
+
+// shared tells whether the same fault of another GPU is told with a name.
+func (d *deciding) shared(f Fault, name [2]string) bool {
 	for _, other := range d.State.Faults {
-		if other.Check != f.Check || other.Code != f.Code || other.Of == f.Of {
-			continue
-		}
-		for i, n := range f.Names {
-			if n[0] == "GPU" && len(f.Names) > 1 && slices.Contains(other.Names, n) {
-				return slices.Delete(slices.Clone(f.Names), i, i+1)
-			}
+		if other.Check == f.Check && other.Code == f.Code && other.Of != f.Of && slices.Contains(other.Names, name) {
+			return true
 		}
 	}
-	return f.Names
+	return false
 }

@@ -151,7 +151,7 @@ func (n *node) say(out Outcome) string {
 
 // read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
-// (- is none).
+// (- is none; a PCI address may follow).
 func (n *node) read(t *testing.T, lines []string) reading.Reading {
 	t.Helper()
 	r := reading.Reading{}
@@ -176,6 +176,9 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 			d := &r.Devices[integer(t, w[1])]
 			if d.UUID = strings.TrimPrefix(w[2], "-"); d.UUID != "" {
 				d.PCI = fmt.Sprintf("0000:%d0:00.0", integer(t, strings.TrimPrefix(w[2], "GPU-"))+1)
+			}
+			if len(w) > 3 {
+				d.PCI = w[3]
 			}
 		case "margin":
 			m := integer(t, w[2])

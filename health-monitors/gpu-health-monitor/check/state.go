@@ -205,9 +205,10 @@ func (s *State) forget(before time.Time) {
 // Memory is what one process remembers between looks; losing it costs some looks
 // more until a fault begins or ends.
 type Memory struct {
-	raise, clear map[string]looks
-	since        map[string]time.Time // from when on each look showed a fault
-	failures     int                  // looks that failed in a row
+	raise    map[string]looks
+	clear    map[string]ending
+	since    map[string]time.Time // from when on each look showed a fault
+	failures int                  // looks that failed in a row
 }
 
 // NewMemory has seen nothing.

@@ -1,0 +1,117 @@
+package check
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+)
+
+// ending is a fault that looks say is over: why, and which of the last ones.
+type ending struct {
+	why   Reason
+	looks looks
+}
+
+// ends tells the faults that looks say are over, for the same reason, often enough.
+func (d *deciding) ends(f *found, r reading.Reading) {
+	good := well(r)
+	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
+		open := d.State.Faults[key]
+		why := d.over(open, r, good)
+		if d.seen[key] || why == "" || why != Replaced && open.Field && f.blind[key] {
+			delete(d.Memory.clear, key)
+			continue
+		}
+		e := d.Memory.clear[key]
+		if e.why != why {
+			e = ending{why: why}
+		}
+		e.looks = e.looks.add(true)
+		d.Memory.clear[key] = e
+		if e.looks.reach(d.p.rule(open.Check).Clear) {
+			d.end(key, open, why)
+		}
+	}
+}
+
+// over is why a fault that the look does not show would be over; empty where the look
+// could not have shown it.
+func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason {
+	switch {
+	case d.v.Now.Sub(d.v.Connected) < d.p.Settle:
+		return ""
+	case d.replaced(f, r.Devices):
+		return Replaced
+	case f.Edge && f.Cured && d.past(f) && sees(f, good, len(r.Devices)):
+		return CuredByReboot
+	case !f.Edge && sees(f, good, len(r.Devices)):
+		return Ended
+	}
+	return ""
+}
+
+// replaced tells whether another GPU is in the place of a fault's: under a later boot,
+// because its machine is off meanwhile, every GPU says its name, that one is not among
+// them, and one is at its address. There are as many as there ever were, because the
+// others may get other addresses too when one does not come back.
+func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
+	if !d.past(f) || len(gpus) < len(d.State.Devices) || !slices.Contains(f.Names, [2]string{"GPU_UUID", f.Of}) {
+		return false
+	}
+	there := false
+	for _, x := range gpus {
+		if x.UUID == "" || x.UUID == f.Of {
+			return false
+		}
+		there = there || slices.ContainsFunc(f.Names, func(n [2]string) bool {
+			return n[0] == "PCI" && sighting.Address(n[1]) == sighting.Address(x.PCI)
+		})
+	}
+	return there
+}
+
+// well are the GPUs of which DCGM can tell the health: by UUID, and by number those
+// without.
+func well(r reading.Reading) map[string]bool {
+	good := map[string]bool{}
+	for _, x := range r.Devices {
+		of := x.UUID
+		if of == "" {
+			of = entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
+		}
+		if x.Status.Good() {
+			good[of] = true
+		}
+	}
+	return good
+}
+
+// sees tells whether DCGM could show a fault: its GPU has to be well, and for what
+// belongs to no single GPU all of them, none fewer than there were.
+func sees(f Fault, good map[string]bool, gpus int) bool {
+	switch {
+	case f.Check == Connectivity, f.Check == Unresponsive:
+		return true
+	case f.Of != "":
+		return good[f.Of]
+	}
+	return len(good) == gpus && gpus >= f.GPUs
+}
+
+// end reports the end of a fault and forgets it.
+func (d *deciding) end(key string, f Fault, why Reason) {
+	f.Names = d.unambiguous(f, why)
+	e := d.event(f)
+	e.IsHealthy, e.Message = true, "No Health Failures"
+	if why == Replaced {
+		e.Message = "The GPU was replaced"
+	}
+	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
+	delete(d.State.Faults, key)
+	delete(d.Memory.clear, key)
+	delete(d.Memory.raise, key)
+	d.Told, d.Changed = append(d.Told, Told{key, e, why}), true
+}
