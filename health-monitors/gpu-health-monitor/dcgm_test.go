@@ -113,6 +113,25 @@ func TestUnwatchedIsNotHealthy(t *testing.T) {
 	n.expect("GpuMemWatch DCGM_FR_VOLATILE_DBE_DETECTED " + gpu1 + " healthy NONE PROCESS")
 }
 
+// TestASwitchThatIsNotWatchedIsNotHealthy: The module of the NVSwitches is not up when
+// the monitor connects, and comes later.
+func TestASwitchThatIsNotWatchedIsNotHealthy(t *testing.T) {
+	const fault = "GpuNvswitchFatalWatch DCGM_FR_NVSWITCH_FATAL_ERROR [NVSWITCH=3] "
+	n := newNode(t, 2)
+	n.engine.Switches(1, 3)
+	n.start()
+	n.engine.Incident(reading.Incident{System: 0x800, Health: reading.Fail, Code: 15, Entity: reading.Entity{Kind: reading.Switch, ID: 3}})
+	n.expect(fault + "fatal CONTACT_SUPPORT PROCESS")
+	n.kill()
+	n.engine.Switches()
+	n.start()
+	n.quiet(10)
+	n.engine.Switches(1, 3)
+	n.quiet(10)
+	n.engine.Clear(0)
+	n.expect(fault + "healthy NONE PROCESS")
+}
+
 // TestTextsAreNotBelieved: The text names another GPU each time.
 func TestTextsAreNotBelieved(t *testing.T) {
 	n := newNode(t, 2)

@@ -224,7 +224,7 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 		Fatal: x.fatal, Boot: d.v.Boot, Since: d.v.Now, Edge: x.edge, Cured: x.cured, Field: x.field,
 	}
 	if r := d.v.Reading; r != nil && f.Of == "" {
-		f.GPUs = len(r.Devices)
+		f.GPUs, f.Switches = len(r.Devices), len(r.Switches)
 	}
 	if was {
 		f.Since = old.Since

@@ -45,9 +45,9 @@ func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason
 		return ""
 	case d.replaced(f, r.Devices):
 		return Replaced
-	case f.Edge && f.Cured && d.past(f) && sees(f, good, len(r.Devices)):
+	case f.Edge && f.Cured && d.past(f) && sees(f, r, good):
 		return CuredByReboot
-	case !f.Edge && sees(f, good, len(r.Devices)):
+	case !f.Edge && sees(f, r, good):
 		return Ended
 	}
 	return ""
@@ -90,15 +90,23 @@ func well(r reading.Reading) map[string]bool {
 }
 
 // sees tells whether DCGM could show a fault: its GPU has to be well, and for what
-// belongs to no single GPU all of them, none fewer than there were.
-func sees(f Fault, good map[string]bool, gpus int) bool {
+// belongs to no single GPU all of them, none fewer than there were. A switch has to be
+// watched; when one is gone, the others may have other numbers.
+func sees(f Fault, r reading.Reading, good map[string]bool) bool {
 	switch {
 	case f.Check == Connectivity, f.Check == Unresponsive:
 		return true
 	case f.Of != "":
 		return good[f.Of]
 	}
-	return len(good) == gpus && gpus >= f.GPUs
+	of := f.Entity
+	if of.Kind == reading.Link {
+		of, _ = of.Link()
+	}
+	if of.Kind == reading.Switch && (len(r.Switches) < f.Switches || !slices.Contains(r.Switches, of.ID)) {
+		return false
+	}
+	return len(good) == len(r.Devices) && len(good) >= f.GPUs
 }
 
 // end reports the end of a fault and forgets it.

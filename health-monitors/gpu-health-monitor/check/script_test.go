@@ -151,7 +151,7 @@ func (n *node) say(out Outcome) string {
 
 // read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
-// (- is none; a PCI address may follow).
+// (- is none; a PCI address may follow), "switch 3".
 func (n *node) read(t *testing.T, lines []string) reading.Reading {
 	t.Helper()
 	r := reading.Reading{}
@@ -172,6 +172,8 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 			}
 		case "gone":
 			r.Devices = r.Devices[:integer(t, w[1])]
+		case "switch":
+			r.Switches = append(r.Switches, uint(integer(t, w[1])))
 		case "uuid":
 			d := &r.Devices[integer(t, w[1])]
 			if d.UUID = strings.TrimPrefix(w[2], "-"); d.UUID != "" {
@@ -213,6 +215,8 @@ func incident(t *testing.T, w []string) reading.Incident {
 		e.Kind = reading.Switch
 	case "mig":
 		e.Kind = reading.GPUInstance
+	case "port":
+		e = link(reading.Entity{Kind: reading.Switch, ID: e.ID}, 7)
 	case "link":
 		e = link(reading.Entity{Kind: reading.GPU, ID: e.ID}, 7)
 	}

@@ -52,9 +52,10 @@ type Fault struct {
 	Entity reading.Entity `json:"entity"`
 	// Of is the GPU whose fault it is: DCGM counts GPUs anew when one of them is
 	// gone, and another one's health ends nothing. Empty for what belongs to no
-	// single GPU; then GPUs is how many there were when it was told.
-	Of   string `json:"of,omitempty"`
-	GPUs int    `json:"gpus,omitempty"`
+	// single GPU; then GPUs and Switches are how many there were when it was told.
+	Of       string `json:"of,omitempty"`
+	GPUs     int    `json:"gpus,omitempty"`
+	Switches int    `json:"switches,omitempty"`
 	// Names are the entities of its event: its recovery lists the same.
 	Names [][2]string `json:"names,omitempty"`
 	// Strategy is that of the recovery: PROCESS if any of its events was.

@@ -177,6 +177,10 @@ func (e *Engine) Status(gpu uint, s reading.Status) {
 	})
 }
 
+// Switches are the NVSwitches that the engine sees; without any, their module is not
+// loaded.
+func (e *Engine) Switches(ids ...uint) { e.flag("switches", strings.Trim(fmt.Sprint(ids), "[]")) }
+
 // Hang lets a call not return until Resume; * is every call.
 func (e *Engine) Hang(call string) { e.put("hang", call+"\n") }
 

@@ -113,8 +113,10 @@ func (x XID) Time() time.Time { return time.UnixMicro(x.At) }
 // Reading is one whole look: a call that failed leaves none.
 type Reading struct {
 	// Engine is the version of the host engine.
-	Engine    string     `json:"engine,omitempty"`
-	Devices   []Device   `json:"devices"`
+	Engine  string   `json:"engine,omitempty"`
+	Devices []Device `json:"devices"`
+	// Switches are the numbers of the NVSwitches that are watched.
+	Switches  []uint     `json:"switches,omitempty"`
 	Incidents []Incident `json:"incidents,omitempty"`
 	XIDs      []XID      `json:"xids,omitempty"`
 	// Next is where the next look for XIDs begins, in µs since 1970, but for the

@@ -5,6 +5,7 @@
  *
  *   engine     number of the engine's life; missing: no engine runs
  *   gpus       id status uuid pci
+ *   switches   ids of the NVSwitches; missing: their module is not loaded
  *   incidents  system health code kind id text   as HealthCheck shows them
  *   fields     kind id field value               the newest values
  *   samples    kind id field value time after    time in us; told from "after" on
@@ -124,6 +125,7 @@ const char *errorString(dcgmReturn_t r)
 	case DCGM_ST_VER_MISMATCH: return "API version mismatch";
 	case DCGM_ST_NO_DATA: return "No data is available";
 	case DCGM_ST_DUPLICATE_KEY: return "Duplicate Key passed to function";
+	case DCGM_ST_MODULE_NOT_LOADED: return "This request is serviced by a module of DCGM that is not currently loaded";
 	case DCGM_ST_CONNECTION_NOT_VALID: return "Host engine connection invalid/disconnected";
 	default: return "Generic unspecified error";
 	}
@@ -226,6 +228,13 @@ dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t h, dcgm_field_entity_group_
 				to[n++] = id;
 		if (f)
 			fclose(f);
+	} else if (kind == DCGM_FE_SWITCH) {
+		f = file("switches", "r");
+		if (!f)
+			return DCGM_ST_MODULE_NOT_LOADED;
+		while (n < *count && fscanf(f, "%u", &id) == 1)
+			to[n++] = id;
+		fclose(f);
 	}
 	*count = n;
 	return DCGM_ST_OK;

@@ -41,12 +41,13 @@ const blank = 0x7ffffffffffffff0
 
 // connection is the one connection of this process.
 type connection struct {
-	steps  worker.Steps
-	engine string
-	gpus   []uint
-	group  dcgm.GroupHandle
-	xids   dcgm.FieldHandle
-	names  []dcgm.Short // the fields whose newest value is read
+	steps    worker.Steps
+	engine   string
+	gpus     []uint
+	switches []uint
+	group    dcgm.GroupHandle
+	xids     dcgm.FieldHandle
+	names    []dcgm.Short // the fields whose newest value is read
 }
 
 // New prepares the one connection of this process.
@@ -105,16 +106,27 @@ func (c *connection) list() error {
 	if err == nil && len(gpus) == 0 {
 		return errNone
 	}
-	c.gpus = gpus
+	c.gpus, c.switches = gpus, switches()
 	return err
 }
 
+// switches are the NVSwitches that can be watched: none as long as their module in the
+// host engine is not up.
+func switches() []uint {
+	ids, err := dcgm.GetEntityGroupEntities(dcgm.FE_SWITCH)
+	if err != nil {
+		return nil
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // errChanged: watches cover what their group held when they began.
-var errChanged = errors.New("the host engine knows other GPUs than before: it is watched anew")
+var errChanged = errors.New("the host engine knows other GPUs or NVSwitches than before: it is watched anew")
 
 func (c *connection) same() error {
 	gpus, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
-	if err == nil && !slices.Equal(gpus, c.gpus) {
+	if err == nil && (!slices.Equal(gpus, c.gpus) || !slices.Equal(switches(), c.switches)) {
 		return errChanged
 	}
 	return err
@@ -133,11 +145,7 @@ func (c *connection) gather() error {
 			return err
 		}
 	}
-	switches, err := dcgm.GetEntityGroupEntities(dcgm.FE_SWITCH)
-	if err != nil {
-		return nil // a host engine without its switch module has none to watch
-	}
-	for _, id := range switches {
+	for _, id := range c.switches {
 		if err := dcgm.AddEntityToGroup(group, dcgm.FE_SWITCH, id); err != nil {
 			return err
 		}
@@ -173,7 +181,7 @@ var errUnwatched = errors.New("the host engine watches nothing: it was started a
 
 // Poll takes one look.
 func (c *connection) Poll(since time.Time) (reading.Reading, error) {
-	r := reading.Reading{Engine: c.engine}
+	r := reading.Reading{Engine: c.engine, Switches: c.switches}
 	for _, step := range []struct {
 		name string
 		do   func() error
