@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -150,6 +151,39 @@ func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {
 	}
 	if err := create("node-health-check"); err != nil {
 		t.Errorf("node-health-check makes a HealthEventRemediation: %v", err)
+	}
+}
+
+// TestAHealthEventRemediationKeepsItsNode, and its owner, whoever asks: the fault is of
+// that node, and so has to be its end.
+func TestAHealthEventRemediationKeepsItsNode(t *testing.T) {
+	w := newWorld(t)
+	config := w.cluster.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":node-health-check", Groups: []string{"system:masters"}}
+	api := client(t, config).Discovery().RESTClient()
+	const path = "/apis/nvsentinel.dgxc.nvidia.com/v1alpha1/healtheventremediations"
+	const owner = `{"apiVersion":"remediation.medik8s.io/v1alpha1","kind":"NodeHealthCheck","name":"a","uid":"6f0cdd4e-0000-4000-8000-000000000001"}`
+	err := api.Post().AbsPath(path).Body([]byte(`{"apiVersion":"nvsentinel.dgxc.nvidia.com/v1alpha1","kind":"HealthEventRemediation","metadata":{"name":"kept",
+		"annotations":{"remediation.medik8s.io/node-name":"a"},"ownerReferences":[` + owner + `]}}`)).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(body string) error {
+		return api.Patch(types.MergePatchType).AbsPath(path, "kept").Param("dryRun", metav1.DryRunAll).Body([]byte(body)).Do(t.Context()).Error()
+	}
+	for _, forged := range []string{
+		`{"metadata":{"annotations":{"remediation.medik8s.io/node-name":"b"}}}`, `{"metadata":{"annotations":{"remediation.medik8s.io/node-name":null}}}`,
+		`{"metadata":{"ownerReferences":[]}}`, `{"metadata":{"ownerReferences":[` + strings.Replace(owner, `"a"`, `"b"`, 1) + `]}}`,
+	} {
+		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+			err := patch(forged)
+			return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its recovery ends what its fault began")
+		})
+	}
+	for _, allowed := range []string{`{"metadata":{"annotations":{"remediation.medik8s.io/nhc-timed-out":"now"}}}`, `{"metadata":{"finalizers":["a/b"]}}`} {
+		if err := patch(allowed); err != nil {
+			t.Errorf("%s: %v", allowed, err)
+		}
 	}
 }
 
