@@ -23,6 +23,9 @@ type Options struct {
 	// PersistOnly first sends a PERSIST_ONLY fault on a node of its own, and
 	// checks at the end that it changed nothing.
 	PersistOnly bool
+	// DCGM is the folder of fleet.BuildDCGM: a fault that DCGM sees follows that of the
+	// kernel log, on a node of its own. Empty leaves it out.
+	DCGM string
 	// StepLimit is how long one step may take before the demo has failed.
 	StepLimit time.Duration
 	// Evidence is a folder for the record and the Node before, during and
@@ -37,6 +40,7 @@ type Options struct {
 const (
 	faulty  = "gpu-1"
 	watched = "gpu-0"
+	looked  = "gpu-2"
 	xid     = 79
 )
 
@@ -69,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
 			"  export KUBECONFIG=%s NVSENTINEL_STORE='%s'\n  alias kubectl=%s nvsentinel=%s\n"+
 			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
-			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-2/log/kern.log",
+			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-0/log/kern.log",
 			f.Cluster.AdminKubeconfig(), f.DSN, kubectl, filepath.Join(o.Fleet.Bin, "nvsentinel"), faulty, faulty,
 			f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
 		<-ctx.Done()
@@ -91,25 +95,14 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 			return err
 		}
 	}
-	first, err := f.Node(ctx, faulty)
+	line := ""
+	story, err := follow(ctx, f, o, sense{faulty, fleet.Monitor, "SysLogsXIDError"}, func() (err error) {
+		if line, err = f.WriteXID(faulty, 3, xid); err == nil {
+			say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
+		}
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	story := newStory(f, faulty, first)
-	if story.labels, err = watchLabels(ctx, f, first); err != nil {
-		return err
-	}
-	line, err := f.WriteXID(faulty, 3, xid)
-	if err != nil {
-		return err
-	}
-	say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
-	err = story.follow(ctx, o.StepLimit, o.Out)
-	say("%s  State labels of %s: %s.", story.table(), faulty, story.labels)
-	if err != nil {
-		return err
-	}
-	if err := story.verify(ctx); err != nil {
 		return err
 	}
 	if err := story.write(o.Evidence); err != nil {
@@ -121,8 +114,34 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 	if o.PersistOnly {
 		return unchanged(ctx, f, before, say)
 	}
+	if o.DCGM != "" {
+		if err := seenByDCGM(ctx, f, o, say); err != nil {
+			return err
+		}
+	}
 	say("Every step was verified against the API server and the store.")
 	return nil
+}
+
+// follow breaks a node and follows its story to the end, verified.
+func follow(ctx context.Context, f *fleet.Fleet, o Options, from sense, hurt func() error) (*story, error) {
+	first, err := f.Node(ctx, from.node)
+	if err != nil {
+		return nil, err
+	}
+	s := newStory(f, from, first)
+	if s.labels, err = watchLabels(ctx, f, first); err != nil {
+		return nil, err
+	}
+	if err := hurt(); err != nil {
+		return nil, err
+	}
+	err = s.follow(ctx, o.StepLimit, o.Out)
+	fmt.Fprintf(o.Out, "%s  State labels of %s: %s.\n", s.table(), s.name, s.labels)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.verify(ctx)
 }
 
 // persistOnly writes a fault where the monitor says PERSIST_ONLY and waits

@@ -2,10 +2,12 @@ package demo_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmsim"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/demo"
 	"github.com/nvidia/nvsentinel/tests/fleet"
@@ -57,11 +59,26 @@ func TestDemo(t *testing.T) {
 				testkit.Long(t, "the kill journey runs on every store")
 			}
 			o := settling(t, store)
+			if store != "sqlite" {
+				o.DCGM = withDCGM(t, o)
+			}
 			if err := demo.Run(t.Context(), o); err != nil {
 				t.Errorf("%v\n%s", err, o.Out)
 			}
 		})
 	}
+}
+
+// withDCGM builds what sees faults by DCGM.
+func withDCGM(t *testing.T, o demo.Options) string {
+	t.Helper()
+	built := t.TempDir()
+	if err := fleet.BuildDCGM(t.Context(), o.Fleet.Root, built, o.Out); err != nil && !errors.Is(err, dcgmsim.ErrNoCompiler) {
+		t.Fatal(err)
+	} else if err != nil {
+		return ""
+	}
+	return built
 }
 
 func TestDemoPersistOnly(t *testing.T) {

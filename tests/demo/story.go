@@ -22,7 +22,8 @@ import (
 // RebootNodes is the resource of the janitor's reboot objects.
 var RebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-const checkName = "SysLogsXIDError"
+// sense is on which node who reports a fault, and under which name.
+type sense struct{ node, monitor, check string }
 
 // facts are one look at a node: the API server's side and the store's.
 type facts struct {
@@ -45,6 +46,7 @@ type step struct {
 type story struct {
 	fleet *fleet.Fleet
 	name  string
+	sense sense
 	first *corev1.Node
 	steps []*step
 	began time.Time
@@ -54,14 +56,14 @@ type story struct {
 	labels *labels
 }
 
-func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
-	s := &story{fleet: f, name: name, first: first}
+func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
+	s := &story{fleet: f, name: first.Name, sense: from, first: first}
 	add := func(room, name string, seen func(*corev1.Node, facts) bool) {
 		s.steps = append(s.steps, &step{name: name, room: room, seen: seen})
 	}
 	add("platform-connectors", "event stored", func(_ *corev1.Node, f facts) bool { return f.fault.ID != "" })
-	add("platform-connectors", "condition "+checkName+"=True", func(_ *corev1.Node, f facts) bool {
-		return condition(f.node) == corev1.ConditionTrue || f.recovery.ID != ""
+	add("platform-connectors", "condition "+from.check+"=True", func(_ *corev1.Node, f facts) bool {
+		return condition(f.node, from.check) == corev1.ConditionTrue || f.recovery.ID != ""
 	})
 	add("fault-quarantine", "judged: Matched", func(_ *corev1.Node, f facts) bool { return f.fault.Reason() == record.Matched })
 	add("fault-quarantine", "node cordoned", func(_ *corev1.Node, f facts) bool {
@@ -81,9 +83,9 @@ func newStory(f *fleet.Fleet, name string, first *corev1.Node) *story {
 		return len(f.repairs) == 1 && conditionOf(f.repairs[0], "NodeReady") == "True"
 	})
 	add("fault-remediation", "repair judged Healthy", func(_ *corev1.Node, f facts) bool { return record.Remediated(f.fault.Status) == "true" })
-	add("syslog-health-monitor", "recovery reported and stored", func(_ *corev1.Node, f facts) bool { return f.recovery.ID != "" })
+	add(from.monitor, "recovery reported and stored", func(_ *corev1.Node, f facts) bool { return f.recovery.ID != "" })
 	add("fault-quarantine", "fault cleared", func(_ *corev1.Node, f facts) bool { return f.fault.Status.AllCleared() })
-	add("platform-connectors", "condition "+checkName+"=False", func(_ *corev1.Node, f facts) bool { return condition(f.node) == corev1.ConditionFalse })
+	add("platform-connectors", "condition "+from.check+"=False", func(_ *corev1.Node, f facts) bool { return condition(f.node, from.check) == corev1.ConditionFalse })
 	add("fault-quarantine", "node released", func(_ *corev1.Node, f facts) bool {
 		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && f.node.Annotations[nodemark.SessionAnnotation] == ""
 	})
@@ -231,9 +233,9 @@ func (s *story) table() string {
 	return b.String()
 }
 
-func condition(node *corev1.Node) corev1.ConditionStatus {
+func condition(node *corev1.Node, check string) corev1.ConditionStatus {
 	for _, c := range node.Status.Conditions {
-		if c.Type == checkName {
+		if string(c.Type) == check {
 			return c.Status
 		}
 	}

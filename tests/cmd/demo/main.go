@@ -65,7 +65,22 @@ func show(ctx context.Context, o demo.Options) error {
 	if o.Fleet.Root, err = fleet.Root(); err != nil {
 		return err
 	}
+	if !o.PersistOnly && o.Fleet.Without == "" {
+		o.DCGM = dcgm(ctx, o)
+	}
 	return demo.Run(ctx, o)
+}
+
+// dcgm builds what sees faults by DCGM, where there is a C compiler; empty where that
+// fails, which is said.
+func dcgm(ctx context.Context, o demo.Options) string {
+	dir := filepath.Join(o.Fleet.Bin, "dcgm")
+	err := fleet.BuildDCGM(ctx, o.Fleet.Root, dir, o.Out)
+	if err != nil {
+		fmt.Fprintln(o.Out, "The fault that DCGM sees is left out:", err)
+		return ""
+	}
+	return dir
 }
 
 func check(strategy, without string, nodes int) error {

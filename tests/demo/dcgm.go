@@ -1,0 +1,23 @@
+package demo
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+	"github.com/nvidia/nvsentinel/tests/fleet"
+)
+
+// seenByDCGM has a GPU ask for a reboot of its node, which only DCGM tells
+// (DCGM_FR_GPU_RECOVERY_REBOOT), and follows it like the kernel's fault.
+func seenByDCGM(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
+	engine, err := f.AddDCGM(looked, o.DCGM)
+	if err != nil {
+		return err
+	}
+	_, err = follow(ctx, f, o, sense{looked, fleet.GPUMonitor, "GpuDriverWatch"}, func() error {
+		say("A GPU of %s asks for a reboot, says the node's DCGM (a simulated one, by the real go-dcgm):\n", looked)
+		engine.UntilRestart(reading.Incident{System: 0x200, Health: reading.Fail, Code: 126, Entity: reading.Entity{Kind: reading.GPU, ID: 2}})
+		return nil
+	})
+	return err
+}
