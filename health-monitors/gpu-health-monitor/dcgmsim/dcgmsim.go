@@ -6,7 +6,7 @@ package dcgmsim
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +20,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
 
-//go:embed testdata/sim.c
-var source []byte
+//go:embed testdata/*.c
+var sources embed.FS
 
 // ErrNoCompiler says that there is no gcc.
 var ErrNoCompiler = errors.New("the simulated DCGM is built with gcc, which is not here")
@@ -37,13 +37,18 @@ func Build(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("looking for go-dcgm: %w", err)
 	}
-	file := filepath.Join(dir, "sim.c")
-	if err := os.WriteFile(file, source, 0o600); err != nil {
-		return fmt.Errorf("writing the simulated DCGM: %w", err)
+	for _, name := range []string{"sim.c", "policy.c"} {
+		source, err := sources.ReadFile("testdata/" + name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), source, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the simulated DCGM: %w", err)
+		}
 	}
 	out, err := exec.CommandContext(ctx, gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
 		"-I", filepath.Join(strings.TrimSpace(string(headers)), "pkg", "dcgm"), "-Wl,-soname,libdcgm.so.4",
-		"-o", filepath.Join(dir, "libdcgm.so.4"), file).CombinedOutput()
+		"-o", filepath.Join(dir, "libdcgm.so.4"), filepath.Join(dir, "sim.c")).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the simulated DCGM: %w\n%s", err, out)
 	}
@@ -62,6 +67,7 @@ type Engine struct {
 	latched   []reading.Incident
 	fields    map[string]int64
 	samples   []string
+	xids      []string
 }
 
 // New makes an engine that runs, with healthy GPUs, for a test.
@@ -98,7 +104,7 @@ func (e *Engine) Start() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life++
-	e.latched, e.samples = nil, nil
+	e.latched, e.samples, e.xids = nil, nil, nil
 	e.write()
 	e.put("engine", fmt.Sprintln(e.life))
 }
@@ -139,14 +145,18 @@ var shown = map[int64]reading.Incident{
 	31: {System: 0x10, Health: reading.Warn, Code: 101},
 }
 
-// XID happens on a GPU, as the driver's event tells it.
-func (e *Engine) XID(gpu uint, number int64) {
+// XID happens on a GPU, as the driver's event tells it; several happen at once.
+func (e *Engine) XID(gpu uint, numbers ...int64) {
 	e.change(func() {
-		if x, ok := shown[number]; ok {
-			x.Entity = reading.Entity{Kind: reading.GPU, ID: gpu}
-			e.latched = append(e.latched, x)
+		now := time.Now()
+		for _, number := range numbers {
+			if x, ok := shown[number]; ok {
+				x.Entity = reading.Entity{Kind: reading.GPU, ID: gpu}
+				e.latched = append(e.latched, x)
+			}
+			e.sample(gpu, number, now, now)
+			e.xids = append(e.xids, fmt.Sprintf("%d %d %d\n", gpu, number, now.UnixMicro()))
 		}
-		e.sample(gpu, number, time.Now(), time.Now())
 	})
 }
 
@@ -255,6 +265,7 @@ func (e *Engine) write() {
 	e.put("incidents", incidents.String())
 	e.put("fields", fields.String())
 	e.put("samples", strings.Join(e.samples, ""))
+	e.put("xids", strings.Join(e.xids, ""))
 }
 
 func (e *Engine) put(name, content string) {

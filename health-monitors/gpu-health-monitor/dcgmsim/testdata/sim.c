@@ -9,6 +9,7 @@
  *   incidents  system health code kind id text   as HealthCheck shows them
  *   fields     kind id field value               the newest values
  *   samples    kind id field value time after    time in us; told from "after" on
+ *   xids       gpu xid time                      in us; what policies see (policy.c)
  *   hang       the call that does not return, or *
  *   crash      the call that ends the process
  *   unwatched  present: nobody's health watches are left
@@ -178,6 +179,7 @@ dcgmReturn_t dcgmDisconnect(dcgmHandle_t h)
 	(void)h;
 	enter("Disconnect");
 	connected = -1;
+	memset(groups, 0, sizeof groups); /* a connection's groups end with it, and their numbers begin anew */
 	return DCGM_ST_OK;
 }
 
@@ -546,14 +548,4 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t e
 	return DCGM_ST_OK;
 }
 
-/* The monitor has no use for policies; whoever registers is booked. */
-dcgmReturn_t dcgmPolicyRegister_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmPolicyCondition_t condition, fpRecvUpdates callback, uint64_t user)
-{
-	(void)h;
-	(void)g;
-	(void)condition;
-	(void)callback;
-	(void)user;
-	CALL("PolicyRegister");
-	return DCGM_ST_OK;
-}
+#include "policy.c"
