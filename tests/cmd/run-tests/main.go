@@ -36,6 +36,12 @@ var longest = []string{
 	"./fault-remediation/internal/repair", "./tests/strategy", "./store-client/sqlite",
 }
 
+// environment is what the tests run with, where the caller does not say otherwise:
+// memory for processor time, which is what a run is short of (a fifth less of it in
+// the linker and in tests that allocate much); and a tenth of the second that each
+// process with the race detector sleeps at its end.
+var environment = map[string]string{"GOGC": "400", "GORACE": "atexit_sleep_ms=100"}
+
 func main() { os.Exit(run()) }
 
 func run() int {
@@ -49,7 +55,7 @@ func run() int {
 		flags:    []string{"-short", "-p", strconv.Itoa(runtime.NumCPU() + 2)},
 		packages: append(slices.Clone(longest), "work"),
 	}
-	err := os.MkdirAll(*evidence, 0o755)
+	err := errors.Join(setEnvironment(), os.MkdirAll(*evidence, 0o755))
 	if err == nil && *long {
 		var tests map[string][]string
 		tests, err = testrun.LongTests(".")
@@ -71,6 +77,15 @@ func run() int {
 		return 1
 	}
 	return 0
+}
+
+func setEnvironment() (err error) {
+	for name, value := range environment {
+		if os.Getenv(name) == "" {
+			err = errors.Join(err, os.Setenv(name, value))
+		}
+	}
+	return err
 }
 
 // session is one run of the tests.
