@@ -61,6 +61,8 @@ type Options struct {
 	PluginFlags []string
 	// QuarantineFlags are added to fault-quarantine's.
 	QuarantineFlags []string
+	// RemediationFlags are added to fault-remediation's.
+	RemediationFlags []string
 	// ConnectorFlags are added to every connector's.
 	ConnectorFlags []string
 	// Bin is the folder of the services' binaries.
@@ -177,15 +179,21 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 		return fmt.Errorf("no manifests below %s", f.options.Root)
 	}
 	for _, path := range files {
-		file, err := os.Open(path)
-		if err != nil {
+		if err := f.applyFile(ctx, path); err != nil {
 			return err
 		}
-		err = f.Cluster.Apply(ctx, file)
-		file.Close()
-		if err != nil {
-			return fmt.Errorf("applying %s: %w", filepath.Base(path), err)
-		}
+	}
+	return nil
+}
+
+func (f *Fleet) applyFile(ctx context.Context, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := f.Cluster.Apply(ctx, file); err != nil {
+		return fmt.Errorf("applying %s: %w", filepath.Base(path), err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (f *Fleet) control(context.Context) error {
 		"--books", filepath.Join(f.Dir, "books.jsonl"),
 	}, f.options.PluginFlags)...)
 	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
-	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"))...)
+	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"), f.options.RemediationFlags)...)
 	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
 	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false", "--default-budgets=false"}, f.options.QuarantineFlags)...)
 	return nil
