@@ -41,6 +41,12 @@ func (t *trip) repairs(ctx context.Context) ([]string, error) {
 // over says whether everything that has to happen to the node has happened.
 func (t *trip) over(ctx context.Context) (bool, error) {
 	faults, err := t.faults(ctx)
+	if err == nil {
+		t.moved = ""
+		for _, r := range faults {
+			t.moved += fmt.Sprintf("%s at %d ", r.ID, r.Revision)
+		}
+	}
 	if err != nil || len(faults) < t.lines-t.lost {
 		return false, err
 	}
@@ -88,19 +94,26 @@ func (t *trip) faults(ctx context.Context) ([]record.Record, error) {
 	return out, err
 }
 
-// until polls cond until it holds or the trip's limit has passed. Errors are
-// expected while services die; the last one is shown. A look that got no answer
-// says nothing: it takes an answer after the limit, or twice as long, to give up.
+// until polls cond until it holds or nothing has moved for the trip's limit. Errors
+// are expected while services die; the last one is shown. A look that got no answer
+// says nothing: it takes an answer after the limit, or twice as long, to give up. A
+// node whose faults go on step by step behind a slow database is not stranded.
 func (t *trip) until(ctx context.Context, what string, cond func(context.Context) (bool, error)) error {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, 2*t.limit)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silence := time.AfterFunc(2*t.limit, cancel)
+	defer silence.Stop()
 	var last error
 	for {
-		began := time.Now()
+		began, moved := time.Now(), t.moved
 		ok, err := cond(ctx)
 		if ok && err == nil {
 			return nil
+		}
+		if t.moved != moved {
+			begun = began
+			silence.Reset(2 * t.limit)
 		}
 		if err != nil {
 			last = err
