@@ -1,4 +1,4 @@
-package config_test
+package main_test
 
 import (
 	"flag"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
-	read "github.com/nvidia/nvsentinel/internal/config"
+	files "github.com/nvidia/nvsentinel/internal/config"
 )
 
 // load reads a file and flags over the defaults.
@@ -26,7 +26,7 @@ func load(t testing.TB, text string, args ...string) (config.Config, error) {
 	cfg := config.Default()
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	set, err := read.Bind(flags, &cfg)
+	set, err := files.Bind(flags, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package config_test
+package main_test
 
 import (
 	"flag"
