@@ -40,6 +40,17 @@ const (
 	ManagedOptOut = "false"
 )
 
+// Labels of Nodes that say what is on them; labeler writes them, and beside them
+// those of CountLabelsOf.
+const (
+	// DCGMVersionLabel is the version of DCGM: its first number and ".x".
+	DCGMVersionLabel = "nvsentinel.dgxc.nvidia.com/dcgm.version"
+	// DriverInstalledLabel is "true", or not there.
+	DriverInstalledLabel = "nvsentinel.dgxc.nvidia.com/driver.installed"
+	// KataEnabledLabel is "true" or "false".
+	KataEnabledLabel = "nvsentinel.dgxc.nvidia.com/kata.enabled"
+)
+
 // Annotations of Nodes.
 const (
 	// SessionAnnotation holds the id of the quarantine session, which is the

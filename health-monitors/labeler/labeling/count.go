@@ -1,0 +1,153 @@
+package labeling
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// MaxCount is the most that is believed of a count.
+const MaxCount = 999_999
+
+// Count is what is known of a Node's devices of one class.
+type Count struct {
+	// Value was counted, unless there is Trouble: NoSource, NotEvaluated or NotListed.
+	Value   int
+	Trouble Reason
+	// Group names the nodes that should have the same; empty if a label is missing
+	// by which they are grouped.
+	Group string
+	// Peers is the most that a Node of the group is labelled with; 0 if none is.
+	Peers int
+}
+
+// count rules on the labels of one class. What is not known leaves them as they
+// are.
+func (d *decision) count(c Class) {
+	seen := d.Counts[c.Name]
+	switch {
+	case !d.Ready:
+		d.keep(c.Labels, NodeNotReady)
+		return
+	case seen.Trouble != "":
+		d.keep(c.Labels, seen.Trouble)
+		return
+	}
+	had, should := d.labelled(c, seen)
+	current, reason := d.current(c, seen, had, should)
+	if current < 0 {
+		d.keep(c.Labels, Waits)
+		return
+	}
+	d.set(c.Labels.Current, strconv.Itoa(current), reason)
+	expected, reason := d.expected(c, seen, current, should)
+	d.set(c.Labels.Expected, strconv.Itoa(expected), reason)
+	if seen.Group == "" {
+		d.set(c.Labels.Group, d.Labels[c.Labels.Group], Ungrouped)
+		return
+	}
+	d.set(c.Labels.Group, seen.Group, Grouped)
+}
+
+func (d *decision) keep(k nodemark.CountLabels, reason Reason) {
+	for _, key := range []string{k.Current, k.Expected, k.Group} {
+		d.set(key, d.Labels[key], reason)
+	}
+}
+
+// labelled is what the labels say that the Node had, and should have; -1 and 0 where
+// they say nothing. They say nothing about another group: another product, or
+// another partition of its GPUs, is counted anew.
+func (d *decision) labelled(c Class, seen Count) (had, should int) {
+	group := d.Labels[c.Labels.Group]
+	if seen.Group != "" && group != "" && group != seen.Group {
+		return -1, 0
+	}
+	had, known := number(d.Labels[c.Labels.Current])
+	if !known {
+		had = -1
+	}
+	should, _ = number(d.Labels[c.Labels.Expected])
+	return had, should
+}
+
+// current is what was counted, or -1 if nothing is believed yet. Fewer than the
+// Node had, or than is expected of one of which nothing is known, are believed
+// after the grace: a device plugin that is restarted, or a kubelet, counts none for
+// a while. So are more than any Node of the group had: a GPU that is shared from
+// now on is counted many times before its labels say so, and all others would be
+// expected to have as many.
+func (d *decision) current(c Class, seen Count, had, should int) (int, Reason) {
+	least, most := had, max(had, should, seen.Peers)
+	if had < 0 {
+		least = most
+	}
+	switch {
+	case most <= 0, least <= seen.Value && seen.Value <= most:
+		return seen.Value, Counted
+	case seen.Value < least && d.missing(c.Labels.Current):
+		return seen.Value, Fell
+	case seen.Value > most && d.missing(c.Labels.Expected):
+		return seen.Value, Rose
+	}
+	return had, Waits
+}
+
+// expected is the most of what the Node has, what it had in this group, and what
+// others of the group have; or what the configuration says.
+func (d *decision) expected(c Class, seen Count, current, should int) (int, Reason) {
+	for _, o := range c.Overrides {
+		if o.matches(d.Labels) {
+			return o.Count, Overridden
+		}
+	}
+	most, reason := current, Counted
+	if should > most {
+		most, reason = should, Remembered
+	}
+	if seen.Group != "" && seen.Peers > most {
+		most, reason = seen.Peers, OfPeers
+	}
+	return most, reason
+}
+
+// countLabel finds the labels that count.
+var countLabel = regexp.MustCompile(`^nvsentinel\.dgxc\.nvidia\.com/[a-z0-9]([-a-z0-9]*[a-z0-9])?\.count\.(current|expected|group)$`)
+
+// drop takes off the labels of classes that are not there any more.
+func (d *decision) drop() {
+	known := map[string]bool{}
+	for _, r := range d.rulings {
+		known[r.Key] = true
+	}
+	for key := range d.Labels {
+		if !known[key] && countLabel.MatchString(key) {
+			d.set(key, "", Dropped)
+		}
+	}
+}
+
+// number reads a label's value; what is none is not there.
+func number(text string) (int, bool) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > MaxCount {
+		return 0, false
+	}
+	return n, true
+}
+
+// Says is what a Node's labels say of the class to the others of its group; ok is
+// false if they say nothing, or it of another group.
+func (c Class) Says(labels map[string]string) (says Labelled, ok bool) {
+	group := c.Group(labels)
+	count, known := number(labels[c.Labels.Current])
+	return Labelled{Class: c.Name, Group: group, Count: count}, known && group != "" && labels[c.Labels.Group] == group
+}
+
+// Below says whether the labels say that the Node has fewer than it should.
+func (c Class) Below(labels map[string]string) bool {
+	current, ok1 := number(labels[c.Labels.Current])
+	expected, ok2 := number(labels[c.Labels.Expected])
+	return ok1 && ok2 && current < expected
+}

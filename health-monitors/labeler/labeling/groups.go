@@ -1,0 +1,102 @@
+package labeling
+
+// Groups keeps how many devices the nodes of each group are labelled with. It is
+// not safe for concurrent use.
+type Groups struct {
+	places map[string]map[string]place // by node and class
+	groups map[groupKey]*group
+}
+
+type groupKey struct{ class, group string }
+
+// place is a Node's in one group.
+type place struct {
+	key   groupKey
+	count int
+}
+
+// group is the nodes of one, and how many of them have how many devices.
+type group struct {
+	nodes  map[string]bool
+	having map[int]int
+}
+
+// Labelled is what the labels of one Node say of one class.
+type Labelled struct {
+	Class, Group string
+	Count        int
+}
+
+// NewGroups has no nodes.
+func NewGroups() *Groups {
+	return &Groups{places: map[string]map[string]place{}, groups: map[groupKey]*group{}}
+}
+
+// Set takes in all that the labels of a Node say, and returns the nodes of groups
+// whose most has changed. A Node that is gone, or opted out, says nothing.
+func (g *Groups) Set(node string, says []Labelled) (moved []string) {
+	before, after, most := g.places[node], map[string]place{}, map[groupKey]int{}
+	for _, s := range says {
+		if s.Group == "" {
+			continue
+		}
+		p := place{groupKey{s.Class, s.Group}, s.Count}
+		after[s.Class], most[p.key] = p, g.most(p.key)
+	}
+	for class, p := range before {
+		if after[class] != p {
+			most[p.key] = g.most(p.key)
+			g.move(node, p, -1)
+		}
+	}
+	for class, p := range after {
+		if before[class] != p {
+			g.move(node, p, 1)
+		}
+	}
+	g.places[node] = after
+	if len(after) == 0 {
+		delete(g.places, node)
+	}
+	for key, was := range most {
+		if g.groups[key] == nil || g.most(key) == was {
+			continue
+		}
+		for name := range g.groups[key].nodes {
+			moved = append(moved, name)
+		}
+	}
+	return moved
+}
+
+// Most is the most that a Node of the group is labelled with; 0 if none is.
+func (g *Groups) Most(class, of string) int { return g.most(groupKey{class, of}) }
+
+func (g *Groups) most(key groupKey) int {
+	most := 0
+	if one := g.groups[key]; one != nil {
+		for count := range one.having {
+			most = max(most, count)
+		}
+	}
+	return most
+}
+
+// move puts a Node into a group (1), or takes it out (-1).
+func (g *Groups) move(node string, p place, by int) {
+	one := g.groups[p.key]
+	if one == nil {
+		one = &group{map[string]bool{}, map[int]int{}}
+		g.groups[p.key] = one
+	}
+	one.nodes[node] = true
+	if one.having[p.count] += by; one.having[p.count] == 0 {
+		delete(one.having, p.count)
+	}
+	if by < 0 {
+		delete(one.nodes, node)
+	}
+	if len(one.nodes) == 0 {
+		delete(g.groups, p.key)
+	}
+}
