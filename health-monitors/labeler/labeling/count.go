@@ -18,7 +18,7 @@ type Count struct {
 	// Group names the nodes that should have the same; empty if a label is missing
 	// by which they are grouped.
 	Group string
-	// Peers is the most that a Node of the group is labelled with; 0 if none is.
+	// Peers is Groups.Most of the group.
 	Peers int
 }
 

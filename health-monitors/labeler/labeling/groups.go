@@ -1,5 +1,10 @@
 package labeling
 
+import (
+	"maps"
+	"slices"
+)
+
 // Groups keeps how many devices the nodes of each group are labelled with. It is
 // not safe for concurrent use.
 type Groups struct {
@@ -69,17 +74,29 @@ func (g *Groups) Set(node string, says []Labelled) (moved []string) {
 	return moved
 }
 
-// Most is the most that a Node of the group is labelled with; 0 if none is.
+// witnesses are how many nodes of a group of more than two must have as many: who is
+// root on one node can have it say anything, and must not speak for others.
+const witnesses = 2
+
+// Most is the most that Nodes of the group are labelled with: two of them, in a group
+// of more than two; 0 if none is.
 func (g *Groups) Most(class, of string) int { return g.most(groupKey{class, of}) }
 
 func (g *Groups) most(key groupKey) int {
-	most := 0
-	if one := g.groups[key]; one != nil {
-		for count := range one.having {
-			most = max(most, count)
+	one := g.groups[key]
+	if one == nil {
+		return 0
+	}
+	need := 1
+	if len(one.nodes) > witnesses {
+		need = witnesses
+	}
+	for _, count := range slices.Backward(slices.Sorted(maps.Keys(one.having))) {
+		if need -= one.having[count]; need <= 0 {
+			return count
 		}
 	}
-	return most
+	return 0
 }
 
 // move puts a Node into a group (1), or takes it out (-1).

@@ -95,7 +95,7 @@ const (
 	Overridden Reason = "overridden"
 	// Remembered: the Node had more itself.
 	Remembered Reason = "remembered"
-	// OfPeers: another Node of its group has more.
+	// OfPeers: other Nodes of its group have more.
 	OfPeers Reason = "of-peers"
 	// Grouped: the group that it is in.
 	Grouped Reason = "grouped"

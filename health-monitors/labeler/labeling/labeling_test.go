@@ -161,10 +161,12 @@ func TestFilesAreStrict(t *testing.T) {
 		class("gpu", "1", "[classes.labels]\nexpected = 'example.com/gpus'"):                                                     "labels.expected",
 		class("gpu", "1", "[[classes.expectedCountOverrides]]\ncount = 4"):                                                       "matchLabels is empty",
 		class("gpu", "1", "[[classes.expectedCountOverrides]]\ncount = -4\nmatchLabels = {a = 'b'}"):                             "count -4 is not",
+		class("gpu", strings.Repeat("1+", 9<<10)+"1"):                                                                            "exceeds limit",
+		class("gpu", "1", strings.Repeat("[[classes.expectedCountOverrides]]\nmatchLabels = {a = 'b'}\n", 1025)):                 "1025 expectedCountOverrides",
 		many.String(): "17 classes",
 	} {
 		if _, err := labeling.Parse("f", text); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "f:") {
-			t.Errorf("%v, want %q in it, of:\n%s", err, want, text)
+			t.Errorf("%v, want %q in it, of:\n%.400s", err, want, text)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -211,10 +213,12 @@ func TestAGroupTellsItsNodesOnceItsMostChanges(t *testing.T) {
 	}{
 		{"the same", "0", says("g0", 8), 0, 8},
 		{"fewer than others", "0", says("g0", 7), 0, 8},
-		{"more than others", "2", says("g0", 9), nodes / 2, 9},
-		{"as the others again", "2", says("g0", 8), nodes / 2, 8},
-		{"more, by another group's", "1", says("g0", 16), nodes/2 + 1, 16},
-		{"gone", "1", nil, nodes / 2, 8},
+		{"more than others, which one alone does not prove", "2", says("g0", 9), 0, 8},
+		{"more than others, twice", "4", says("g0", 12), nodes / 2, 9},
+		{"alone again", "2", says("g0", 8), nodes / 2, 8},
+		{"as the others", "4", says("g0", 8), 0, 8},
+		{"more, by another group's", "1", says("g0", 16), 0, 8},
+		{"gone", "1", nil, 0, 8},
 		{"gone twice", "1", nil, 0, 8},
 	} {
 		if got := len(g.Set(step.node, step.says)); got != step.told {
@@ -222,6 +226,12 @@ func TestAGroupTellsItsNodesOnceItsMostChanges(t *testing.T) {
 		}
 		if most := g.Most("gpu", "g0"); most != step.most0 {
 			t.Errorf("%s: the most is %d, want %d", step.what, most, step.most0)
+		}
+	}
+	for i, want := range []int{4, 8, 6} { // one, two and three nodes
+		g.Set(fmt.Sprint("small-", i), says("small", []int{4, 8, 6}[i]))
+		if most := g.Most("gpu", "small"); most != want {
+			t.Errorf("the most of %d nodes is %d, want %d", i+1, most, want)
 		}
 	}
 	if g.Most("nic", "") != 0 || g.Most("gpu", "none") != 0 {
