@@ -32,7 +32,7 @@ type Agent struct {
 	// ClusterWide agents may send events about any node; they need an account.
 	ClusterWide bool `toml:"clusterWide"`
 	// Checks are the check names that belong to the agent, as patterns of
-	// path.Match: "SysLogs*".
+	// path.Match: "SysLogs*". A name goes before a pattern of another agent.
 	Checks []string `toml:"checks"`
 	// UIDs are the users of tokenless peers that may speak for it; empty is any.
 	UIDs []uint32 `toml:"uids"`
@@ -186,16 +186,22 @@ func (p Policy) named(agent string) Agent {
 	return Agent{}
 }
 
-// owner is the agent to which an operator gave the check, or empty.
+// owner is the agent to which an operator gave the check, or empty. The agent with
+// its very name goes before one with a pattern: Gpu* is gpu-health-monitor's, and
+// GpuCountMismatch of another one may be.
 func (p Policy) owner(check string) string {
+	owner := ""
 	for _, a := range p.Agents {
 		for _, pattern := range a.Checks {
-			if ok, err := path.Match(pattern, check); err == nil && ok {
+			if pattern == check {
 				return a.Name
+			}
+			if ok, err := path.Match(pattern, check); owner == "" && err == nil && ok {
+				owner = a.Name
 			}
 		}
 	}
-	return ""
+	return owner
 }
 
 func user(c Caller) string {

@@ -145,6 +145,23 @@ func merge(parts ...map[string]string) map[string]string {
 	return out
 }
 
+// TestANameGoesBeforeAPattern of another agent, whichever is listed first.
+func TestANameGoesBeforeAPattern(t *testing.T) {
+	agents := []Agent{{Name: "gpu", Checks: []string{"Gpu*"}}, {Name: "counts", Checks: []string{"GpuCountMismatch"}}, {Name: "late", Checks: []string{"*"}}}
+	for range agents {
+		agents = append(agents[1:], agents[0])
+		p := Policy{Agents: agents}
+		for check, want := range map[string]string{"GpuCountMismatch": "counts", "GpuCount": "gpu or late"} {
+			for _, a := range agents {
+				_, refusal := p.Speak(&Ledger{}, Caller{}, a.Name, check)
+				if may := refusal == nil; may && !strings.Contains(want, a.Name) || !may && want == a.Name {
+					t.Errorf("%v: %s may say %s: %v", agents, a.Name, check, may)
+				}
+			}
+		}
+	}
+}
+
 func TestWhatIsLearnedIsBounded(t *testing.T) {
 	var l Ledger
 	for i := range MaxChecks + 10 {

@@ -19,7 +19,7 @@ var services = map[string]string{
 	"platform-connectors": "platform-connectors", "node-connector": "node-connector", "syslog-health-monitor": "syslog-health-monitor",
 	"gpu-health-monitor": "gpu-health-monitor",
 	"nic-health-monitor": "nic-health-monitor", "metadata-collector": "metadata-collector",
-	"kubernetes-object-monitor": "kubernetes-object-monitor", "health-events-analyzer": "health-events-analyzer",
+	"kubernetes-object-monitor": "kubernetes-object-monitor", "labeler": "labeler", "health-events-analyzer": "health-events-analyzer",
 	"fault-quarantine": "fault-quarantine", "node-drainer": "node-drainer", "fault-remediation": "fault-remediation",
 	"event-exporter": "event-exporter", "janitor": "janitor", "csp-plugin-aws": "aws", "csp-plugin-kwok": "kwok",
 }

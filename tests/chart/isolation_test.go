@@ -82,7 +82,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
 		"syslog-health-monitor": {}, "gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "nic-health-monitor": {}, "metadata-collector": base,
-		"kubernetes-object-monitor": base, "node-health-check": base, "csp-plugin-kwok": base,
+		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "csp-plugin-kwok": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"everything"}, base...),
 		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
 	}
@@ -117,6 +117,7 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"gpu-health-monitor":        {store, connector, "--set=gpuHealthMonitor.enabled=true"},
 		"nic-health-monitor":        {store, connector, "--set=nicHealthMonitor.enabled=true"},
 		"kubernetes-object-monitor": {store, connector, "--set=kubernetesObjectMonitor.enabled=true"},
+		"labeler":                   {"--set=labeler.enabled=true"},
 		"health-events-analyzer":    {store, connector, "--set=healthEventsAnalyzer.enabled=true"},
 		"fault-quarantine":          {store, "--set=faultQuarantine.enabled=true"},
 		"node-drainer":              {store, "--set=nodeDrainer.enabled=true"},

@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 	}
 	want := map[string][]string{
 		"store":      defaults,
-		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "metadata-collector", "nic-health-monitor", "node-health-check"),
+		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "labeler", "metadata-collector", "nic-health-monitor", "node-health-check"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
@@ -139,6 +139,8 @@ func TestRefused(t *testing.T) {
 		"a strategy of the syslog monitor":   {set("syslogHealthMonitor.processingStrategy=process"), []string{"/syslogHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of the object monitor":   {set("kubernetesObjectMonitor.processingStrategy=STORE"), []string{"/kubernetesObjectMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a strategy of the analyzer":         {set("healthEventsAnalyzer.processingStrategy=1"), []string{"/healthEventsAnalyzer/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a strategy of count mismatches":     {set("labeler.gpuCountMismatch.processingStrategy=STORE"), []string{"/labeler/gpuCountMismatch/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a version of DCGM":                  {set("labeler.assumeDcgmVersion=4"), []string{"/labeler/assumeDcgmVersion"}},
 		"a strategy of coverage":             {set("platformConnectorsCluster.coverage.processingStrategy=STORE"), []string{"/platformConnectorsCluster/coverage/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
 		"an unknown workload":                {set("nvlinkHealthMonitor.enabled=true"), []string{"'nvlinkHealthMonitor' not allowed"}},
@@ -230,6 +232,38 @@ func TestCoverage(t *testing.T) {
 	}
 	if pods := workloads(t, rendered(t, file("store"))); slices.Contains(pods["platform-connectors-cluster"].Spec.Containers[0].Args, "--coverage") {
 		t.Error("it is on by default")
+	}
+}
+
+// TestCountMismatch: the policy about the labels of labeler is there with labeler, for
+// the record only unless the values say otherwise, and the connectors know its name; a
+// policy of that name among one's own stands in for it.
+func TestCountMismatch(t *testing.T) {
+	const on = "--set=labeler.enabled=true"
+	for name, tc := range map[string]struct {
+		with []string
+		want string // its strategy; none if empty
+	}{
+		"without labeler":       {nil, ""},
+		"with labeler":          {[]string{on}, "PERSIST_ONLY"},
+		"it is off":             {[]string{on, "--set=labeler.gpuCountMismatch.enabled=false"}, ""},
+		"PROCESS":               {[]string{on, "--set=labeler.gpuCountMismatch.processingStrategy=PROCESS"}, "PROCESS"},
+		"a policy of one's own": {[]string{on, "--set-string", "kubernetesObjectMonitor.policies=name = \"GpuCountMismatch\"\nprocessingStrategy = \"mine\""}, "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := texts(t, rendered(t, append([]string{file("store")}, tc.with...)...))
+			policies := files["kubernetes-health-monitor-config"]["policies.toml"]
+			if got := strings.Count(policies, `name = "GpuCountMismatch"`); got != min(1, len(tc.want)) {
+				t.Errorf("it is there %d times:\n%s", got, policies)
+			}
+			_, policy, _ := strings.Cut(policies, `name = "GpuCountMismatch"`)
+			if tc.want != "" && !strings.Contains(policy, `processingStrategy = "`+tc.want+`"`) {
+				t.Errorf("its strategy is not %s:\n%s", tc.want, policy)
+			}
+			if known := strings.Contains(files["platform-connectors"]["connector.toml"], `"GpuCountMismatch"`); known != (tc.want != "") {
+				t.Errorf("the connectors know it: %v", known)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ var rooms = []string{
 // others are the services that the demo does not need.
 var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
-	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
+	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./node-health-check",
 }
 

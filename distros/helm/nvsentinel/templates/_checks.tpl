@@ -148,6 +148,17 @@ those of single controllers. */}}
 {{- toJson $out -}}
 {{- end }}
 
+{{/* policies are those of the object monitor: its own, and behind them the one about the labels of labeler, unless
+they have one of that name. */}}
+{{- define "nvsentinel.policies" -}}
+{{- $own := .Values.kubernetesObjectMonitor.policies -}}{{- $l := .Values.labeler -}}
+{{- $own -}}
+{{- if and $l.enabled $l.gpuCountMismatch.enabled (not (has "GpuCountMismatch" (include "nvsentinel.names" $own | fromJsonArray))) }}
+
+{{ .Files.Get "manifests/gpu-count-mismatch.toml" | replace "\"PERSIST_ONLY\"" (toJson ($l.gpuCountMismatch.processingStrategy | default "PERSIST_ONLY")) -}}
+{{- end -}}
+{{- end }}
+
 {{/* names are those that a TOML file gives its policies or rules, as JSON. */}}
 {{- define "nvsentinel.names" -}}
 {{- $names := list -}}

@@ -1,0 +1,91 @@
+// Package config is the configuration of the labeler.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+)
+
+// Name is that of the program.
+const Name = "labeler"
+
+// Config is the configuration of the labeler.
+type Config struct {
+	// DCGMApp, DriverApp and GKEApp are how pods are found.
+	DCGMApp   string `toml:"dcgmAppLabel" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
+	DriverApp string `toml:"driverAppLabel" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
+	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"value of the label k8s-app of GKE's driver installer; empty looks for none"`
+	// KataLabel is another label that says that a node runs Kata.
+	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"label that says, beside katacontainers.io/kata-runtime, that a node runs Kata: true, enabled, 1 or yes"`
+	// AssumeDCGM and AssumeDriver say what no pod does.
+	AssumeDCGM   string `toml:"assumeDCGMVersion" flag:"assume-dcgm-version" usage:"version of DCGM, such as 4.x, on every node with nvidia.com/gpu.present=true; empty looks for DCGM's pods"`
+	AssumeDriver bool   `toml:"assumeDriverInstalled" flag:"assume-driver-installed" usage:"every node with nvidia.com/gpu.present=true has the driver"`
+	// RequireReady holds the version back until DCGM was Ready once.
+	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"write DCGM's version only when its pod is Ready; once written it stays while the pod is there"`
+	// Grace is how long something must be missing.
+	Grace time.Duration `toml:"grace" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
+	// ClassesFile has the classes of devices; they are read once.
+	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count; empty has the built-in ones"`
+	// Workers is how many nodes are worked on at once.
+	Workers int `toml:"workers" flag:"workers" usage:"nodes that are labelled at once"`
+
+	Kube     kube.Config  `toml:"kube"`
+	Election lease.Config `toml:"leaderElection"`
+}
+
+// Default is the configuration without special wishes.
+var Default = Config{
+	DCGMApp: "nvidia-dcgm", DriverApp: "nvidia-driver-daemonset", GKEApp: "nvidia-driver-installer",
+	RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Election: lease.Default(),
+}
+
+// version is what a version of DCGM is written as.
+var version = regexp.MustCompile(`^[0-9]{1,2}\.x$`)
+
+// Validate lists everything that is wrong, the file of classes included.
+func (c Config) Validate() error {
+	var problems []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	for _, value := range [][2]string{
+		{"dcgmAppLabel (--dcgm-app-label)", c.DCGMApp}, {"driverAppLabel (--driver-app-label)", c.DriverApp}, {"gkeInstallerAppLabel (--gke-installer-app-label)", c.GKEApp},
+	} {
+		wrong(len(validation.IsValidLabelValue(value[1])) > 0, "%s %q is no label's value", value[0], value[1])
+	}
+	wrong(c.DCGMApp == "", "dcgmAppLabel (--dcgm-app-label) is empty")
+	wrong(c.DriverApp == "", "driverAppLabel (--driver-app-label) is empty")
+	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is no label's key", c.KataLabel)
+	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not like 4.x", c.AssumeDCGM)
+	wrong(c.Grace < time.Minute, "grace (--grace) %s is less than 1m: a pod that is replaced would take the labels off", c.Grace)
+	wrong(c.Workers < 1, "workers (--workers) %d is less than 1", c.Workers)
+	_, err := c.Policy()
+	return errors.Join(append(problems, err, c.Kube.Validate(), c.Election.Validate())...)
+}
+
+// Policy is what decisions need of the configuration.
+func (c Config) Policy() (labeling.Policy, error) {
+	file, text := "the built-in classes", labeling.Builtin
+	if c.ClassesFile != "" {
+		content, err := os.ReadFile(c.ClassesFile)
+		if err != nil {
+			return labeling.Policy{}, fmt.Errorf("reading the classes of devices: %w", err)
+		}
+		file, text = c.ClassesFile, string(content)
+	}
+	classes, err := labeling.Parse(file, text)
+	return labeling.Policy{
+		Grace: c.Grace, RequireReady: c.RequireReady, AssumeDCGM: c.AssumeDCGM, AssumeDriver: c.AssumeDriver, KataLabel: c.KataLabel, Classes: classes,
+	}, err
+}

@@ -1,0 +1,49 @@
+// Command labeler keeps labels of Nodes that say what is on them: the driver, the
+// version of DCGM, Kata, and how many GPUs and NICs a node has and should have.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/health-monitors/labeler/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/labeler/internal/watch"
+	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+)
+
+func main() { daemon.Main(config.Name, config.Default, build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+	policy, err := cfg.Policy()
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg.Kube, config.Name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	caches := watch.NewCaches(cluster.Clientset, watch.Sources{
+		DCGM: cfg.DCGMApp, Driver: cfg.DriverApp, GKE: cfg.GKEApp, Slices: readSlices(policy),
+	})
+	labeler := &watch.Labeler{
+		Client: cluster.Clientset, Caches: caches, Policy: policy, Workers: cfg.Workers,
+		Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
+	}
+	loop := labeler.Loop(consume.NewMetrics(d.Registry, watch.Prefix))
+	d.Ready("caches", caches.Ready)
+	d.Ready("labels", loop.Ready)
+	d.Go("caches", caches.Run)
+	d.Elect("labels", func(ctx context.Context) error { return labeler.Run(ctx, loop) })
+	return nil
+}
+
+func readSlices(p labeling.Policy) bool {
+	for _, c := range p.Classes {
+		if c.ReadsSlices() {
+			return true
+		}
+	}
+	return false
+}
