@@ -32,6 +32,7 @@ var leases = map[string]string{
 	"event-exporter":              "event-exporter-events",
 	"health-events-analyzer":      "health-events-analyzer-events",
 	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",
+	"labeler":                     "labeler-labels",
 }
 
 // TestLeasesOfOthers: no account takes a lease but its own: not that of another
