@@ -2,7 +2,7 @@
 // machine behind a Node, executes each idempotency key once, and says of a
 // machine that is being repaired what the Node and the cloud say together.
 //
-// A new cloud is one folder with a Provider and a page of main.
+// A new cloud is one folder with a Provider or an AsyncProvider and a page of main.
 package cloud
 
 import (
@@ -52,7 +52,7 @@ type Provider interface {
 // Plugin serves the machines of one cloud.
 type Plugin struct {
 	v1.UnimplementedCSPPluginServiceServer
-	Provider Provider
+	Provider AsyncProvider
 	// Client reads Nodes.
 	Client kubernetes.Interface
 	// Memory remembers the keys.
@@ -75,8 +75,9 @@ func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSig
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
 
-// IsNodeReady says whether a machine is up: by the cloud, and after a reboot by
-// another boot id of its Node, because a machine that reboots is up for a cloud.
+// IsNodeReady says whether a machine is up: by the cloud, by the end of its own
+// operation, and after a reboot by another boot id of its Node, because a machine
+// that reboots is up for a cloud.
 func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
 	asked, named := parseRequest(q.GetRequestId())
 	node, err := p.node(ctx, q.GetNodeName())
@@ -87,17 +88,31 @@ func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1
 		asked.machine = node.Spec.ProviderID
 	}
 	state, err := p.Provider.State(ctx, asked.machine)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case state == Gone:
+	}
+	operation := Untold
+	if state != Gone {
+		if operation, err = p.progress(ctx, asked); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case state == Gone, asked.verb == terminate && operation == Over && asked.shownBy(node):
 		return nil, status.Errorf(codes.NotFound, "there is no machine %q any more", asked.machine)
-	case state != Up || node == nil:
+	case state != Up || node == nil || operation == Running:
 		return &v1.IsNodeReadyResponse{}, nil
 	case asked.verb == reboot && node.Status.NodeInfo.BootID == asked.boot:
 		return &v1.IsNodeReadyResponse{}, nil
 	}
 	return &v1.IsNodeReadyResponse{IsReady: true}, nil
+}
+
+// shownBy says whether a Node, if it is there at all, still shows the boot that
+// was there at the signal. A cloud may make a new machine under the old name, and
+// that machine's Node is not a leftover.
+func (r request) shownBy(node *corev1.Node) bool {
+	return node == nil || node.Status.NodeInfo.BootID == r.boot
 }
 
 // signal executes a wish, once per key.
@@ -117,45 +132,71 @@ func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	state, err := p.Provider.State(ctx, node.Spec.ProviderID)
-	switch {
-	case err != nil:
-		return "", nothingDone(err)
-	case state == Gone:
-		return "", status.Errorf(codes.NotFound, "there is no machine %q any more", node.Spec.ProviderID)
-	}
 	if known == nil {
-		if err := p.believe(ctx, node); err != nil {
+		if known, err = p.begin(ctx, w, node); err != nil {
 			return "", err
 		}
-		if known, err = p.Memory.intend(ctx, w, node); err != nil {
-			return "", err
-		}
-	}
-	if err := w.same(*known); err != nil {
-		return "", err
-	}
-	if known.Machine != node.Spec.ProviderID {
-		return "", status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, node.Spec.ProviderID, known.Machine)
+	} else if over, err := p.resume(ctx, w, *known, node); over || err != nil {
+		return known.RequestID, err
 	}
 	return known.RequestID, p.execute(ctx, w, *known, node)
+}
+
+// begin writes a new key down, once its machine is there and believed to be the
+// Node's.
+func (p *Plugin) begin(ctx context.Context, w wish, node *corev1.Node) (*memo, error) {
+	machine := node.Spec.ProviderID
+	state, err := p.Provider.State(ctx, machine)
+	switch {
+	case err != nil:
+		return nil, nothingDone(err)
+	case state == Gone:
+		return nil, status.Errorf(codes.NotFound, "there is no machine %q any more", machine)
+	}
+	if err := p.believe(ctx, node); err != nil {
+		return nil, err
+	}
+	return p.Memory.intend(ctx, w, node)
+}
+
+// resume looks at a key whose end is not known: it may have taken effect. A machine
+// that was there when the key was written down, was to be terminated and is gone
+// was terminated.
+func (p *Plugin) resume(ctx context.Context, w wish, m memo, node *corev1.Node) (over bool, err error) {
+	if err := w.same(m); err != nil {
+		return false, err
+	}
+	if m.Machine != node.Spec.ProviderID {
+		return false, status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, node.Spec.ProviderID, m.Machine)
+	}
+	state, err := p.Provider.State(ctx, m.Machine)
+	switch {
+	case err != nil:
+		return false, nothingDone(err)
+	case state == Gone && w.verb == terminate:
+		return true, p.Memory.executed(ctx, m)
+	case state == Gone:
+		return false, status.Errorf(codes.NotFound, "there is no machine %q any more", m.Machine)
+	}
+	return false, nil
 }
 
 // execute tells the cloud. An earlier try of the same key whose end is not known
 // has taken effect if the boot id shows it.
 func (p *Plugin) execute(ctx context.Context, w wish, m memo, node *corev1.Node) error {
-	if w.verb == reboot && node.Status.NodeInfo.BootID != m.BootID {
-		return p.Memory.executed(ctx, m)
+	if node.Status.NodeInfo.BootID != m.BootID {
+		if w.verb == reboot {
+			return p.Memory.executed(ctx, m)
+		}
+		// Perhaps the cloud made a new machine under the old name.
+		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", w.node, m.Machine)
 	}
-	call := p.Provider.Reboot
-	if w.verb == terminate {
-		call = p.Provider.Terminate
-	}
-	err := call(ctx, m.Machine, w.force)
-	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "error", err)
+	operation, err := p.Provider.Begin(ctx, m.signal(w.force))
+	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "operation", operation, "error", err)
 	if err != nil {
 		return err
 	}
+	m.Operation = operation
 	if err := p.Memory.executed(ctx, m); err != nil {
 		p.Log.Warn("an executed key was not written down; the boot id will tell", "key", w.key, "error", err)
 	}

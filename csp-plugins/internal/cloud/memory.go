@@ -36,8 +36,9 @@ type memo struct {
 	// BootID is the boot the Node showed before the signal.
 	BootID    string `json:"bootID,omitempty"`
 	RequestID string `json:"requestID"`
-	// Executed: the cloud took it.
-	Executed bool `json:"executed"`
+	// Executed: the cloud took it, as its operation of this name, if it has one.
+	Executed  bool   `json:"executed"`
+	Operation string `json:"operation,omitempty"`
 
 	stored *corev1.ConfigMap // nil without a key
 }
@@ -64,17 +65,33 @@ type Memory struct {
 // memoKey is where the memo stands in its ConfigMap.
 const memoKey = "memo.json"
 
-func (m Memory) name(key string) string {
+// digest of a key: it ends the name of the ConfigMap, and stands in the request id.
+func digest(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return fmt.Sprintf("%s-%x", m.Prefix, sum[:10])
+	return fmt.Sprintf("%x", sum[:10])
 }
+
+func (m Memory) name(digest string) string { return m.Prefix + "-" + digest }
 
 // recall is what is known of a key; nil is nothing.
 func (m Memory) recall(ctx context.Context, key string) (*memo, error) {
 	if key == "" {
 		return nil, nil
 	}
-	stored, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Get(ctx, m.name(key), metav1.GetOptions{})
+	return m.read(ctx, digest(key))
+}
+
+// of is what is known of a request: nothing if it had no key, or if its Node and
+// with it the memo is gone.
+func (m Memory) of(ctx context.Context, r request) (*memo, error) {
+	if len(r.token) != len(digest("")) {
+		return nil, nil
+	}
+	return m.read(ctx, r.token)
+}
+
+func (m Memory) read(ctx context.Context, digest string) (*memo, error) {
+	stored, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Get(ctx, m.name(digest), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -92,7 +109,11 @@ func (m Memory) recall(ctx context.Context, key string) (*memo, error) {
 // else wrote down meanwhile is theirs.
 func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, error) {
 	known := &memo{Verb: w.verb, Node: w.node, Machine: node.Spec.ProviderID, BootID: node.Status.NodeInfo.BootID}
-	known.RequestID = strings.Join([]string{w.verb, uuid.NewString()[:8], known.BootID, known.Machine}, requestSeparator)
+	token := uuid.NewString()[:8]
+	if w.key != "" {
+		token = digest(w.key)
+	}
+	known.RequestID = strings.Join([]string{w.verb, token, known.BootID, known.Machine}, requestSeparator)
 	if w.key == "" {
 		return known, nil
 	}
@@ -102,7 +123,7 @@ func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, e
 	}
 	known.stored, err = m.Client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: m.name(w.key), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
+			Name: m.name(token), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Data: map[string]string{memoKey: string(text)},
@@ -135,7 +156,7 @@ func (m Memory) executed(ctx context.Context, known memo) error {
 const requestSeparator = "|"
 
 // request is what a request id says.
-type request struct{ verb, boot, machine string }
+type request struct{ verb, token, boot, machine string }
 
 // parseRequest reads a request id of ours.
 func parseRequest(id string) (request, bool) {
@@ -143,5 +164,5 @@ func parseRequest(id string) (request, bool) {
 	if len(parts) != 4 || parts[0] != reboot && parts[0] != terminate || parts[3] == "" {
 		return request{}, false
 	}
-	return request{verb: parts[0], boot: parts[2], machine: parts[3]}, true
+	return request{verb: parts[0], token: parts[1], boot: parts[2], machine: parts[3]}, true
 }

@@ -12,6 +12,11 @@ import (
 // Serve makes the service of a plugin: what a main has left to do is to make the
 // provider. name is the plugin's, under which it is known to the API server.
 func Serve(d *daemon.Daemon, name string, c Config, provider Provider) error {
+	return ServeAsync(d, name, c, direct{provider})
+}
+
+// ServeAsync is Serve for a cloud that makes an operation of each signal.
+func ServeAsync(d *daemon.Daemon, name string, c Config, provider AsyncProvider) error {
 	cluster, err := kube.Connect(c.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
@@ -31,6 +36,7 @@ func Serve(d *daemon.Daemon, name string, c Config, provider Provider) error {
 			return err
 		}
 	}
+	impl.watch(d)
 	d.Go("server", func(ctx context.Context) error { return plugin.ListenAndServe(ctx, c.Listen, impl, options) })
 	return nil
 }

@@ -1,0 +1,98 @@
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+// lookEvery is how often a plugin looks whether its credentials still show it a
+// machine.
+const lookEvery = time.Minute
+
+// sight is what the last look showed.
+type sight struct {
+	mu     sync.Mutex
+	ok     bool
+	detail string
+}
+
+func (s *sight) set(ok bool, detail string) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = s.detail != detail
+	s.ok, s.detail = ok, detail
+	return changed
+}
+
+func (s *sight) get() (bool, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ok, s.detail
+}
+
+// watch makes readiness say whether the cloud answers, from the start on: with the
+// credentials and the rights with which a machine is asked about before a signal.
+func (p *Plugin) watch(d *daemon.Daemon) {
+	seen := &sight{detail: "not asked yet"}
+	d.Ready("cloud", seen.get)
+	d.Go("credentials", func(ctx context.Context) error {
+		ticker := d.Clock.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			if ok, detail := p.look(ctx); seen.set(ok, detail) {
+				p.Log.Info("looked for a machine with the plugin's credentials", "ready", ok, "detail", detail)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C():
+			}
+		}
+	})
+}
+
+// looks is about how many machines the cloud is asked at most: that of one Node may
+// be gone for long, or not for this plugin.
+const looks = 5
+
+// look asks the cloud about the machines of Nodes until it says something of one.
+// Any answer will do, that there is none as well. Without a Node of this cloud there
+// is nothing to ask about, and nothing to repair.
+func (p *Plugin) look(ctx context.Context) (ok bool, detail string) {
+	asked := 0
+	detail = "no node is a machine of this cloud"
+	for page := (metav1.ListOptions{Limit: 500}); ; {
+		list, err := p.Client.CoreV1().Nodes().List(ctx, page)
+		if err != nil {
+			return false, fmt.Sprintf("listing nodes: %v", err)
+		}
+		for _, node := range list.Items {
+			machine := node.Spec.ProviderID
+			if machine == "" {
+				continue
+			}
+			state, err := p.Provider.State(ctx, machine)
+			if err == nil {
+				return true, fmt.Sprintf("machine %q of node %q is %s", machine, node.Name, state)
+			}
+			if status.Code(err) == codes.FailedPrecondition {
+				continue // a machine of something else
+			}
+			detail = fmt.Sprintf("asking about machine %q: %v", machine, err)
+			if asked++; asked == looks {
+				return false, detail
+			}
+		}
+		if page.Continue = list.Continue; page.Continue == "" {
+			return asked == 0, detail
+		}
+	}
+}

@@ -1,0 +1,296 @@
+// Package cloudtest tries a plugin of a cloud as a process, against a fake of the
+// cloud's API and a real API server.
+package cloudtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+// Pace is how a fake's operations go.
+type Pace string
+
+// Paces.
+const (
+	// Soon: over when they were asked about a few times.
+	Soon Pace = ""
+	// Held: not over.
+	Held Pace = "held"
+	// Failing: over, and failed.
+	Failing Pace = "failing"
+	// Forgotten: the cloud knows them no more.
+	Forgotten Pace = "forgotten"
+)
+
+// Cloud is a fake of a provider's API that keeps books.
+type Cloud interface {
+	http.Handler
+	// Add adds a running machine that the cloud knows by a host name and an address,
+	// and returns its spec.providerID.
+	Add(name, address string) string
+	// Told is how often a machine was really rebooted and terminated.
+	Told(machine string) (reboots, terminations int)
+	// Pace says how operations go from now on.
+	Pace(p Pace)
+	// Revoke makes the plugin's credentials worthless.
+	Revoke()
+}
+
+// Plugin is how a plugin is run and what it runs against.
+type Plugin struct {
+	// Open makes a cloud, which tells of each reboot of a machine, holding no lock.
+	Open func(t *testing.T, rebooted func(machine string)) Cloud
+	// Start is the plugin's command line and environment for a cloud at url. The
+	// certificate of https is in the file of SSL_CERT_FILE already.
+	Start func(t *testing.T, cloud Cloud, url string) (args, env []string)
+	// TLS makes url an https one.
+	TLS bool
+	// NoRequestIDs: the cloud carries out a reboot that is sent again again. The
+	// janitor does not send it again once the boot shows it.
+	NoRequestIDs bool
+	// NoAddresses: the cloud knows machines by host names alone.
+	NoAddresses bool
+}
+
+// AsPlugin in the environment makes the test binary the plugin, so that it can be
+// killed.
+const AsPlugin = "TEST_RUN_AS_PLUGIN"
+
+// Main is a TestMain.
+func Main(m *testing.M, plugin func()) {
+	if _, ok := os.LookupEnv(AsPlugin); ok {
+		plugin()
+	}
+	os.Exit(localcluster.Main(m)) //nolint:forbidigo // the end of a TestMain
+}
+
+// world is a cluster's namespace with two nodes, whose machines are in a fake
+// cloud, and the plugin as a process.
+type world struct {
+	plugin    Plugin
+	cluster   *localcluster.Cluster
+	namespace string
+	cloud     Cloud
+	machines  map[string]string // by node
+	nodes     map[string]string // by machine
+	boots     map[string]int    // of machines
+	reboots   sync.WaitGroup
+	dir, url  string
+	said      output
+	mark      int // what earlier processes said
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	// strike, if it is there, is asked about each request to the cloud.
+	strike func(r *http.Request) blow
+}
+
+// blow is what hits the plugin at one request.
+type blow int
+
+const (
+	none blow = iota
+	before
+	after
+)
+
+// output is what a process says.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func newWorld(t *testing.T, p Plugin) *world {
+	t.Helper()
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	w := &world{plugin: p, cluster: cluster, namespace: cluster.Namespace(t), machines: map[string]string{}, nodes: map[string]string{}, boots: map[string]int{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.cloud = p.Open(t, func(machine string) { w.rebooted(ctx, t, machine) })
+	t.Cleanup(func() { cancel(); w.reboots.Wait() })
+	w.serve(t)
+	for _, name := range []string{"a", "b"} {
+		node := w.node(name)
+		w.add(t, node, w.cloud.Add(node, ""), "")
+	}
+	t.Cleanup(func() { w.kill(t); w.leave(t) })
+	return w
+}
+
+// leave removes the Nodes, whose machines no other cloud knows.
+func (w *world) leave(t *testing.T) {
+	for node := range w.machines {
+		if err := w.cluster.DeleteNode(context.WithoutCancel(t.Context()), node); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// serve serves the cloud, with what strikes the plugin at its requests.
+func (w *world) serve(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dir = dir
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.handle))
+	if !w.plugin.TLS {
+		server.Start()
+	} else {
+		server.StartTLS()
+		writeCertificate(t, filepath.Join(dir, "ca.pem"), server)
+	}
+	t.Cleanup(server.Close)
+	w.url = server.URL
+}
+
+func (w *world) handle(out http.ResponseWriter, r *http.Request) {
+	hit := none
+	w.mu.Lock()
+	if w.strike != nil {
+		hit = w.strike(r)
+	}
+	w.mu.Unlock()
+	switch hit {
+	case none:
+		w.cloud.ServeHTTP(out, r)
+		return
+	case after:
+		w.cloud.ServeHTTP(httptest.NewRecorder(), r)
+	case before:
+	}
+	w.mu.Lock()
+	if w.cmd != nil {
+		_ = w.cmd.Process.Kill()
+	}
+	w.mu.Unlock()
+	panic(http.ErrAbortHandler)
+}
+
+func (w *world) node(name string) string { return w.namespace + "-" + name }
+
+// add adds the Node of a machine.
+func (w *world) add(t *testing.T, node, machine, address string) {
+	t.Helper()
+	w.mu.Lock()
+	w.machines[node] = machine
+	if w.nodes[machine] == "" {
+		w.nodes[machine] = node
+	}
+	w.mu.Unlock()
+	if _, err := w.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: node, BootID: "boot-0", ProviderID: machine}); err != nil {
+		t.Fatal(err)
+	}
+	if address != "" {
+		w.patch(t.Context(), t, node, fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
+	}
+}
+
+func (w *world) patch(ctx context.Context, t *testing.T, node, patch string) {
+	_, err := w.cluster.Client().CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+}
+
+// rebooted has the Node of a machine show another boot, a while later.
+func (w *world) rebooted(ctx context.Context, t *testing.T, machine string) {
+	w.mu.Lock()
+	w.boots[machine]++
+	node, boot := w.nodes[machine], fmt.Sprintf("boot-%d", w.boots[machine])
+	w.mu.Unlock()
+	w.reboots.Add(1)
+	time.AfterFunc(50*time.Millisecond, func() {
+		defer w.reboots.Done()
+		w.patch(ctx, t, node, fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q}}}`, boot))
+	})
+}
+
+// bootID is what a Node shows.
+func (w *world) bootID(t *testing.T, node string) string {
+	t.Helper()
+	n, err := w.cluster.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Status.NodeInfo.BootID
+}
+
+// start starts the plugin and connects to it.
+func (w *world) start(t *testing.T) grpc.ClientConnInterface {
+	t.Helper()
+	args, env := w.plugin.Start(t, w.cloud, w.url)
+	socket := "unix://" + filepath.Join(w.dir, "s")
+	args = append([]string{
+		"--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "127.0.0.1:0", "--listen", socket,
+		"--plaintext", "--admit-anyone", "--namespace", w.namespace,
+	}, args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), AsPlugin+"=1", "SSL_CERT_FILE="+filepath.Join(w.dir, "ca.pem")), env...)
+	cmd.Stdout, cmd.Stderr = &w.said, &w.said
+	w.mark = len(w.said.String())
+	if err := testkit.StartChild(cmd); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.cmd = cmd
+	w.mu.Unlock()
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: 20 * time.Millisecond}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// kill ends the plugin as a power cut would.
+func (w *world) kill(t *testing.T) {
+	w.mu.Lock()
+	cmd := w.cmd
+	w.cmd = nil
+	w.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if t.Failed() {
+		t.Logf("the plugin said:\n%s", w.said.String())
+	}
+}
+
+// serving finds where a process serves its probes.
+var serving = regexp.MustCompile(`serving probes and metrics.*?(127\.0\.0\.1:\d+)`)
