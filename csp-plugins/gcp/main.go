@@ -1,0 +1,22 @@
+// Command gcp is the provider plugin of machines that are Compute Engine instances.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/gcp"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+const name = "csp-plugin-gcp"
+
+func main() { daemon.Main(name, gcp.Default(), build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg gcp.Config) error {
+	provider, err := gcp.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return cloud.ServeAsync(d, name, cfg.Config, provider)
+}
