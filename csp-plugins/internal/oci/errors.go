@@ -1,0 +1,126 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+)
+
+// retryAfter is how long OCI is left alone that says it was asked too often.
+const retryAfter = 30 * time.Second
+
+// notAuthorizedOrNotFound is OCI's word for both.
+const notAuthorizedOrNotFound = "NotAuthorizedOrNotFound"
+
+// meanings of OCI's error codes; what is not here is known by its HTTP status (source:
+// "API Errors" of the OCI documentation,
+// https://docs.oracle.com/iaas/Content/API/References/apierrors.htm).
+var meanings = map[string]codes.Code{
+	"TooManyRequests": codes.ResourceExhausted,
+
+	"NotAuthenticated": codes.Unauthenticated,
+
+	// The two can not be told apart: not NotFound, which would say for certain that
+	// there is no such machine.
+	notAuthorizedOrNotFound: codes.PermissionDenied, "NotAuthorized": codes.PermissionDenied, "SignUpRequired": codes.PermissionDenied,
+
+	// Another action is at work, or the instance is on its way.
+	"IncorrectState": codes.Aborted, "Conflict": codes.Aborted, "ExternalServerIncorrectState": codes.Aborted,
+
+	// The token was used for something that took effect, and something came after it.
+	"InvalidatedRetryToken": codes.Unavailable,
+
+	"NoEtagMatch": codes.FailedPrecondition, "LimitExceeded": codes.FailedPrecondition, "QuotaExceeded": codes.FailedPrecondition,
+}
+
+// code is OCI's error code; empty if OCI gave none.
+func code(err error) string {
+	if said, ok := said(err); ok {
+		return said.GetCode()
+	}
+	return ""
+}
+
+// said is OCI's error, if it gave one.
+func said(err error) (what common.ServiceError, ok bool) {
+	ok = errors.As(err, &what)
+	return what, ok
+}
+
+// unparsed is the SDK's code of an answer that is not OCI's.
+const unparsed = "BadErrorResponse"
+
+func meaning(what common.ServiceError) codes.Code {
+	known, ok := meanings[what.GetCode()]
+	switch {
+	case ok:
+		return known
+	case what.GetHTTPStatusCode() == http.StatusTooManyRequests:
+		return codes.ResourceExhausted
+	case what.GetHTTPStatusCode() == http.StatusUnauthorized:
+		return codes.Unauthenticated
+	case what.GetHTTPStatusCode() >= http.StatusInternalServerError, what.GetCode() == unparsed:
+		return codes.Unavailable // it may have been done
+	}
+	return codes.InvalidArgument
+}
+
+// answered translates what OCI said, or that it said nothing, into an answer to the
+// janitor. Only what certainly was not done is said not to be.
+func answered(err error) error {
+	if err == nil {
+		return nil
+	}
+	if what, ok := said(err); ok {
+		if m := meaning(what); m != codes.ResourceExhausted {
+			return status.Error(m, err.Error())
+		}
+		return plugin.RetryLater(retryAfter, err.Error())
+	}
+	_, unsigned := errors.AsType[*unsigned](err)
+	switch {
+	case unsigned:
+		return status.Error(codes.Unauthenticated, err.Error())
+	case unsent(err):
+		return status.Error(codes.Aborted, err.Error())
+	case timedOut(err):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// unsent says whether there was no connection for the request.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return ok && op.Op == "dial" || unknown
+}
+
+func timedOut(err error) bool {
+	broken, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && broken.Timeout()
+}
+
+// unsigned is that a request could not be signed, so that it was not sent.
+type unsigned struct{ cause error }
+
+func (u *unsigned) Error() string { return fmt.Sprintf("signing a request: %v", u.cause) }
+
+// signer marks what it could not sign.
+type signer struct{ common.HTTPRequestSigner }
+
+func (s signer) Sign(r *http.Request) error {
+	if err := s.HTTPRequestSigner.Sign(r); err != nil {
+		return &unsigned{err}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+// Package oci is the provider of machines that are instances of Oracle Cloud
+// Infrastructure.
+package oci
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/common/auth"
+	"github.com/oracle/oci-go-sdk/v65/core"
+	"github.com/oracle/oci-go-sdk/v65/workrequests"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+)
+
+// Provider tells OCI about instances.
+type Provider struct {
+	compute core.ComputeClient
+	network core.VirtualNetworkClient
+	work    workrequests.WorkRequestClient
+}
+
+// callLimit bounds one exchange with OCI; it is less than the janitor's own limit of
+// a call.
+const callLimit = 20 * time.Second
+
+// New makes the provider. It fails if there are no credentials of the kind that the
+// configuration names.
+func New(c Config) (*Provider, error) {
+	identity, err := identify(c)
+	if err != nil {
+		return nil, fmt.Errorf("finding the credentials of OCI (auth is %s): %w", c.Auth, err)
+	}
+	p := &Provider{}
+	if p.compute, err = core.NewComputeClientWithConfigurationProvider(identity); err != nil {
+		return nil, fmt.Errorf("making a client of OCI: %w", err)
+	}
+	if p.network, err = core.NewVirtualNetworkClientWithConfigurationProvider(identity); err != nil {
+		return nil, fmt.Errorf("making a client of OCI: %w", err)
+	}
+	if p.work, err = workrequests.NewWorkRequestClientWithConfigurationProvider(identity); err != nil {
+		return nil, fmt.Errorf("making a client of OCI: %w", err)
+	}
+	// The janitor repeats; a client that repeats by itself, or holds requests back,
+	// hides what was done.
+	never := common.NoRetryPolicy()
+	for _, client := range []*common.BaseClient{&p.compute.BaseClient, &p.network.BaseClient, &p.work.BaseClient} {
+		client.Configuration.RetryPolicy, client.Configuration.CircuitBreaker = &never, nil
+		client.HTTPClient, client.Signer = &http.Client{Timeout: callLimit}, signer{client.Signer}
+		if c.Endpoint != "" {
+			client.Host = c.Endpoint
+		}
+	}
+	return p, nil
+}
+
+func identify(c Config) (common.ConfigurationProvider, error) {
+	switch c.Auth {
+	case Instance:
+		return auth.InstancePrincipalConfigurationProvider()
+	case File:
+		found, err := common.ConfigurationProviderFromFileWithProfile(c.ConfigFile, c.Profile, "")
+		if err != nil {
+			return nil, err
+		}
+		_, err = common.IsConfigurationProviderValid(found)
+		return found, err
+	}
+	return auth.OkeWorkloadIdentityConfigurationProvider()
+}
+
+// providerID is that of the Kubernetes cloud provider of OCI, the instance's OCID;
+// oci:// may stand before it.
+var providerID = regexp.MustCompile(`^(?:oci://)?(ocid1\.instance\.[a-z0-9-]+\.[a-z0-9-]*\.[a-z0-9._-]+)$`)
+
+// instance is the OCID of a machine.
+func instance(machine string) (*string, error) {
+	match := providerID.FindStringSubmatch(machine)
+	if match == nil {
+		return nil, cloud.Malformed(machine, "ocid1.instance.REALM.REGION.ID")
+	}
+	return &match[1], nil
+}
+
+func (p *Provider) get(ctx context.Context, machine string) (core.Instance, error) {
+	id, err := instance(machine)
+	if err != nil {
+		return core.Instance{}, err
+	}
+	found, err := p.compute.GetInstance(ctx, core.GetInstanceRequest{InstanceId: id})
+	return found.Instance, answered(err)
+}
+
+// State asks for the lifecycle state of the instance. Only TERMINATED is gone: OCI
+// does not tell an instance that is not there from one that the plugin may not see.
+func (p *Provider) State(ctx context.Context, machine string) (cloud.State, error) {
+	found, err := p.get(ctx, machine)
+	switch {
+	case err != nil:
+		return "", err
+	case found.LifecycleState == core.InstanceLifecycleStateTerminated:
+		return cloud.Gone, nil
+	case found.LifecycleState == core.InstanceLifecycleStateRunning:
+		return cloud.Up, nil
+	}
+	return cloud.NotUp, nil
+}
+
+// Names are the addresses and host names of the instance's network cards.
+func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+	found, err := p.get(ctx, machine)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{*found.Id}
+	for page := (core.ListVnicAttachmentsRequest{CompartmentId: found.CompartmentId, InstanceId: found.Id}); ; {
+		list, err := p.compute.ListVnicAttachments(ctx, page)
+		if err != nil {
+			return nil, answered(err)
+		}
+		for _, attachment := range list.Items {
+			if attachment.LifecycleState != core.VnicAttachmentLifecycleStateAttached || attachment.VnicId == nil {
+				continue
+			}
+			card, err := p.network.GetVnic(ctx, core.GetVnicRequest{VnicId: attachment.VnicId})
+			if err != nil {
+				return nil, answered(err)
+			}
+			for _, name := range []*string{card.PrivateIp, card.HostnameLabel} {
+				if name != nil && *name != "" {
+					names = append(names, *name)
+				}
+			}
+			names = append(names, card.Ipv6Addresses...)
+		}
+		if page.Page = list.OpcNextPage; page.Page == nil {
+			return names, nil
+		}
+	}
+}
+
+// Begin resets the instance, under a retry token: OCI carries out each once within
+// 24 hours. Without force the operating system has 15 minutes to go down. A
+// termination has no such token, and needs none: it ends the instance of that OCID.
+func (p *Provider) Begin(ctx context.Context, s cloud.Signal) (string, error) {
+	id, err := instance(s.Machine)
+	if err != nil {
+		return "", err
+	}
+	if s.Terminate {
+		answer, err := p.compute.TerminateInstance(ctx, core.TerminateInstanceRequest{InstanceId: id})
+		return workRequest(answer.RawResponse), answered(err)
+	}
+	action, token := core.InstanceActionActionSoftreset, s.ID.String()
+	if s.Force {
+		action = core.InstanceActionActionReset
+	}
+	answer, err := p.compute.InstanceAction(ctx, core.InstanceActionRequest{InstanceId: id, Action: action, OpcRetryToken: &token})
+	return workRequest(answer.RawResponse), answered(err)
+}
+
+// workRequest is the name of the operation, if OCI made one: for power actions of
+// some shapes it does not, and the lifecycle state alone tells.
+func workRequest(r *http.Response) string {
+	if r == nil {
+		return ""
+	}
+	return r.Header.Get("opc-work-request-id")
+}
+
+// Progress asks for the work request.
+func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Progress, error) {
+	found, err := p.work.GetWorkRequest(ctx, workrequests.GetWorkRequestRequest{WorkRequestId: &operation})
+	if code(err) == notAuthorizedOrNotFound {
+		return cloud.Untold, nil
+	}
+	if err != nil {
+		return "", answered(err)
+	}
+	switch found.Status {
+	case workrequests.WorkRequestStatusSucceeded:
+		return cloud.Over, nil
+	case workrequests.WorkRequestStatusFailed, workrequests.WorkRequestStatusCanceled:
+		return cloud.Over, status.Errorf(codes.FailedPrecondition, "work request %s is %s%s", operation, found.Status, p.why(ctx, operation))
+	case workrequests.WorkRequestStatusAccepted, workrequests.WorkRequestStatusInProgress, workrequests.WorkRequestStatusCanceling:
+	}
+	return cloud.Running, nil
+}
+
+// why is what OCI says of a work request that failed.
+func (p *Provider) why(ctx context.Context, operation string) (words string) {
+	list, err := p.work.ListWorkRequestErrors(ctx, workrequests.ListWorkRequestErrorsRequest{WorkRequestId: &operation})
+	if err != nil {
+		return fmt.Sprintf(": and asking why: %v", err)
+	}
+	for _, one := range list.Items {
+		if one.Code != nil && one.Message != nil {
+			words += ": " + *one.Code + ": " + *one.Message
+		}
+	}
+	return words
+}

@@ -1,0 +1,23 @@
+// Command oci is the provider plugin of machines that are instances of Oracle Cloud
+// Infrastructure.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/oci"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+const name = "csp-plugin-oci"
+
+func main() { daemon.Main(name, oci.Default(), build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg oci.Config) error {
+	provider, err := oci.New(cfg)
+	if err != nil {
+		return err
+	}
+	return cloud.ServeAsync(d, name, cfg.Config, provider)
+}
