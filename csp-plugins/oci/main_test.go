@@ -166,18 +166,6 @@ func TestUnsent(t *testing.T) {
 	if _, err := away.Begin(t.Context(), cloud.Signal{Machine: ocids + "x", ID: uuid.New()}); status.Code(err) != codes.Aborted {
 		t.Errorf("no connection: %v, want Aborted", err)
 	}
-	file := configure(t)
-	lost, err := oci.New(oci.Config{Auth: oci.File, ConfigFile: file, Profile: "DEFAULT", Endpoint: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, gone := range []string{"key.pem", "config"} {
-		if err := os.Remove(filepath.Join(filepath.Dir(file), gone)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err = lost.Begin(t.Context(), cloud.Signal{Machine: ocids + "x", ID: uuid.New()})
-	t.Logf("once its files are gone: %v", err)
 	for _, auth := range []string{oci.File, oci.Workload} {
 		if _, err := oci.New(oci.Config{Auth: auth, ConfigFile: "/nowhere/config", Profile: "DEFAULT"}); err == nil || !strings.Contains(err.Error(), auth) {
 			t.Errorf("no credentials by %s: %v, want the start to fail", auth, err)

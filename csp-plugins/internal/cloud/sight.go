@@ -47,7 +47,7 @@ func (p *Plugin) watch(d *daemon.Daemon) {
 		ticker := d.Clock.NewTicker(lookEvery)
 		defer ticker.Stop()
 		for {
-			if ok, detail := p.look(ctx); seen.set(ok, detail) {
+			if ok, detail := p.glance(ctx); seen.set(ok, detail) {
 				p.Log.Info("looked for a machine with the plugin's credentials", "ready", ok, "detail", detail)
 			}
 			select {
@@ -63,10 +63,10 @@ func (p *Plugin) watch(d *daemon.Daemon) {
 // be gone for long, or not for this plugin.
 const looks = 5
 
-// look asks the cloud about the machines of Nodes until it says something of one.
+// glance asks the cloud about the machines of Nodes until it says something of one.
 // Any answer will do, that there is none as well. Without a Node of this cloud there
 // is nothing to ask about, and nothing to repair.
-func (p *Plugin) look(ctx context.Context) (ok bool, detail string) {
+func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 	asked := 0
 	detail = "no node is a machine of this cloud"
 	for page := (metav1.ListOptions{Limit: 500}); ; {

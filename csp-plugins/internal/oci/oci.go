@@ -52,7 +52,7 @@ func New(c Config) (*Provider, error) {
 	never := common.NoRetryPolicy()
 	for _, client := range []*common.BaseClient{&p.compute.BaseClient, &p.network.BaseClient, &p.work.BaseClient} {
 		client.Configuration.RetryPolicy, client.Configuration.CircuitBreaker = &never, nil
-		client.HTTPClient, client.Signer = &http.Client{Timeout: callLimit}, signer{client.Signer}
+		client.HTTPClient, client.Signer = dispatcher{&http.Client{Timeout: callLimit}}, signer{client.Signer}
 		if c.Endpoint != "" {
 			client.Host = c.Endpoint
 		}
@@ -93,7 +93,7 @@ func (p *Provider) get(ctx context.Context, machine string) (core.Instance, erro
 	if err != nil {
 		return core.Instance{}, err
 	}
-	found, err := p.compute.GetInstance(ctx, core.GetInstanceRequest{InstanceId: id})
+	found, err := p.compute.GetInstance(shown(ctx), core.GetInstanceRequest{InstanceId: id})
 	return found.Instance, answered(err)
 }
 
@@ -120,7 +120,7 @@ func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) 
 	}
 	names := []string{*found.Id}
 	for page := (core.ListVnicAttachmentsRequest{CompartmentId: found.CompartmentId, InstanceId: found.Id}); ; {
-		list, err := p.compute.ListVnicAttachments(ctx, page)
+		list, err := p.compute.ListVnicAttachments(shown(ctx), page)
 		if err != nil {
 			return nil, answered(err)
 		}
@@ -128,7 +128,7 @@ func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) 
 			if attachment.LifecycleState != core.VnicAttachmentLifecycleStateAttached || attachment.VnicId == nil {
 				continue
 			}
-			card, err := p.network.GetVnic(ctx, core.GetVnicRequest{VnicId: attachment.VnicId})
+			card, err := p.network.GetVnic(shown(ctx), core.GetVnicRequest{VnicId: attachment.VnicId})
 			if err != nil {
 				return nil, answered(err)
 			}
@@ -154,14 +154,14 @@ func (p *Provider) Begin(ctx context.Context, s cloud.Signal) (string, error) {
 		return "", err
 	}
 	if s.Terminate {
-		answer, err := p.compute.TerminateInstance(ctx, core.TerminateInstanceRequest{InstanceId: id})
+		answer, err := p.compute.TerminateInstance(shown(ctx), core.TerminateInstanceRequest{InstanceId: id})
 		return workRequest(answer.RawResponse), answered(err)
 	}
 	action, token := core.InstanceActionActionSoftreset, s.ID.String()
 	if s.Force {
 		action = core.InstanceActionActionReset
 	}
-	answer, err := p.compute.InstanceAction(ctx, core.InstanceActionRequest{InstanceId: id, Action: action, OpcRetryToken: &token})
+	answer, err := p.compute.InstanceAction(shown(ctx), core.InstanceActionRequest{InstanceId: id, Action: action, OpcRetryToken: &token})
 	return workRequest(answer.RawResponse), answered(err)
 }
 
@@ -176,7 +176,7 @@ func workRequest(r *http.Response) string {
 
 // Progress asks for the work request.
 func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Progress, error) {
-	found, err := p.work.GetWorkRequest(ctx, workrequests.GetWorkRequestRequest{WorkRequestId: &operation})
+	found, err := p.work.GetWorkRequest(shown(ctx), workrequests.GetWorkRequestRequest{WorkRequestId: &operation})
 	if code(err) == notAuthorizedOrNotFound {
 		return cloud.Untold, nil
 	}
@@ -195,7 +195,7 @@ func (p *Provider) Progress(ctx context.Context, _, operation string) (cloud.Pro
 
 // why is what OCI says of a work request that failed.
 func (p *Provider) why(ctx context.Context, operation string) (words string) {
-	list, err := p.work.ListWorkRequestErrors(ctx, workrequests.ListWorkRequestErrorsRequest{WorkRequestId: &operation})
+	list, err := p.work.ListWorkRequestErrors(shown(ctx), workrequests.ListWorkRequestErrorsRequest{WorkRequestId: &operation})
 	if err != nil {
 		return fmt.Sprintf(": and asking why: %v", err)
 	}
