@@ -1,0 +1,22 @@
+// Command azure is the provider plugin of machines that are virtual machines of Azure.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/azure"
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+const name = "csp-plugin-azure"
+
+func main() { daemon.Main(name, azure.Default(), build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg azure.Config) error {
+	provider, err := azure.New(cfg)
+	if err != nil {
+		return err
+	}
+	return cloud.ServeAsync(d, name, cfg.Config, provider)
+}

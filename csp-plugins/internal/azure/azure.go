@@ -1,0 +1,229 @@
+// Package azure is the provider of machines that are virtual machines of Azure, alone
+// or in scale sets.
+package azure
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+)
+
+// Provider tells Azure about virtual machines.
+type Provider struct {
+	credential azcore.TokenCredential
+	options    arm.ClientOptions
+}
+
+// callLimit bounds one exchange with Azure; it is less than the janitor's own limit of
+// a call.
+const callLimit = 20 * time.Second
+
+// never is how often a request is repeated: the janitor repeats; a client that repeats
+// by itself could do a thing twice.
+var never = policy.RetryOptions{MaxRetries: -1}
+
+// New makes the provider. Credentials are found as DefaultAzureCredential finds them:
+// in the environment, by the workload identity of the service account, by a managed
+// identity.
+func New(c Config) (*Provider, error) {
+	where := c.where()
+	found, err := azidentity.NewDefaultAzureCredential(&azidentity.DefaultAzureCredentialOptions{
+		ClientOptions: azcore.ClientOptions{Cloud: where, Retry: never}, DisableInstanceDiscovery: c.Authority != "",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding the credentials of Azure: %w", err)
+	}
+	return With(found, azcore.ClientOptions{Cloud: where}), nil
+}
+
+// With makes the provider with a credential and the options of its clients.
+func With(credential azcore.TokenCredential, options azcore.ClientOptions) *Provider {
+	options.Retry = never
+	return &Provider{credential: signer{credential}, options: arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}}
+}
+
+// prefix stands before the resource id in spec.providerID.
+const prefix = "azure://"
+
+// kinds of machines, by the type of their resource in lower case.
+const (
+	alone = "microsoft.compute/virtualmachines"
+	inSet = "microsoft.compute/virtualmachinescalesets/virtualmachines"
+)
+
+// place is where a machine is. set is empty for one that is in no scale set; in a set
+// name is the id of the instance.
+type place struct{ subscription, group, set, name string }
+
+// parse reads the providerID of the Kubernetes cloud provider of Azure:
+// azure:///subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/virtualMachines/NAME
+// or .../virtualMachineScaleSets/SET/virtualMachines/ID.
+func parse(machine string) (place, error) {
+	id, ok := strings.CutPrefix(machine, prefix)
+	parsed, err := arm.ParseResourceID(id)
+	if ok && err == nil && parsed.SubscriptionID != "" && parsed.ResourceGroupName != "" && parsed.Name != "" && !strings.ContainsAny(id, "?#%") {
+		at := place{subscription: parsed.SubscriptionID, group: parsed.ResourceGroupName, name: parsed.Name}
+		switch strings.ToLower(parsed.ResourceType.String()) {
+		case inSet:
+			at.set = parsed.Parent.Name
+			return at, nil
+		case alone:
+			return at, nil
+		}
+	}
+	return place{}, csp.Malformed(machine, "azure:///subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/... of a virtual machine")
+}
+
+// clients of a subscription.
+func (p *Provider) clients(subscription string) (*armcompute.ClientFactory, error) {
+	made, err := armcompute.NewClientFactory(subscription, p.credential, &p.options)
+	if err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "making a client of subscription %q: %v", subscription, err)
+	}
+	return made, nil
+}
+
+// facts are what Azure says of a machine.
+type facts struct {
+	names               []string
+	provisioning, power string
+}
+
+const powerState = "PowerState/"
+
+// look asks for a machine and for what it is doing.
+func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
+	at, err := parse(machine)
+	if err != nil {
+		return facts{}, err
+	}
+	c, err := p.clients(at.subscription)
+	if err != nil {
+		return facts{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	f := facts{names: []string{at.name}}
+	var statuses []*armcompute.InstanceViewStatus
+	var os *armcompute.OSProfile
+	if at.set != "" {
+		got, err := c.NewVirtualMachineScaleSetVMsClient().Get(ctx, at.group, at.set, at.name, &armcompute.VirtualMachineScaleSetVMsClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+		if err != nil || got.Properties == nil {
+			return f, answered(err)
+		}
+		f.names, f.provisioning, os = nil, value(got.Properties.ProvisioningState), got.Properties.OSProfile // its id says nothing
+		if v := got.Properties.InstanceView; v != nil {
+			statuses = v.Statuses
+		}
+	} else {
+		got, err := c.NewVirtualMachinesClient().Get(ctx, at.group, at.name, &armcompute.VirtualMachinesClientGetOptions{Expand: to.Ptr(armcompute.InstanceViewTypesInstanceView)})
+		if err != nil || got.Properties == nil {
+			return f, answered(err)
+		}
+		f.provisioning, os = value(got.Properties.ProvisioningState), got.Properties.OSProfile
+		if v := got.Properties.InstanceView; v != nil {
+			statuses = v.Statuses
+		}
+	}
+	for _, s := range statuses {
+		if state, ok := strings.CutPrefix(value(s.Code), powerState); ok {
+			f.power = state
+		}
+	}
+	if os != nil && value(os.ComputerName) != "" {
+		f.names = append(f.names, *os.ComputerName)
+	}
+	return f, nil
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// State is up for a machine that has power and that Azure is not at work on. That an
+// earlier operation failed says nothing of that.
+func (p *Provider) State(ctx context.Context, machine string) (csp.State, error) {
+	f, err := p.look(ctx, machine)
+	switch {
+	case status.Code(err) == codes.NotFound:
+		return csp.Gone, nil
+	case err != nil:
+		return "", err
+	case f.power == "running" && (f.provisioning == "Succeeded" || f.provisioning == "Failed"):
+		return csp.Up, nil
+	}
+	return csp.NotUp, nil
+}
+
+// Names are the machine's name and the host name that Azure gave it; in a scale set
+// the host name alone. Addresses are with another service, for which the plugin has no
+// right.
+func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+	f, err := p.look(ctx, machine)
+	return f.names, err
+}
+
+// Begin restarts or deletes the machine. Azure knows no request ids: the id goes with
+// the request for those who look into its activity log. Force deletes without waiting
+// for the operating system; a restart has no such thing.
+func (p *Provider) Begin(ctx context.Context, s csp.Signal) (string, error) {
+	at, err := parse(s.Machine)
+	if err != nil {
+		return "", err
+	}
+	c, err := p.clients(at.subscription)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	ctx = policy.WithHTTPHeader(ctx, http.Header{"X-Ms-Client-Request-Id": {s.ID.String()}})
+	begun, err := begin(ctx, c, at, s)
+	if err != nil {
+		return "", answered(err)
+	}
+	if begun.Done() {
+		return "", nil
+	}
+	token, err := begun.ResumeToken()
+	if err != nil {
+		return "", nil //nolint:nilerr // it was taken; without a token its end is not asked about
+	}
+	return token, nil
+}
+
+// poller is one of an operation, whatever its result.
+type poller interface {
+	Done() bool
+	ResumeToken() (string, error)
+}
+
+func begin(ctx context.Context, c *armcompute.ClientFactory, at place, s csp.Signal) (poller, error) {
+	force := to.Ptr(s.Force)
+	switch {
+	case at.set != "" && s.Terminate:
+		ids := armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{&at.name}}
+		return c.NewVirtualMachineScaleSetsClient().BeginDeleteInstances(ctx, at.group, at.set, ids, &armcompute.VirtualMachineScaleSetsClientBeginDeleteInstancesOptions{ForceDeletion: force})
+	case at.set != "":
+		return c.NewVirtualMachineScaleSetVMsClient().BeginRestart(ctx, at.group, at.set, at.name, nil)
+	case s.Terminate:
+		return c.NewVirtualMachinesClient().BeginDelete(ctx, at.group, at.name, &armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: force})
+	}
+	return c.NewVirtualMachinesClient().BeginRestart(ctx, at.group, at.name, nil)
+}

@@ -1,0 +1,124 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+)
+
+// retryAfter is how long Azure is left alone that says it was asked too often, where
+// it names no delay of its own; longest is the longest delay that is passed on.
+const (
+	retryAfter = 30 * time.Second
+	longest    = 10 * time.Minute
+)
+
+// meanings of Azure's error codes that say more than their HTTP status (sources:
+// "Troubleshoot common Azure deployment errors",
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors,
+// and "Understand common error messages when you manage virtual machines",
+// https://learn.microsoft.com/troubleshoot/azure/virtual-machines/windows/error-messages).
+var meanings = map[string]codes.Code{
+	"ResourceNotFound": codes.NotFound, "ResourceGroupNotFound": codes.NotFound, "ParentResourceNotFound": codes.NotFound, "InstanceIdNotFound": codes.NotFound,
+
+	// Not the machine, but all that would know it is not there for the plugin.
+	"SubscriptionNotFound": codes.PermissionDenied, "InvalidSubscriptionId": codes.PermissionDenied,
+
+	// Another operation is at work.
+	"AnotherOperationInProgress": codes.Aborted, "Conflict": codes.Aborted, "OperationPreempted": codes.Aborted, "ConflictingConcurrentWriteNotAllowed": codes.Aborted,
+
+	"OperationNotAllowed": codes.FailedPrecondition, "ScopeLocked": codes.FailedPrecondition, "RequestDisallowedByPolicy": codes.FailedPrecondition,
+	"VMMarkedForDeletion": codes.FailedPrecondition, "ResourceInUse": codes.FailedPrecondition,
+}
+
+// byStatus are the meanings of HTTP statuses of answers that are Azure's: with an error
+// code.
+var byStatus = map[int]codes.Code{
+	http.StatusBadRequest: codes.InvalidArgument, http.StatusForbidden: codes.PermissionDenied,
+	http.StatusConflict: codes.Aborted, http.StatusPreconditionFailed: codes.FailedPrecondition,
+}
+
+func meaning(said *azcore.ResponseError) codes.Code {
+	switch said.StatusCode {
+	case http.StatusTooManyRequests:
+		return codes.ResourceExhausted
+	case http.StatusUnauthorized:
+		return codes.Unauthenticated
+	}
+	known, ok := meanings[said.ErrorCode]
+	if !ok && said.ErrorCode != "" {
+		known, ok = byStatus[said.StatusCode]
+	}
+	if !ok {
+		return codes.Unavailable // it may have been done
+	}
+	return known
+}
+
+// answered translates what Azure said, or that it said nothing, into an answer to the
+// janitor. Only what certainly was not done is said not to be.
+func answered(err error) error {
+	if err == nil {
+		return nil
+	}
+	if said, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		if m := meaning(said); m != codes.ResourceExhausted {
+			return status.Error(m, err.Error())
+		}
+		return plugin.RetryLater(delay(said.RawResponse), err.Error())
+	}
+	_, unsigned := errors.AsType[*unsigned](err)
+	switch {
+	case unsigned:
+		return status.Error(codes.Unauthenticated, err.Error())
+	case unsent(err):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// delay is what Azure asks for.
+func delay(r *http.Response) time.Duration {
+	if r != nil {
+		if seconds, err := strconv.Atoi(r.Header.Get("Retry-After")); err == nil && seconds > 0 {
+			return min(time.Duration(seconds)*time.Second, longest)
+		}
+	}
+	return retryAfter
+}
+
+// unsent says whether there was no connection for the request.
+func unsent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return ok && op.Op == "dial" || unknown
+}
+
+// unsigned is that there is no token, so that no request was sent.
+type unsigned struct{ cause error }
+
+func (u *unsigned) Error() string { return fmt.Sprintf("getting a token: %v", u.cause) }
+
+// signer gets tokens and marks that it got none.
+type signer struct{ azcore.TokenCredential }
+
+func (s signer) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := s.TokenCredential.GetToken(ctx, o)
+	if err != nil {
+		return token, &unsigned{err}
+	}
+	return token, nil
+}
