@@ -21,7 +21,8 @@ var services = map[string]string{
 	"nic-health-monitor": "nic-health-monitor", "metadata-collector": "metadata-collector",
 	"kubernetes-object-monitor": "kubernetes-object-monitor", "labeler": "labeler", "health-events-analyzer": "health-events-analyzer",
 	"fault-quarantine": "fault-quarantine", "node-drainer": "node-drainer", "fault-remediation": "fault-remediation",
-	"event-exporter": "event-exporter", "janitor": "janitor", "csp-plugin-aws": "aws", "csp-plugin-kwok": "kwok",
+	"event-exporter": "event-exporter", "janitor": "janitor", "csp-plugin-aws": "aws", "csp-plugin-azure": "azure", "csp-plugin-gcp": "gcp",
+	"csp-plugin-kwok": "kwok", "csp-plugin-oci": "oci",
 }
 
 // TestFlagsAndKeysOfTheEarlierOne: each program ends with each of them, and names

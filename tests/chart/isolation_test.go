@@ -83,7 +83,9 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	needs := map[string][]string{
 		"syslog-health-monitor": {}, "gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "nic-health-monitor": {}, "metadata-collector": base,
 		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "csp-plugin-kwok": base,
-		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "janitor": append([]string{"everything"}, base...),
+		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
+		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
+		"janitor":        append([]string{"everything"}, base...),
 		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
 	}
 	for _, name := range values {
@@ -126,6 +128,9 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"node-health-check":         {"--set=nodeHealthCheck.enabled=true"},
 		"csp-plugin-kwok":           {"--set=cspPluginKwok.enabled=true"},
 		"csp-plugin-aws":            {"--set=cspPluginAws.enabled=true"},
+		"csp-plugin-azure":          {"--set=cspPluginAzure.enabled=true"},
+		"csp-plugin-gcp":            {"--set=cspPluginGcp.enabled=true"},
+		"csp-plugin-oci":            {"--set=cspPluginOci.enabled=true"},
 		"janitor":                   {"--set=janitor.enabled=true,janitor.cspPlugin.host=unix:///run/csp-plugin/socket"},
 	} {
 		objects := rendered(t, append([]string{file("nothing")}, with...)...)

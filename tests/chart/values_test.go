@@ -32,6 +32,7 @@ func TestLint(t *testing.T) {
 		"nothing":    {},
 		"sidecar":    append(slices.Clone(defaults), "janitor"),
 		"two":        append(slices.Clone(defaults), "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
+		"clouds":     append(slices.Clone(defaults), "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
 	}
 	for _, name := range values {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestSafeDefaults(t *testing.T) {
 			t.Errorf("%s is not in dry run: %v", actor, args)
 		}
 	}
-	for _, actor := range []string{"janitor", "csp-plugin-aws", "csp-plugin-kwok"} {
+	for _, actor := range []string{"janitor", "csp-plugin-aws", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-kwok", "csp-plugin-oci"} {
 		if _, there := pods[actor]; there {
 			t.Errorf("%s is installed", actor)
 		}

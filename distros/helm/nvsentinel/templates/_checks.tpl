@@ -92,22 +92,43 @@ there nothing makes PROCESS of an event, neither its value, nor a check's own in
 {{- if and .Values.janitor.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
 {{- end }}
 
-{{- define "nvsentinel.awsEnabled" -}}
-{{- if and .Values.cspPluginAws.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
-{{- end }}
-
 {{- define "nvsentinel.kwokEnabled" -}}
 {{- if and .Values.cspPluginKwok.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
 {{- end }}
 
+{{/* pluginKeys are the plugins of this chart with the keys of their values, as JSON. */}}
+{{- define "nvsentinel.pluginKeys" -}}
+{{- dict "csp-plugin-aws" "cspPluginAws" "csp-plugin-azure" "cspPluginAzure" "csp-plugin-gcp" "cspPluginGcp" "csp-plugin-kwok" "cspPluginKwok"
+  "csp-plugin-oci" "cspPluginOci" | toJson -}}
+{{- end }}
+
+{{/* pluginsEnabled are the names of those that the values enable, as JSON. */}}
+{{- define "nvsentinel.pluginsEnabled" -}}
+{{- $root := . -}}{{- $names := list -}}
+{{- range $name, $key := include "nvsentinel.pluginKeys" . | fromJson }}
+{{- if (get $root.Values $key).enabled }}{{ $names = append $names $name }}{{ end -}}
+{{- end }}
+{{- toJson $names -}}
+{{- end }}
+
+{{/* pluginsThere are the names of those that are installed, as JSON; cloudPlugins are those of them that speak
+to the API of a cloud. */}}
+{{- define "nvsentinel.pluginsThere" -}}
+{{- if (.Values.global | default dict).dryRun }}[]{{ else }}{{ include "nvsentinel.pluginsEnabled" . }}{{ end -}}
+{{- end }}
+
+{{- define "nvsentinel.cloudPlugins" -}}
+{{- without (include "nvsentinel.pluginsThere" . | fromJsonArray) "csp-plugin-kwok" | toJson -}}
+{{- end }}
+
 {{/* pluginService is the name of the Service of a plugin of this chart. */}}
 {{- define "nvsentinel.pluginService" -}}
-{{ ternary .name "csp-plugin" (and .root.Values.cspPluginAws.enabled .root.Values.cspPluginKwok.enabled) }}
+{{ ternary .name "csp-plugin" (gt (len (include "nvsentinel.pluginsEnabled" .root | fromJsonArray)) 1) }}
 {{- end }}
 
 {{/* pluginTls is the Secret of the certificate of a plugin of this chart. */}}
 {{- define "nvsentinel.pluginTls" -}}
-{{- $own := ternary .root.Values.cspPluginAws .root.Values.cspPluginKwok (eq .name "csp-plugin-aws") -}}
+{{- $own := get .root.Values (get (include "nvsentinel.pluginKeys" .root | fromJson) .name) -}}
 {{ $own.tlsSecretName | default .root.Values.cspPluginTls.secretName }}
 {{- end }}
 
@@ -115,10 +136,9 @@ there nothing makes PROCESS of an event, neither its value, nor a check's own in
 a host. It takes a dict: root, host, key (of the value), prefix and own. */}}
 {{- define "nvsentinel.plugin" -}}
 {{- $v := .root.Values -}}
-{{- $charts := dict "csp-plugin-aws" $v.cspPluginAws.enabled "csp-plugin-kwok" $v.cspPluginKwok.enabled -}}
 {{- $out := dict "prefix" .prefix "own" .own "host" .host "default" "" -}}
-{{- if hasKey $charts .host -}}
-{{- if not (get $charts .host) }}{{ fail (printf "\n\n%s is %s, and that plugin of this chart is not enabled\n" .key .host) }}{{ end -}}
+{{- if hasKey (include "nvsentinel.pluginKeys" .root | fromJson) .host -}}
+{{- if not (has .host (include "nvsentinel.pluginsEnabled" .root | fromJsonArray)) }}{{ fail (printf "\n\n%s is %s, and that plugin of this chart is not enabled\n" .key .host) }}{{ end -}}
 {{- $_ := set $out "own" (merge (dict "audience" ($v.janitor.cspPlugin.audience | default "csp-plugin")) (.own | default dict)) -}}
 {{- $_ := set $out "default" (include "nvsentinel.pluginTls" (dict "root" .root "name" .host)) -}}
 {{- $_ := set $out "host" (printf "%s.%s.svc:9090" (include "nvsentinel.pluginService" (dict "root" .root "name" .host)) .root.Release.Namespace) -}}
@@ -131,17 +151,18 @@ those of single controllers. */}}
 {{- define "nvsentinel.plugins" -}}
 {{- $v := .Values -}}{{- $j := $v.janitor -}}{{- $out := list -}}
 {{- $host := $j.cspPlugin.host | default (.Values.global | default dict).cspPluginHost -}}
-{{- if and (not $host) (ne $v.cspPluginAws.enabled $v.cspPluginKwok.enabled) }}{{ $host = ternary "csp-plugin-aws" "csp-plugin-kwok" $v.cspPluginAws.enabled }}{{ end -}}
+{{- $enabled := include "nvsentinel.pluginsEnabled" . | fromJsonArray -}}
+{{- if and (not $host) (eq (len $enabled) 1) }}{{ $host = first $enabled }}{{ end -}}
 {{- if $host }}{{ $out = append $out (include "nvsentinel.plugin" (dict "root" . "prefix" "" "host" $host "own" $j.cspPlugin "key" "janitor.cspPlugin.host") | fromJson) }}{{ end -}}
 {{- range $prefix, $key := dict "reboot-" "rebootNodeController" "terminate-" "terminateNodeController" -}}
 {{- $own := get $j $key | default dict -}}
 {{- if ne (toString (dig "enabled" true $own)) "false" -}}
 {{- if $own.cspPluginHost -}}
 {{- $out = append $out (include "nvsentinel.plugin" (dict "root" $ "prefix" $prefix "host" $own.cspPluginHost "own" ($own.cspPlugin | default dict) "key" (printf "janitor.%s.cspPluginHost" $key)) | fromJson) -}}
-{{- else if and (not $host) $v.cspPluginAws.enabled -}}
-{{- fail (printf "\n\ncspPluginAws.enabled and cspPluginKwok.enabled are both true: say by janitor.%s.cspPluginHost which of them is for it (csp-plugin-aws, csp-plugin-kwok), or by janitor.cspPlugin.host which one is for all\n" $key) -}}
+{{- else if and (not $host) $enabled -}}
+{{- fail (printf "\n\nmore than one plugin of this chart is enabled: say by janitor.%s.cspPluginHost which of them is for it (%s), or by janitor.cspPlugin.host which one is for all\n" $key (join ", " $enabled)) -}}
 {{- else if not $host -}}
-{{- fail "\n\njanitor.enabled is true, and it has no plugin: set cspPluginAws.enabled, or janitor.cspPlugin.host to your own (docs/plugins.md)\n" -}}
+{{- fail "\n\njanitor.enabled is true, and it has no plugin: enable one of this chart (cspPluginAws and those beside it), or set janitor.cspPlugin.host to your own (docs/plugins.md)\n" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

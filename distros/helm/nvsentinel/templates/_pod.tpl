@@ -82,6 +82,9 @@ podAntiAffinity:
 {{- define "nvsentinel.podMeta" -}}
 labels:
   {{- include "nvsentinel.labels" . | nindent 2 }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- $sums := dict -}}
 {{- range .configs }}{{ if not .reload }}{{ $_ := set $sums (printf "checksum/%s" .name) (toJson .files | sha256sum) }}{{ end }}{{ end }}
 {{- with merge $sums (.values.podAnnotations | default dict) }}
