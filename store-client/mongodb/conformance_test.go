@@ -36,6 +36,9 @@ func TestConformance(t *testing.T) {
 		Poison: func(t testing.TB, dsn, id string) {
 			change(t, dsn, mongodb.Events, id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
 		},
+		PoisonMaintenance: func(t testing.TB, dsn, csp, id string) {
+			change(t, dsn, mongodb.Announced, csp+"/"+id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
+		},
 	})
 }
 

@@ -59,3 +59,31 @@ func TestADatabaseOfTheEarlierOneIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestMaintenancesOfTheEarlierOneAreRefused, and left as they are; services open the
+// database all the same.
+func TestMaintenancesOfTheEarlierOneAreRefused(t *testing.T) {
+	cfg := Config{Log: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}, Metrics: provider.NewMetrics(nil)}
+	dsn := mongotest.Database(t)
+	s, err := Open(t.Context(), dsn, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, err := s.db.Collection(Announced).InsertOne(t.Context(), bson.D{{Key: "eventId", Value: "arn"}, {Key: "status", Value: "DETECTED"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenMaintenances(t.Context(), dsn, cfg); !errors.Is(err, provider.ErrUnusable) || !strings.Contains(err.Error(), Announced) {
+		t.Errorf("maintenances of the earlier one: %v", err)
+	}
+	if n, err := s.db.Collection(Announced).CountDocuments(t.Context(), bson.D{}); n != 1 || err != nil {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	again, err := Open(t.Context(), dsn, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -90,11 +90,14 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 	if err == nil {
 		return nil
 	}
-	var database string
-	var foreign bool
-	const query = "SELECT current_database(), to_regclass('health_events') IS NOT NULL AND to_regclass('store_schema') IS NULL"
-	if asking := db.QueryRowContext(ctx, query).Scan(&database, &foreign); asking == nil && foreign {
-		return provider.Earlier(database, "the table health_events")
+	var database, foreign string
+	const query = `SELECT current_database(), CASE
+WHEN to_regclass('health_events') IS NOT NULL AND to_regclass('store_schema') IS NULL THEN 'health_events'
+WHEN to_regclass('maintenance_events') IS NOT NULL AND NOT EXISTS (
+  SELECT FROM pg_attribute WHERE attrelid = to_regclass('maintenance_events') AND attname = 'is_finished') THEN 'maintenance_events'
+ELSE '' END`
+	if asking := db.QueryRowContext(ctx, query).Scan(&database, &foreign); asking == nil && foreign != "" {
+		return provider.Earlier(database, "the table "+foreign)
 	}
 	return err
 }

@@ -50,7 +50,8 @@ func TestConformance(t *testing.T) {
 		Damage: func(t testing.TB, dsn, consumer string, d storetest.Damage) {
 			sqltest.Damage(t, raw(t, dsn), consumer, d)
 		},
-		Poison: func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		Poison:            func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		PoisonMaintenance: func(t testing.TB, dsn, csp, id string) { sqltest.PoisonMaintenance(t, raw(t, dsn), csp, id) },
 	})
 }
 

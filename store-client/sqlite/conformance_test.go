@@ -20,14 +20,15 @@ func TestConformance(t *testing.T) {
 		Name: "sqlite",
 		New:  storetest.SQLiteDSN,
 		Interrupt: func(t testing.TB, dsn string) (store.Store, func(bool)) {
-			s := &broken{Store: storetest.Open(t, dsn, storeopen.Options{})}
+			s := &broken{Store: storetest.Open(t, dsn, storeopen.Options{}), maintenances: storetest.Maintenances(t, dsn)}
 			return s, func(before bool) { s.armed, s.before = true, before }
 		},
 		Late: late,
 		Damage: func(t testing.TB, dsn, consumer string, d storetest.Damage) {
 			sqltest.Damage(t, raw(t, dsn), consumer, d)
 		},
-		Poison: func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		Poison:            func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		PoisonMaintenance: func(t testing.TB, dsn, csp, id string) { sqltest.PoisonMaintenance(t, raw(t, dsn), csp, id) },
 	})
 }
 
@@ -50,6 +51,7 @@ func raw(t testing.TB, dsn string) *sql.DB {
 // a killed process leaves behind is another case of the suite.
 type broken struct {
 	store.Store
+	maintenances  store.Maintenances
 	armed, before bool
 }
 
@@ -65,6 +67,10 @@ func (b *broken) Append(ctx context.Context, records []record.Record) (results [
 
 func (b *broken) Update(ctx context.Context, w record.Writer, changes []store.Change) error {
 	return b.write(ctx, func(ctx context.Context) error { return b.Store.Update(ctx, w, changes) })
+}
+
+func (b *broken) Book(ctx context.Context, booking store.Booking) error {
+	return b.write(ctx, func(ctx context.Context) error { return b.maintenances.Book(ctx, booking) })
 }
 
 func (b *broken) write(ctx context.Context, f func(ctx context.Context) error) error {

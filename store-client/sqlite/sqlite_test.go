@@ -154,3 +154,19 @@ func TestIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A file of an earlier version gets the new tables when it is opened, and keeps its
+// records.
+func TestMaintenancesOfAnEarlierVersion(t *testing.T) {
+	dsn := storetest.SQLiteDSN(t)
+	r := storetest.Record("n")
+	storetest.MustAppend(t, storetest.Open(t, dsn, storeopen.Options{}), r)
+	_, err := raw(t, dsn).ExecContext(t.Context(), "DROP TABLE maintenance_events; DROP TABLE maintenance_providers; DELETE FROM store_schema WHERE version = 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := storetest.Maintenances(t, dsn).Unfinished(t.Context(), "aws"); len(got) != 0 || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	storetest.MustGet(t, storetest.Open(t, dsn, storeopen.Options{}), r.ID)
+}

@@ -51,12 +51,14 @@ type kind struct {
 	open   func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Store, error)
 	append func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Appender, error)
 	look   func(ctx context.Context, dsn string, cfg sqlstore.Config) (store.Reader, error)
+	// maintain opens what providers announce.
+	maintain func(ctx context.Context, dsn string, o Options, cfg sqlstore.Config) (store.Maintenances, error)
 }
 
 var kinds = []kind{
-	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, appendSQLite, lookSQLite},
-	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, appendPostgreSQL, lookPostgreSQL},
-	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, appendMongoDB, lookMongoDB},
+	{"sqlite", []string{"sqlite"}, "sqlite:///absolute/path.db", checkSQLite, openSQLite, appendSQLite, lookSQLite, maintainSQLite},
+	{"postgresql", []string{"postgres", "postgresql"}, "postgres://user@host/database", postgresql.Check, openPostgreSQL, appendPostgreSQL, lookPostgreSQL, maintainPostgreSQL},
+	{"mongodb", []string{"mongodb", "mongodb+srv"}, "mongodb://host,host/database", mongodb.Check, openMongoDB, appendMongoDB, lookMongoDB, maintainMongoDB},
 }
 
 // Open opens the store at dsn: "sqlite:///absolute/path.db",
@@ -83,6 +85,19 @@ func OpenAppender(ctx context.Context, dsn string, o Options) (store.Appender, e
 	}
 	o, cfg := o.config()
 	return await(ctx, o, func() (store.Appender, error) { return p.append(ctx, dsn, o, cfg) })
+}
+
+// OpenMaintenances opens the store at dsn for what cloud providers announce, with an
+// account that needs no right to the records (docs/stores.md). In PostgreSQL it makes
+// nothing: it waits, as Open does, until a service has. Everything else is as with
+// Open.
+func OpenMaintenances(ctx context.Context, dsn string, o Options) (store.Maintenances, error) {
+	p, dsn, err := named(dsn, o.Parts)
+	if err != nil {
+		return nil, err
+	}
+	o, cfg := o.config()
+	return await(ctx, o, func() (store.Maintenances, error) { return p.maintain(ctx, dsn, o, cfg) })
 }
 
 // await opens something until it is open, ctx ends or waiting does not help.

@@ -34,6 +34,9 @@ func child(t *testing.T) bool {
 	if !Child() {
 		return false
 	}
+	if os.Getenv(childRole) == "book" {
+		bookForever(t, Maintenances(t, os.Getenv(childDSN)))
+	}
 	s := Open(t, os.Getenv(childDSN), storeopen.Options{})
 	switch role := os.Getenv(childRole); role {
 	case "append":

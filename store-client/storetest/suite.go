@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,8 @@ type Backend struct {
 	Damage func(t testing.TB, dsn, consumer string, d Damage)
 	// Poison replaces a record's document by one that cannot be decoded.
 	Poison func(t testing.TB, dsn, id string)
+	// PoisonMaintenance does so with the document of a maintenance.
+	PoisonMaintenance func(t testing.TB, dsn, csp, id string)
 }
 
 // Damage is a way to lose a position.
@@ -116,7 +119,7 @@ func Run(t *testing.T, b Backend) {
 	if child(t) {
 		return
 	}
-	list := cases()
+	list := slices.Concat(cases(), maintenanceCases())
 	passed := 0
 	var lines []string
 	for _, c := range list {

@@ -60,6 +60,12 @@ func Storable(r record.Record) error {
 		return fmt.Errorf("%w: %w", ErrUnstorable, err)
 	}
 	*buffer = doc
+	return storableJSON(doc)
+}
+
+// storableJSON refuses a document, as package json wrote it, whose text no store
+// would give back.
+func storableJSON(doc []byte) error {
 	for rest := doc; ; {
 		i := bytes.IndexByte(rest, '\\')
 		if i < 0 {

@@ -35,5 +35,8 @@ func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
 		"health_events_session":    list(store.Query{Selector: record.Selector{Session: "s"}}),
 		"health_events_counter":    list(store.Query{Selector: record.Selector{SeqEpoch: "e"}, Order: store.BySeqDescending, Limit: 1}),
 		"health_events_expiry":     {SQL: expireSQL, Args: []any{now, now, now, 10}},
+
+		"maintenance_events_unfinished": {SQL: unfinishedSQL, Args: []any{"aws"}},
+		"maintenance_events_expiry":     {SQL: forgetSQL, Args: []any{now, 10}},
 	}
 }

@@ -53,6 +53,12 @@ func Poison(t testing.TB, db *sql.DB, id string) {
 	exec(t, db, "UPDATE health_events SET doc = $1 WHERE id = $2", `{"revision": "not a number"}`, id)
 }
 
+// PoisonMaintenance replaces a maintenance's document by one of another shape.
+func PoisonMaintenance(t testing.TB, db *sql.DB, csp, id string) {
+	t.Helper()
+	exec(t, db, "UPDATE maintenance_events SET doc = $1 WHERE csp = $2 AND event_id = $3", `{"revision": "not a number"}`, csp, id)
+}
+
 // exec changes exactly one row.
 func exec(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
