@@ -35,6 +35,8 @@ var floors = map[string][]string{
 		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
 		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins",
 	},
+	// It keeps announced maintenances in the store, by a port of their own.
+	"health-monitors/csp-health-monitor": {"data-models", "internal", "store-client"},
 }
 
 type pkg struct {

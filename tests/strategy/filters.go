@@ -40,6 +40,7 @@ func Excused() map[string]string {
 
 func monitors() []Filter {
 	const syslog, objects = "health-monitors/syslog-health-monitor/", "health-monitors/kubernetes-object-monitor/"
+	const clouds = "health-monitors/csp-health-monitor/"
 	return []Filter{
 		{
 			"syslog-health-monitor", "every check's event carries the flag's strategy", syslog + "sighting/sighting.go",
@@ -75,6 +76,16 @@ func monitors() []Filter {
 			"kubernetes-object-monitor", "the flag's strategy holds for policies that say none", objects + "internal/watch/evaluate.go",
 			"r.StrategyOr(g.Strategy)", "r.StrategyOr(\"PROCESS\")",
 			"./" + objects + "internal/watch", "Strategy",
+		},
+		{
+			"csp-health-monitor", "every event carries its strategy", clouds + "lifecycle/telling.go",
+			"ProcessingStrategy: s, ", "",
+			"./" + clouds + "lifecycle", "TestLives",
+		},
+		{
+			"csp-health-monitor", "a provider that cannot be read is for the record only", clouds + "lifecycle/unreachable.go",
+			"ProcessingStrategy: record.PersistOnly,", "ProcessingStrategy: record.Process,",
+			"./" + clouds + "internal/desk", "TestAnUnreachableProvider",
 		},
 	}
 }

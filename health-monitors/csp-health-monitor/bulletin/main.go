@@ -1,0 +1,37 @@
+// Command bulletin is csp-health-monitor with a file for a provider: a JSON array of
+// announcements that somebody else writes.
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/program"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+)
+
+// Config is that of every provider, and the file.
+type Config struct {
+	config.Config
+
+	// Bulletin is the path of the file.
+	Bulletin string `toml:"bulletin" flag:"bulletin" usage:"file with the announcements, a JSON array; it is read anew at every poll"`
+}
+
+// Validate lists everything that is wrong.
+func (c Config) Validate() error {
+	var missing error
+	if c.Bulletin == "" {
+		missing = errors.New("bulletin (--bulletin) is empty; it is the path of the file with the announcements")
+	}
+	return errors.Join(missing, c.Config.Validate())
+}
+
+func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }
+
+func build(ctx context.Context, d *daemon.Daemon, cfg Config) error {
+	return program.Build(ctx, d, cfg.Config, program.Cloud{CSP: "bulletin", ResourceType: "machine", Source: bulletin.Source{Path: cfg.Bulletin}})
+}

@@ -1,0 +1,131 @@
+// Package bulletin is a provider that is a file: for tests, for a look at what the
+// monitor does, and for clouds whose announcements somebody writes down.
+package bulletin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+)
+
+// maxBytes bounds the file.
+const maxBytes = 16 << 20
+
+// Source reads the file at Path whenever it is asked. The file lists everything that
+// is open: what it does not list any more has ended.
+type Source struct{ Path string }
+
+var _ announcement.Source = Source{}
+
+// posted is one announcement as it stands in the file.
+type posted struct {
+	ID        string            `json:"id"`
+	Machine   string            `json:"machine"`
+	Code      string            `json:"code"`
+	State     string            `json:"state"`
+	Unplanned bool              `json:"unplanned"`
+	Emergency bool              `json:"emergency"`
+	Begin     time.Time         `json:"begin"`
+	End       time.Time         `json:"end"`
+	Began     time.Time         `json:"began"`
+	Ended     time.Time         `json:"ended"`
+	Updated   time.Time         `json:"updated"`
+	Action    string            `json:"action"`
+	Text      string            `json:"text"`
+	Metadata  map[string]string `json:"metadata"`
+}
+
+// Read reads the file; one that is not there is no answer.
+func (s Source) Read(_ context.Context, _ announcement.Question) (announcement.Reading, error) {
+	file, err := os.Open(s.Path)
+	if err != nil {
+		return announcement.Reading{}, fmt.Errorf("reading the bulletin: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	if err != nil {
+		return announcement.Reading{}, fmt.Errorf("reading the bulletin: %w", err)
+	}
+	all, err := Parse(data)
+	if err != nil {
+		return announcement.Reading{}, fmt.Errorf("reading the bulletin %s: %w", s.Path, err)
+	}
+	return announcement.Reading{Announcements: all, Complete: true, Calls: 1}, nil
+}
+
+// Parse reads a bulletin: a JSON array of announcements with the keys of
+// announcement.Announcement in lower case, times as in RFC 3339, the action by its
+// name. An unknown key is an error.
+func Parse(data []byte) ([]announcement.Announcement, error) {
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var all []posted
+	if err := decoder.Decode(&all); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the array")
+	}
+	out := make([]announcement.Announcement, len(all))
+	for i, p := range all {
+		var err error
+		if out[i], err = p.announcement(); err != nil {
+			return nil, fmt.Errorf("announcement %d (%q): %w", i+1, p.ID, err)
+		}
+	}
+	return out, nil
+}
+
+func (p posted) announcement() (announcement.Announcement, error) {
+	a := announcement.Announcement{
+		ID: p.ID, Machine: p.Machine, Code: p.Code, State: announcement.State(p.State), Unplanned: p.Unplanned, Emergency: p.Emergency,
+		Begin: p.Begin, End: p.End, Began: p.Began, Ended: p.Ended, Updated: p.Updated, Text: p.Text, Metadata: p.Metadata,
+	}
+	switch a.State {
+	case announcement.Scheduled, announcement.Ongoing, announcement.Completed, announcement.Cancelled:
+	default:
+		return a, fmt.Errorf("state %q is not %s, %s, %s or %s", p.State, announcement.Scheduled, announcement.Ongoing, announcement.Completed, announcement.Cancelled)
+	}
+	if p.ID == "" || p.Machine == "" {
+		return a, errors.New("id or machine is empty")
+	}
+	if p.Action != "" {
+		action, err := record.ParseAction(p.Action)
+		if err != nil {
+			return a, err
+		}
+		a.Action = record.ActionNumber(action)
+	}
+	return a, nil
+}
+
+// Machine is what follows the last slash of a providerID.
+func (s Source) Machine(providerID string) (string, bool) {
+	name := providerID[strings.LastIndex(providerID, "/")+1:]
+	return name, name != ""
+}
+
+// Check says whether the file is there.
+func (s Source) Check(context.Context) error {
+	info, err := os.Stat(s.Path)
+	if err != nil {
+		return fmt.Errorf("looking for the bulletin: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("looking for the bulletin: %w", &fs.PathError{Op: "read", Path: s.Path, Err: errors.New("it is a folder")})
+	}
+	return nil
+}

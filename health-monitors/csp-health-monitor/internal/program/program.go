@@ -1,0 +1,76 @@
+// Package program is csp-health-monitor without its provider: what every cloud's
+// program wires alike.
+package program
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/desk"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
+)
+
+// Cloud is what a provider's program brings.
+type Cloud struct {
+	// CSP is the provider's name in stored documents: aws.
+	CSP string
+	// ResourceType is what it calls a machine, the entity of its events: EC2.
+	ResourceType string
+	Source       announcement.Source
+}
+
+// Build wires the monitor of one cloud.
+func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud) error {
+	client, err := kube.Connect(cfg.Kube, lifecycle.Agent)
+	if err != nil {
+		return err
+	}
+	conn, err := report.Dial(cfg.Socket, cfg.TokenPath)
+	if err != nil {
+		return err
+	}
+	d.OnStop("connector", func(context.Context) error { return conn.Close() })
+	maintenances, err := storeopen.OpenMaintenances(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	if err != nil {
+		return err
+	}
+	d.OnStop("store", func(context.Context) error { return maintenances.Close() })
+	nodes := kube.WatchNodes(client.Clientset)
+	synced := func() bool { ok, _ := nodes.Synced(); return ok }
+	metrics := desk.NewMetrics(d.Registry)
+	monitor := desk.New(desk.Options{
+		Source: cloud.Source, Place: lifecycle.Place{CSP: cloud.CSP, Cluster: cfg.ClusterName, ResourceType: cloud.ResourceType},
+		Store: maintenances, Fleet: fleet.Cached(nodes.Lister, synced, cloud.Source.Machine), Policy: cfg.Policy(), NodeName: cfg.NodeName,
+		Poll: cfg.Poll(), Rounds: cfg.Rounds(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	})
+	publisher := &report.Publisher{
+		Name: lifecycle.Agent, Outbox: monitor, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock, Log: d.Log, Metrics: metrics.Publisher,
+	}
+	for _, part := range []string{"provider", "store", "bound"} {
+		d.Ready(part, monitor.Ready(part))
+	}
+	d.Ready("connector", publisher.Ready)
+	d.Ready("nodes", nodes.Synced)
+	d.Go("nodes", nodes.Run)
+	d.Elect("maintenances", func(ctx context.Context) error {
+		if err := nodes.WaitForSync(ctx); err != nil {
+			return nil //nolint:nilerr // it ends before the nodes were read
+		}
+		monitor.Check(ctx)
+		published := make(chan error, 1)
+		go func() { published <- publisher.Run(ctx) }()
+		err := monitor.Run(ctx)
+		if other := <-published; err == nil {
+			err = other
+		}
+		return err
+	})
+	return nil
+}

@@ -1,0 +1,204 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/maintenance"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Step is what is to be done about a maintenance.
+type Step string
+
+// Steps.
+const (
+	// Wait: nothing now.
+	Wait Step = "wait"
+	// Quarantine: the fault is told.
+	Quarantine Step = "quarantine"
+	// Heal: the recovery is told.
+	Heal Step = "heal"
+	// TimeOut: it is told that the node does not get ready.
+	TimeOut Step = "readiness-timeout"
+	// Finish: nothing is left to be done.
+	Finish Step = "finish"
+)
+
+// Reason says why.
+type Reason string
+
+// Reasons of a quarantine.
+const (
+	Emergency   Reason = "emergency"
+	Underway    Reason = "underway"
+	StartPassed Reason = "start-passed"
+	LeadTime    Reason = "lead-time"
+	Unplanned   Reason = "unplanned"
+	ToldToAct   Reason = "told-as-process"
+)
+
+// Reasons of a recovery.
+const (
+	Completed  Reason = "completed"
+	Canceled   Reason = "cancelled"
+	NotListed  Reason = "not-listed"
+	Postponed  Reason = "postponed"
+	NotReady   Reason = "node-not-ready"
+	Recovering Reason = "healthy-delay"
+)
+
+// Reasons of waiting and finishing.
+const (
+	Unacknowledged   Reason = "unacknowledged"
+	Ahead            Reason = "ahead"
+	NoWindow         Reason = "no-window"
+	NodesUnknown     Reason = "nodes-unknown"
+	NoNode           Reason = "no-node"
+	InQuarantine     Reason = "in-quarantine"
+	Overdue          Reason = "overdue"
+	NodeAbsent       Reason = "node-absent"
+	NodeGone         Reason = "node-gone"
+	MachineReplaced  Reason = "machine-replaced"
+	NeverQuarantined Reason = "never-quarantined"
+	Healed           Reason = "healed"
+	EventRefused     Reason = "event-refused"
+)
+
+// Verdict is what is decided about a maintenance.
+type Verdict struct {
+	Step   Step
+	Reason Reason
+	// Node is the node that a quarantine is about.
+	Node string
+}
+
+func wait(r Reason) Verdict   { return Verdict{Step: Wait, Reason: r} }
+func finish(r Reason) Verdict { return Verdict{Step: Finish, Reason: r} }
+
+// Decide is what is to be done about a maintenance now.
+func Decide(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+	switch {
+	case e.Waiting != nil:
+		return wait(Unacknowledged)
+	case e.Finished:
+		return wait(Healed)
+	case e.Quarantined == nil:
+		return untold(e, f, p, now)
+	case e.CSPStatus.Ended():
+		return ended(e, f, p, now)
+	}
+	return told(e, f, p, now)
+}
+
+// untold: no fault was told, so none is ever healed.
+func untold(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+	if e.CSPStatus.Ended() {
+		return finish(NeverQuarantined)
+	}
+	if !f.Known {
+		return wait(NodesUnknown)
+	}
+	if f.Node == "" {
+		if now.Sub(newest(e)) > Gone {
+			return finish(NoNode)
+		}
+		return wait(NoNode)
+	}
+	why, due := dueBy(e, p, now)
+	if !due {
+		return wait(why)
+	}
+	return Verdict{Step: Quarantine, Reason: why, Node: f.Node}
+}
+
+// dueBy says whether the node has to be out of service, and why, or why not yet.
+func dueBy(e maintenance.Event, p Policy, now time.Time) (Reason, bool) {
+	switch {
+	case e.Emergency:
+		return Emergency, true
+	case e.CSPStatus == maintenance.Underway:
+		return Underway, true
+	case e.ScheduledStart == nil && e.Kind == maintenance.Unscheduled:
+		return Unplanned, true
+	case e.ScheduledStart == nil:
+		return NoWindow, false
+	case !e.ScheduledStart.After(now):
+		return StartPassed, true
+	case !e.ScheduledStart.After(now.Add(p.Lead)):
+		return LeadTime, true
+	}
+	return Ahead, false
+}
+
+// told: the fault was told and the provider has not ended.
+func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+	switch {
+	case !f.Known:
+		return wait(NodesUnknown)
+	case f.Other:
+		return finish(MachineReplaced)
+	case f.Node != "" && e.Quarantined.Strategy == record.PersistOnly && p.Strategy == record.Process:
+		return Verdict{Step: Quarantine, Reason: ToldToAct, Node: f.Node}
+	case putOff(e, p, now) && f.Node != "" && f.Ready:
+		return Verdict{Step: Heal, Reason: Postponed}
+	case putOff(e, p, now):
+		return wait(NotReady)
+	case e.ScheduledEnd != nil && now.Sub(*e.ScheduledEnd) > late:
+		return wait(Overdue)
+	}
+	return wait(InQuarantine)
+}
+
+// putOff says that the window, which has not begun, was moved so far that the node
+// has time to work.
+func putOff(e maintenance.Event, p Policy, now time.Time) bool {
+	return e.CSPStatus == maintenance.Pending && !e.Emergency && e.ScheduledStart != nil &&
+		e.ScheduledStart.After(now.Add(p.Lead+p.HealthyDelay))
+}
+
+// ended: the fault was told and the provider has nothing more to do.
+func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
+	end := e.LastUpdated
+	if e.ActualEnd != nil {
+		end = *e.ActualEnd
+	}
+	switch {
+	case e.Healed != nil:
+		return finish(Healed)
+	case !f.Known:
+		return wait(NodesUnknown)
+	case f.Other:
+		return finish(MachineReplaced)
+	case f.Node != e.NodeName && now.Sub(end) > Gone:
+		return finish(NodeGone)
+	case f.Node != e.NodeName:
+		return wait(NodeAbsent)
+	}
+	why, delay := Completed, p.HealthyDelay
+	switch {
+	case e.Vanished:
+		why = NotListed
+	case e.CSPStatus == maintenance.Called:
+		why, delay = Canceled, 0
+	}
+	switch {
+	case now.Before(end.Add(delay)):
+		return wait(Recovering)
+	case f.Ready:
+		return Verdict{Step: Heal, Reason: why}
+	case e.TimedOut == nil && !now.Before(end.Add(delay+p.Readiness)):
+		return Verdict{Step: TimeOut, Reason: NotReady}
+	}
+	return wait(NotReady)
+}
+
+// newest is the latest time that the document knows of its maintenance.
+func newest(e maintenance.Event) time.Time {
+	out := e.Received
+	for _, t := range []*time.Time{e.ScheduledStart, e.ScheduledEnd, e.ProviderUpdated} {
+		if t != nil && t.After(out) {
+			out = *t
+		}
+	}
+	return out
+}

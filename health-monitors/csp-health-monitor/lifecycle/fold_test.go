@@ -1,0 +1,92 @@
+package lifecycle_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nvidia/nvsentinel/data-models/maintenance"
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+)
+
+var place = lifecycle.Place{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
+
+// TestWhatCannotBeKept: an announcement without a name that a store keeps is refused;
+// texts are cut and cleaned instead.
+func TestWhatCannotBeKept(t *testing.T) {
+	for name, a := range map[string]announcement.Announcement{
+		"no id": {Machine: "i"}, "no machine": {ID: "m"}, "a long id": {ID: strings.Repeat("x", 401), Machine: "i"},
+		"U+0000": {ID: "m\x00", Machine: "i"}, "invalid UTF-8": {ID: "m", Machine: "i\xff"},
+	} {
+		if _, change := lifecycle.Fold(nil, a, place, "", start); change != lifecycle.Refused {
+			t.Errorf("%s: %s", name, change)
+		}
+	}
+	metadata := map[string]string{}
+	for i := range 40 {
+		metadata[fmt.Sprintf("key-%02d", i)] = strings.Repeat("\u00e9", 2000)
+	}
+	e, change := lifecycle.Fold(nil, announcement.Announcement{
+		ID: "m", Machine: "i", Text: strings.Repeat("\u20ac", 3000) + "\x00", Code: "a\x00b", Metadata: metadata,
+		Begin: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), Action: protos.RecommendedAction(99),
+	}, place, "", start)
+	if change != lifecycle.First || len(e.Description) > 4<<10 || !utf8.ValidString(e.Description) || e.Code != "a b" || len(e.Metadata) != 32 ||
+		len(e.Metadata["key-31"]) > 1<<10 || e.ScheduledStart != nil || e.RecommendedAction != "NONE" {
+		t.Errorf("%s: %d bytes of text, code %q, %d entries, start %v, action %s", change, len(e.Description), e.Code, len(e.Metadata), e.ScheduledStart, e.RecommendedAction)
+	}
+}
+
+// FuzzFold: whatever a provider says one after the other, what it has ended is not
+// undone by what does not say so clearly, nothing is decided but what is due, and the
+// document survives its stored form.
+func FuzzFold(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 0, 1}, "text", int16(30))
+	f.Add([]byte{2, 0, 1, 3, 1, 0}, "\x00\xff", int16(-30))
+	f.Fuzz(func(t *testing.T, states []byte, text string, minutes int16) {
+		all := []announcement.State{announcement.Scheduled, announcement.Ongoing, announcement.Completed, announcement.Cancelled, "whatever"}
+		var e *maintenance.Event
+		policy := lifecycle.DefaultPolicy()
+		faults := 0
+		for i, b := range states {
+			now := start.Add(time.Duration(i) * time.Minute)
+			a := announcement.Announcement{
+				ID: "m", Machine: "i", State: all[int(b)%len(all)], Code: text, Text: text, Begin: start.Add(time.Duration(minutes) * time.Minute),
+			}
+			next, change := lifecycle.Fold(e, a, place, "n", now)
+			if e != nil && e.CSPStatus.Ended() && !next.CSPStatus.Ended() && change != lifecycle.Reopened {
+				t.Fatalf("%s undid the end: %s", change, next.CSPStatus)
+			}
+			for range 2 { // decided, and acknowledged
+				v := lifecycle.Decide(next, lifecycle.Facts{Known: true, Node: "n", Ready: true}, policy, now)
+				next = lifecycle.Apply(next, v, policy, now)
+				if w := next.Waiting; w != nil {
+					switch {
+					case !w.Event.IsHealthy && w.Event.IsFatal:
+						faults++
+					case w.Event.IsHealthy:
+						faults--
+					}
+					next = lifecycle.Acknowledge(next, now)
+				}
+			}
+			if faults < 0 || faults > 1 {
+				t.Fatalf("%d faults stand", faults)
+			}
+			stored, err := json.Marshal(next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var again maintenance.Event
+			if err := json.Unmarshal(stored, &again); err != nil || !reflect.DeepEqual(next, again) {
+				t.Fatalf("%v: stored as %+v, read as %+v", err, next, again)
+			}
+			e = &again
+		}
+	})
+}
