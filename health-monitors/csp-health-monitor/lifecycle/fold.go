@@ -135,7 +135,9 @@ func adopt(e *maintenance.Event, a announcement.Announcement, now time.Time) {
 	keep(&e.ScheduledEnd, a.End)
 	keep(&e.ActualStart, a.Began)
 	keep(&e.ProviderUpdated, a.Updated)
-	text(&e.Code, a.Code, maxKey)
+	if e.Quarantined == nil && e.Waiting == nil {
+		text(&e.Code, a.Code, maxKey) // then it is part of the fault's identity
+	}
 	text(&e.Description, a.Text, maxText)
 	if a.Action != 0 {
 		if action := record.FromProto(eventOf(a)).RecommendedAction; action != record.ActionUnknown {

@@ -120,6 +120,9 @@ func (w *world) announce(t *testing.T, id string, args map[string]string) string
 		Begin: at(t, args["begin"]), End: at(t, args["end"]), Began: at(t, args["began"]), Ended: at(t, args["ended"]), Updated: at(t, args["updated"]),
 		Action: protos.RecommendedAction_RESTART_VM,
 	}
+	if code := args["code"]; code != "" {
+		a.Code = code
+	}
 	_, a.Emergency = args["emergency"]
 	_, a.Unplanned = args["unplanned"]
 	var before *maintenance.Event

@@ -306,9 +306,9 @@ func BenchmarkRound(b *testing.B) {
 			w.cloud.say(planned(fmt.Sprint("m", i), "i-"+name, announcement.Scheduled, begins(1000*time.Hour)))
 		}
 	}
-	first := time.Now()
-	w.desk.Round(b.Context())
-	b.ReportMetric(float64(time.Since(first).Milliseconds()), "first-ms")
+	began := time.Now()
+	w.desk.Round(b.Context()) // books all of them
+	first := time.Since(began)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for b.Loop() {
@@ -316,6 +316,7 @@ func BenchmarkRound(b *testing.B) {
 		w.desk.Round(b.Context())
 	}
 	b.StopTimer()
+	b.ReportMetric(float64(first.Milliseconds()), "first-ms")
 	runtime.GC()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
@@ -323,5 +324,8 @@ func BenchmarkRound(b *testing.B) {
 	b.ReportMetric(float64(len(w.cloud.asked))/float64(b.N+1), "calls/round")
 	if n := testutil.ToFloat64(w.metrics.Unfinished); n != 2000 {
 		b.Fatalf("%v are open", n)
+	}
+	if p, err := m.Provider(b.Context(), "cloud"); p.Revision != 1 || err != nil {
+		b.Fatalf("%d writes of the checkpoint, %v; want the first alone", p.Revision, err)
 	}
 }
