@@ -91,7 +91,7 @@ func DefaultAgents() []Agent {
 	return []Agent{
 		{Name: "syslog-health-monitor", Checks: []string{"SysLogs*"}},
 		{Name: "gpu-health-monitor", Checks: []string{"Gpu*"}},
-		{Name: "csp-health-monitor", Checks: []string{"CSPMaintenance"}},
+		{Name: "csp-health-monitor", Checks: []string{"CSPMaintenance", "CSPUnreachable"}},
 		{Name: "nic-health-monitor", Checks: []string{"InfiniBand*", "Ethernet*"}},
 	}
 }
