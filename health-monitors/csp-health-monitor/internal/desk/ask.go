@@ -82,9 +82,16 @@ func (d *Desk) take(ctx context.Context, q announcement.Question, r announcement
 	if err != nil {
 		return err
 	}
+	changed := d.fold(r.Announcements, known, machines)
+	d.vanished(q, r, changed, d.Clock.Now())
+	return d.bookReading(ctx, changed, r.Checkpoint)
+}
+
+// fold lists the documents that announcements change.
+func (d *Desk) fold(all []announcement.Announcement, known map[string]maintenance.Event, machines fleet.Fleet) map[string]maintenance.Event {
 	now := d.Clock.Now()
 	changed := map[string]maintenance.Event{}
-	for _, a := range r.Announcements {
+	for _, a := range all {
 		if d.aside[a.ID] {
 			continue
 		}
@@ -97,14 +104,14 @@ func (d *Desk) take(ctx context.Context, q announcement.Question, r announcement
 		d.Metrics.Announcements.WithLabelValues(string(change)).Inc()
 		switch change {
 		case lifecycle.Refused:
-			d.Log.Error("an announcement cannot be kept: it has no id or machine, or one that is too long", "id", fmt.Sprintf("%.64q", a.ID), "machine", fmt.Sprintf("%.64q", a.Machine))
+			d.Log.Error("an announcement cannot be kept: it has no id or machine, or one that is too long",
+				"id", fmt.Sprintf("%.64q", a.ID), "machine", fmt.Sprintf("%.64q", a.Machine))
 		case lifecycle.Unchanged, lifecycle.Stale:
 		case lifecycle.First, lifecycle.Updated, lifecycle.Reopened, lifecycle.Revived, lifecycle.Vanished:
 			known[a.ID], changed[a.ID] = e, e
 		}
 	}
-	d.vanished(q, r, changed, now)
-	return d.bookReading(ctx, changed, r.Checkpoint)
+	return changed
 }
 
 // known are the stored documents of the announcements.
@@ -156,18 +163,7 @@ func (d *Desk) bookReading(ctx context.Context, changed map[string]maintenance.E
 	provider := d.provider
 	provider.Checkpoint, provider.ReadAt = checkpoint, d.Clock.Now().UTC().Truncate(time.Microsecond)
 	provider.Unreachable = d.reachable(provider.Unreachable)
-	fresh := 0
-	for id := range changed {
-		if _, ok := d.mirror[id]; !ok {
-			fresh++
-		}
-	}
-	var full error
-	if len(d.mirror)+fresh > MaxUnfinished {
-		full = fmt.Errorf("%w: %d and %d new ones, at most %d; the reading is not taken", errFull, len(d.mirror), fresh, MaxUnfinished)
-	}
-	d.note("bound", full)
-	if full != nil {
+	if !d.room(changed) {
 		return nil
 	}
 	if len(changed) == 0 && checkpoint == d.provider.Checkpoint && provider.Unreachable == d.provider.Unreachable && d.provider.Revision > 0 {
@@ -177,4 +173,22 @@ func (d *Desk) bookReading(ctx context.Context, changed map[string]maintenance.E
 	err := d.book(ctx, slices.Collect(maps.Values(changed)), &provider)
 	crashpoint.Here(lifecycle.Agent + "/booked")
 	return err
+}
+
+// room says whether so much may be open, and has readiness say it. A reading that is
+// not taken is asked for again.
+func (d *Desk) room(changed map[string]maintenance.Event) bool {
+	fresh := 0
+	for id := range changed {
+		if _, ok := d.mirror[id]; !ok {
+			fresh++
+		}
+	}
+	fits := len(d.mirror)+fresh <= MaxUnfinished
+	var full error
+	if !fits {
+		full = fmt.Errorf("%w: %d and %d new ones, at most %d; the reading is not taken", errFull, len(d.mirror), fresh, MaxUnfinished)
+	}
+	d.note("bound", full)
+	return fits
 }

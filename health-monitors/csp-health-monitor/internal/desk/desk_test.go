@@ -79,12 +79,12 @@ func story(w *world) {
 			w.start(nil)
 			w.round()
 		}
-		switch w.clock.Now().Sub(noon) {
-		case 100 * time.Minute:
+		switch int(w.clock.Now().Sub(noon) / time.Minute) {
+		case 100:
 			w.cloud.say(planned("m1", "i-n1", announcement.Ongoing), planned("m2", "i-n2", announcement.Ongoing))
-		case 130 * time.Minute:
+		case 130:
 			w.cloud.say(planned("m1", "i-n1", announcement.Completed))
-		case 160 * time.Minute:
+		case 160:
 			w.cloud.say(planned("m2", "i-n2", announcement.Completed))
 		}
 		w.clock.Step(5 * time.Minute)

@@ -59,18 +59,21 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	d.Ready("connector", publisher.Ready)
 	d.Ready("nodes", nodes.Synced)
 	d.Go("nodes", nodes.Run)
-	d.Elect("maintenances", func(ctx context.Context) error {
-		if err := nodes.WaitForSync(ctx); err != nil {
-			return nil //nolint:nilerr // it ends before the nodes were read
-		}
-		monitor.Check(ctx)
-		published := make(chan error, 1)
-		go func() { published <- publisher.Run(ctx) }()
-		err := monitor.Run(ctx)
-		if other := <-published; err == nil {
-			err = other
-		}
-		return err
-	})
+	d.Elect("maintenances", func(ctx context.Context) error { return lead(ctx, nodes, monitor, publisher) })
 	return nil
+}
+
+// lead works and publishes until ctx ends or one of them fails.
+func lead(ctx context.Context, nodes *kube.Nodes, monitor *desk.Desk, publisher *report.Publisher) error {
+	if err := nodes.WaitForSync(ctx); err != nil {
+		return nil //nolint:nilerr // it ends before the nodes were read
+	}
+	monitor.Check(ctx)
+	published := make(chan error, 1)
+	go func() { published <- publisher.Run(ctx) }()
+	err := monitor.Run(ctx)
+	if other := <-published; err == nil {
+		err = other
+	}
+	return err
 }
