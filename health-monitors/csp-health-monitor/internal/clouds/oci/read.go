@@ -1,0 +1,147 @@
+package oci
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oracle/oci-go-sdk/v65/common"
+	"github.com/oracle/oci-go-sdk/v65/core"
+
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+)
+
+// listPage is the most that a list holds at once.
+const listPage = 1000
+
+// Read lists the events of all compartments, and asks for those that are open here and
+// not listed. It keeps no checkpoint: the lists are whole.
+func (s *Source) Read(ctx context.Context, q announcement.Question) (announcement.Reading, error) {
+	calls := 0
+	events := map[string]core.InstanceMaintenanceEventSummary{}
+	for _, c := range s.compartments {
+		if err := s.list(ctx, c, events, &calls); err != nil {
+			return announcement.Reading{}, err
+		}
+	}
+	whole, err := s.missing(ctx, q.Open, events, &calls)
+	if err != nil {
+		return announcement.Reading{}, err
+	}
+	return announcement.Reading{Announcements: decide(events, q.Open), Complete: whole, Calls: calls}, nil
+}
+
+// list adds the events of a compartment, in all states: one that this program does not
+// know is told too.
+func (s *Source) list(ctx context.Context, compartment string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) error {
+	size := listPage
+	request := core.ListInstanceMaintenanceEventsRequest{CompartmentId: &compartment, Limit: &size}
+	for page := 1; ; page++ {
+		*calls++
+		answer, err := s.compute.ListInstanceMaintenanceEvents(ctx, request)
+		if err != nil {
+			return fmt.Errorf("listing the maintenance events of %s, page %d: %w", compartment, page, refused(err))
+		}
+		for _, e := range answer.Items {
+			to[valueOf(e.Id)] = e
+		}
+		if valueOf(answer.OpcNextPage) == "" {
+			return nil
+		}
+		if valueOf(answer.OpcNextPage) == valueOf(request.Page) {
+			return fmt.Errorf("listing the maintenance events of %s: page %d leads to itself", compartment, page)
+		}
+		request.Page = answer.OpcNextPage
+	}
+}
+
+// missing adds the open events that were not listed. OCI says the same of what is gone
+// and of what may not be seen; it is gone only if another event could be got, so false
+// says that this was not to be learnt.
+func (s *Source) missing(ctx context.Context, open []string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) (bool, error) {
+	var proof string
+	for id := range to {
+		if proof == "" || id < proof {
+			proof = id
+		}
+	}
+	gone, proven := false, false
+	for _, id := range open {
+		if _, listed := to[id]; listed {
+			continue
+		}
+		e, found, err := s.event(ctx, id, calls)
+		if err != nil {
+			return false, err
+		}
+		if !found {
+			gone = true
+			continue
+		}
+		to[id], proven = e, true
+	}
+	if !gone || proven {
+		return true, nil
+	}
+	if proof == "" {
+		return false, nil
+	}
+	_, found, err := s.event(ctx, proof, calls)
+	return found, err
+}
+
+// event gets one event; false where OCI says that it is gone or may not be seen.
+func (s *Source) event(ctx context.Context, id string, calls *int) (core.InstanceMaintenanceEventSummary, bool, error) {
+	*calls++
+	answer, err := s.compute.GetInstanceMaintenanceEvent(ctx, core.GetInstanceMaintenanceEventRequest{InstanceMaintenanceEventId: &id})
+	if e, ok := common.IsServiceError(err); ok && e.GetHTTPStatusCode() == http.StatusNotFound {
+		return core.InstanceMaintenanceEventSummary{}, false, nil
+	}
+	if err != nil {
+		return core.InstanceMaintenanceEventSummary{}, false, fmt.Errorf("getting the maintenance event %s: %w", id, refused(err))
+	}
+	return summary(answer.InstanceMaintenanceEvent), true, nil
+}
+
+// summary is an event as lists show it.
+func summary(e core.InstanceMaintenanceEvent) core.InstanceMaintenanceEventSummary {
+	return core.InstanceMaintenanceEventSummary{
+		Id: e.Id, InstanceId: e.InstanceId, CompartmentId: e.CompartmentId, MaintenanceCategory: e.MaintenanceCategory,
+		MaintenanceReason: e.MaintenanceReason, InstanceAction: e.InstanceAction, AlternativeResolutionActions: e.AlternativeResolutionActions,
+		TimeWindowStart: e.TimeWindowStart, CanReschedule: e.CanReschedule, TimeCreated: e.TimeCreated, LifecycleState: e.LifecycleState,
+		CreatedBy: e.CreatedBy, DisplayName: e.DisplayName, TimeStarted: e.TimeStarted, TimeFinished: e.TimeFinished,
+		StartWindowDuration: e.StartWindowDuration, EstimatedDuration: e.EstimatedDuration, TimeHardDueDate: e.TimeHardDueDate,
+		Description: e.Description, CorrelationToken: e.CorrelationToken,
+	}
+}
+
+// decide says which events are announced. One that failed ends with the next of the
+// same machine, and is not news if it was not open here.
+func decide(events map[string]core.InstanceMaintenanceEventSummary, open []string) []announcement.Announcement {
+	stands := make(map[string]bool, len(open))
+	for _, id := range open {
+		stands[id] = true
+	}
+	newest := map[string]time.Time{} // creation by instance
+	for _, e := range events {
+		if at := valueOf(e.TimeCreated).Time; at.After(newest[valueOf(e.InstanceId)]) {
+			newest[valueOf(e.InstanceId)] = at
+		}
+	}
+	var out []announcement.Announcement
+	for id, e := range events {
+		a := announce(e)
+		failed := e.LifecycleState == core.InstanceMaintenanceEventLifecycleStateFailed
+		if failed && newest[a.Machine].After(valueOf(e.TimeCreated).Time) {
+			a.State = announcement.Completed
+		}
+		if stands[id] || !ended(a.State) && !failed {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b announcement.Announcement) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
