@@ -155,7 +155,7 @@ func TestLives(t *testing.T) {
 			{0, shown(nil), l(told(-0.1, "soon", notice("PENDING", 24, 72))), "Scheduled 72"}, {26.5, shown(nil), nil, "Scheduled 72"}, {28, shown(nil), nil, "Completed 72"},
 		},
 		"the log alone, the instance is deleted": {
-			{0, shown(nil), l(told(-0.1, "soon", notice("PENDING", 24, 72))), "Scheduled 72"}, {10, []instance{{id: 8, name: "m"}}, nil, "gone"},
+			{0, shown(nil), l(told(-0.1, "soon", notice("PENDING", 24, 72))), "Scheduled 72"}, {10, []instance{{id: 8, name: "m"}}, nil, "gone"}, {11, nil, nil, ""},
 		},
 		"both, and the monitor is down at the end": {
 			{0, shown(notice("PENDING", 24, 72)), l(told(-0.1, "soon", notice("PENDING", 24, 72))), "Scheduled 72"},
@@ -241,6 +241,10 @@ func TestUnannounced(t *testing.T) {
 	q.Now, q.Checkpoint = in(6), r.Checkpoint
 	if last := only(t, read(t, source, q)); last.ID != first.ID || last.State != announcement.Completed || !last.Ended.Equal(in(5.5)) {
 		t.Errorf("%+v", last)
+	}
+	s.instances, s.lines = nil, []line{{at: at(5), insertID: "a", method: terminate, instance: 7, name: "n"}}
+	if r := read(t, source, announcement.Question{Now: in(6), Checkpoint: at(5), Open: []string{first.ID}}); len(r.Announcements) != 0 || !r.Complete || r.Checkpoint != at(6) {
+		t.Errorf("its instance is gone: %+v", r)
 	}
 	s.lines = []line{{at: at(-0.2), insertID: "a", method: migrate, instance: 7, name: "n"}}
 	if moved := only(t, read(t, source, announcement.Question{})); moved.State != announcement.Completed {

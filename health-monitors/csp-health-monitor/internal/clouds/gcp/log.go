@@ -123,10 +123,10 @@ func fold(lines []line, seen sight, o open) (out []announcement.Announcement, ol
 		at, shows := seen.maintains[l.instance]
 		unannounced := l.method == terminate || l.method == migrate
 		switch {
+		case unannounced && !listed && !ended(l.State) && seen.whole:
+			continue // its instance is gone
 		case unannounced, ended(l.State) && o.ids[l.ID]:
-			if listed || ended(l.State) || !seen.whole {
-				out, done[l.ID] = append(out, l.Announcement), true
-			}
+			out, done[l.ID] = append(out, l.Announcement), true
 		case ended(l.State):
 			continue
 		case shows:
@@ -134,6 +134,8 @@ func fold(lines []line, seen sight, o open) (out []announcement.Announcement, ol
 			continue
 		case listed || !seen.whole:
 			out = append(out, l.Announcement)
+		default:
+			continue // its instance is gone
 		}
 		if !ended(l.State) && (oldest.IsZero() || l.first.Before(oldest)) {
 			oldest = l.first
