@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"cel.dev/cel-go/cel"
@@ -128,10 +129,7 @@ func replace(node map[string]any, outer, inner string) map[string]any {
 }
 
 func with(m map[string]any, key string, value any) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
+	out := maps.Clone(m)
 	out[key] = value
 	return out
 }
