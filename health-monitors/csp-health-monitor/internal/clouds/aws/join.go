@@ -35,7 +35,8 @@ func join(scheduled, told []announcement.Announcement, open []string, now time.T
 			merge(s, t, stands)
 			continue
 		}
-		if mirrors != nil && !stands[t.ID] && (ended(t.State) || t.Begin.Before(now.Add(-remembered))) {
+		forgotten := !t.Begin.IsZero() && t.Begin.Before(now.Add(-remembered))
+		if mirrors != nil && !stands[t.ID] && (ended(t.State) || forgotten) {
 			continue
 		}
 		out = append(out, t)

@@ -29,6 +29,8 @@ const (
 	// overlap is how far before the checkpoint the window begins: AWS signs nothing
 	// that is five minutes off its clock, the rest is for what Health lists late.
 	overlap = time.Hour
+	// unknown stands for the machine of an event that names none yet.
+	unknown = "UNKNOWN"
 )
 
 // Read lists the scheduled events of all instances, and what has changed in AWS Health
@@ -105,6 +107,30 @@ func ofEvent(instance string, e ec2types.InstanceStatusEvent, now time.Time) ann
 
 // told lists what AWS Health tells of entities.
 func (s *Source) told(ctx context.Context, since time.Time, q announcement.Question, calls *int) ([]announcement.Announcement, error) {
+	listed, err := s.events(ctx, since, q.Open, calls)
+	if err != nil {
+		return nil, err
+	}
+	entities, err := s.entities(ctx, listed, calls)
+	if err != nil {
+		return nil, err
+	}
+	var out []announcement.Announcement
+	for _, e := range listed {
+		affected := entities[valueOf(e.Arn)]
+		if len(affected) == 0 { // it is not said yet: kept, and so asked for again
+			affected = []healthtypes.AffectedEntity{{EntityValue: aws.String(unknown)}}
+		}
+		for _, entity := range affected {
+			out = append(out, ofEntity(e, entity, q.Now))
+		}
+	}
+	return out, nil
+}
+
+// events lists what has changed, what is asked for by its type, and what is open here
+// and neither, in the order of ids.
+func (s *Source) events(ctx context.Context, since time.Time, open []string, calls *int) ([]healthtypes.Event, error) {
 	events := map[string]healthtypes.Event{}
 	changed := s.filter()
 	if since.IsZero() {
@@ -119,7 +145,7 @@ func (s *Source) told(ctx context.Context, since time.Time, q announcement.Quest
 			return nil, err
 		}
 	}
-	for some := range slices.Chunk(unlisted(q.Open, events), arns) {
+	for some := range slices.Chunk(unlisted(open, events), arns) {
 		if err := s.list(ctx, &healthtypes.EventFilter{EventArns: some}, events, calls); err != nil {
 			return nil, err
 		}
@@ -127,24 +153,9 @@ func (s *Source) told(ctx context.Context, since time.Time, q announcement.Quest
 	maps.DeleteFunc(events, func(_ string, e healthtypes.Event) bool {
 		return strings.HasSuffix(valueOf(e.EventTypeCode), lifecycle)
 	})
-	listed := slices.SortedFunc(maps.Values(events), func(a, b healthtypes.Event) int {
+	return slices.SortedFunc(maps.Values(events), func(a, b healthtypes.Event) int {
 		return strings.Compare(valueOf(a.Arn), valueOf(b.Arn))
-	})
-	entities, err := s.entities(ctx, listed, calls)
-	if err != nil {
-		return nil, err
-	}
-	var out []announcement.Announcement
-	for _, e := range listed {
-		affected := entities[valueOf(e.Arn)]
-		if len(affected) == 0 { // it is not said yet: kept, and so asked for again
-			affected = []healthtypes.AffectedEntity{{}}
-		}
-		for _, entity := range affected {
-			out = append(out, ofEntity(e, entity, q.Now))
-		}
-	}
-	return out, nil
+	}), nil
 }
 
 // filter is for what is scheduled in the region.
