@@ -20,11 +20,13 @@ require (
 	github.com/aws/smithy-go v1.28.8
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
+	github.com/nvidia/nvsentinel/data-models v0.0.0
 	github.com/nvidia/nvsentinel/internal v0.0.0
 	github.com/nvidia/nvsentinel/janitor/protos v0.0.0
 	github.com/oracle/oci-go-sdk/v65 v65.129.0
 	github.com/prometheus/client_golang v1.25.0
 	google.golang.org/api v0.287.1
+	github.com/stmcginnis/gofish v0.24.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
 	k8s.io/api v0.37.2

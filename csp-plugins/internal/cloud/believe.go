@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // believe refuses a Node whose spec.providerID may name somebody else's machine.
@@ -17,19 +16,14 @@ import (
 // the addresses that the Node shows.
 func (p *Plugin) believe(ctx context.Context, node *corev1.Node) error {
 	machine := node.Spec.ProviderID
-	for page := (metav1.ListOptions{Limit: 500}); ; {
-		list, err := p.Client.CoreV1().Nodes().List(ctx, page)
-		if err != nil {
-			return status.Errorf(codes.Aborted, "looking for other nodes of machine %q: %v", machine, err)
+	err := p.nodes(ctx, machine, func(other *corev1.Node) error {
+		if other.UID != node.UID && other.Spec.ProviderID == machine {
+			return status.Errorf(codes.FailedPrecondition, "nodes %q and %q both say that they are machine %q", node.Name, other.Name, machine)
 		}
-		for _, other := range list.Items {
-			if other.UID != node.UID && other.Spec.ProviderID == machine {
-				return status.Errorf(codes.FailedPrecondition, "nodes %q and %q both say that they are machine %q", node.Name, other.Name, machine)
-			}
-		}
-		if page.Continue = list.Continue; page.Continue == "" {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	names, err := p.Provider.Names(ctx, machine)
 	if err != nil {

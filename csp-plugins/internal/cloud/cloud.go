@@ -71,6 +71,9 @@ func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalReq
 
 // SendTerminateSignal tells the cloud to take a machine back.
 func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
+	if _, ok := p.Provider.(Hardware); ok {
+		return nil, status.Error(codes.Unimplemented, "this provider takes no machine back")
+	}
 	id, err := p.signal(ctx, wish{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
@@ -80,12 +83,12 @@ func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSig
 // that reboots is up for a cloud.
 func (p *Plugin) IsNodeReady(ctx context.Context, q *v1.IsNodeReadyRequest) (*v1.IsNodeReadyResponse, error) {
 	asked, named := parseRequest(q.GetRequestId())
-	node, err := p.node(ctx, q.GetNodeName())
+	node, machine, err := p.node(ctx, q.GetNodeName())
 	if err != nil && (!named || status.Code(err) != codes.FailedPrecondition) {
 		return nil, err
 	}
 	if !named {
-		asked.machine = node.Spec.ProviderID
+		asked.machine = machine
 	}
 	state, err := p.Provider.State(ctx, asked.machine)
 	if err != nil {
@@ -128,7 +131,7 @@ func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
 	if known != nil && known.Executed {
 		return known.RequestID, w.same(*known)
 	}
-	node, err := p.node(ctx, w.node)
+	node, machine, err := p.node(ctx, w.node)
 	if err != nil {
 		return "", err
 	}
@@ -138,8 +141,42 @@ func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
 		}
 	} else if over, err := p.resume(ctx, w, *known, node); over || err != nil {
 		return known.RequestID, err
+	mark, err := p.look(ctx, node, machine, known == nil)
+	if err != nil {
+		return "", err
 	}
-	return known.RequestID, p.execute(ctx, w, *known, node)
+	if known == nil {
+		wanted := memo{Verb: w.verb, Node: w.node, Machine: machine, BootID: node.Status.NodeInfo.BootID, Mark: mark}
+		if known, err = p.Memory.intend(ctx, w.key, wanted, node); err != nil {
+			return "", err
+		}
+	}
+	if err := w.same(*known); err != nil {
+		return "", err
+	}
+	if known.Machine != machine {
+		return "", status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, machine, known.Machine)
+	}
+	return known.RequestID, p.execute(ctx, w, *known, memo{BootID: node.Status.NodeInfo.BootID, Mark: mark})
+}
+
+// look refuses a machine that is gone or may not be the Node's. A cloud is
+// believed once for each key, hardware is examined each time. The mark is that of
+// Hardware.
+func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, first bool) (mark string, err error) {
+	if hardware, ok := p.Provider.(Hardware); ok {
+		return p.examine(ctx, hardware, machine, node)
+	}
+	state, err := p.Provider.State(ctx, machine)
+	switch {
+	case err != nil:
+		return "", nothingDone(err)
+	case state == Gone:
+		return "", status.Errorf(codes.NotFound, "there is no machine %q any more", machine)
+	case first:
+		return "", p.believe(ctx, node)
+	}
+	return "", nil
 }
 
 // begin writes a new key down, once its machine is there and believed to be the
@@ -190,6 +227,11 @@ func (p *Plugin) execute(ctx context.Context, w wish, m memo, node *corev1.Node)
 		}
 		// Perhaps the cloud made a new machine under the old name.
 		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", w.node, m.Machine)
+// has taken effect if the boot id or the mark of what is there now shows it.
+func (p *Plugin) execute(ctx context.Context, w wish, m, now memo) error {
+	if w.verb == reboot && now.resetSince(m) {
+		p.Log.Info("the machine was reset since the key was first heard", "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID)
+		return p.Memory.executed(ctx, m)
 	}
 	operation, err := p.Provider.Begin(ctx, m.signal(w.force))
 	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "operation", operation, "error", err)
@@ -203,27 +245,36 @@ func (p *Plugin) execute(ctx context.Context, w wish, m memo, node *corev1.Node)
 	return nil
 }
 
-// node reads a Node whose machine can be named.
-func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, error) {
+// node reads a Node and names its machine.
+func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, error) {
 	if name == "" {
-		return nil, status.Error(codes.InvalidArgument, "node_name is empty")
+		return nil, "", status.Error(codes.InvalidArgument, "node_name is empty")
 	}
 	node, err := p.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		// Not NOT_FOUND: that the Node is absent says nothing of its machine.
-		return nil, status.Errorf(codes.FailedPrecondition, "there is no node %q that names its machine", name)
+		return nil, "", status.Errorf(codes.FailedPrecondition, "there is no node %q that names its machine", name)
 	case err != nil:
-		return nil, status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
-	case node.Spec.ProviderID == "":
-		return nil, status.Errorf(codes.FailedPrecondition, "node %q has no spec.providerID", name)
+		return nil, "", status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
 	}
-	return node, nil
+	machine := node.Spec.ProviderID
+	if hardware, ok := p.Provider.(Hardware); ok {
+		if machine, err = hardware.Machine(node); err != nil {
+			return nil, "", err
+		}
+	} else if machine == "" {
+		return nil, "", status.Errorf(codes.FailedPrecondition, "node %q has no spec.providerID", name)
+	}
+	return node, machine, nil
 }
 
 // nothingDone turns a doubtful answer to a question before the signal into one
 // that says so: the signal itself was not sent.
 func nothingDone(err error) error {
+	if err == nil {
+		return nil
+	}
 	switch status.Code(err) { //nolint:exhaustive // the others say it themselves
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
 		return status.Error(codes.Aborted, "asking before the signal: "+status.Convert(err).Message())

@@ -34,13 +34,20 @@ type memo struct {
 	Node    string `json:"node"`
 	Machine string `json:"machine"`
 	// BootID is the boot the Node showed before the signal.
-	BootID    string `json:"bootID,omitempty"`
+	BootID string `json:"bootID,omitempty"`
+	// Mark is that of Hardware before the signal.
+	Mark      string `json:"mark,omitempty"`
 	RequestID string `json:"requestID"`
 	// Executed: the cloud took it, as its operation of this name, if it has one.
 	Executed  bool   `json:"executed"`
 	Operation string `json:"operation,omitempty"`
 
 	stored *corev1.ConfigMap // nil without a key
+}
+
+// resetSince says whether the machine was reset since an earlier memo was made.
+func (m memo) resetSince(earlier memo) bool {
+	return m.BootID != earlier.BootID || m.Mark != "" && earlier.Mark != "" && m.Mark != earlier.Mark
 }
 
 // same refuses a key that was used for something else.
@@ -115,6 +122,10 @@ func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, e
 	}
 	known.RequestID = strings.Join([]string{w.verb, token, known.BootID, known.Machine}, requestSeparator)
 	if w.key == "" {
+func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev1.Node) (*memo, error) {
+	known := &wanted
+	known.RequestID = strings.Join([]string{known.Verb, uuid.NewString()[:8], known.BootID, known.Machine}, requestSeparator)
+	if key == "" {
 		return known, nil
 	}
 	text, err := json.Marshal(known)
@@ -124,6 +135,7 @@ func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, e
 	known.stored, err = m.Client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.name(token), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
+			Name: m.name(key), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Data: map[string]string{memoKey: string(text)},

@@ -1,0 +1,206 @@
+// Package bmc is the provider of machines without a cloud: each is reached
+// through its baseboard management controller, and belongs to the Node that the
+// plugin's configuration names.
+//
+// A machine is told to reset only when its BMC shows that it is the Node's. What
+// is said to a BMC, and in which protocol, is a Driver's.
+package bmc
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Power is what a BMC says of the power of its machine.
+type Power string
+
+// Powers.
+const (
+	On       Power = "On"
+	Off      Power = "Off"
+	Changing Power = "Changing"
+	// Unknown: the BMC does not say.
+	Unknown Power = ""
+)
+
+// Facts are what a BMC says of its machine.
+type Facts struct {
+	// UUID is that of the system; empty if the BMC knows none. It may stand in
+	// another byte order than the operating system shows it.
+	UUID  string
+	Power Power
+	// LastReset is when the machine was last reset, as the BMC writes it; empty if
+	// it does not say.
+	LastReset string
+}
+
+// Driver speaks to BMCs in one protocol. Its errors are answers to the janitor:
+// gRPC statuses with the meaning that csp_plugin.proto gives them.
+type Driver interface {
+	// Look asks a BMC under its credentials, and changes nothing.
+	Look(ctx context.Context, machine string) (Facts, error)
+	// Reset returns when the BMC took the request, which it is sent once at most.
+	// Force does not wait for the operating system.
+	Reset(ctx context.Context, machine string, force bool) error
+}
+
+// lookLimit bounds one look, and resetLimit one reset with the looks that it
+// needs; together they are within the janitor's own limit of a call (30 s).
+const (
+	lookLimit  = 8 * time.Second
+	resetLimit = 20 * time.Second
+)
+
+// Provider is the provider of the machines of a configuration.
+type Provider struct {
+	driver  Driver
+	entries map[string]Entry // by machine
+	// turns let one call at a time speak to a BMC: many can do no more.
+	turns map[string]chan struct{}
+}
+
+var _ cloud.Hardware = (*Provider)(nil)
+
+// New makes the provider of entries that were validated.
+func New(entries []Entry, driver Driver) *Provider {
+	p := &Provider{driver: driver, entries: map[string]Entry{}, turns: map[string]chan struct{}{}}
+	for _, e := range entries {
+		p.entries[e.Machine()] = e
+		p.turns[e.Machine()] = make(chan struct{}, 1)
+	}
+	return p
+}
+
+// Machines names all machines, in order.
+func (p *Provider) Machines() []string {
+	names := make([]string, 0, len(p.entries))
+	for name := range p.entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Machine finds the machine of a Node in the configuration.
+func (p *Provider) Machine(node *corev1.Node) (string, error) {
+	byName, named := p.entries[nodePrefix+node.Name]
+	byID, identified := p.entries[node.Spec.ProviderID]
+	// A providerID that reads like the name of a machine chooses none.
+	identified = identified && byID.ProviderID != ""
+	switch {
+	case named && identified:
+		return "", status.Errorf(codes.FailedPrecondition, "node %q has two [[bmc]]: one says node = %q, the other providerID = %q", node.Name, byName.Node, byID.ProviderID)
+	case named:
+		return byName.Machine(), nil
+	case identified:
+		return byID.Machine(), nil
+	}
+	return "", status.Errorf(codes.FailedPrecondition, "node %q has no BMC: the plugin's configuration needs a [[bmc]] with node = %q", node.Name, node.Name)
+}
+
+// Rivals are two Nodes of one machine, or with one system UUID.
+func (p *Provider) Rivals(one, other *corev1.Node) bool {
+	mine, err := p.Machine(one)
+	theirs, otherErr := p.Machine(other)
+	if err == nil && otherErr == nil && mine == theirs {
+		return true
+	}
+	return !p.entries[mine].SkipUUIDCheck && own(one.Status.NodeInfo.SystemUUID) && sameUUID(one.Status.NodeInfo.SystemUUID, other.Status.NodeInfo.SystemUUID)
+}
+
+// Examine compares the system UUID that the BMC knows with the one that the
+// Node's kernel shows. The mark is the time of the last reset.
+func (p *Provider) Examine(ctx context.Context, machine string, node *corev1.Node) (string, error) {
+	facts, err := p.look(ctx, machine)
+	if err != nil {
+		return "", err
+	}
+	if p.entries[machine].SkipUUIDCheck {
+		return facts.LastReset, nil
+	}
+	shown := node.Status.NodeInfo.SystemUUID
+	switch {
+	case !own(shown):
+		return "", status.Errorf(codes.FailedPrecondition, "node %q shows the system UUID %q, which is no machine's own: that %s is its machine can not be proven (skipUUIDCheck does without)", node.Name, shown, machine)
+	case !own(facts.UUID) && facts.Power != On:
+		// A machine whose firmware has not told its BMC yet.
+		return "", status.Errorf(codes.Aborted, "the BMC of %s shows the system UUID %q while its machine is not on: waiting until it knows", machine, facts.UUID)
+	case !own(facts.UUID):
+		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s shows the system UUID %q, which is no machine's own: that it is the machine of node %q can not be proven (skipUUIDCheck does without)", machine, facts.UUID, node.Name)
+	case !sameUUID(shown, facts.UUID):
+		return "", status.Errorf(codes.FailedPrecondition, "the BMC of %s has the system UUID %s, node %q has %s: it is another machine", machine, facts.UUID, node.Name, shown)
+	}
+	return facts.LastReset, nil
+}
+
+// State asks for the power. A BMC that does not say has no opinion.
+func (p *Provider) State(ctx context.Context, machine string) (cloud.State, error) {
+	facts, err := p.look(ctx, machine)
+	switch {
+	case err != nil:
+		return "", err
+	case facts.Power == Unknown:
+		return "", status.Errorf(codes.Unimplemented, "the BMC of %s does not say whether its machine is on", machine)
+	case facts.Power == On:
+		return cloud.Up, nil
+	}
+	return cloud.NotUp, nil
+}
+
+// Reboot resets the machine.
+func (p *Provider) Reboot(ctx context.Context, machine string, force bool) error {
+	return p.inTurn(ctx, machine, resetLimit, func(ctx context.Context) error { return p.driver.Reset(ctx, machine, force) })
+}
+
+// Names is not asked of Hardware.
+func (*Provider) Names(context.Context, string) ([]string, error) {
+	return nil, status.Error(codes.Unimplemented, "a BMC knows no names")
+}
+
+// Terminate is not asked of Hardware.
+func (*Provider) Terminate(context.Context, string, bool) error {
+	return status.Error(codes.Unimplemented, "nobody takes this machine back")
+}
+
+func (p *Provider) look(ctx context.Context, machine string) (facts Facts, err error) {
+	err = p.inTurn(ctx, machine, lookLimit, func(ctx context.Context) error {
+		facts, err = p.driver.Look(ctx, machine)
+		return err
+	})
+	return facts, err
+}
+
+// inTurn runs one call to a BMC. What waits in vain has done nothing.
+func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Duration, call func(context.Context) error) error {
+	turn, known := p.turns[machine]
+	if !known {
+		// Not NOT_FOUND: that the configuration lacks it says nothing of the machine.
+		return status.Errorf(codes.FailedPrecondition, "the plugin's configuration has no [[bmc]] of %s", machine)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return status.Errorf(codes.Aborted, "other calls to the BMC of %s are not over yet", machine)
+	}
+	defer func() { <-turn }()
+	return call(ctx)
+}
+
+// own says whether a system UUID can be that of one machine alone.
+func own(uuid string) bool {
+	if _, ok := parseUUID(uuid); !ok {
+		return false
+	}
+	return fault.Machine(record.NodeIdentity{SystemUUID: uuid}) != ""
+}

@@ -1,0 +1,163 @@
+package bmc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+)
+
+// nodePrefix begins the name of a machine that is known by its Node's.
+const nodePrefix = "node://"
+
+// MaxEntries bounds the BMCs of one plugin.
+const MaxEntries = 10_000
+
+// Entry says which BMC belongs to which node: a [[bmc]] of the configuration.
+type Entry struct {
+	// Node is the Node's name, ProviderID its spec.providerID; one of them is set.
+	Node       string `toml:"node"`
+	ProviderID string `toml:"providerID"`
+	// Address of the BMC.
+	Address string `toml:"address"`
+	// Credentials is a folder with the files username and password, as a Secret of
+	// type kubernetes.io/basic-auth is mounted. They are read for every call.
+	Credentials string `toml:"credentials"`
+	// Reset are the ways to reset the machine, the first that it can is taken.
+	Reset []string `toml:"reset"`
+	// PowerOn switches a machine on that is off when it is to be rebooted;
+	// otherwise that waits, because somebody may work on it.
+	PowerOn bool `toml:"powerOn"`
+	// SkipUUIDCheck takes the configuration's word that the BMC is the node's.
+	SkipUUIDCheck bool `toml:"skipUUIDCheck"`
+}
+
+// Machine names the machine: by its providerID, else by its Node.
+func (e Entry) Machine() string {
+	if e.ProviderID != "" {
+		return e.ProviderID
+	}
+	return nodePrefix + e.Node
+}
+
+// Over fills what an entry leaves out with what stands in defaults.
+func (e Entry) Over(defaults Entry) Entry {
+	if e.Credentials == "" {
+		e.Credentials = defaults.Credentials
+	}
+	if len(e.Reset) == 0 {
+		e.Reset = defaults.Reset
+	}
+	e.PowerOn = e.PowerOn || defaults.PowerOn
+	return e
+}
+
+// Config is what every plugin of BMCs has to be told besides its entries.
+type Config struct {
+	cloud.Config
+	// CheckEvery is the time between two checks of all BMCs.
+	CheckEvery time.Duration `toml:"checkEvery" flag:"check-every" usage:"time between two checks whether the BMCs answer and take the credentials"`
+	// ChecksAtOnce is how many BMCs are checked at the same time.
+	ChecksAtOnce int `toml:"checksAtOnce" flag:"checks-at-once" usage:"how many BMCs are checked at the same time"`
+}
+
+// DefaultConfig is the configuration without a file.
+func DefaultConfig() Config {
+	return Config{Config: cloud.Default(), CheckEvery: 5 * time.Minute, ChecksAtOnce: 32}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	problems := []error{c.Config.Validate()}
+	if c.CheckEvery < 10*time.Second {
+		problems = append(problems, fmt.Errorf("checkEvery (--check-every) is %s, want at least 10s", c.CheckEvery))
+	}
+	if c.ChecksAtOnce < 1 || c.ChecksAtOnce > 256 {
+		problems = append(problems, fmt.Errorf("checksAtOnce (--checks-at-once) is %d, want 1 to 256", c.ChecksAtOnce))
+	}
+	return errors.Join(problems...)
+}
+
+// ValidateDefaults refuses in [defaults] what only a single BMC can have.
+func ValidateDefaults(e Entry) error {
+	if e.Node != "" || e.ProviderID != "" || e.Address != "" || e.SkipUUIDCheck {
+		return errors.New("[defaults]: node, providerID, address and skipUUIDCheck belong to one [[bmc]] each")
+	}
+	return nil
+}
+
+// ValidateEntries joins everything that is wrong with entries, which may be reset
+// in the named ways.
+func ValidateEntries(entries []Entry, resets []string) error {
+	switch {
+	case len(entries) == 0:
+		return errors.New("there is no [[bmc]]: add one for each machine, with node or providerID, address and credentials")
+	case len(entries) > MaxEntries:
+		return fmt.Errorf("there are %d [[bmc]], want at most %d: run a further plugin for the others", len(entries), MaxEntries)
+	}
+	var problems []error
+	machines := map[string]int{}
+	for i, e := range entries {
+		problem := func(format string, args ...any) {
+			problems = append(problems, fmt.Errorf("bmc[%d] (%s): "+format, append([]any{i, e.Machine()}, args...)...))
+		}
+		e.validate(problem, resets)
+		if first, twice := machines[e.Machine()]; twice {
+			problem("bmc[%d] is of the same machine: want one of each", first)
+		}
+		machines[e.Machine()] = i
+	}
+	return errors.Join(problems...)
+}
+
+func (e Entry) validate(problem func(format string, args ...any), resets []string) {
+	if (e.Node == "") == (e.ProviderID == "") {
+		problem(`want either node = "NAME" or providerID = "..."`)
+	}
+	if strings.HasPrefix(e.ProviderID, nodePrefix) || strings.Contains(e.Machine(), "\n") {
+		problem("providerID %q, want one that does not begin with %s", e.ProviderID, nodePrefix)
+	}
+	if e.SkipUUIDCheck && e.Node == "" {
+		problem(`skipUUIDCheck needs node = "NAME": whoever registers a Node chooses its providerID`)
+	}
+	if !filepath.IsAbs(e.Credentials) {
+		problem(`credentials = %q, want the absolute path of a folder with the files username and password`, e.Credentials)
+	}
+	if len(e.Reset) == 0 {
+		problem("reset is empty, want some of %s", strings.Join(resets, ", "))
+	}
+	for _, way := range e.Reset {
+		if !slices.Contains(resets, way) {
+			problem("reset has %q, want %s", way, strings.Join(resets, ", "))
+		}
+	}
+}
+
+// maxCredential bounds a user name and a password, in bytes.
+const maxCredential = 512
+
+// Credentials are what a BMC knows its caller by.
+type Credentials struct{ Username, Password string }
+
+// ReadCredentials reads the files of a folder; a line's end at the end of a file
+// does not belong to what stands in it.
+func ReadCredentials(folder string) (Credentials, error) {
+	var c Credentials
+	for name, value := range map[string]*string{"username": &c.Username, "password": &c.Password} {
+		path := filepath.Join(folder, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return Credentials{}, fmt.Errorf("reading credentials: %w", err)
+		}
+		*value = strings.TrimRight(string(text), "\r\n")
+		if *value == "" || len(*value) > maxCredential || strings.ContainsAny(*value, "\r\n\x00") {
+			return Credentials{}, fmt.Errorf("reading credentials: %s has to be one line of 1 to %d bytes", path, maxCredential)
+		}
+	}
+	return c, nil
+}
