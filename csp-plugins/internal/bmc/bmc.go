@@ -53,8 +53,9 @@ type Driver interface {
 	Reset(ctx context.Context, machine string, force bool) error
 }
 
-// lookLimit bounds one look, and resetLimit one reset with the looks that it
-// needs; together they are within the janitor's own limit of a call (30 s).
+// lookLimit bounds one look, and the wait for one's turn; resetLimit bounds one
+// reset with the looks that it needs. A look and a reset are within the janitor's
+// own limit of a call (30 s).
 const (
 	lookLimit  = 8 * time.Second
 	resetLimit = 20 * time.Second
@@ -186,14 +187,16 @@ func (p *Provider) inTurn(ctx context.Context, machine string, limit time.Durati
 		// Not NOT_FOUND: that the configuration lacks it says nothing of the machine.
 		return status.Errorf(codes.FailedPrecondition, "the plugin's configuration has no [[bmc]] of %s", machine)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	wait, over := context.WithTimeout(ctx, lookLimit)
+	defer over()
 	select {
 	case turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-wait.Done():
 		return status.Errorf(codes.Aborted, "other calls to the BMC of %s are not over yet", machine)
 	}
 	defer func() { <-turn }()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	return call(ctx)
 }
 
