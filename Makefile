@@ -34,7 +34,7 @@ demo: ## Show a fault being repaired on a local cluster, from log line to releas
 
 .PHONY: test
 test: ## Run the tests but for the long ones, with the race detector.
-	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote
+	@hack/packages.sh gcc postgresql python3-venv systemd-journal-remote ipmitool openipmi
 	@hack/test.sh
 
 .PHONY: test-all
