@@ -21,10 +21,7 @@ var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
-	"./node-health-check",
-	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector",
-	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./node-health-check",
-	"./csp-plugins/redfish", "./csp-plugins/ipmi",
+	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check",
 }
 
 // Services is every service and the command line, built into out with go build's

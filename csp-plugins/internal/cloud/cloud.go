@@ -71,7 +71,7 @@ func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalReq
 
 // SendTerminateSignal tells the cloud to take a machine back.
 func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignalRequest) (*v1.SendTerminateSignalResponse, error) {
-	if _, ok := p.Provider.(Hardware); ok {
+	if _, ok := p.hardware(); ok {
 		return nil, status.Error(codes.Unimplemented, "this provider takes no machine back")
 	}
 	id, err := p.signal(ctx, wish{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
@@ -135,36 +135,45 @@ func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if known == nil {
-		if known, err = p.begin(ctx, w, node); err != nil {
-			return "", err
-		}
-	} else if over, err := p.resume(ctx, w, *known, node); over || err != nil {
-		return known.RequestID, err
-	mark, err := p.look(ctx, node, machine, known == nil)
+	if known != nil {
+		return known.RequestID, p.resume(ctx, w, *known, node, machine)
+	}
+	mark, err := p.look(ctx, node, machine, true)
 	if err != nil {
 		return "", err
 	}
-	if known == nil {
-		wanted := memo{Verb: w.verb, Node: w.node, Machine: machine, BootID: node.Status.NodeInfo.BootID, Mark: mark}
-		if known, err = p.Memory.intend(ctx, w.key, wanted, node); err != nil {
-			return "", err
-		}
-	}
-	if err := w.same(*known); err != nil {
+	now := memo{Verb: w.verb, Node: w.node, Machine: machine, BootID: node.Status.NodeInfo.BootID, Mark: mark}
+	if known, err = p.Memory.intend(ctx, w.key, now, node); err != nil {
 		return "", err
 	}
-	if known.Machine != machine {
-		return "", status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, machine, known.Machine)
+	return known.RequestID, p.execute(ctx, w, *known, now)
+}
+
+// resume goes on with a key whose end is not known: it may have taken effect. A
+// machine that was there when the key was written down, was to be terminated and is
+// gone was terminated.
+func (p *Plugin) resume(ctx context.Context, w wish, m memo, node *corev1.Node, machine string) error {
+	if err := w.same(m); err != nil {
+		return err
 	}
-	return known.RequestID, p.execute(ctx, w, *known, memo{BootID: node.Status.NodeInfo.BootID, Mark: mark})
+	if m.Machine != machine {
+		return status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, machine, m.Machine)
+	}
+	mark, err := p.look(ctx, node, machine, false)
+	switch {
+	case status.Code(err) == codes.NotFound && w.verb == terminate:
+		return p.Memory.executed(ctx, m)
+	case err != nil:
+		return err
+	}
+	return p.execute(ctx, w, m, memo{BootID: node.Status.NodeInfo.BootID, Mark: mark})
 }
 
 // look refuses a machine that is gone or may not be the Node's. A cloud is
 // believed once for each key, hardware is examined each time. The mark is that of
 // Hardware.
 func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, first bool) (mark string, err error) {
-	if hardware, ok := p.Provider.(Hardware); ok {
+	if hardware, ok := p.hardware(); ok {
 		return p.examine(ctx, hardware, machine, node)
 	}
 	state, err := p.Provider.State(ctx, machine)
@@ -179,59 +188,16 @@ func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, fi
 	return "", nil
 }
 
-// begin writes a new key down, once its machine is there and believed to be the
-// Node's.
-func (p *Plugin) begin(ctx context.Context, w wish, node *corev1.Node) (*memo, error) {
-	machine := node.Spec.ProviderID
-	state, err := p.Provider.State(ctx, machine)
-	switch {
-	case err != nil:
-		return nil, nothingDone(err)
-	case state == Gone:
-		return nil, status.Errorf(codes.NotFound, "there is no machine %q any more", machine)
-	}
-	if err := p.believe(ctx, node); err != nil {
-		return nil, err
-	}
-	return p.Memory.intend(ctx, w, node)
-}
-
-// resume looks at a key whose end is not known: it may have taken effect. A machine
-// that was there when the key was written down, was to be terminated and is gone
-// was terminated.
-func (p *Plugin) resume(ctx context.Context, w wish, m memo, node *corev1.Node) (over bool, err error) {
-	if err := w.same(m); err != nil {
-		return false, err
-	}
-	if m.Machine != node.Spec.ProviderID {
-		return false, status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, node.Spec.ProviderID, m.Machine)
-	}
-	state, err := p.Provider.State(ctx, m.Machine)
-	switch {
-	case err != nil:
-		return false, nothingDone(err)
-	case state == Gone && w.verb == terminate:
-		return true, p.Memory.executed(ctx, m)
-	case state == Gone:
-		return false, status.Errorf(codes.NotFound, "there is no machine %q any more", m.Machine)
-	}
-	return false, nil
-}
-
 // execute tells the cloud. An earlier try of the same key whose end is not known
-// has taken effect if the boot id shows it.
-func (p *Plugin) execute(ctx context.Context, w wish, m memo, node *corev1.Node) error {
-	if node.Status.NodeInfo.BootID != m.BootID {
-		if w.verb == reboot {
-			return p.Memory.executed(ctx, m)
-		}
-		// Perhaps the cloud made a new machine under the old name.
-		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", w.node, m.Machine)
 // has taken effect if the boot id or the mark of what is there now shows it.
 func (p *Plugin) execute(ctx context.Context, w wish, m, now memo) error {
-	if w.verb == reboot && now.resetSince(m) {
+	switch {
+	case w.verb == reboot && now.resetSince(m):
 		p.Log.Info("the machine was reset since the key was first heard", "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID)
 		return p.Memory.executed(ctx, m)
+	case now.BootID != m.BootID:
+		// Perhaps the cloud made a new machine under the old name.
+		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", w.node, m.Machine)
 	}
 	operation, err := p.Provider.Begin(ctx, m.signal(w.force))
 	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "operation", operation, "error", err)
@@ -259,7 +225,7 @@ func (p *Plugin) node(ctx context.Context, name string) (*corev1.Node, string, e
 		return nil, "", status.Errorf(codes.Aborted, "reading node %q: %v", name, err)
 	}
 	machine := node.Spec.ProviderID
-	if hardware, ok := p.Provider.(Hardware); ok {
+	if hardware, ok := p.hardware(); ok {
 		if machine, err = hardware.Machine(node); err != nil {
 			return nil, "", err
 		}

@@ -24,6 +24,16 @@ type Hardware interface {
 	Examine(ctx context.Context, machine string, node *corev1.Node) (mark string, err error)
 }
 
+// hardware is the provider, if it is one of hardware.
+func (p *Plugin) hardware() (Hardware, bool) {
+	simple, ok := p.Provider.(direct)
+	if !ok {
+		return nil, false
+	}
+	found, ok := simple.Provider.(Hardware)
+	return found, ok
+}
+
 // examine refuses a machine that is not certainly the Node's, and returns its mark.
 func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string, node *corev1.Node) (string, error) {
 	err := p.nodes(ctx, machine, func(other *corev1.Node) error {

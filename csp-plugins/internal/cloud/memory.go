@@ -114,17 +114,13 @@ func (m Memory) read(ctx context.Context, digest string) (*memo, error) {
 
 // intend writes down what is about to be asked of the cloud. A key that somebody
 // else wrote down meanwhile is theirs.
-func (m Memory) intend(ctx context.Context, w wish, node *corev1.Node) (*memo, error) {
-	known := &memo{Verb: w.verb, Node: w.node, Machine: node.Spec.ProviderID, BootID: node.Status.NodeInfo.BootID}
-	token := uuid.NewString()[:8]
-	if w.key != "" {
-		token = digest(w.key)
-	}
-	known.RequestID = strings.Join([]string{w.verb, token, known.BootID, known.Machine}, requestSeparator)
-	if w.key == "" {
 func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev1.Node) (*memo, error) {
 	known := &wanted
-	known.RequestID = strings.Join([]string{known.Verb, uuid.NewString()[:8], known.BootID, known.Machine}, requestSeparator)
+	token := uuid.NewString()[:8]
+	if key != "" {
+		token = digest(key)
+	}
+	known.RequestID = strings.Join([]string{known.Verb, token, known.BootID, known.Machine}, requestSeparator)
 	if key == "" {
 		return known, nil
 	}
@@ -135,7 +131,6 @@ func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev
 	known.stored, err = m.Client.CoreV1().ConfigMaps(m.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.name(token), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
-			Name: m.name(key), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
 		Data: map[string]string{memoKey: string(text)},

@@ -36,7 +36,9 @@ func ServeAsync(d *daemon.Daemon, name string, c Config, provider AsyncProvider)
 			return err
 		}
 	}
-	impl.watch(d)
+	if _, ok := impl.hardware(); !ok {
+		impl.watch(d) // hardware is watched machine by machine
+	}
 	d.Go("server", func(ctx context.Context) error { return plugin.ListenAndServe(ctx, c.Listen, impl, options) })
 	return nil
 }
