@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
@@ -37,9 +36,9 @@ const (
 // phase in the day before.
 func maintenance(begin float64) *armcompute.MaintenanceRedeployStatus {
 	return &armcompute.MaintenanceRedeployStatus{
-		IsCustomerInitiatedMaintenanceAllowed: to.Ptr(true), LastOperationResultCode: to.Ptr(armcompute.MaintenanceOperationResultCodeTypesNone),
-		PreMaintenanceWindowStartTime: to.Ptr(in(begin - 24)), PreMaintenanceWindowEndTime: to.Ptr(in(begin)),
-		MaintenanceWindowStartTime: to.Ptr(in(begin)), MaintenanceWindowEndTime: to.Ptr(in(begin + 24)),
+		IsCustomerInitiatedMaintenanceAllowed: new(true), LastOperationResultCode: new(armcompute.MaintenanceOperationResultCodeTypesNone),
+		PreMaintenanceWindowStartTime: new(in(begin - 24)), PreMaintenanceWindowEndTime: new(in(begin)),
+		MaintenanceWindowStartTime: new(in(begin)), MaintenanceWindowEndTime: new(in(begin + 24)),
 	}
 }
 

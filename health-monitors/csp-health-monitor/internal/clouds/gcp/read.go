@@ -207,10 +207,8 @@ func identify(instance string, n notice, o open) string {
 	if key == "" {
 		key = n.Start
 	}
-	for _, was := range o.announced[instance] {
-		if was == key {
-			return instance + "/" + key
-		}
+	if slices.Contains(o.announced[instance], key) {
+		return instance + "/" + key
 	}
 	for _, was := range o.announced[instance] {
 		if was == n.Start || was == "" || n.Status == "ONGOING" || when(was).After(o.now) {
