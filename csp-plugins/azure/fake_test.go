@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	azfake "github.com/Azure/azure-sdk-for-go/sdk/azcore/fake"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
 
@@ -127,7 +126,7 @@ func (m *manager) change(do func()) {
 func there(one *machine) bool { return one != nil && !one.gone }
 
 func statuses(one *machine) []*armcompute.InstanceViewStatus {
-	return []*armcompute.InstanceViewStatus{{Code: to.Ptr("ProvisioningState/" + strings.ToLower(one.provisioning))}, {Code: to.Ptr("PowerState/" + one.power)}}
+	return []*armcompute.InstanceViewStatus{{Code: new("ProvisioningState/" + strings.ToLower(one.provisioning))}, {Code: new("PowerState/" + one.power)}}
 }
 
 func (m *manager) get(_ context.Context, _, name string, o *armcompute.VirtualMachinesClientGetOptions) (r azfake.Responder[armcompute.VirtualMachinesClientGetResponse], e azfake.ErrorResponder) {

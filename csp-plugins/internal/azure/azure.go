@@ -203,7 +203,7 @@ func (p *Provider) Begin(ctx context.Context, s csp.Signal) (string, error) {
 	}
 	token, err := begun.ResumeToken()
 	if err != nil {
-		return "", nil //nolint:nilerr // it was taken; without a token its end is not asked about
+		return "", nil // it was taken; without a token its end is not asked about
 	}
 	return token, nil
 }
@@ -215,7 +215,7 @@ type poller interface {
 }
 
 func begin(ctx context.Context, c *armcompute.ClientFactory, at place, s csp.Signal) (poller, error) {
-	force := to.Ptr(s.Force)
+	force := new(s.Force)
 	switch {
 	case at.set != "" && s.Terminate:
 		ids := armcompute.VirtualMachineScaleSetVMInstanceRequiredIDs{InstanceIDs: []*string{&at.name}}

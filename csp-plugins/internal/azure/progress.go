@@ -41,8 +41,9 @@ func (p *Provider) Progress(ctx context.Context, machine, operation string) (csp
 	defer cancel()
 	asked, result, err := resume(ctx, c, at, operation)
 	if err != nil {
-		// It is of no poller of these: perhaps of another version of the SDK.
-		return csp.Untold, nil //nolint:nilerr // the boot id and the machine's state tell
+		// It is of no poller of these: perhaps of another version of the SDK. The boot
+		// id and the machine's state tell.
+		return csp.Untold, nil
 	}
 	_, err = asked.Poll(ctx)
 	switch {

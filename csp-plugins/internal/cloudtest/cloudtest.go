@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -66,19 +67,17 @@ func (c *caller) ready(t *testing.T, node, request string) (bool, error) {
 	return a.GetIsReady(), err
 }
 
+// until waits for something that a working program does.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s", what, patience)
-		case <-tick.C:
+	over := false
+	defer func() {
+		if !over {
+			t.Logf("it was waited for: %s", what)
 		}
-	}
+	}()
+	testkit.Until(t, patience, ok)
+	over = true
 }
 
 // Kills kills the plugin at each request that it sends the cloud for a signal, once

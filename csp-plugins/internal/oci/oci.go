@@ -128,21 +128,30 @@ func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) 
 			if attachment.LifecycleState != core.VnicAttachmentLifecycleStateAttached || attachment.VnicId == nil {
 				continue
 			}
-			card, err := p.network.GetVnic(shown(ctx), core.GetVnicRequest{VnicId: attachment.VnicId})
+			more, err := p.card(ctx, attachment.VnicId)
 			if err != nil {
-				return nil, answered(err)
+				return nil, err
 			}
-			for _, name := range []*string{card.PrivateIp, card.HostnameLabel} {
-				if name != nil && *name != "" {
-					names = append(names, *name)
-				}
-			}
-			names = append(names, card.Ipv6Addresses...)
+			names = append(names, more...)
 		}
 		if page.Page = list.OpcNextPage; page.Page == nil {
 			return names, nil
 		}
 	}
+}
+
+// card asks for the names of one network card.
+func (p *Provider) card(ctx context.Context, id *string) (names []string, err error) {
+	found, err := p.network.GetVnic(shown(ctx), core.GetVnicRequest{VnicId: id})
+	if err != nil {
+		return nil, answered(err)
+	}
+	for _, name := range []*string{found.PrivateIp, found.HostnameLabel} {
+		if name != nil && *name != "" {
+			names = append(names, *name)
+		}
+	}
+	return append(names, found.Ipv6Addresses...), nil
 }
 
 // Begin resets the instance, under a retry token: OCI carries out each once within
