@@ -139,9 +139,7 @@ func (e *emulator) forward(t *testing.T, w *world, proxy http.Handler, rw http.R
 	if lose {
 		panic(http.ErrAbortHandler)
 	}
-	for key, values := range answer.Header() {
-		rw.Header()[key] = values
-	}
+	maps.Copy(rw.Header(), answer.Header())
 	rw.WriteHeader(answer.Code)
 	_, _ = rw.Write(answer.Body.Bytes())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/schemas"
@@ -63,11 +64,11 @@ func verdict(task *schemas.Task) (over bool, err error) {
 	case schemas.CompletedTaskState:
 		return true, nil
 	case schemas.ExceptionTaskState, schemas.KilledTaskState, schemas.CancelledTaskState:
-		text := ""
+		text := []string{"the BMC took the reset, and its task ended as " + string(task.TaskState) + ":"}
 		for _, m := range task.Messages {
-			text += " " + m.MessageID + " " + m.Message
+			text = append(text, m.MessageID, m.Message)
 		}
-		return true, status.Error(codes.Unavailable, shorten("the BMC took the reset, and its task ended as "+string(task.TaskState)+":"+text))
+		return true, status.Error(codes.Unavailable, shorten(strings.Join(text, " ")))
 	default:
 		return false, nil
 	}
