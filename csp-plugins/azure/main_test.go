@@ -35,7 +35,11 @@ var plugin = cloudtest.Plugin{
 	TLS: true, NoRequestIDs: true, NoAddresses: true,
 }
 
-func TestConformance(t *testing.T)      { cloudtest.Conformance(t, plugin) }
+func TestConformance(t *testing.T) {
+	testkit.Long(t, "gcp's TestConformance, in the same frame, and this plugin's TestAnswers and TestOperations")
+	cloudtest.Conformance(t, plugin)
+}
+
 func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
 func TestStrangers(t *testing.T)        { cloudtest.Strangers(t, plugin) }
 func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }

@@ -153,6 +153,7 @@ func (w *world) kill(t *testing.T) {
 }
 
 func TestConformanceOnIPMISim(t *testing.T) {
+	testkit.Long(t, "redfish TestConformance, in the same frame, and TestIPMISim with one reset")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	plugintest.Run(t, func(t *testing.T) *plugintest.Bench {
 		w := newWorld(t, cluster)

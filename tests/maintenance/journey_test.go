@@ -22,6 +22,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/gobuild"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -77,6 +78,7 @@ type site struct {
 // begins, and released behind its end; then the same with a monitor that is killed at
 // every point of both ways.
 func TestJourney(t *testing.T) {
+	testkit.Long(t, "csp-health-monitor's lives as scripts, and internal/desk TestKilledAtEveryPoint")
 	s := start(t)
 	t.Run("announced, begun, ended", func(t *testing.T) { s.life(t, "m1", s.targets[0]) })
 	t.Run("the monitor is killed at every point", s.killed)

@@ -21,6 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/aws"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -434,6 +435,7 @@ func fleet(s *server) {
 // What a poll of a large fleet asks: first everything, then the pages of EC2 and what
 // has changed.
 func TestCallsOfALargeFleet(t *testing.T) {
+	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
 	s := serve(t)
 	fleet(s)
 	source := connect(s)

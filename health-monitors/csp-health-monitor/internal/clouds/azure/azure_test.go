@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/azure"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -359,6 +360,7 @@ func fleet(c *cloud) []announcement.Machine {
 }
 
 func TestCallsOfALargeFleet(t *testing.T) {
+	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
 	cloud := newCloud()
 	q := announcement.Question{Now: now, Machines: fleet(cloud)}
 	source := connect(t, cloud, whole)

@@ -21,6 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/oci"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -286,6 +287,7 @@ func fleet(s *server) (open []string) {
 }
 
 func TestCallsOfALargeFleet(t *testing.T) {
+	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
 	s := serve(t)
 	open := fleet(s)
 	source := connect(t, s)
