@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 	storetest.Run(t, storetest.Backend{
 		Name: "mongodb", New: mongotest.Database, Interrupt: interrupt, Late: mongodb.Late, Repeats: true, Slow: true,
-		Damage: damage,
+		Damage: damage, Orphans: func(t testing.TB) bool { return mongotest.Addr(t) != "" },
 		Poison: func(t testing.TB, dsn, id string) {
 			change(t, dsn, mongodb.Events, id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
 		},

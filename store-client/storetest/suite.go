@@ -28,6 +28,9 @@ type Backend struct {
 	Repeats bool
 	// Slow says that the server is a slow one: the cases do less.
 	Slow bool
+	// Orphans says that the server keeps a transaction open whose client was killed,
+	// for ever, with everything that it holds.
+	Orphans func(t testing.TB) bool
 	// Late begins to append r, first of all, and returns when its transaction
 	// has begun; commit lets it end.
 	Late func(t testing.TB, dsn string, r record.Record) (commit func())
@@ -126,6 +129,11 @@ func Run(t *testing.T, b Backend) {
 		verdict := "not run"
 		ok := t.Run(c.name, func(t *testing.T) {
 			verdict = "FAIL"
+			defer func() {
+				if t.Skipped() {
+					verdict = "skipped"
+				}
+			}()
 			c.run(t, b)
 		})
 		if ok && verdict == "FAIL" {
