@@ -42,10 +42,11 @@ func (t *trip) repairs(ctx context.Context) ([]string, error) {
 func (t *trip) over(ctx context.Context) (bool, error) {
 	faults, err := t.faults(ctx)
 	if err == nil {
-		t.moved = ""
+		moved := ""
 		for _, r := range faults {
-			t.moved += fmt.Sprintf("%s at %d ", r.ID, r.Revision)
+			moved += fmt.Sprintf("%s at %d ", r.ID, r.Revision)
 		}
+		t.moved.Store(moved)
 	}
 	if err != nil || len(faults) < t.lines-t.lost {
 		return false, err
@@ -106,12 +107,12 @@ func (t *trip) until(ctx context.Context, what string, cond func(context.Context
 	defer silence.Stop()
 	var last error
 	for {
-		began, moved := time.Now(), t.moved
+		began, moved := time.Now(), t.moved.Load()
 		ok, err := cond(ctx)
 		if ok && err == nil {
 			return nil
 		}
-		if t.moved != moved {
+		if t.moved.Load() != moved {
 			begun = began
 			silence.Reset(2 * t.limit)
 		}

@@ -26,7 +26,7 @@ func TestWhatMovesIsNotGivenUp(t *testing.T) {
 				began, trip := time.Now(), &trip{limit: time.Minute}
 				err := trip.until(t.Context(), "the end", func(context.Context) (bool, error) {
 					at := min(int(time.Since(began)/c.every), c.steps)
-					trip.moved = fmt.Sprint(at)
+					trip.moved.Store(fmt.Sprint(at))
 					return at == c.steps && c.ends, nil
 				})
 				if (err == nil) != c.ends {

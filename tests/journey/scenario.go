@@ -90,7 +90,7 @@ type trip struct {
 	lines    int
 	lost     int // lines of which the store need not know any more
 	limit    time.Duration
-	moved    string // how far the faults were at the last look that had an answer
+	moved    atomic.Value // how far the faults were at the last look that had an answer
 	load     *load
 	// endLoad stops the load and waits for its end.
 	endLoad func() error
