@@ -29,3 +29,18 @@ func TestOddFilesHoldNoBootID(t *testing.T) {
 		}
 	}
 }
+
+// A process is of one boot, whatever becomes of the file; what says nothing is read
+// again.
+func TestAProcessIsOfOneBoot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boot_id")
+	read := File(path)
+	for _, step := range []struct{ content, want string }{{"", ""}, {"first\n", "first"}, {"second\n", "first"}, {"", "first"}} {
+		if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id, err := read(); id != step.want || (err == nil) != (step.want != "") {
+			t.Errorf("with %q in the file: %q, %v; want %q", step.content, id, err, step.want)
+		}
+	}
+}
