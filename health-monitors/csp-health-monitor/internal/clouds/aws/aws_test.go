@@ -432,6 +432,10 @@ func fleet(s *server) {
 	}
 }
 
+// repeats are the requests of a reading that the client may send again, because a
+// machine stood still meanwhile.
+const repeats = 3
+
 // What a poll of a large fleet asks: first everything, then the pages of EC2 and what
 // has changed.
 func TestCallsOfALargeFleet(t *testing.T) {
@@ -443,12 +447,12 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	// 10 pages of instances; 20 pages of events and one more of those asked for by type;
 	// the entities of 2,000 events, 10 at a time; no text, as EC2 has one.
 	want := map[string]int{"DescribeInstanceStatus": 10, "DescribeEvents": 21, "DescribeAffectedEntities": 200, "DescribeEventDetails": 0}
-	if len(r.Announcements) != 2000 || r.Calls != 231 || len(s.books) != 231 {
-		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(s.books))
+	if len(r.Announcements) != 2000 || r.Calls != 231 {
+		t.Errorf("%d announcements by %d calls", len(r.Announcements), r.Calls)
 	}
 	for operation, n := range want {
-		if got := s.count(operation); got != n {
-			t.Errorf("%d times %s, want %d: %v", got, operation, n, s.books)
+		if got := s.count(operation); got < n || got > n+repeats {
+			t.Errorf("%d times %s, want %d", got, operation, n)
 		}
 	}
 	q := announcement.Question{Now: in(2), Checkpoint: at(1.9)}
