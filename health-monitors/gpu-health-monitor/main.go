@@ -58,7 +58,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	metrics := watch.NewMetrics(d.Registry)
 	monitor := &watch.Monitor{
-		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath), Metrics: metrics,
+		Policy: policy, Interval: cfg.PollInterval, Outbox: outbox, BootID: bootid.Own(bootid.File(cfg.BootIDPath)), Metrics: metrics,
 		Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, func(address string) string { return address }), Clock: d.Clock, Log: d.Log,
 		DCGM: &worker.Process{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,11 +43,11 @@ func (t *trip) repairs(ctx context.Context) ([]string, error) {
 func (t *trip) over(ctx context.Context) (bool, error) {
 	faults, err := t.faults(ctx)
 	if err == nil {
-		moved := ""
+		var moved strings.Builder
 		for _, r := range faults {
-			moved += fmt.Sprintf("%s at %d ", r.ID, r.Revision)
+			fmt.Fprintf(&moved, "%s at %d ", r.ID, r.Revision)
 		}
-		t.moved.Store(moved)
+		t.moved.Store(moved.String())
 	}
 	if err != nil || len(faults) < t.lines-t.lost {
 		return false, err

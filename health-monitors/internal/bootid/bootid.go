@@ -6,25 +6,16 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 )
 
 // maxBytes bounds a boot id; the kernel's has 36 characters.
 const maxBytes = 128
 
-// File reads the boot id from a file, such as the kernel's
-// /proc/sys/kernel/random/boot_id, once: no process outlives its boot, and one that
-// does so in a simulation must not take what it saw before for the next boot's. An
-// empty or odd file is an error: it says nothing about the boot, and is read again.
+// File reads boot ids from a file, such as the kernel's
+// /proc/sys/kernel/random/boot_id. An empty or odd file is an error: it says
+// nothing about the boot.
 func File(path string) func() (string, error) {
-	var mu sync.Mutex
-	var known string
 	return func() (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if known != "" {
-			return known, nil
-		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
@@ -36,8 +27,22 @@ func File(path string) func() (string, error) {
 		case len(id) > maxBytes, strings.ContainsFunc(id, odd):
 			return "", fmt.Errorf("the file holds no boot id: %.40q", id)
 		}
-		known = id
 		return id, nil
+	}
+}
+
+// Own is the boot id that read finds first, of the boot that this process is of:
+// what it sees is of that boot, even where a simulated machine has another one
+// by now. For one goroutine.
+func Own(read func() (string, error)) func() (string, error) {
+	var known string
+	return func() (string, error) {
+		if known != "" {
+			return known, nil
+		}
+		id, err := read()
+		known = id
+		return id, err
 	}
 }
 

@@ -34,7 +34,7 @@ func TestOddFilesHoldNoBootID(t *testing.T) {
 // again.
 func TestAProcessIsOfOneBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "boot_id")
-	read := File(path)
+	read := Own(File(path))
 	for _, step := range []struct{ content, want string }{{"", ""}, {"first\n", "first"}, {"second\n", "first"}, {"", "first"}} {
 		if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
 			t.Fatal(err)
