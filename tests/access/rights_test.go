@@ -33,6 +33,7 @@ var leases = map[string]string{
 	"health-events-analyzer":      "health-events-analyzer-events",
 	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",
 	"labeler":                     "labeler-labels",
+	"csp-health-monitor":          "csp-health-monitor-maintenances",
 }
 
 // TestLeasesOfOthers: no account takes a lease but its own: not that of another

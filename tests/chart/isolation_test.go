@@ -86,7 +86,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
 		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
 		"janitor":        append([]string{"everything"}, base...),
-		"event-exporter": append([]string{"everything"}, append(stores, base...)...),
+		"event-exporter": append([]string{"everything"}, append(stores, base...)...), "csp-health-monitor": append([]string{"443/TCP", "80/TCP"}, append(stores, base...)...),
 	}
 	for _, name := range values {
 		objects := rendered(t, file(name))
@@ -120,6 +120,7 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"nic-health-monitor":        {store, connector, "--set=nicHealthMonitor.enabled=true"},
 		"kubernetes-object-monitor": {store, connector, "--set=kubernetesObjectMonitor.enabled=true"},
 		"labeler":                   {"--set=labeler.enabled=true"},
+		"csp-health-monitor":        {store, connector, "--set=" + cspMonitor},
 		"health-events-analyzer":    {store, connector, "--set=healthEventsAnalyzer.enabled=true"},
 		"fault-quarantine":          {store, "--set=faultQuarantine.enabled=true"},
 		"node-drainer":              {store, "--set=nodeDrainer.enabled=true"},

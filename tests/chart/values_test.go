@@ -23,16 +23,16 @@ func TestLint(t *testing.T) {
 	}
 	want := map[string][]string{
 		"store":      defaults,
-		"all":        append(slices.Clone(defaults), "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "labeler", "metadata-collector", "nic-health-monitor", "node-health-check"),
+		"all":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "labeler", "metadata-collector", "nic-health-monitor", "node-health-check"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
 		"direct":     slices.DeleteFunc(slices.Clone(defaults), func(w string) bool { return w == "platform-connectors-gateway" }),
 		"nulls":      append(slices.Clone(defaults), "csp-plugin-aws", "janitor"),
 		"nothing":    {},
-		"sidecar":    append(slices.Clone(defaults), "janitor"),
-		"two":        append(slices.Clone(defaults), "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
-		"clouds":     append(slices.Clone(defaults), "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
+		"sidecar":    append(slices.Clone(defaults), "csp-health-monitor", "janitor"),
+		"two":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
+		"clouds":     append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
 	}
 	for _, name := range values {
 		t.Run(name, func(t *testing.T) {
@@ -60,10 +60,14 @@ var monitors = map[string]struct{ workload, strategy string }{
 	"healthEventsAnalyzer":    {"health-events-analyzer", "PROCESS"},
 	"gpuHealthMonitor":        {"gpu-health-monitor", "PERSIST_ONLY"},
 	"nicHealthMonitor":        {"nic-health-monitor", "PERSIST_ONLY"},
+	"cspHealthMonitor":        {"csp-health-monitor", "PERSIST_ONLY"},
 }
 
 // everyMonitor enables all of them.
-const everyMonitor = "--set=gpuHealthMonitor.enabled=true,nicHealthMonitor.enabled=true"
+const everyMonitor = "--set=gpuHealthMonitor.enabled=true,nicHealthMonitor.enabled=true," + cspMonitor
+
+// cspMonitor enables csp-health-monitor.
+const cspMonitor = "cspHealthMonitor.enabled=true,cspHealthMonitor.provider=oci,cspHealthMonitor.clusterName=test,cspHealthMonitor.storeSecretName=maintenance-store"
 
 // TestProcessingStrategy: the value of each monitor is its container's argument,
 // and nobody else's.
@@ -145,10 +149,11 @@ func TestRefused(t *testing.T) {
 		"a strategy of coverage":             {set("platformConnectorsCluster.coverage.processingStrategy=STORE"), []string{"/platformConnectorsCluster/coverage/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"an unknown key":                     {set("syslogHealthMonitor.procesingStrategy=PERSIST_ONLY"), []string{"/syslogHealthMonitor", "'procesingStrategy' not allowed"}},
 		"an unknown workload":                {set("nvlinkHealthMonitor.enabled=true"), []string{"'nvlinkHealthMonitor' not allowed"}},
-		"a monitor that is not there":        {set("cspHealthMonitor.enabled=true"), []string{"cspHealthMonitor.enabled: this release has no CSP health monitor", "csp-health-monitor"}},
+		"a cloud that nobody named":          {set("cspHealthMonitor.enabled=true"), []string{"cspHealthMonitor.provider is empty", "cspHealthMonitor.clusterName is empty", "cspHealthMonitor.storeSecretName is empty", "with an account for maintenances"}},
+		"a cloud that has no monitor":        {set("cspHealthMonitor.provider=lambda"), []string{"/cspHealthMonitor/provider", "'aws', 'azure', 'gcp', 'oci'"}},
 		"an address without a port":          {set("gpuHealthMonitor.dcgm.address=nvidia-dcgm"), []string{"/gpuHealthMonitor/dcgm/address"}},
 		"a mode of DCGM that is not there":   {set("gpuHealthMonitor.dcgm.mode=auto"), []string{"/gpuHealthMonitor/dcgm/mode"}},
-		"a strategy of a monitor to come":    {set("cspHealthMonitor.processingStrategy=STORE"), []string{"/cspHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
+		"a strategy of the clouds' monitor":  {set("cspHealthMonitor.processingStrategy=STORE"), []string{"/cspHealthMonitor/processingStrategy", "'PROCESS', 'PERSIST_ONLY'"}},
 		"a global key that nothing reads":    {set("global.dcgmEndpoint=x"), []string{"global.dcgmEndpoint: nothing here reads it; known are dryRun, imageRegistry"}},
 		"a dry run that is misspelt":         {set("global.dry_run=true"), []string{"global.dry_run: it is written global.dryRun"}},
 		"a global dry run that is text":      {set("global.dryRun=maybe"), []string{"/global/dryRun", "want boolean"}},
@@ -373,7 +378,7 @@ func TestLists(t *testing.T) {
 	row, _, _ = strings.Cut(row, "\n")
 	for key, value := range decode(t, text)[0].Object {
 		of, _ := value.(map[string]any) // what is none has no strategy
-		if _, has := of["processingStrategy"]; has != (monitors[key].workload != "") || has != (strings.Contains(row, "`"+key+"`") && key != "cspHealthMonitor") {
+		if _, has := of["processingStrategy"]; has != (monitors[key].workload != "") || has != strings.Contains(row, "`"+key+"`") {
 			t.Errorf("%s has a strategy: %v; the page says %s", key, has, row)
 		}
 	}

@@ -41,22 +41,6 @@ clusterWide = true
 checks = ["CSPMaintenance", "CSPUnreachable"]
 `
 
-// rights are those that its page names.
-const rights = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: nvsentinel-csp-health-monitor}
-rules:
-  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: nvsentinel-csp-health-monitor}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: nvsentinel-csp-health-monitor}
-subjects:
-  - {kind: ServiceAccount, name: csp-health-monitor, namespace: nvsentinel}
-`
-
 // notice is one announcement of the bulletin.
 type notice struct {
 	ID      string     `json:"id"`
@@ -142,9 +126,6 @@ func (s *site) deploy(t *testing.T, binary string) {
 	cluster := s.fleet.Cluster
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), namespace, agent, 24*time.Hour)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.Apply(t.Context(), strings.NewReader(rights)); err != nil {
 		t.Fatal(err)
 	}
 	node := s.targets[len(s.targets)-1]

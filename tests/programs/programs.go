@@ -6,6 +6,7 @@ package programs
 import (
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
@@ -22,6 +23,18 @@ var others = []string{
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
 	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check",
+	clouds + "aws", clouds + "azure", clouds + "gcp", clouds + "oci",
+}
+
+// clouds is the folder of csp-health-monitor's programs, one for each provider, whose
+// binaries have its name before theirs.
+const clouds = "./health-monitors/csp-health-monitor/"
+
+func name(pkg string) string {
+	if provider, ok := strings.CutPrefix(pkg, clouds); ok {
+		return "csp-health-monitor-" + provider
+	}
+	return path.Base(pkg)
 }
 
 // Services is every service and the command line, built into out with go build's
@@ -81,7 +94,7 @@ func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
 	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: flags, Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {
-			b.Programs = append(b.Programs, gobuild.Program{Name: path.Base(pkg), Package: pkg})
+			b.Programs = append(b.Programs, gobuild.Program{Name: name(pkg), Package: pkg})
 		}
 	}
 	return b

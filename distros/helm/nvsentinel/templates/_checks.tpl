@@ -20,15 +20,12 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- else if $.Chart.IsRoot }}{{ $problems = append $problems (printf "global.%s: nothing here reads it; known are %s" $key (slice $known 0 10 | join ", ")) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- range $key, $name := dict "cspHealthMonitor" "CSP" -}}
-{{- if (get $.Values $key | default dict).enabled }}{{ $problems = append $problems (printf "%s.enabled: this release has no %s health monitor; leave it false. One of your own may report as %s (docs/platform-connectors.md)" $key $name (kebabcase $key)) }}{{ end -}}
-{{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n\ndocs/coming-from-nvsentinel.md tells more\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
 
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}
 {{- define "nvsentinel.clusterAgents" -}}
-{{- if or .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled (and .Values.nodeHealthCheck.enabled .Values.nodeHealthCheck.bridge) }}yes{{ end -}}
+{{- if or .Values.cspHealthMonitor.enabled .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled (and .Values.nodeHealthCheck.enabled .Values.nodeHealthCheck.bridge) }}yes{{ end -}}
 {{- range .Values.platformConnectors.publishers }}{{ if .clusterWide }}yes{{ end }}{{ end -}}
 {{- if and .Values.platformConnectorsCluster.enabled .Values.platformConnectorsCluster.coverage.enabled }}yes{{ end -}}
 {{- end }}
@@ -38,6 +35,17 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- if not .root.Values.store.secretName }}
 {{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone.\n" .name .root.Release.Namespace .root.Values.store.secretKey) }}
 {{- end }}
+{{- end }}
+
+{{/* requireMaintenance stops where csp-health-monitor does not know whom to ask and where to keep it. */}}
+{{- define "nvsentinel.requireMaintenance" -}}
+{{- $problems := list -}}
+{{- with .Values.cspHealthMonitor -}}
+{{- if not .provider }}{{ $problems = append $problems "cspHealthMonitor.provider is empty: it is aws, azure, gcp or oci" }}{{ end -}}
+{{- if not .clusterName }}{{ $problems = append $problems "cspHealthMonitor.clusterName is empty: it is the name of this cluster in the stored maintenances" }}{{ end -}}
+{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/stores.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Release.Namespace $.Values.store.secretKey) }}{{ end -}}
+{{- end -}}
+{{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
 
 {{/* requireConnector stops where a publisher has nobody to speak to. */}}
