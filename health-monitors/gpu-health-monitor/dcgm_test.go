@@ -90,7 +90,9 @@ func TestALatchedXIDIsToldOnce(t *testing.T) {
 	n.quiet(5)
 	n.engine.Start()
 	n.expect("GpuAllWatch DCGM_FR_FALLEN_OFF_BUS " + gpu1 + " healthy NONE PROCESS")
+	n.kill()
 	n.put("boot_id", "boot-2")
+	n.start()
 	n.expect("GpuXidWatch 79 " + gpu1 + " healthy NONE PERSIST_ONLY")
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -24,7 +25,8 @@ import (
 // tailBytes is how much of the compiler's output an error shows.
 const tailBytes = 4 << 10
 
-// Program is a main package and the name of its binary.
+// Program is a main package and the name of its binary, which may be in a folder below
+// the batch's. Packages whose last elements are the same need folders of their own.
 type Program struct {
 	Name    string
 	Package string
@@ -161,21 +163,43 @@ func (c *count) build(ctx context.Context, b Batch) error {
 		into = temp
 	}
 	stop := c.keepTelling(b.Title)
-	args := []string{"build", "-o", into + string(filepath.Separator)}
+	defer stop()
 	if len(b.Only) > 0 {
-		args = []string{"list", "-export", "-test", "-f", ""} // go build would link programs among them
+		// go build would link programs among them.
+		if _, err := b.run(ctx, slices.Concat([]string{"list", "-export", "-test", "-f", "", "-v"}, b.Flags, b.Only), c.compiling); err != nil {
+			return err
+		}
 	}
-	_, err := b.run(ctx, slices.Concat(args, []string{"-v"}, b.Flags, b.packages(b.Programs)), c.compiling)
-	stop()
-	if err != nil {
+	folders := map[string][]Program{}
+	for _, p := range b.Programs {
+		folders[filepath.Dir(p.Name)] = append(folders[filepath.Dir(p.Name)], p)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		if err := c.buildInto(ctx, b, filepath.Join(into, folder), folders[folder]); err != nil {
+			return err
+		}
+	}
+	c.say("%s: built in %s; packages compiled: %d, programs: %d", b.Title, c.clock.Since(began).Round(time.Second), c.done()-before, len(b.Programs))
+	return nil
+}
+
+// buildInto compiles and links the programs of one folder.
+func (c *count) buildInto(ctx context.Context, b Batch, into string, programs []Program) error {
+	args := slices.Concat([]string{"build", "-o", into + string(filepath.Separator), "-v"}, b.Flags)
+	for _, p := range programs {
+		args = append(args, p.Package)
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(b.Out, p.Name)), 0o755); err != nil {
+			return fmt.Errorf("making the folder of %s: %w", p.Name, err)
+		}
+	}
+	if _, err := b.run(ctx, args, c.compiling); err != nil {
 		return err
 	}
-	for _, p := range b.Programs {
+	for _, p := range programs {
 		if err := os.Rename(filepath.Join(into, binaryOf(p.Package)), filepath.Join(b.Out, p.Name)); err != nil {
 			return fmt.Errorf("keeping %s: %w", p.Name, err)
 		}
 	}
-	c.say("%s: built in %s; packages compiled: %d, programs: %d", b.Title, c.clock.Since(began).Round(time.Second), c.done()-before, len(b.Programs))
 	return nil
 }
 

@@ -20,10 +20,11 @@ func module(t *testing.T) Batch {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":         "module example.com/built\n\ngo 1.26.0\n",
-		"said/said.go":   "package said\n\nconst Said = \"built\"\n",
-		"one/v3/main.go": "package main\n\nimport \"example.com/built/said\"\n\nfunc main() { println(said.Said) }\n",
-		"two/main.go":    "package main\n\nimport \"example.com/built/said\"\n\nfunc main() { println(said.Said) }\n",
+		"go.mod":           "module example.com/built\n\ngo 1.26.0\n",
+		"said/said.go":     "package said\n\nconst Said = \"built\"\n",
+		"one/v3/main.go":   "package main\n\nimport \"example.com/built/said\"\n\nfunc main() { println(said.Said) }\n",
+		"more/two/main.go": "package main\n\nimport \"example.com/built/said\"\n\nfunc main() { println(said.Said) }\n",
+		"two/main.go":      "package main\n\nimport \"example.com/built/said\"\n\nfunc main() { println(said.Said) }\n",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -35,7 +36,7 @@ func module(t *testing.T) Batch {
 	}
 	return Batch{
 		Title: "example", Dir: dir, Env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="}, Out: filepath.Join(t.TempDir(), "out"),
-		Programs: []Program{{Name: "one", Package: "example.com/built/one/v3"}, {Name: "two", Package: "example.com/built/two"}},
+		Programs: []Program{{Name: "one", Package: "example.com/built/one/v3"}, {Name: "two", Package: "example.com/built/two"}, {Name: "more/two", Package: "example.com/built/more/two"}},
 	}
 }
 
@@ -53,7 +54,7 @@ func TestBuild(t *testing.T) {
 					t.Errorf("%s: %q, %v", p.Name, out, err)
 				}
 			}
-			for _, want := range []string{"packages are needed", "example: built in", "programs: 2"} {
+			for _, want := range []string{"packages are needed", "example: built in", "programs: 3"} {
 				if !strings.Contains(said.String(), want) {
 					t.Errorf("nothing said of %q:\n%s", want, &said)
 				}
@@ -85,6 +86,9 @@ func TestNothingLackingIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range b.Programs {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(b.Out, p.Name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(b.Out, p.Name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func TestNamespaceOfTheRelease(t *testing.T) {
 
 // secrets are those that the values name; the chart makes that of the gateway, where
 // they name none.
-var secrets = []string{"nvsentinel-store", "append-store", "gateway-tls", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca", "kwok-tls"}
+var secrets = []string{"nvsentinel-store", "append-store", "gateway-tls", "store-tls", "receiver", "csp-plugin-tls", "janitor-tls", "rack-ca", "kwok-tls", "maintenance-store"}
 
 // TestEverythingNamedIsThere: what a pod, a binding or a Service refers to is in
 // the same rendering.

@@ -27,12 +27,12 @@ var others = []string{
 }
 
 // clouds is the folder of csp-health-monitor's programs, one for each provider, whose
-// binaries have its name before theirs.
+// binaries are in a folder of its name: the plugins have the same names.
 const clouds = "./health-monitors/csp-health-monitor/"
 
 func name(pkg string) string {
-	if provider, ok := strings.CutPrefix(pkg, clouds); ok {
-		return "csp-health-monitor-" + provider
+	if strings.HasPrefix(pkg, clouds) {
+		return strings.TrimPrefix(pkg, "./health-monitors/")
 	}
 	return path.Base(pkg)
 }
