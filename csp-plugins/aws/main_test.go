@@ -85,14 +85,19 @@ func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	t.Cleanup(reboots.Wait)
 	server := httptest.NewServer(w.fake)
 	t.Cleanup(server.Close)
+	w.reach(t, server.URL)
+	return w
+}
+
+// reach gives the plugin an address of EC2 and a socket of its own.
+func (w *world) reach(t *testing.T, endpoint string) {
 	dir, err := os.MkdirTemp("", "aws")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w.endpoint, w.socket = server.URL, "unix://"+filepath.Join(dir, "s")
+	w.endpoint, w.socket = endpoint, "unix://"+filepath.Join(dir, "s")
 	t.Cleanup(func() { w.kill(t) })
-	return w
 }
 
 // id is the instance of a node of this world, and of no other.

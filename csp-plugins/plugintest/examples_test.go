@@ -3,7 +3,6 @@ package plugintest_test
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/pythonenv"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
@@ -48,7 +48,7 @@ func TestGoExample(t *testing.T) {
 
 // The example in Python, with its stubs made from the contract.
 func TestPythonExample(t *testing.T) {
-	python := interpreter(t)
+	python := filepath.Join(pythonenv.Programs(t, "python-plugin.sh"), "python")
 	stubs := t.TempDir()
 	const contract = "../../janitor/protos/v1"
 	protoc := exec.CommandContext(t.Context(), python, "-m", "grpc_tools.protoc", "-I", contract,
@@ -61,24 +61,6 @@ func TestPythonExample(t *testing.T) {
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
 		return cmd
 	})
-}
-
-// interpreter is a Python with the packages of the example. Where the package
-// index is out of reach the Python example is left out.
-func interpreter(t *testing.T) string {
-	t.Helper()
-	var out, said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "../../hack/python-plugin.sh")
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 3 {
-		t.Logf("%s", &said)
-		t.Skip("no Python package index: the packages of the Python example can not be installed")
-	}
-	if err != nil {
-		t.Fatalf("making the Python environment: %v: %s", err, &said)
-	}
-	return strings.TrimSpace(out.String())
 }
 
 // conforms runs the conformance suite, then what is the examples' own.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/pythonenv"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/freeport"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -37,31 +37,13 @@ type emulator struct {
 	lose   int            // answers to resets that get lost
 }
 
-// programs is the folder of the emulator. Where the package index is out of reach
-// its tests are left out.
-func programs(t *testing.T) string {
-	t.Helper()
-	var out, said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "../../hack/redfish-emulator.sh")
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 3 {
-		t.Logf("%s", &said)
-		t.Skip("no Python package index: sushy-tools, the emulator of a BMC, can not be installed")
-	}
-	if err != nil {
-		t.Fatalf("making the Python environment: %v: %s", err, &said)
-	}
-	return strings.TrimSpace(out.String())
-}
-
 // spare is a further machine of the emulator.
 const spare = "22222222-2222-2222-2222-222222222222"
 
 // emulate starts the emulator with the machines of a world.
 func emulate(t *testing.T, w *world) *emulator {
 	t.Helper()
-	bin := programs(t)
+	bin := pythonenv.Programs(t, "redfish-emulator.sh")
 	port, err := freeport.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
