@@ -134,3 +134,15 @@ func TestPersistOnlyInAnyNumberChangesNoJudgement(t *testing.T) {
 		t.Errorf("%d judgements left a free node and %d a marked one: too few to mean anything", lifted, kept)
 	}
 }
+
+// TestRecoveriesAct: a record in brief has its faults apart by the recoveries that
+// will clear them, and an observed recovery clears none.
+func TestRecoveriesAct(t *testing.T) {
+	healthy := func(id string, strategy record.Strategy) record.Record {
+		return record.Record{ID: id, Event: record.Event{ID: id, NodeName: "n1", IsHealthy: true, ProcessingStrategy: strategy}}
+	}
+	got := ledger.Recoveries([]record.Record{healthy("r1", record.PersistOnly), healthy("r2", record.Process), {ID: "f", Event: record.Event{ProcessingStrategy: record.Process}}})
+	if len(got) != 1 || got[0].ID != "r2" {
+		t.Errorf("recoveries %v, want r2 alone", got)
+	}
+}

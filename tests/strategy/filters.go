@@ -29,8 +29,9 @@ func Filters() []Filter {
 // Excused are places that look like filters and need no row, with the reason.
 func Excused() map[string]string {
 	return map[string]string{
-		"data-models/record/record.go: func (r Record) Acts()": "the predicate itself: every row is about a use of it",
-		"store-client/internal/sqlstore/queries.go":            "queries whose plans a test looks at",
+		"data-models/record/record.go: func (r Record) Acts()":         "the predicate itself: every row is about a use of it",
+		"store-client/internal/sqlstore/queries.go":                    "queries whose plans a test looks at",
+		"platform-connectors/internal/replay/carry.go: if !r.Acts() {": "it writes a line of the log, and that is all",
 		"cli/":                    "the command line only tells",
 		"internal/testkit/":       "tests only",
 		"store-client/storetest/": "tests only",
@@ -145,8 +146,18 @@ func connector() []Filter {
 		},
 		{
 			"platform-connectors", "an observed record expires", room + "internal/replay/carry.go",
-			"if r.Event.ProcessingStrategy == record.PersistOnly {", "if r.Event.ProcessingStrategy == \"\" {",
-			"./" + room + "internal/replay", "Test",
+			"out[i].Expire(c.Clock.Now().UTC())", "_ = out[i]",
+			"./" + room + "internal/replay", "TestWhatTheReplaySets",
+		},
+		{
+			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/overview/news.go",
+			"if !r.Acts() || !r.IsFault()", "if !r.IsFault()",
+			"./" + room + "internal/overview", "TestNewsAreFaultsThatAct",
+		},
+		{
+			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/clearing/clearing.go",
+			"	case !r.Acts():\n		return \"it is PERSIST_ONLY: nothing acts on it\"\n", "",
+			"./" + room + "internal/clearing", "TestRefused",
 		},
 	}
 }
@@ -162,7 +173,7 @@ func uncovered() []Filter {
 		},
 		{
 			"coverage", "a report that is observed expires", file,
-			"	if !r.Acts() {\n", "	if r.Acts() {\n",
+			"	r.Expire(now)\n", "",
 			tests, "TestRecord",
 		},
 		{
@@ -178,6 +189,7 @@ func recordFilters() []Filter {
 	return []Filter{
 		{"data-models", "an open record acts", file, "return r.Acts() && r.IsFault()", "return r.IsFault()", pkg, "TestLifeOfARecord"},
 		{"data-models", "a record that is owed a verdict acts", file, "return r.Acts() && (!r.Judged()", "return (!r.Judged()", pkg, "TestLifeOfARecord"},
+		{"data-models", "a record that acts never expires by itself", file, "	if !r.Acts() {\n		r.ExpireAt", "	if !r.IsFault() || r.IsFault() {\n		r.ExpireAt", "./platform-connectors/internal/replay", "TestWhatTheReplaySets"},
 		{"data-models", "an observed record is finished", file, "	case !r.Acts():\n		return true\n", "", pkg, "TestLifeOfARecord"},
 		{
 			"data-models", "the filter that every floor passes its records through", file,
@@ -226,6 +238,7 @@ func quarantine() []Filter {
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
+		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/ledger/brief.go", "record.Acting(pending)", "pending", "./fault-quarantine/ledger", "TestRecoveriesAct"},
 		{"fault-quarantine", "the past of a node", room + "internal/desk/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/desk", "PROCESSRecordsOnly"},
 	}
 }
@@ -282,6 +295,6 @@ func stranded() []Filter {
 	const file, pkg, run = "store-client/stranded/stranded.go", "./store-client/stranded", "TestOf"
 	return []Filter{
 		{"stranded faults", "an open fault that acts", file, "range record.Acting(open) {", "range open {", pkg, run},
-		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !now.Acts() && now", "known && now", pkg, run},
+		{"stranded faults", "... whose publisher says PERSIST_ONLY by now", file, "known && !waits && !now.Acts() && now", "known && !waits && now", pkg, run},
 	}
 }
