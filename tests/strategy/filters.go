@@ -41,7 +41,7 @@ func Excused() map[string]string {
 
 func monitors() []Filter {
 	const syslog, objects = "health-monitors/syslog-health-monitor/", "health-monitors/kubernetes-object-monitor/"
-	const clouds = "health-monitors/csp-health-monitor/"
+	const clouds, gpus, nics = "health-monitors/csp-health-monitor/", "health-monitors/gpu-health-monitor/", "health-monitors/nic-health-monitor/"
 	return []Filter{
 		{
 			"syslog-health-monitor", "every check's event carries the flag's strategy", syslog + "sighting/sighting.go",
@@ -77,6 +77,31 @@ func monitors() []Filter {
 			"kubernetes-object-monitor", "the flag's strategy holds for policies that say none", objects + "internal/watch/evaluate.go",
 			"r.StrategyOr(g.Strategy)", "r.StrategyOr(\"PROCESS\")",
 			"./" + objects + "internal/watch", "Strategy",
+		},
+		{
+			"gpu-health-monitor", "every fault carries its check's strategy", gpus + "check/decide.go",
+			"	e.ProcessingStrategy = record.StrategyNumber(rule.Strategy)\n", "",
+			"./" + gpus + "check", "Test",
+		},
+		{
+			"gpu-health-monitor", "a recovery has the strategy of its fault", gpus + "check/end.go",
+			"record.StrategyNumber(f.Strategy)", "record.StrategyNumber(record.PersistOnly)",
+			"./" + gpus + "check", "Test",
+		},
+		{
+			"gpu-health-monitor", "a fault that was acted on stays PROCESS, whatever the flag says by now", gpus + "check/decide.go",
+			"		if old.Strategy == record.Process {", "		if old.Strategy == \"\" {",
+			"./" + gpus + "check", "Test",
+		},
+		{
+			"nic-health-monitor", "every event carries its strategy", nics + "judge/event.go",
+			", ProcessingStrategy: record.StrategyNumber(t.Strategy),", ",",
+			"./" + nics + "judge", "Test",
+		},
+		{
+			"nic-health-monitor", "a fault that was acted on stays PROCESS, whatever the flag says by now", nics + "judge/judge.go",
+			"	if open && before.Strategy == record.Process {", "	if open && before.Strategy == \"\" {",
+			"./" + nics + "judge", "Test",
 		},
 		{
 			"csp-health-monitor", "every event carries its strategy", clouds + "lifecycle/telling.go",

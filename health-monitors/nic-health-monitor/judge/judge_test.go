@@ -202,5 +202,6 @@ func sentence(x Told, id string) string {
 	if x.Key.Port != "" {
 		port = "/" + x.Key.Port
 	}
-	return fmt.Sprintf("%s %s %s%s %s %s %s %s: %s", id, what, x.Key.Device, port, x.Key.Check, x.Key.Code, x.Action, x.Strategy, x.Reason) + " (" + x.Message + ")"
+	strategy := record.FromProto(x.Event("n1", "b1", time.Unix(0, 0))).ProcessingStrategy
+	return fmt.Sprintf("%s %s %s%s %s %s %s %s: %s", id, what, x.Key.Device, port, x.Key.Check, x.Key.Code, x.Action, strategy, x.Reason) + " (" + x.Message + ")"
 }
