@@ -206,6 +206,7 @@ func TestMachines(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", state, got, err, want)
 		}
 	}
+	o.change(func() { o.instances[machine].state = "STOPPED" })
 	if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.Aborted {
 		t.Errorf("an instance in the wrong state: %v, want Aborted", err)
 	}
