@@ -56,28 +56,8 @@ func serveMoto(t *testing.T) *moto {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	cmd := exec.Command(filepath.Join(bin, "moto_server"), "-H", "127.0.0.1", "-p", fmt.Sprint(port))
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := testkit.StartChild(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("moto said:\n%s", &said)
-		}
-	})
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	testkit.Until(t, 2*time.Minute, func() bool {
-		answer, err := http.Get(address + "/moto-api/")
-		if err != nil {
-			return false
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
+	pythonenv.Serve(t, address+"/moto-api/", exec.Command(filepath.Join(bin, "moto_server"), "-H", "127.0.0.1", "-p", fmt.Sprint(port)))
 	m := &moto{
 		direct:  ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &address, Credentials: credentials.NewStaticCredentialsProvider("AKIDTEST", "secret", "")}),
 		reboots: map[string]int{}, rebooted: map[string]func(int){},

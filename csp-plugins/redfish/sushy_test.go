@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -61,28 +60,8 @@ func emulate(t *testing.T, w *world) *emulator {
 	}
 	w.write(t, "emulator.py", fmt.Sprintf("SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = %d\nSUSHY_EMULATOR_AUTH_FILE = '%s'\nSUSHY_EMULATOR_STATE_DIR = '%s'\nSUSHY_EMULATOR_FAKE_SYSTEMS = [%s]\n",
 		port, filepath.Join(w.dir, "htpasswd"), w.dir, strings.Join(systems, ", ")))
-	var said bytes.Buffer
-	cmd := exec.Command(filepath.Join(bin, "sushy-emulator"), "--config", filepath.Join(w.dir, "emulator.py"), "--fake")
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := testkit.StartChild(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("the emulator said:\n%s", &said)
-		}
-	})
 	e := &emulator{url: fmt.Sprintf("http://127.0.0.1:%d", port), resets: map[string]int{}}
-	testkit.Until(t, 2*time.Minute, func() bool {
-		answer, err := http.Get(e.url + "/redfish/v1/")
-		if err != nil {
-			return false
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
+	pythonenv.Serve(t, e.url+"/redfish/v1/", exec.Command(filepath.Join(bin, "sushy-emulator"), "--config", filepath.Join(w.dir, "emulator.py"), "--fake"))
 	target, err := url.Parse(e.url)
 	if err != nil {
 		t.Fatal(err)

@@ -5,10 +5,14 @@ package pythonenv
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // Programs is the folder of the programs of an environment, which a script of hack/
@@ -27,4 +31,30 @@ func Programs(t *testing.T, script string) string {
 		t.Fatalf("making the Python environment: %v: %s", err, &said)
 	}
 	return strings.TrimSpace(out.String())
+}
+
+// Serve runs a server until the test ends, and returns once it answers 200 to a GET of
+// that URL. What it said is logged if the test fails.
+func Serve(t *testing.T, ready string, cmd *exec.Cmd) {
+	t.Helper()
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := testkit.StartChild(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), &said)
+		}
+	})
+	testkit.Until(t, 2*time.Minute, func() bool {
+		answer, err := http.Get(ready)
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
 }

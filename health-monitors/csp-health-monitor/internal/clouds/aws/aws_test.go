@@ -21,22 +21,35 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/aws"
-	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // connect makes a source of the SDK's own clients; they retry as always, but at once,
 // and do not give up on a slow machine.
-func connect(s *server) *aws.Source {
+func connect(t testing.TB, s *server) *aws.Source {
 	retryer := func() sdk.Retryer {
-		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Microsecond; o.RateLimiter = noLimit{} })
+		return told{retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Microsecond; o.RateLimiter = noLimit{} }), t}
 	}
 	who := credentials.NewStaticCredentialsProvider("AKIDTEST", "secret", "")
 	return aws.Of(
 		ec2.New(ec2.Options{Region: "us-west-2", BaseEndpoint: &s.url, Credentials: who, Retryer: retryer(), HTTPClient: http.DefaultClient}),
 		health.New(health.Options{Region: "us-east-1", BaseEndpoint: &s.url, Credentials: who, Retryer: retryer(), HTTPClient: http.DefaultClient}),
 		"us-west-2")
+}
+
+// told logs what may be tried again.
+type told struct {
+	*retry.Standard
+	t testing.TB
+}
+
+func (r told) IsErrorRetryable(err error) bool {
+	again := r.Standard.IsErrorRetryable(err)
+	if again {
+		r.t.Logf("worth another attempt: %v", err)
+	}
+	return again
 }
 
 // noLimit lets every attempt pass: a source lives for years, one of a test for many faults.
@@ -90,7 +103,7 @@ func TestCodes(t *testing.T) {
 			} else {
 				s.instances = []instance{{id, []scheduledEvent{{ID: "instance-event-1", Code: c.Name, Description: "for people", NotBefore: at(2)}}}}
 			}
-			a := only(t, read(t, connect(s), announcement.Question{}))
+			a := only(t, read(t, connect(t, s), announcement.Question{}))
 			if a.Code != c.Name || a.Action != c.Action || a.Emergency != c.Emergency || a.Unplanned != c.Unplanned || a.Machine != id || a.Text != "for people" {
 				t.Errorf("%+v, want %+v", a, c)
 			}
@@ -121,7 +134,7 @@ func TestStatesOfEC2(t *testing.T) {
 	} {
 		s := serve(t)
 		s.instances = []instance{{id, []scheduledEvent{{ID: "instance-event-1", Code: "system-reboot", Description: tt.description, NotBefore: at(tt.notBefore), NotAfter: at(tt.notBefore + 1), Deadline: at(9)}}}}
-		a := only(t, read(t, connect(s), announcement.Question{Open: []string{id + "/instance-event-1"}}))
+		a := only(t, read(t, connect(t, s), announcement.Question{Open: []string{id + "/instance-event-1"}}))
 		if a.State != tt.want || !a.Begin.Equal(in(tt.notBefore)) || !a.End.Equal(in(tt.notBefore+1)) || a.Metadata["notBeforeDeadline"] != at(9) {
 			t.Errorf("%q at %v: %+v, want %s", tt.description, tt.notBefore, a, tt.want)
 		}
@@ -148,7 +161,7 @@ func TestStatesOfHealth(t *testing.T) {
 		s := serve(t)
 		code := "AWS_EC2_DEDICATED_HOST_RETIREMENT_SCHEDULED"
 		s.events = []event{{arn: arn(code, "1"), code: code, category: "scheduledChange", status: tt.status, start: in(tt.start), end: in(3), updated: in(0), entities: []entity{{id, tt.entity}}}}
-		a := only(t, read(t, connect(s), announcement.Question{Checkpoint: at(-1)}))
+		a := only(t, read(t, connect(t, s), announcement.Question{Checkpoint: at(-1)}))
 		if a.State != tt.want || a.Metadata["statusCode"] != tt.status || !strings.Contains(a.Text, "gave no text") {
 			t.Errorf("%s, %s, begins %v: %+v, want %s", tt.status, tt.entity, tt.start, a, tt.want)
 		}
@@ -200,7 +213,7 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			s := serve(t)
-			source := connect(s)
+			source := connect(t, s)
 			q := announcement.Question{}
 			for i, step := range l.steps {
 				change, when := step()
@@ -232,7 +245,7 @@ func TestOneMaintenanceIsOneAnnouncement(t *testing.T) {
 func TestUltraServer(t *testing.T) {
 	const begin, end = "AWS_EC2_ULTRASERVER_MAINTENANCE_INITIATED", "AWS_EC2_ULTRASERVER_MAINTENANCE_COMPLETED"
 	s := serve(t)
-	source := connect(s)
+	source := connect(t, s)
 	s.events = []event{{arn: arn(begin, "1"), code: begin, category: "issue", status: "open", start: in(-1), updated: in(-1), entities: []entity{{id, ""}}, text: "b"}}
 	first := only(t, read(t, source, announcement.Question{}))
 	if first.State != announcement.Ongoing || !first.Unplanned {
@@ -251,7 +264,7 @@ func TestHealthWithoutBegin(t *testing.T) {
 	const code = "AWS_EC2_MAINTENANCE_SCHEDULED"
 	s := serve(t)
 	s.events = []event{{arn: arn(code, "1"), code: code, category: "scheduledChange", status: "upcoming", entities: []entity{{id, ""}}, text: "x"}}
-	if a := only(t, read(t, connect(s), announcement.Question{})); a.State != announcement.Scheduled || !a.Begin.IsZero() {
+	if a := only(t, read(t, connect(t, s), announcement.Question{})); a.State != announcement.Scheduled || !a.Begin.IsZero() {
 		t.Errorf("%+v", a)
 	}
 }
@@ -264,12 +277,12 @@ func TestOddEvents(t *testing.T) {
 		{arn: arn(life, "1"), code: life, category: "scheduledChange", status: "upcoming", start: in(999), entities: []entity{{id, "PENDING"}}, text: "x"},
 		{arn: arn(host, "2"), code: host, category: "scheduledChange", status: "upcoming", start: in(9), text: "x"},
 	}
-	a := only(t, read(t, connect(s), announcement.Question{}))
+	a := only(t, read(t, connect(t, s), announcement.Question{}))
 	if a.Machine != "UNKNOWN" || a.Code != host {
 		t.Fatalf("%+v", a)
 	}
 	s.events[1].entities = []entity{{id, ""}}
-	if b := only(t, read(t, connect(s), announcement.Question{Now: in(5), Checkpoint: at(4), Open: []string{a.ID}})); b.Machine != id {
+	if b := only(t, read(t, connect(t, s), announcement.Question{Now: in(5), Checkpoint: at(4), Open: []string{a.ID}})); b.Machine != id {
 		t.Errorf("%+v", b)
 	}
 }
@@ -293,7 +306,7 @@ func TestFaults(t *testing.T) {
 						s.events = append(s.events, event{arn: arn("X", machine), code: "AWS_EC2_X", category: "scheduledChange", status: "upcoming", start: in(5), updated: now, entities: make([]entity, 5)})
 					}
 					s.faults[operation+" 3"] = slices.Repeat([]fault{f}, times)
-					r, err := connect(s).Read(t.Context(), announcement.Question{Now: now, Checkpoint: at(-5)})
+					r, err := connect(t, s).Read(t.Context(), announcement.Question{Now: now, Checkpoint: at(-5)})
 					passes := times == 1 && slices.Contains([]string{"throttled", "429", "500", "cut"}, name)
 					switch {
 					case passes && (err != nil || len(r.Announcements) != 100):
@@ -310,7 +323,7 @@ func TestFaults(t *testing.T) {
 // The window begins before the checkpoint, and the checkpoint is the question's time.
 func TestWindow(t *testing.T) {
 	s := serve(t)
-	source := connect(s)
+	source := connect(t, s)
 	if r := read(t, source, announcement.Question{}); r.Checkpoint != at(0) {
 		t.Errorf("checkpoint %q, want %s", r.Checkpoint, at(0))
 	}
@@ -417,76 +430,6 @@ func FuzzMachine(f *testing.F) {
 			t.Errorf("%q is %q, %v", providerID, got, ok)
 		}
 	})
-}
-
-// fleet is 10,000 instances of which 2,000 have an event that both APIs tell of.
-func fleet(s *server) {
-	const code = "AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED"
-	for i := range 10_000 {
-		machine := instance{id: fmt.Sprintf("i-%08x", i)}
-		if i%5 == 0 {
-			machine.events = []scheduledEvent{{ID: fmt.Sprintf("instance-event-%08x", i), Code: "instance-reboot", Description: "The instance is scheduled for a reboot", NotBefore: at(5), NotAfter: at(7)}}
-			s.events = append(s.events, event{arn: arn(code, machine.id), code: code, category: "scheduledChange", status: "upcoming", start: in(5), end: in(7), updated: in(-0.5), entities: []entity{{machine.id, "PENDING"}}, text: "x"})
-		}
-		s.instances = append(s.instances, machine)
-	}
-}
-
-// repeats are the requests of a reading that the client may send again, because a
-// machine stood still meanwhile.
-const repeats = 3
-
-// What a poll of a large fleet asks: first everything, then the pages of EC2 and what
-// has changed.
-func TestCallsOfALargeFleet(t *testing.T) {
-	testkit.Long(t, "the faults on a page in the middle, and the lives, read page by page")
-	s := serve(t)
-	fleet(s)
-	source := connect(s)
-	r := read(t, source, announcement.Question{})
-	// 10 pages of instances; 20 pages of events and one more of those asked for by type;
-	// the entities of 2,000 events, 10 at a time; no text, as EC2 has one.
-	want := map[string]int{"DescribeInstanceStatus": 10, "DescribeEvents": 21, "DescribeAffectedEntities": 200, "DescribeEventDetails": 0}
-	if len(r.Announcements) != 2000 || r.Calls != 231 {
-		t.Errorf("%d announcements by %d calls", len(r.Announcements), r.Calls)
-	}
-	for operation, n := range want {
-		if got := s.count(operation); got < n || got > n+repeats {
-			t.Errorf("%d times %s, want %d", got, operation, n)
-		}
-	}
-	q := announcement.Question{Now: in(2), Checkpoint: at(1.9)}
-	for _, a := range r.Announcements {
-		q.Open = append(q.Open, a.ID)
-	}
-	if again := read(t, source, q); len(again.Announcements) != 2000 || again.Calls != 12 {
-		t.Errorf("later %d announcements by %d calls, want 2000 by 12", len(again.Announcements), again.Calls)
-	}
-	// Where EC2 shows nothing, what is open is asked for by its id, 10 at a time: the
-	// event, its entities, its text.
-	s.instances, s.books, s.events = nil, nil, s.events[:100]
-	alone := read(t, source, announcement.Question{})
-	q.Open = nil
-	for _, a := range alone.Announcements {
-		q.Open = append(q.Open, a.ID)
-	}
-	if again := read(t, source, q); len(again.Announcements) != 100 || again.Calls != 1+2+3*10 {
-		t.Errorf("alone %d announcements by %d calls", len(again.Announcements), again.Calls)
-	}
-}
-
-func BenchmarkRead(b *testing.B) {
-	s := serve(b)
-	fleet(s)
-	source := connect(s)
-	b.ReportAllocs()
-	for b.Loop() {
-		r, err := source.Read(b.Context(), announcement.Question{Now: now})
-		if err != nil || len(r.Announcements) != 2000 {
-			b.Fatal(len(r.Announcements), err)
-		}
-		s.books, s.questions = nil, nil
-	}
 }
 
 // The README's table is the code's.

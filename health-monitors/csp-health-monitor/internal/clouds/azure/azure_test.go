@@ -366,8 +366,8 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	source := connect(t, cloud, whole)
 	// 50 pages of machines and 25 of each scale set, at 100 each; 2 of updates.
 	r := read(t, source, q)
-	if len(r.Announcements) != 2000 || r.Calls != 102 {
-		t.Errorf("%d announcements by %d calls", len(r.Announcements), r.Calls)
+	if len(r.Announcements) != 2000 || r.Calls != 102 || len(cloud.books) != 102 {
+		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(cloud.books))
 	}
 }
 

@@ -411,8 +411,8 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	source := connect(t, s, whole)
 	r := read(t, source, announcement.Question{})
 	// 20 pages of instances, 2 of the log.
-	if len(r.Announcements) != 2000 || r.Calls != 22 || r.Checkpoint != at(0) {
-		t.Errorf("%d announcements by %d calls, %q", len(r.Announcements), r.Calls, r.Checkpoint)
+	if len(r.Announcements) != 2000 || r.Calls != 22 || len(s.books) != 22 || r.Checkpoint != at(0) {
+		t.Errorf("%d announcements by %d calls, %d requests, %q", len(r.Announcements), r.Calls, len(s.books), r.Checkpoint)
 	}
 	q := announcement.Question{Now: in(2), Checkpoint: at(1.9)}
 	for _, a := range r.Announcements {

@@ -291,8 +291,8 @@ func TestCallsOfALargeFleet(t *testing.T) {
 	s := serve(t)
 	open := fleet(s)
 	source := connect(t, s)
-	if r := read(t, source, open...); len(r.Announcements) != 2000 || r.Calls != 10 || !r.Complete {
-		t.Errorf("%d announcements by %d calls", len(r.Announcements), r.Calls)
+	if r := read(t, source, open...); len(r.Announcements) != 2000 || r.Calls != 10 || len(s.books) != 10 || !r.Complete {
+		t.Errorf("%d announcements by %d calls, %d requests", len(r.Announcements), r.Calls, len(s.books))
 	}
 }
 
