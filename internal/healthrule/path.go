@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -134,4 +135,10 @@ func display(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(b)
+}
+
+// Lookup is the one value at a path of an object, JSON's null included; an error says
+// that the path is none, leads nowhere, or to several values.
+func Lookup(obj *unstructured.Unstructured, path string) (any, error) {
+	return lookup(obj.Object, path)
 }

@@ -1,0 +1,258 @@
+// Package artifact says what may be read from a stamped object and what may be
+// written to it, so that every output was made by exactly one set of inputs, although
+// the object does not say by which (seed: Artifact Tracing with Health Rules).
+//
+// An object is read only while it is healthy and written only while it is healthy or
+// unhealthy: at most one definition is in flight, and of those that come meanwhile the
+// newest is written. Before anything is read the live object is compared with what was
+// written last; what others changed is taken back first.
+//
+// It is pure. The caller reads the object, keeps the Slot where it survives him, and
+// writes: first the slot with what is intended, then the object, then the slot with
+// what came of it. A death in between is seen at the next look, because the object
+// bears the digest of its definition.
+package artifact
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// Lifecycle is what becomes of an object whose stamp changes.
+type Lifecycle string
+
+// Lifecycles.
+const (
+	// Mutable objects follow their stamp, and are made again if somebody deletes them.
+	Mutable Lifecycle = "mutable"
+	// Immutable objects act once: they are made, and never written to or made again.
+	Immutable Lifecycle = "immutable"
+)
+
+// Slot is what is remembered of an object between two looks.
+type Slot struct {
+	// ID says for whom the object is; it bears the same in SlotAnnotation.
+	ID string `json:"id"`
+	// UID of the object that Applied made; empty before.
+	UID string `json:"uid,omitempty"`
+	// Intended is the definition that is about to be written.
+	Intended *Definition `json:"intended,omitempty"`
+	// Applied is the one that was written last.
+	Applied *Definition `json:"applied,omitempty"`
+	// Since when the object has had no verdict; zero while it has one.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Facts are what a decision depends on.
+type Facts struct {
+	Slot      Slot
+	Lifecycle Lifecycle
+	// Rule is nil for a template that judges nothing: what exists is healthy.
+	Rule *healthrule.Rule
+	// Wanted is the newest stamp; the zero Definition asks for nothing new.
+	Wanted Definition
+	// Live is nil if the object is certainly absent. ReadErr is why nothing is known.
+	Live    *unstructured.Unstructured
+	ReadErr error
+	// UnknownTimeout is how long the object may be without a verdict; 0 is for ever.
+	UnknownTimeout time.Duration
+	Now            time.Time
+}
+
+// Verb is what has to be done.
+type Verb string
+
+// The verbs. Intend and Settle write the slot alone, Create, Apply and Revert the
+// object alone.
+const (
+	Nothing Verb = "nothing"
+	// Intend remembers Wanted as Intended.
+	Intend Verb = "intend"
+	// Create makes the object by Intended.
+	Create Verb = "create"
+	// Apply writes Intended over the live object.
+	Apply Verb = "apply"
+	// Settle remembers what is there as Applied, with what the API server made of it.
+	Settle Verb = "settle"
+	// Revert writes over the live object what the API server made of Applied.
+	Revert Verb = "revert"
+	// Restore writes Intended over what somebody else made of it before anybody saw
+	// what the API server did.
+	Restore Verb = "restore"
+)
+
+// Reasons of a decision that no health rule gives.
+const (
+	// ReasonDrifted: somebody else changed the definition.
+	ReasonDrifted = "Drifted"
+	// ReasonLost: the object is gone, or another one has its name, and it acts once.
+	ReasonLost = "Lost"
+	// ReasonTaken: an object of that name is there, and is not this slot's.
+	ReasonTaken = "NameTaken"
+	// ReasonInFlight: a definition is intended and not seen on the object.
+	ReasonInFlight = "InFlight"
+)
+
+// Decision is what follows from the facts.
+type Decision struct {
+	Do Verb
+	// Health is the verdict; Unknown whenever the object is not as it was defined.
+	Health healthrule.Result
+	// Read says that the outputs may be read, and are those of Applied. Without it what
+	// was read before stands, and is stale.
+	Read bool
+	// Drifted says that an immutable object was changed: its verdict counts, and its
+	// outputs are nobody's.
+	Drifted bool
+	// Final: nothing of this object will ever be known.
+	Final bool
+	// Since is that of the slot from now on.
+	Since time.Time
+}
+
+// Decide what to do with an object now. An error is one of encoding, and means that
+// nothing can be decided.
+func Decide(f Facts) (Decision, error) {
+	s := f.Slot
+	if f.ReadErr != nil {
+		return f.unread(), nil
+	}
+	if f.Live == nil {
+		return f.absent(), nil
+	}
+	same := s.UID == string(f.Live.GetUID())
+	switch marks := f.Live.GetAnnotations(); {
+	case !same && marks[SlotAnnotation] != s.ID:
+		return f.final(ReasonTaken, "an object of this name is there, and is not ours"), nil
+	case !same && s.Applied != nil && f.Lifecycle == Immutable:
+		return f.final(ReasonLost, "the object was deleted, and another one has its name"), nil
+	case !same || s.Applied == nil,
+		f.intended() && s.Applied.Digest != s.Intended.Digest:
+		return f.arrived(), nil
+	}
+	return f.judge()
+}
+
+// arrived decides about an object that was written, by whomever, and not looked at since.
+func (f Facts) arrived() Decision {
+	d := Decision{Do: Settle, Health: unknown(ReasonInFlight, "the object was written a moment ago"), Since: f.Now.UTC()}
+	if f.intended() && f.Lifecycle == Mutable && overtaken(f.Live) {
+		d.Do, d.Health = Restore, unknown(ReasonDrifted, "somebody else changed the object's definition")
+	}
+	return d
+}
+
+// intended says whether the live object bears what was intended.
+func (f Facts) intended() bool {
+	return f.Slot.Intended != nil && f.Live.GetAnnotations()[DefinitionAnnotation] == f.Slot.Intended.Digest
+}
+
+// unread decides about an object that could not be read: that begins no wait, and
+// interrupts none.
+func (f Facts) unread() Decision {
+	d := Decision{Do: Nothing, Since: f.Slot.Since, Health: healthrule.Evaluate(nil, f.Rule, f.ReadErr)}
+	if !d.Since.IsZero() {
+		d.Health = d.Health.After(f.Now.Sub(d.Since), f.UnknownTimeout)
+	}
+	return d
+}
+
+// absent decides about an object that is certainly not there.
+func (f Facts) absent() Decision {
+	if f.Slot.UID != "" && f.Lifecycle == Immutable {
+		return f.final(ReasonLost, "the object was deleted")
+	}
+	d := f.waiting(healthrule.Evaluate(nil, f.Rule, nil))
+	switch {
+	case f.Slot.Intended != nil && !f.outdated():
+		d.Do = Create
+	case f.Wanted.Digest != "":
+		d.Do = Intend
+	}
+	return d
+}
+
+// outdated says that something newer than what is intended is wanted.
+func (f Facts) outdated() bool {
+	return f.Wanted.Digest != "" && f.Slot.Intended.Digest != f.Wanted.Digest
+}
+
+// waiting is nothing to do; without a verdict the time counts from its begin.
+func (f Facts) waiting(health healthrule.Result) Decision {
+	d := Decision{Do: Nothing, Health: health}
+	if health.State == healthrule.Unknown {
+		if d.Since = f.Slot.Since; d.Since.IsZero() {
+			d.Since = f.Now.UTC()
+		}
+		d.Health = health.After(f.Now.Sub(d.Since), f.UnknownTimeout)
+	}
+	return d
+}
+
+func (f Facts) final(reason, message string) Decision {
+	return Decision{Do: Nothing, Final: true, Health: healthrule.Result{State: healthrule.Unhealthy, Reason: reason, Message: message}}
+}
+
+func unknown(reason, message string) healthrule.Result {
+	return healthrule.Result{State: healthrule.Unknown, Reason: reason, Message: message}
+}
+
+// judge decides about an object that was written before: drift first, then its state.
+func (f Facts) judge() (Decision, error) {
+	drifted, err := f.Slot.Applied.Drifted(f.Live)
+	if err != nil {
+		return Decision{}, err
+	}
+	if drifted && f.Lifecycle == Mutable {
+		d := f.waiting(unknown(ReasonDrifted, "somebody else changed the object's definition"))
+		d.Do = Revert
+		return d, nil
+	}
+	d := f.waiting(healthrule.Evaluate(f.Live, f.Rule, nil))
+	d.Drifted, d.Read = drifted, d.Health.State == healthrule.Healthy && !drifted
+	if d.Health.State == healthrule.Unknown || f.Lifecycle == Immutable {
+		return d, nil
+	}
+	switch wanted := f.Wanted.Digest; {
+	case wanted == "" || wanted == f.Slot.Applied.Digest:
+	case f.Slot.Intended != nil && f.Slot.Intended.Digest == wanted:
+		d.Do = Apply
+	default:
+		d.Do = Intend
+	}
+	return d, nil
+}
+
+// Remember is the slot after a decision; what it says has to be kept before the object
+// is written. An error is one of encoding.
+func (f Facts) Remember(d Decision) (Slot, error) {
+	s := f.Slot
+	s.Since = d.Since
+	switch d.Do { //nolint:exhaustive // the others change nothing that is remembered
+	case Intend:
+		s.Intended = &f.Wanted
+	case Settle:
+		return f.settled(s)
+	}
+	return s, nil
+}
+
+// settled remembers the live object: what was intended, if it bears that; what was
+// applied, if somebody made it again; else it counts as it is, since the slot was lost.
+func (f Facts) settled(s Slot) (Slot, error) {
+	applied, err := Definition{Digest: f.Live.GetAnnotations()[DefinitionAnnotation]}.As(f.Live)
+	switch {
+	case f.intended():
+		returned := applied.Returned
+		if applied, s.Intended = *s.Intended, nil; !overtaken(f.Live) {
+			applied.Returned, applied.Generation = returned, f.Live.GetGeneration()
+		} // else it is another's, and counts as changed for ever
+	case s.Applied != nil && s.Applied.Digest == applied.Digest:
+		applied = *s.Applied
+	}
+	s.Applied, s.UID = &applied, string(f.Live.GetUID())
+	return s, err
+}

@@ -1,0 +1,198 @@
+package artifact
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+)
+
+// Marks on a stamped object.
+const (
+	// DefinitionAnnotation is the digest of the definition that was written last.
+	DefinitionAnnotation = "nvsentinel.dgxc.nvidia.com/definition"
+	// GenerationAnnotation is the object's generation before that.
+	GenerationAnnotation = "nvsentinel.dgxc.nvidia.com/definition-over"
+	// SlotAnnotation says for whom the object was stamped.
+	SlotAnnotation = "nvsentinel.dgxc.nvidia.com/slot"
+)
+
+// Definition is an object as it was submitted, and as the API server made it.
+type Definition struct {
+	// Digest of Submitted; the object bears it as long as nobody takes it off.
+	Digest string `json:"digest"`
+	// InputDigest is that of the values the definition was made of.
+	InputDigest string `json:"inputDigest,omitempty"`
+	// Submitted is the object as JSON, with labels, annotations and name, without status.
+	Submitted string `json:"submitted"`
+	// Returned is what the API server made of it, as JSON, without metadata and status;
+	// empty until that was seen.
+	Returned string `json:"returned,omitempty"`
+	// Generation of the object that the definition made; 0 where it has none.
+	Generation int64 `json:"generation,omitempty"`
+}
+
+// Define makes the definition of a stamped object for a slot, out of the values of
+// its inputs. What a template says of the status or of what the API server keeps in
+// the metadata is left out. An error is the template's: the object is none.
+func Define(stamp *unstructured.Unstructured, slot string, inputs map[string]any) (Definition, error) {
+	if stamp == nil || stamp.GetKind() == "" || stamp.GetAPIVersion() == "" {
+		return Definition{}, errors.New("is no object: apiVersion and kind are required")
+	}
+	o := &unstructured.Unstructured{Object: maps.Clone(stamp.Object)}
+	delete(o.Object, "status")
+	o.Object["metadata"] = map[string]any{}
+	o.SetName(stamp.GetName())
+	o.SetNamespace(stamp.GetNamespace())
+	o.SetLabels(stamp.GetLabels())
+	o.SetOwnerReferences(stamp.GetOwnerReferences())
+	marks := maps.Clone(stamp.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	delete(marks, DefinitionAnnotation)
+	marks[SlotAnnotation] = slot
+	o.SetAnnotations(marks)
+	text, err := json.Marshal(o.Object)
+	if err != nil {
+		return Definition{}, fmt.Errorf("encoding the object: %w", err)
+	}
+	from, err := Digest(inputs)
+	if err != nil {
+		return Definition{}, fmt.Errorf("digesting the inputs: %w", err)
+	}
+	return Definition{Digest: digestOf(text), InputDigest: from, Submitted: string(text)}, nil
+}
+
+// Object is the submitted object with its marks, to be written over one of that
+// generation; 0 is none.
+func (d Definition) Object(over int64) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON([]byte(d.Submitted)); err != nil {
+		return nil, fmt.Errorf("reading definition %s: %w", d.Digest, err)
+	}
+	marks := o.GetAnnotations()
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[DefinitionAnnotation], marks[GenerationAnnotation] = d.Digest, strconv.FormatInt(over, 10)
+	o.SetAnnotations(marks)
+	return o, nil
+}
+
+// overtaken says whether the definition of an object changed again after we wrote it
+// last. Kinds without generations do not tell.
+func overtaken(live *unstructured.Unstructured) bool {
+	over, err := strconv.ParseInt(live.GetAnnotations()[GenerationAnnotation], 10, 64)
+	return err != nil || live.GetGeneration() > over+1
+}
+
+// As is the definition with what the API server made of it.
+func (d Definition) As(live *unstructured.Unstructured) (Definition, error) {
+	text, err := body(live)
+	d.Returned, d.Generation = text, live.GetGeneration()
+	return d, err
+}
+
+// body is an object as canonical JSON without what is not of its definition: metadata
+// and status. A kind without a spec, as a ConfigMap, is compared by all it has.
+func body(o *unstructured.Unstructured) (string, error) {
+	rest := maps.Clone(o.Object)
+	delete(rest, "metadata")
+	delete(rest, "status")
+	text, err := json.Marshal(rest)
+	if err != nil {
+		return "", fmt.Errorf("encoding %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return string(text), nil
+}
+
+// Drifted says whether somebody else changed the object since the definition was
+// applied. Status, metadata and what the API server filled in at once are no drift.
+func (d Definition) Drifted(live *unstructured.Unstructured) (bool, error) {
+	text, err := body(live)
+	return text != d.Returned, err
+}
+
+// Update is the merge patch that turns the live object, which was made by the
+// definition before, into this one: what the one before asked for and this one does
+// not goes, what others added stays. It holds for the live object as it was read only.
+func (d Definition) Update(before Definition, live *unstructured.Unstructured) ([]byte, error) {
+	return d.over([]byte(before.Submitted), live)
+}
+
+// Restore is the merge patch that leaves of the live object's definition only what
+// this one has.
+func (d Definition) Restore(live *unstructured.Unstructured) ([]byte, error) {
+	now, err := body(live)
+	if err != nil {
+		return nil, err
+	}
+	return d.over([]byte(now), live)
+}
+
+func (d Definition) over(original []byte, live *unstructured.Unstructured) ([]byte, error) {
+	wanted, err := d.Object(live.GetGeneration())
+	if err != nil {
+		return nil, err
+	}
+	modified, err := json.Marshal(wanted.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding definition %s: %w", d.Digest, err)
+	}
+	return merge(original, modified, live)
+}
+
+// Revert is the merge patch that takes all changes of others out of the live object's
+// definition again, under the same condition.
+func (d Definition) Revert(live *unstructured.Unstructured) ([]byte, error) {
+	now, err := body(live)
+	if err != nil {
+		return nil, err
+	}
+	var wanted map[string]any
+	if err := json.Unmarshal([]byte(d.Returned), &wanted); err != nil {
+		return nil, fmt.Errorf("reading what became of definition %s: %w", d.Digest, err)
+	}
+	wanted["metadata"] = map[string]any{"annotations": map[string]any{DefinitionAnnotation: d.Digest}}
+	modified, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("encoding what became of definition %s: %w", d.Digest, err)
+	}
+	return merge([]byte(now), modified, live)
+}
+
+// merge is the three-way merge of kubectl apply, with the resource version under which
+// live was read.
+func merge(original, modified []byte, live *unstructured.Unstructured) ([]byte, error) {
+	if len(original) == 0 {
+		original = []byte("{}")
+	}
+	current, err := json.Marshal(live.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s: %w", live.GetKind(), live.GetName(), err)
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
+	if err != nil {
+		return nil, fmt.Errorf("merging %s %s: %w", live.GetKind(), live.GetName(), err)
+	}
+	var changes map[string]any
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return nil, fmt.Errorf("merging %s %s: %w", live.GetKind(), live.GetName(), err)
+	}
+	meta, _ := changes["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["resourceVersion"], meta["uid"] = live.GetResourceVersion(), string(live.GetUID())
+	changes["metadata"] = meta
+	return json.Marshal(changes)
+}
+
+// PatchType of Update and Revert.
+const PatchType = types.MergePatchType

@@ -1,0 +1,168 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// Resource is where an object is read and written: a dynamic client's resource in a
+// namespace is one.
+type Resource interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions, sub ...string) (*unstructured.Unstructured, error)
+	Create(ctx context.Context, obj *unstructured.Unstructured, o metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error)
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error)
+}
+
+// Object is one stamped object.
+type Object struct {
+	Resource  Resource
+	Name      string
+	Lifecycle Lifecycle
+	// Rule is nil where what exists is healthy.
+	Rule *healthrule.Rule
+	// Paths of the outputs, by their names.
+	Paths          map[string]string
+	UnknownTimeout time.Duration
+}
+
+// Progress is what is kept of an object between two passes.
+type Progress struct {
+	Slot    Slot     `json:"slot"`
+	Outputs []Output `json:"outputs,omitempty"`
+}
+
+// Reasons that come of reading and writing.
+const (
+	// ReasonOutputMissing: the object is healthy, and an output is not there yet.
+	ReasonOutputMissing = "OutputMissing"
+	// ReasonRefused: the API server will never take this definition.
+	ReasonRefused = "Refused"
+)
+
+// FieldManager of what is written.
+const FieldManager = "nvsentinel"
+
+// maxLooks bounds the looks of one pass; intend, write, settle and the last look are four.
+const maxLooks = 6
+
+// raceWait is the pause after as many.
+const raceWait = time.Second
+
+// Pass takes an object as far as it goes now. save keeps the progress; what it kept is
+// what the next pass, perhaps of another process, is to be given. An error of reading
+// is a decision (Unknown), one of writing or saving is returned: wait and pass again.
+func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now time.Time, save func(context.Context, Progress) error) (Progress, Decision, error) {
+	for range maxLooks {
+		f := Facts{Slot: p.Slot, Lifecycle: o.Lifecycle, Rule: o.Rule, Wanted: wanted, UnknownTimeout: o.UnknownTimeout, Now: now}
+		f.Live, f.ReadErr = o.look(ctx)
+		d, err := Decide(f)
+		if err != nil {
+			return p, d, err
+		}
+		next, err := o.remember(f, p, &d)
+		if err != nil {
+			return p, d, err
+		}
+		if !reflect.DeepEqual(p, next) {
+			if err := save(ctx, next); err != nil {
+				return p, d, fmt.Errorf("keeping the progress of %s: %w", o.Name, err)
+			}
+			p = next
+		}
+		switch again, err := o.carryOut(ctx, f, &d); {
+		case err != nil:
+			return p, d, err
+		case !again:
+			return p, d, nil
+		}
+	}
+	return p, Decision{}, outcome.Wait(raceWait, o.Name+" changes faster than it is looked at")
+}
+
+// look reads the object; nil is certain absence.
+func (o Object) look(ctx context.Context) (*unstructured.Unstructured, error) {
+	live, err := o.Resource.Get(ctx, o.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// remember is the progress after a decision: outputs are read before anything new is
+// intended. One that is missing makes the decision wait.
+func (o Object) remember(f Facts, p Progress, d *Decision) (Progress, error) {
+	if d.Read {
+		outputs, err := Read(f.Live, o.Paths, *f.Slot.Applied, p.Outputs, f.Now)
+		if err == nil {
+			p.Outputs = outputs
+		} else {
+			f.withhold(d, err)
+		}
+	}
+	var err error
+	p.Slot, err = f.Remember(*d)
+	return p, err
+}
+
+// withhold makes a healthy object of which an output is missing one without a verdict:
+// what would be written now would lose the output.
+func (f Facts) withhold(d *Decision, missing error) {
+	waits := f.waiting(unknown(ReasonOutputMissing, missing.Error()))
+	if waits.Health.State == healthrule.Unhealthy { // for too long
+		waits.Do = d.Do
+	}
+	*d = waits
+}
+
+// carryOut writes the object, if so decided; again asks for another look.
+func (o Object) carryOut(ctx context.Context, f Facts, d *Decision) (again bool, err error) {
+	switch d.Do {
+	case Nothing:
+		return false, nil
+	case Intend, Settle:
+		return true, nil
+	case Create:
+		var made *unstructured.Unstructured
+		if made, err = f.Slot.Intended.Object(0); err != nil {
+			return false, err
+		}
+		made.SetName(o.Name)
+		_, err = o.Resource.Create(ctx, made, metav1.CreateOptions{FieldManager: FieldManager})
+	case Apply, Revert, Restore:
+		var patch []byte
+		if patch, err = f.patch(d.Do); err != nil {
+			return false, err
+		}
+		_, err = o.Resource.Patch(ctx, o.Name, PatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	}
+	switch {
+	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && d.Do != Create:
+		return true, nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		*d = f.final(ReasonRefused, err.Error())
+		d.Final = f.Lifecycle == Immutable // else a later definition may do
+		return false, nil
+	}
+	return false, fmt.Errorf("writing %s (%s): %w", o.Name, d.Do, err)
+}
+
+// patch is the change of the live object that Apply, Revert or Restore makes.
+func (f Facts) patch(do Verb) ([]byte, error) {
+	switch do { //nolint:exhaustive // the others make none
+	case Revert:
+		return f.Slot.Applied.Revert(f.Live)
+	case Restore:
+		return f.Slot.Intended.Restore(f.Live)
+	}
+	return f.Slot.Intended.Update(*f.Slot.Applied, f.Live)
+}
