@@ -16,7 +16,7 @@ protoc -I janitor/protos/v1 --go_out=janitor/protos/v1 --go_opt=paths=source_rel
 	--go-grpc_out=janitor/protos/v1 --go-grpc_opt=paths=source_relative csp_plugin.proto
 protoc -I platform-connectors/internal/protos --go_out=platform-connectors/internal/protos --go_opt=paths=source_relative \
 	--go-grpc_out=platform-connectors/internal/protos --go-grpc_opt=paths=source_relative gateway.proto
-for m in data-models internal health-monitors janitor node-health-check; do
+for m in data-models internal health-monitors janitor node-health-check repair-chain; do
 	(cd "$m" && go generate ./...)
 done
 hack/chart.sh

@@ -6,14 +6,12 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/template"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -167,29 +166,6 @@ func (a Action) target(obj *unstructured.Unstructured, node string) error {
 	return nil
 }
 
-// functions are what a template can call beside the language's own.
-var functions = template.FuncMap{
-	// quote is a value as a text that YAML reads back unchanged, whatever is in it.
-	"quote": func(v any) string { return strconv.Quote(fmt.Sprint(v)) },
-	// toJson is any value as JSON, which YAML reads as well.
-	"toJson": toJSON,
-}
-
-// toJSON escapes what JSON leaves as it is and YAML takes for a line break or
-// refuses.
-func toJSON(v any) (string, error) {
-	b, err := json.Marshal(v)
-	var out strings.Builder
-	for _, r := range string(b) {
-		if unicode.IsControl(r) || r == '\ufeff' || r == '\ufffe' || r == '\uffff' {
-			fmt.Fprintf(&out, "\\u%04x", r)
-		} else {
-			out.WriteRune(r)
-		}
-	}
-	return out.String(), err
-}
-
 // load finds the template's text: inline, embedded, or a file.
 func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, error)) error {
 	file := c.TemplateFileName
@@ -215,7 +191,7 @@ func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, 
 	}
 	sum := sha256.Sum256(text)
 	a.Template, a.Digest = file, "sha256:"+hex.EncodeToString(sum[:])
-	a.template, err = template.New(file).Funcs(functions).Option("missingkey=error").Parse(string(text))
+	a.template, err = template.New(file).Funcs(artifact.Functions).Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return fmt.Errorf("template: parsing %s: %w", file, err)
 	}

@@ -109,6 +109,8 @@ type Decision struct {
 	Drifted bool
 	// Final: nothing of this object will ever be known.
 	Final bool
+	// Held: there is something to write, which may not be now.
+	Held bool
 	// Since is that of the slot from now on.
 	Since time.Time
 }

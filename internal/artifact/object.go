@@ -33,6 +33,8 @@ type Object struct {
 	// Paths of the outputs, by their names.
 	Paths          map[string]string
 	UnknownTimeout time.Duration
+	// Hold: nothing may be written now. What was written is still looked at.
+	Hold bool
 }
 
 // Progress is what is kept of an object between two passes.
@@ -68,6 +70,9 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 		d, err := Decide(f)
 		if err != nil {
 			return p, d, err
+		}
+		if o.Hold && d.Do != Settle {
+			d.Held, d.Do = d.Do != Nothing, Nothing
 		}
 		next, err := o.remember(f, p, &d)
 		if err != nil {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// MaxOutput is how many bytes of YAML one output has at most: it is kept whole,
-	// beside those of the other steps.
-	MaxOutput = 16 << 10
+	// MaxOutputs is how many bytes of JSON the outputs of one object have at most,
+	// together: they are kept whole.
+	MaxOutputs = 16 << 10
 	// previewLength is how many characters of an output its preview shows (RFC 0020 of
 	// Cartographer as it was built).
 	previewLength = 1024
@@ -50,6 +50,15 @@ func Digest(v any) (string, error) {
 	return digestOf(text), nil
 }
 
+// Preview is the digest of a value, and the begin of its YAML.
+func Preview(v any) (digest, begin string, err error) {
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return "", "", err
+	}
+	return digestOf(text), preview(text), nil
+}
+
 func digestOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -61,8 +70,12 @@ func digestOf(text []byte) string {
 func Read(live *unstructured.Unstructured, paths map[string]string, by Definition, before []Output, now time.Time) ([]Output, error) {
 	var out []Output
 	var problems []error
+	size := 0
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
 		o, err := read(live, name, paths[name])
+		if size += len(o.Value); size > MaxOutputs {
+			err = fmt.Errorf("the outputs have more than %d bytes together", MaxOutputs)
+		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("output %s at %s: %w", name, paths[name], err))
 			continue
@@ -84,9 +97,6 @@ func read(live *unstructured.Unstructured, name, path string) (Output, error) {
 	text, err := yaml.Marshal(value)
 	if err != nil {
 		return Output{}, fmt.Errorf("encoding the value: %w", err)
-	}
-	if len(text) > MaxOutput {
-		return Output{}, fmt.Errorf("has %d bytes of YAML, %d are the most", len(text), MaxOutput)
 	}
 	whole, err := yaml.YAMLToJSON(text)
 	if err != nil {

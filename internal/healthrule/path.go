@@ -142,3 +142,9 @@ func display(v any) string {
 func Lookup(obj *unstructured.Unstructured, path string) (any, error) {
 	return lookup(obj.Object, path)
 }
+
+// CheckPath says why a path is none.
+func CheckPath(path string) error {
+	_, err := parse(path)
+	return err
+}

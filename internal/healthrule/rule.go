@@ -154,7 +154,7 @@ func (f FieldMatcher) validate(at string) error {
 }
 
 func checkPath(at, path string) error {
-	if _, err := parse(path); err != nil {
+	if err := CheckPath(path); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	return nil

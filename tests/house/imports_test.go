@@ -25,6 +25,7 @@ var floors = map[string][]string{
 	"node-drainer":           {"data-models", "internal", "store-client"},
 	"fault-remediation":      {"data-models", "internal", "store-client"},
 	"node-health-check":      {"data-models", "internal"},
+	"repair-chain":           {"data-models", "internal"},
 	"event-exporter":         {"data-models", "internal", "store-client"},
 	"health-events-analyzer": {"data-models", "internal", "store-client"},
 	"janitor/protos":         {},

@@ -1,0 +1,166 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+var resources = map[string]string{v1alpha1.TemplateKind: "repairtemplates", v1alpha1.ChainKind: "repairchains", v1alpha1.RunKind: "repairruns"}
+
+// cluster is a client of the kinds on a real API server.
+func cluster(t *testing.T) func(kind string) dynamic.ResourceInterface {
+	t.Helper()
+	c := localcluster.ForTest(t, localcluster.Options{})
+	for _, resource := range resources {
+		text, err := os.Open("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_" + resource + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		_ = text.Close()
+	}
+	return func(kind string) dynamic.ResourceInterface {
+		return c.Dynamic().Resource(v1alpha1.GroupVersion.WithResource(resources[kind]))
+	}
+}
+
+func object(t *testing.T, kind, spec string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	var body map[string]any
+	if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(spec), 4096).Decode(&body); err != nil {
+		t.Fatalf("%s: %v", spec, err)
+	}
+	o.Object["spec"] = body
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	o.SetGenerateName("rejected-")
+	return o
+}
+
+// many is a list of n items.
+func many(n int, item string) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf(item, i))
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// TestRejected: the API server refuses what can't be meant, and names the field.
+func TestRejected(t *testing.T) {
+	client := cluster(t)
+	template := func(rest string) string {
+		return "{template: {apiVersion: v1, kind: ConfigMap}, " + rest + "}"
+	}
+	rule := func(rest string) string { return template("artifactTracing: {healthRule: {" + rest + "}}") }
+	step := func(rest string) string { return "{steps: [{name: a, template: t, " + rest + "}]}" }
+	for _, x := range []struct{ kind, spec, says string }{
+		{v1alpha1.TemplateKind, "{}", "spec.template"},
+		{v1alpha1.TemplateKind, "{template: {kind: ConfigMap}}", "spec.template.apiVersion"},
+		{v1alpha1.TemplateKind, "{template: {apiVersion: v1}}", "spec.template.kind"},
+		{v1alpha1.TemplateKind, rule(""), "exactly one of alwaysHealthy, singleConditionType and multiMatch"},
+		{v1alpha1.TemplateKind, rule("singleConditionType: ''"), "exactly one of"},
+		{v1alpha1.TemplateKind, rule("singleConditionType: Ready, alwaysHealthy: {}"), "exactly one of"},
+		{v1alpha1.TemplateKind, template("healthRule: {}"), "spec.healthRule"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchConditions: [{type: A, status: B}]}}"), "multiMatch.unhealthy"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchConditions: [{type: A, status: B}]}, unhealthy: {}}"), "at least one of matchConditions and matchFields"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchConditions: [{type: A}]}, unhealthy: {matchFields: [{key: a, operator: Exists}]}}"), "matchConditions[0].status"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchFields: [{key: a, operator: In}]}, unhealthy: {matchFields: [{key: a, operator: Exists}]}}"), "values must be given for the operators In and NotIn"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchFields: [{key: a, operator: Exists, values: [x]}]}, unhealthy: {matchFields: [{key: a, operator: Exists}]}}"), "and for no other"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchFields: [{key: a, operator: Is}]}, unhealthy: {matchFields: [{key: a, operator: Exists}]}}"), "operator"},
+		{v1alpha1.TemplateKind, rule("multiMatch: {healthy: {matchFields: [{key: '', operator: Exists}]}, unhealthy: {matchFields: [{key: a, operator: Exists}]}}"), "key"},
+		{v1alpha1.TemplateKind, template("lifecycle: eternal"), "spec.lifecycle"},
+		{v1alpha1.TemplateKind, template("outputs: [{name: a-b, path: .x}]"), "outputs[0].name"},
+		{v1alpha1.TemplateKind, template("outputs: [{name: a, path: ''}]"), "outputs[0].path"},
+		{v1alpha1.TemplateKind, template("outputs: [{name: a, path: .x}, {name: a, path: .y}]"), "outputs[1]"},
+		{v1alpha1.TemplateKind, template("outputs: " + many(17, "{name: a%d, path: .x}")), "spec.outputs"},
+		{v1alpha1.ChainKind, "{}", "spec.steps"},
+		{v1alpha1.ChainKind, "{steps: []}", "spec.steps"},
+		{v1alpha1.ChainKind, "{steps: " + many(13, "{name: a%d, template: t}") + "}", "spec.steps"},
+		{v1alpha1.ChainKind, "{steps: [{name: a, template: t}, {name: a, template: t}]}", "steps[1]"},
+		{v1alpha1.ChainKind, "{steps: [{name: A, template: t}]}", "steps[0].name"},
+		{v1alpha1.ChainKind, "{steps: [{name: a}]}", "steps[0].template"},
+		{v1alpha1.ChainKind, step("onFailure: again"), "steps[0].onFailure"},
+		{v1alpha1.ChainKind, step("timeout: 0s"), "must be more than 0s and at most 168h"},
+		{v1alpha1.ChainKind, step("timeout: 169h"), "must be more than 0s and at most 168h"},
+		{v1alpha1.ChainKind, step("timeout: soon"), "timeout"},
+		{v1alpha1.ChainKind, step("inputs: [{name: a}]"), "inputs[0].value"},
+		{v1alpha1.ChainKind, step("inputs: [{name: a b, value: x}]"), "inputs[0].name"},
+		{v1alpha1.ChainKind, step("inputs: " + many(17, "{name: a%d, value: x}")), "steps[0].inputs"},
+		{v1alpha1.RunKind, "{chain: c}", "spec.nodeName"},
+		{v1alpha1.RunKind, "{nodeName: node-1}", "spec.chain"},
+		{v1alpha1.RunKind, "{nodeName: node-1, chain: c, fault: {errorCode: " + many(65, "'%d'") + "}}", "errorCode"},
+	} {
+		_, err := client(x.kind).Create(t.Context(), object(t, x.kind, x.spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		if err == nil || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("%s %s: %v; want %q", x.kind, x.spec, err, x.says)
+		}
+	}
+}
+
+// TestDefaults: a step stops the run if it fails, within an hour; an object acts once;
+// what a run does can not be changed.
+func TestDefaults(t *testing.T) {
+	client := cluster(t)
+	for _, x := range []struct{ kind, spec, want string }{
+		{v1alpha1.ChainKind, "{steps: [{name: a, template: t}]}", "map[steps:[map[name:a onFailure:stop template:t timeout:1h]]]"},
+		{v1alpha1.TemplateKind, "{template: {apiVersion: v1, kind: ConfigMap, data: {a: '{{ .NodeName }}'}}}", "map[lifecycle:immutable template:map[apiVersion:v1 data:map[a:{{ .NodeName }}] kind:ConfigMap]]"},
+	} {
+		o, err := client(x.kind).Create(t.Context(), object(t, x.kind, x.spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil || fmt.Sprint(o.Object["spec"]) != x.want {
+			t.Errorf("%s: %v, %v", x.spec, o, err)
+		}
+	}
+	run, err := client(v1alpha1.RunKind).Create(t.Context(), object(t, v1alpha1.RunKind, "{nodeName: node-1, chain: c}"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unstructured.SetNestedField(run.Object, "other", "spec", "nodeName")
+	if _, err := client(v1alpha1.RunKind).Update(t.Context(), run, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "what a run does can not be changed") {
+		t.Errorf("a run was changed: %v", err)
+	}
+}
+
+// TestExamples: an API server takes every example.
+func TestExamples(t *testing.T) {
+	client := cluster(t)
+	files, err := filepath.Glob("../../../examples/repair-chains/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("examples %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dec := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+			o := &unstructured.Unstructured{}
+			if err := dec.Decode(&o.Object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if _, err := client(o.GetKind()).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// OnFailure is what follows a step that failed.
+//
+// +kubebuilder:validation:Enum=stop;continue;escalate
+type OnFailure string
+
+// What follows.
+const (
+	// Stop fails the run; it may be tried again.
+	Stop OnFailure = "stop"
+	// Continue goes on with the next step: a log that could not be collected.
+	Continue OnFailure = "continue"
+	// Escalate fails the run, and it is not tried again: the action's onFailure follows.
+	Escalate OnFailure = "escalate"
+)
+
+// RepairChainSpec is an order of steps.
+type RepairChainSpec struct {
+	// Steps are done one after the other.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=12
+	// +listType=map
+	// +listMapKey=name
+	Steps []Step `json:"steps"`
+}
+
+// Step is one object of the repair.
+type Step struct {
+	// Name of the step, under which later ones find its outputs.
+	// +kubebuilder:validation:Pattern="^[a-z][a-z0-9_]{0,30}$"
+	Name string `json:"name"`
+	// Template is the RepairTemplate's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Template string `json:"template"`
+	// Inputs are what the template finds under .Inputs.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Inputs []Input `json:"inputs,omitempty"`
+	// When is a CEL expression; the step is skipped unless it is true.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	When string `json:"when,omitempty"`
+	// OnFailure is what follows if the step fails.
+	// +kubebuilder:default=stop
+	// +optional
+	OnFailure OnFailure `json:"onFailure,omitempty"`
+	// Timeout is how long the step's object may be without a verdict; then it failed.
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('168h')",message="must be more than 0s and at most 168h"
+	// +optional
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// Verifies: the node stays out of service until this step is healthy.
+	// +optional
+	Verifies bool `json:"verifies,omitempty"`
+}
+
+// Input is a value of which a step's object is made.
+type Input struct {
+	// Name under which the template finds it.
+	// +kubebuilder:validation:Pattern="^[a-zA-Z_][a-zA-Z0-9_]{0,62}$"
+	Name string `json:"name"`
+	// Value is a CEL expression over fault, action, node, outputs and steps:
+	// outputs.collect.url, fault.errorCode[0].
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value"`
+}
+
+// RepairChainStatus says whether the chain can be used.
+type RepairChainStatus struct {
+	// Conditions: Accepted.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RepairChain is what is done to a node, step by step.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=repairchains,scope=Cluster
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type RepairChain struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec RepairChainSpec `json:"spec"`
+	// +optional
+	Status RepairChainStatus `json:"status,omitzero"`
+}
+
+// RepairChainList is a list of RepairChains.
+//
+// +kubebuilder:object:root=true
+type RepairChainList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []RepairChain `json:"items"`
+}

@@ -1,0 +1,249 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Conditions of a RepairRun, as medik8s' contract of remediators names them.
+const (
+	// ConditionProcessing is True while a step may be under way.
+	ConditionProcessing = "Processing"
+	// ConditionSucceeded is Unknown until the run has come to its end.
+	ConditionSucceeded = "Succeeded"
+)
+
+// Reasons of the conditions.
+const (
+	ReasonStarted = "Started"
+	// ReasonDone: every step that was not skipped is done, or failed and may.
+	ReasonDone = "Done"
+	// ReasonStepFailed: a step failed, whose onFailure is stop.
+	ReasonStepFailed = "StepFailed"
+	// ReasonEscalated: a step failed, whose onFailure is escalate.
+	ReasonEscalated = "Escalated"
+	// ReasonSessionOver: the quarantine ended before the next step began.
+	ReasonSessionOver = "SessionOver"
+	// ReasonRejected: the chain, or a template that it names, can not be used.
+	ReasonRejected = "Rejected"
+)
+
+// RepairRunSpec says which chain is to be done on which node, and for what.
+type RepairRunSpec struct {
+	// NodeName is the node.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName"`
+	// Chain is the RepairChain's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Chain string `json:"chain"`
+	// Fault is what the repair is for.
+	// +optional
+	Fault Fault `json:"fault,omitzero"`
+}
+
+// Fault is a health event, as far as chains look at it.
+type Fault struct {
+	// Record is the id of the event's record.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Record string `json:"record,omitempty"`
+	// Session is the node's quarantine; no step begins once it is over. Empty is for a
+	// repair without quarantine.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Session string `json:"session,omitempty"`
+	// Action that was recommended.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Action string `json:"action,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Agent string `json:"agent,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	CheckName string `json:"checkName,omitempty"`
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ComponentClass string `json:"componentClass,omitempty"`
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=atomic
+	// +optional
+	ErrorCode []string `json:"errorCode,omitempty"`
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	EntitiesImpacted []Entity `json:"entitiesImpacted,omitempty"`
+	// +kubebuilder:validation:MaxLength=16384
+	// +optional
+	Message string `json:"message,omitempty"`
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// GeneratedTimestamp of the event.
+	// +optional
+	GeneratedTimestamp metav1.Time `json:"generatedTimestamp,omitzero"`
+}
+
+// Entity is something that the fault is about.
+type Entity struct {
+	// +kubebuilder:validation:MaxLength=253
+	EntityType string `json:"entityType"`
+	// +kubebuilder:validation:MaxLength=1024
+	EntityValue string `json:"entityValue"`
+}
+
+// StepState is how far a step is.
+//
+// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed;Skipped
+type StepState string
+
+// Step states.
+const (
+	StepWaiting StepState = "Waiting"
+	StepRunning StepState = "Running"
+	StepDone    StepState = "Done"
+	StepFailed  StepState = "Failed"
+	StepSkipped StepState = "Skipped"
+)
+
+// StepStatus is one step's trace: what its object was made of, and what that led to.
+type StepStatus struct {
+	Name string `json:"name"`
+	// State; Done, Failed and Skipped are for good.
+	State StepState `json:"state"`
+	// Reason and Message of the last verdict.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Template that the object was made of, with its digest.
+	// +optional
+	Template *TemplateTrace `json:"template,omitempty"`
+	// Object of the step.
+	// +optional
+	Object *ObjectTrace `json:"object,omitempty"`
+	// Inputs of which the object was made.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Inputs []InputTrace `json:"inputs,omitempty"`
+	// Outputs that were read from it.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Outputs []OutputTrace `json:"outputs,omitempty"`
+	// Stale: the object is not healthy now; the outputs are those of when it was.
+	// +optional
+	Stale bool `json:"stale,omitempty"`
+	// Drifted: somebody changed the object's definition, and it acts only once.
+	// +optional
+	Drifted bool `json:"drifted,omitempty"`
+	// Slot is what the controller has to remember of the object, as JSON.
+	// +optional
+	Slot string `json:"slot,omitempty"`
+	// +optional
+	StartedAt metav1.Time `json:"startedAt,omitzero"`
+	// +optional
+	FinishedAt metav1.Time `json:"finishedAt,omitzero"`
+}
+
+// TemplateTrace is a RepairTemplate as it was.
+type TemplateTrace struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// ObjectTrace names the object of a step, and the definition that it has.
+type ObjectTrace struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// DefinitionDigest and InputDigest are of what was written last, and Generation
+	// what that made; ObservedGeneration is what the object's controller has seen.
+	// +optional
+	DefinitionDigest string `json:"definitionDigest,omitempty"`
+	// +optional
+	InputDigest string `json:"inputDigest,omitempty"`
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// InputTrace is a value of which an object was made.
+type InputTrace struct {
+	Name string `json:"name"`
+	// Digest of the value's YAML, "sha256:" and 64 hexadecimal digits.
+	Digest string `json:"digest"`
+	// Preview is the begin of that YAML.
+	// +optional
+	Preview string `json:"preview,omitempty"`
+}
+
+// OutputTrace is a value that was read of an object, and of which definition it is.
+type OutputTrace struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	// +optional
+	Preview string `json:"preview,omitempty"`
+	// Value as JSON.
+	Value            string `json:"value"`
+	DefinitionDigest string `json:"definitionDigest"`
+	// +optional
+	InputDigest string `json:"inputDigest,omitempty"`
+	// LastTransitionTime is when the digest changed last.
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+}
+
+// RepairRunStatus is how far the run is, and what led to what.
+type RepairRunStatus struct {
+	// Conditions: Processing and Succeeded.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Chain is the chain as it was when the run began; a change is for later runs.
+	// +optional
+	Chain *RepairChainSpec `json:"chain,omitempty"`
+	// Steps in their order.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Steps []StepStatus `json:"steps,omitempty"`
+}
+
+// RepairRun is one chain at work on one node.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=repairruns,scope=Cluster
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Chain",type=string,JSONPath=`.spec.chain`
+// +kubebuilder:printcolumn:name="Succeeded",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type RepairRun struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="what a run does can not be changed"
+	Spec RepairRunSpec `json:"spec"`
+	// +optional
+	Status RepairRunStatus `json:"status,omitzero"`
+}
+
+// RepairRunList is a list of RepairRuns.
+//
+// +kubebuilder:object:root=true
+type RepairRunList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []RepairRun `json:"items"`
+}

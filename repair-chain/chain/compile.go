@@ -1,0 +1,156 @@
+// Package chain decides about runs of repair chains: what a chain and its templates
+// mean, which step is due, what its object is made of, and what its verdict does to the
+// run. It is pure: objects are read and written by others.
+package chain
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+// costLimit bounds one evaluation, in CEL's units.
+const costLimit = 1_000_000
+
+// Template is a compiled RepairTemplate.
+type Template struct {
+	Name string
+	// Digest of its spec.
+	Digest string
+	GVK    schema.GroupVersionKind
+	// Rule of reading and writing; nil where what exists is healthy.
+	Rule      *healthrule.Rule
+	Paths     map[string]string
+	Namespace string
+	Lifecycle artifact.Lifecycle
+
+	object *artifact.Template
+}
+
+// CompileTemplate compiles a RepairTemplate; an error names every field that is wrong.
+func CompileTemplate(t *v1alpha1.RepairTemplate) (*Template, error) {
+	out := &Template{Name: t.Name, Paths: map[string]string{}, Namespace: t.Spec.Namespace, Lifecycle: artifact.Immutable}
+	var problems []error
+	refuse := func(field string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", field, err))
+		}
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(t.Spec.Template.Raw, &object); err != nil {
+		return nil, fmt.Errorf("spec.template: %w", err)
+	}
+	out.GVK = schema.FromAPIVersionAndKind(text(object["apiVersion"]), text(object["kind"]))
+	if out.GVK.Version == "" || out.GVK.Kind == "" {
+		refuse("spec.template", errors.New("apiVersion and kind are required"))
+	}
+	var err error
+	out.object, err = artifact.ParseTemplate(object)
+	refuse("spec.template", err)
+	if t.Spec.HealthRule != nil {
+		refuse("spec.healthRule", ruleOf(*t.Spec.HealthRule).Validate())
+	}
+	if tracing := t.Spec.ArtifactTracing; tracing != nil {
+		rule := ruleOf(tracing.HealthRule)
+		refuse("spec.artifactTracing.healthRule", rule.Validate())
+		out.Rule = &rule
+	}
+	for _, o := range t.Spec.Outputs {
+		refuse("spec.outputs."+o.Name+".path", healthrule.CheckPath(o.Path))
+		out.Paths[o.Name] = o.Path
+	}
+	if t.Spec.Lifecycle == v1alpha1.Mutable {
+		out.Lifecycle = artifact.Mutable
+	}
+	out.Digest, err = artifact.Digest(t.Spec)
+	refuse("spec", err)
+	return out, errors.Join(problems...)
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// ruleOf is a rule as the judge of objects knows it: the two have one form in JSON.
+func ruleOf(r v1alpha1.HealthRule) (rule healthrule.Rule) {
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = json.Unmarshal(text, &rule)
+	}
+	if err != nil { // neither can: no rule is left, which is refused
+		return healthrule.Rule{}
+	}
+	return rule
+}
+
+// Chain is a compiled RepairChain.
+type Chain struct {
+	Steps []Step
+}
+
+// Step is one of its steps.
+type Step struct {
+	v1alpha1.Step
+
+	when   cel.Program // nil is always
+	inputs []cel.Program
+}
+
+// Compile compiles a chain; an error names every field that is wrong.
+func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
+	env, err := cel.NewEnv(ext.Strings(), cel.OptionalTypes(),
+		cel.Variable("fault", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("action", cel.StringType), cel.Variable("node", cel.StringType),
+		cel.Variable("outputs", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("steps", cel.MapType(cel.StringType, cel.StringType)))
+	if err != nil {
+		return nil, fmt.Errorf("making the environment of expressions: %w", err)
+	}
+	c := &Chain{}
+	var problems []error
+	program := func(field, expression string, kinds ...*cel.Type) cel.Program {
+		p, err := compile(env, expression, kinds)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", field, err))
+		}
+		return p
+	}
+	for i, s := range spec.Steps {
+		at := fmt.Sprintf("spec.steps[%d]", i)
+		step := Step{Step: s}
+		if s.When != "" {
+			step.when = program(at+".when", s.When, cel.BoolType, cel.DynType)
+		}
+		for j, in := range s.Inputs {
+			step.inputs = append(step.inputs, program(fmt.Sprintf("%s.inputs[%d].value", at, j), in.Value))
+		}
+		c.Steps = append(c.Steps, step)
+	}
+	return c, errors.Join(problems...)
+}
+
+// compile checks an expression and makes its program; without kinds any type will do.
+func compile(env *cel.Env, expression string, kinds []*cel.Type) (cel.Program, error) {
+	ast, issues := env.Compile(expression)
+	if err := issues.Err(); err != nil {
+		return nil, err
+	}
+	fits := len(kinds) == 0
+	for _, k := range kinds {
+		fits = fits || ast.OutputType().IsExactType(k)
+	}
+	if !fits {
+		return nil, fmt.Errorf("it returns %s, not %s", ast.OutputType(), kinds[0])
+	}
+	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+}

@@ -1,0 +1,323 @@
+package chain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+// Reasons of steps that no rule gives.
+const (
+	// ReasonSkipped: its condition does not hold.
+	ReasonSkipped = "ConditionFalse"
+	// ReasonExpression: its condition or an input can not be evaluated.
+	ReasonExpression = "ExpressionFailed"
+	// ReasonTemplate: its template is missing or wrong.
+	ReasonTemplate = "TemplateUnusable"
+	// ReasonStamp: the template makes no object of these inputs.
+	ReasonStamp = "StampFailed"
+	// ReasonBrake: the emergency brake is on.
+	ReasonBrake = "Brake"
+	// ReasonTrouble: the API server did not do what was asked; it is asked again.
+	ReasonTrouble = "Trouble"
+	// ReasonNode: the node could not be read.
+	ReasonNode = "NodeUnread"
+)
+
+// World is what a run depends on besides itself.
+type World struct {
+	// Session that the Node bears; Unread says that nobody knows.
+	Session string
+	Unread  bool
+	// Brake is why nothing may begin; empty is off.
+	Brake string
+	// Templates by name, and what is wrong with those that can not be used.
+	Templates map[string]*Template
+	Problems  map[string]string
+	Now       time.Time
+}
+
+// Turn is what is due of a step's object.
+type Turn struct {
+	Template *Template
+	// Wanted is its newest definition, of Inputs.
+	Wanted artifact.Definition
+	Inputs []v1alpha1.InputTrace
+	// Hold is why nothing may be written now; empty is nothing.
+	Hold Hold
+}
+
+// Hold is why no step may begin, and nothing be written.
+type Hold struct{ Reason, Message string }
+
+// Begin is the status of a run at its start: the chain as it is now.
+func Begin(spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
+	status := v1alpha1.RepairRunStatus{Chain: spec.DeepCopy()}
+	for _, s := range spec.Steps {
+		status.Steps = append(status.Steps, v1alpha1.StepStatus{Name: s.Name, State: v1alpha1.StepWaiting})
+	}
+	return status
+}
+
+// Consider decides about a step of a run, and writes into its status what its object
+// has no say in. A turn is due if the object is to be looked at, made or written; ahead
+// says whether the next step may be considered.
+//
+// A step begins when all before it are over. What is over is over: only an object that
+// follows its stamp is looked after until the run's end.
+func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, ahead bool) {
+	st, s := &run.Status.Steps[i], c.Steps[i]
+	t, usable := w.Templates[s.Template]
+	switch st.State {
+	case v1alpha1.StepSkipped:
+		return nil, true
+	case v1alpha1.StepFailed:
+		return nil, s.OnFailure == v1alpha1.Continue
+	case v1alpha1.StepDone:
+		if !usable || t.Lifecycle == artifact.Immutable {
+			return nil, true
+		}
+	case v1alpha1.StepWaiting:
+		if !c.begins(run, i, w) {
+			return nil, st.State == v1alpha1.StepSkipped || st.State == v1alpha1.StepFailed && s.OnFailure == v1alpha1.Continue
+		}
+	case v1alpha1.StepRunning:
+	}
+	if !usable {
+		wait(st, ReasonTemplate, w.Problems[s.Template])
+		return nil, false
+	}
+	turn, err := c.stamp(run, i, t)
+	switch {
+	case err == nil:
+		turn.Hold = held(run, w)
+		return turn, st.State == v1alpha1.StepDone
+	case st.State == v1alpha1.StepWaiting:
+		over(st, v1alpha1.StepFailed, ReasonStamp, err.Error(), w.Now)
+		return nil, s.OnFailure == v1alpha1.Continue
+	}
+	// What is under way goes on as it was made.
+	return &Turn{Template: t, Hold: held(run, w)}, st.State == v1alpha1.StepDone
+}
+
+// begins decides whether a step that waits may begin.
+func (c *Chain) begins(run *v1alpha1.RepairRun, i int, w World) bool {
+	st := &run.Status.Steps[i]
+	if hold := held(run, w); hold != (Hold{}) {
+		wait(st, hold.Reason, hold.Message)
+		return false
+	}
+	vars, err := variables(run)
+	if err != nil {
+		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), w.Now)
+		return false
+	}
+	due, err := c.Steps[i].due(vars)
+	switch {
+	case err != nil:
+		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), w.Now)
+	case !due:
+		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, w.Now)
+	}
+	return err == nil && due
+}
+
+// held says why nothing may be written now.
+func held(run *v1alpha1.RepairRun, w World) Hold {
+	switch {
+	case run.DeletionTimestamp != nil:
+		return Hold{v1alpha1.ReasonSessionOver, "the run is being deleted"}
+	case w.Unread:
+		return Hold{ReasonNode, "the node could not be read"}
+	case run.Spec.Fault.Session != "" && w.Session != run.Spec.Fault.Session:
+		return Hold{v1alpha1.ReasonSessionOver, "the node's quarantine is over"}
+	case w.Brake != "":
+		return Hold{ReasonBrake, w.Brake}
+	}
+	return Hold{}
+}
+
+// stamp makes the newest definition of a step's object.
+func (c *Chain) stamp(run *v1alpha1.RepairRun, i int, t *Template) (*Turn, error) {
+	vars, err := variables(run)
+	if err != nil {
+		return nil, err
+	}
+	values, err := c.Steps[i].values(vars)
+	if err != nil {
+		return nil, err
+	}
+	turn := &Turn{Template: t}
+	if turn.Wanted, err = t.Stamp(run, c.Steps[i].Name, values); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		digest, preview, err := artifact.Preview(values[name])
+		if err != nil {
+			return nil, fmt.Errorf("input %s: %w", name, err)
+		}
+		turn.Inputs = append(turn.Inputs, v1alpha1.InputTrace{Name: name, Digest: digest, Preview: preview})
+	}
+	return turn, nil
+}
+
+// maxMessage is how many bytes of a message are kept.
+const maxMessage = 1024
+
+func wait(st *v1alpha1.StepStatus, reason, message string) {
+	st.Reason, st.Message = reason, strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+}
+
+func over(st *v1alpha1.StepStatus, state v1alpha1.StepState, reason, message string, now time.Time) {
+	wait(st, reason, message)
+	st.State, st.FinishedAt = state, metav1.NewTime(now)
+}
+
+// Progress is what is remembered of a step's object.
+func Progress(run *v1alpha1.RepairRun, i int) (artifact.Progress, error) {
+	st := run.Status.Steps[i]
+	p := artifact.Progress{Slot: artifact.Slot{ID: SlotID(run, st.Name)}}
+	if st.Slot != "" {
+		if err := json.Unmarshal([]byte(st.Slot), &p.Slot); err != nil {
+			return p, fmt.Errorf("reading the slot of step %s: %w", st.Name, err)
+		}
+	}
+	for _, o := range st.Outputs {
+		p.Outputs = append(p.Outputs, artifact.Output{
+			Name: o.Name, Digest: o.Digest, Preview: o.Preview, Value: o.Value,
+			DefinitionDigest: o.DefinitionDigest, InputDigest: o.InputDigest, LastTransitionTime: o.LastTransitionTime.Time,
+		})
+	}
+	return p, nil
+}
+
+// Keep writes what is to be remembered of a step's object into the run; the step has
+// begun then.
+func Keep(run *v1alpha1.RepairRun, i int, turn *Turn, p artifact.Progress, now time.Time) error {
+	st := &run.Status.Steps[i]
+	text, err := json.Marshal(p.Slot)
+	if err != nil {
+		return fmt.Errorf("encoding the slot of step %s: %w", st.Name, err)
+	}
+	st.Slot = string(text)
+	if st.State == v1alpha1.StepWaiting {
+		st.State, st.StartedAt = v1alpha1.StepRunning, metav1.NewTime(now)
+	}
+	t := turn.Template
+	object := v1alpha1.ObjectTrace{
+		APIVersion: t.GVK.GroupVersion().String(), Kind: t.GVK.Kind, Namespace: t.Namespace, Name: ObjectName(run, st.Name), UID: p.Slot.UID,
+	}
+	if applied := p.Slot.Applied; applied != nil {
+		object.DefinitionDigest, object.InputDigest, object.Generation = applied.Digest, applied.InputDigest, applied.Generation
+		if applied.Digest == turn.Wanted.Digest {
+			st.Inputs, st.Template = turn.Inputs, &v1alpha1.TemplateTrace{Name: t.Name, Digest: t.Digest}
+		}
+	}
+	st.Object, st.Outputs = &object, nil
+	for _, o := range p.Outputs {
+		st.Outputs = append(st.Outputs, v1alpha1.OutputTrace{
+			Name: o.Name, Digest: o.Digest, Preview: o.Preview, Value: o.Value,
+			DefinitionDigest: o.DefinitionDigest, InputDigest: o.InputDigest, LastTransitionTime: metav1.NewTime(o.LastTransitionTime),
+		})
+	}
+	return nil
+}
+
+// Judge writes what the verdict on a step's object means into the run; ahead says
+// whether the next step may be considered.
+func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Decision, now time.Time) (ahead bool) {
+	st := &run.Status.Steps[i]
+	st.Stale = len(st.Outputs) > 0 && !d.Read
+	st.Drifted = st.Drifted || d.Drifted
+	if st.State == v1alpha1.StepDone { // for good
+		return true
+	}
+	wait(st, d.Health.Reason, d.Health.Message)
+	switch {
+	case d.Held && (st.Object == nil || st.Object.UID == ""): // there is no object
+		wait(st, turn.Hold.Reason, turn.Hold.Message)
+	case d.Read, d.Health.State == healthrule.Healthy && d.Drifted && len(turn.Template.Paths) == 0:
+		over(st, v1alpha1.StepDone, d.Health.Reason, d.Health.Message, now)
+		if turn.Template.Lifecycle == artifact.Immutable {
+			st.Slot = "" // it is not looked at again
+		}
+		return true
+	case d.Health.State == healthrule.Healthy && d.Drifted:
+		over(st, v1alpha1.StepFailed, artifact.ReasonDrifted, "somebody else changed the object's definition: its outputs are nobody's", now)
+	case d.Final, d.Health.State == healthrule.Unhealthy:
+		over(st, v1alpha1.StepFailed, d.Health.Reason, d.Health.Message, now)
+	}
+	if st.State == v1alpha1.StepFailed {
+		st.Slot = "" // nothing of it is looked at again
+	}
+	return st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure == v1alpha1.Continue
+}
+
+// Trouble tells why a step's object could not be looked at, made or written just now.
+func Trouble(run *v1alpha1.RepairRun, i int, err error) {
+	wait(&run.Status.Steps[i], ReasonTrouble, err.Error())
+}
+
+// Conclude writes the conditions of a run from its steps; ended says that nothing more
+// begins.
+func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
+	reason, message, succeeded := v1alpha1.ReasonDone, "every step is over", metav1.ConditionTrue
+	for i, st := range run.Status.Steps {
+		if st.State == v1alpha1.StepSkipped || st.State == v1alpha1.StepDone {
+			continue
+		}
+		told := fmt.Sprintf("step %s: %s", st.Name, st.Reason)
+		if st.Message != "" {
+			told += ": " + st.Message
+		}
+		switch onFailure := c.Steps[i].OnFailure; {
+		case st.State == v1alpha1.StepFailed && onFailure == v1alpha1.Continue:
+			continue
+		case st.State == v1alpha1.StepFailed && onFailure == v1alpha1.Escalate:
+			reason, message, succeeded = v1alpha1.ReasonEscalated, told, metav1.ConditionFalse
+		case st.State == v1alpha1.StepFailed:
+			reason, message, succeeded = v1alpha1.ReasonStepFailed, told, metav1.ConditionFalse
+		case st.Reason == v1alpha1.ReasonSessionOver:
+			reason, message, succeeded = v1alpha1.ReasonSessionOver, told, metav1.ConditionFalse
+		default:
+			reason, message, succeeded = v1alpha1.ReasonStarted, told, metav1.ConditionUnknown
+		}
+		break
+	}
+	conclude(run, succeeded, reason, message, now)
+	return succeeded != metav1.ConditionUnknown
+}
+
+// Reject ends a run whose chain can not be used.
+func Reject(run *v1alpha1.RepairRun, problem string, now time.Time) {
+	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonRejected, problem, now)
+}
+
+// Ended says whether a run has come to its end.
+func Ended(run *v1alpha1.RepairRun) bool {
+	c := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
+	return c != nil && c.Status != metav1.ConditionUnknown
+}
+
+func conclude(run *v1alpha1.RepairRun, succeeded metav1.ConditionStatus, reason, message string, now time.Time) {
+	processing := metav1.ConditionTrue
+	if succeeded != metav1.ConditionUnknown {
+		processing = metav1.ConditionFalse
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionSucceeded, Status: succeeded, Reason: reason, Message: message, ObservedGeneration: run.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	meta.SetStatusCondition(&run.Status.Conditions, c)
+	c.Type, c.Status = v1alpha1.ConditionProcessing, processing
+	meta.SetStatusCondition(&run.Status.Conditions, c)
+}

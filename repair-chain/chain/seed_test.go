@@ -1,0 +1,89 @@
+package chain
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+const examples = "../../examples/repair-chains/"
+
+// template reads the RepairTemplate of an example.
+func template(t *testing.T, file string) *v1alpha1.RepairTemplate {
+	t.Helper()
+	text, err := os.ReadFile(examples + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o map[string]any
+	if err := yaml.Unmarshal(text, &o); err != nil {
+		t.Fatal(err)
+	}
+	out := &v1alpha1.RepairTemplate{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestSeed has the seed's templates, in our kind, with each state of an object that it
+// shows, and what may be done with the object then.
+func TestSeed(t *testing.T) {
+	for name, x := range map[string]struct {
+		file, object string
+		read, update bool
+	}{
+		"Ready is True":              {"single-condition.yaml", `{metadata: {generation: 5}, status: {observedGeneration: 5, conditions: [{type: Ready, status: "True"}]}}`, true, true},
+		"Ready is False":             {"single-condition.yaml", `{metadata: {generation: 8}, status: {observedGeneration: 8, conditions: [{type: Ready, status: "False"}]}}`, false, true},
+		"Ready is Unknown":           {"single-condition.yaml", `{metadata: {generation: 3}, status: {observedGeneration: 3, conditions: [{type: Ready, status: "Unknown"}]}}`, false, false},
+		"an older generation":        {"single-condition.yaml", `{metadata: {generation: 4}, status: {observedGeneration: 3, conditions: [{type: Ready, status: "True"}]}}`, false, false},
+		"healthy is satisfied":       {"multi-match.yaml", `{metadata: {generation: 4}, status: {observedGeneration: 4, conditions: [{type: ReconcileSucceeded, status: "True"}]}}`, true, true},
+		"unhealthy is satisfied":     {"multi-match.yaml", `{metadata: {generation: 6}, status: {observedGeneration: 6, conditions: [{type: ReconcileFailed, status: "True"}]}}`, false, true},
+		"neither is satisfied":       {"multi-match.yaml", `{metadata: {generation: 6}, status: {observedGeneration: 6}}`, false, false},
+		"satisfied, and older":       {"multi-match.yaml", `{metadata: {generation: 7}, status: {observedGeneration: 6, conditions: [{type: ReconcileFailed, status: "True"}]}}`, false, false},
+		"without observedGeneration": {"without-observed-generation.yaml", `{metadata: {generation: 5}, status: {conditions: [{type: Ready, status: "True"}]}}`, true, true},
+		"a ConfigMap":                {"always-healthy.yaml", `{metadata: {}, data: {a: b}}`, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled, err := CompileTemplate(template(t, x.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(x.object), &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			o.SetGroupVersionKind(compiled.GVK)
+			o.SetUID("uid")
+			applied, err := artifact.Definition{Digest: "sha256:before"}.As(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := artifact.Decide(artifact.Facts{
+				Slot:      artifact.Slot{ID: "slot", UID: "uid", Applied: &applied},
+				Lifecycle: compiled.Lifecycle, Rule: compiled.Rule, Wanted: artifact.Definition{Digest: "sha256:newest"}, Live: o, Now: time.Unix(0, 0),
+			})
+			if err != nil || d.Read != x.read || (d.Do == artifact.Intend) != x.update {
+				t.Errorf("read %v, want %v; %s, update %v: %+v, %v", d.Read, x.read, d.Do, x.update, d.Health, err)
+			}
+		})
+	}
+}
+
+// TestObjectName: names fit what Kubernetes makes labels of, and differ.
+func TestObjectName(t *testing.T) {
+	run := &v1alpha1.RepairRun{Spec: v1alpha1.RepairRunSpec{NodeName: strings.Repeat("a", 53) + "." + strings.Repeat("b", 100)}}
+	run.UID = "u"
+	one, two := ObjectName(run, "one"), ObjectName(run, "two")
+	if len(one) > 63 || one == two || strings.Contains(one, ".-") {
+		t.Errorf("%q, %q", one, two)
+	}
+}

@@ -1,0 +1,274 @@
+// Package runs is the controller of RepairRuns: it accepts them, finds what they depend
+// on, has package work take them on, and writes down what came of it.
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
+	"github.com/nvidia/nvsentinel/repair-chain/internal/work"
+)
+
+const (
+	// passLimit bounds the requests of one pass.
+	passLimit = time.Minute
+	// raceWait is how long a lost race waits before it looks again.
+	raceWait = 50 * time.Millisecond
+	// lookAgain is when a run that is under way is looked at although nothing rang: a
+	// step's time may be up.
+	lookAgain = 15 * time.Second
+)
+
+// Deps are what the controller works with.
+type Deps struct {
+	// Live reads and writes at the API server, without a cache; Objects are those of
+	// the steps.
+	Live    client.Client
+	Objects dynamic.Interface
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
+	// Keep is how long a run that has ended is kept; 0 is for ever.
+	Keep    time.Duration
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
+	Metrics *Metrics
+}
+
+// Controller reconciles RepairRuns, RepairChains and RepairTemplates.
+type Controller struct {
+	Deps
+	kinds  *kinds
+	events events.EventRecorder
+	// here marks the places where a test may end the process.
+	here func(point string)
+}
+
+// Reconcile takes one run as far as it goes.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passLimit)
+	defer cancel()
+	ctx, release := lease.FenceCall(ctx) // one that led before acts no more
+	defer release()
+	run := &v1alpha1.RepairRun{}
+	if err := c.Live.Get(ctx, req.NamespacedName, run); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if chain.Ended(run) {
+		return c.expire(ctx, run)
+	}
+	before := run.DeepCopy()
+	kept := before
+	save := func(ctx context.Context, run *v1alpha1.RepairRun) error {
+		err := c.save(ctx, run)
+		if err == nil {
+			kept = run.DeepCopy()
+		}
+		return err
+	}
+	err := c.pass(ctx, run, save)
+	if !apierrors.IsConflict(err) && !reflect.DeepEqual(kept.Status, run.Status) {
+		if problem := save(ctx, run); problem != nil {
+			err = errors.Join(err, problem)
+		}
+	}
+	c.tell(before, kept)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: raceWait}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	case chain.Ended(run):
+		return c.expire(ctx, run)
+	}
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
+}
+
+// pass accepts a run that is new, and takes it on.
+func (c *Controller) pass(ctx context.Context, run *v1alpha1.RepairRun, save work.Save) error {
+	now := c.Clock.Now().UTC().Truncate(time.Second) // as the API server keeps it
+	if run.Status.Chain == nil {
+		problem, err := c.accept(ctx, run)
+		if err != nil {
+			return err
+		}
+		if problem != "" {
+			chain.Reject(run, problem, now)
+			return nil
+		}
+	}
+	compiled, err := chain.Compile(*run.Status.Chain)
+	if err != nil { // it was accepted: an earlier version knew more
+		chain.Reject(run, err.Error(), now)
+		return nil
+	}
+	world := chain.World{Now: now}
+	if world.Templates, world.Problems, err = c.templates(ctx, compiled); err != nil {
+		return err
+	}
+	if world.Session, err = c.session(ctx, run.Spec.NodeName); err != nil {
+		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", run.Spec.NodeName, "error", err)
+		world.Unread = true
+	}
+	if why, on := c.Brake.On(); on {
+		world.Brake = why
+	}
+	return work.Worker{Resources: c.resources(ctx), Save: save}.Pass(ctx, run, compiled, world)
+}
+
+// accept begins a run with its chain as it is now; problem is why it can not be used.
+func (c *Controller) accept(ctx context.Context, run *v1alpha1.RepairRun) (problem string, err error) {
+	definition := &v1alpha1.RepairChain{}
+	switch err := c.Live.Get(ctx, types.NamespacedName{Name: run.Spec.Chain}, definition); {
+	case apierrors.IsNotFound(err):
+		return "RepairChain " + run.Spec.Chain + " does not exist", nil
+	case err != nil:
+		return "", fmt.Errorf("reading RepairChain %s: %w", run.Spec.Chain, err)
+	}
+	problem, err = c.wrong(ctx, definition.Spec)
+	if problem == "" && err == nil {
+		run.Status = chain.Begin(definition.Spec)
+	} else if problem != "" {
+		problem = "RepairChain " + run.Spec.Chain + ": " + problem
+	}
+	return problem, err
+}
+
+// wrong says what is wrong with a chain or with a template that it names.
+func (c *Controller) wrong(ctx context.Context, spec v1alpha1.RepairChainSpec) (problem string, err error) {
+	compiled, err := chain.Compile(spec)
+	if err != nil {
+		return err.Error(), nil
+	}
+	_, problems, err := c.templates(ctx, compiled)
+	if err != nil {
+		return "", err
+	}
+	for i, s := range spec.Steps {
+		if text := problems[s.Template]; text != "" {
+			return fmt.Sprintf("spec.steps[%d].template: RepairTemplate %s: %s", i, s.Template, text), nil
+		}
+	}
+	return "", nil
+}
+
+// templates of a chain, and what is wrong with those that can not be used.
+func (c *Controller) templates(ctx context.Context, compiled *chain.Chain) (map[string]*chain.Template, map[string]string, error) {
+	templates, problems := map[string]*chain.Template{}, map[string]string{}
+	for _, s := range compiled.Steps {
+		if templates[s.Template] != nil || problems[s.Template] != "" {
+			continue
+		}
+		t := &v1alpha1.RepairTemplate{}
+		err := c.Live.Get(ctx, types.NamespacedName{Name: s.Template}, t)
+		if apierrors.IsNotFound(err) {
+			problems[s.Template] = "does not exist"
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading RepairTemplate %s: %w", s.Template, err)
+		}
+		one, err := chain.CompileTemplate(t)
+		if err != nil {
+			problems[s.Template] = err.Error()
+			continue
+		}
+		templates[s.Template] = one
+	}
+	return templates, problems, nil
+}
+
+// session that a node bears; a node that is gone bears none.
+func (c *Controller) session(ctx context.Context, name string) (string, error) {
+	node := &corev1.Node{}
+	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node)
+	return node.Annotations[nodemark.SessionAnnotation], client.IgnoreNotFound(err)
+}
+
+// resources finds where objects of a kind are, and has the kind watched.
+func (c *Controller) resources(ctx context.Context) work.Resources {
+	return func(kind schema.GroupVersionKind, namespace string) (artifact.Resource, error) {
+		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return nil, fmt.Errorf("asking what the API server serves of %s: %w", kind, err)
+		}
+		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (namespace != "") {
+			return nil, fmt.Errorf("namespace of the template is %q, and objects of %s are namespaced: %v", namespace, kind, namespaced)
+		}
+		if err := c.kinds.follow(ctx, kind); err != nil {
+			c.Log.Warn("objects of a kind are not watched; they are looked at by the clock", "kind", kind, "error", err)
+		}
+		all := c.Objects.Resource(mapping.Resource)
+		if namespace == "" {
+			return marked{all, c.here}, nil
+		}
+		return marked{all.Namespace(namespace), c.here}, nil
+	}
+}
+
+// save keeps the status of a run.
+func (c *Controller) save(ctx context.Context, run *v1alpha1.RepairRun) error {
+	if err := c.Live.Status().Update(ctx, run); err != nil {
+		return fmt.Errorf("keeping the status of run %s: %w", run.Name, err)
+	}
+	c.here("repair-chain/kept")
+	return nil
+}
+
+// expire removes a run that ended long ago, and its objects with it.
+func (c *Controller) expire(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.Result, error) {
+	ended := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
+	if c.Keep <= 0 || run.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	if left := ended.LastTransitionTime.Add(c.Keep).Sub(c.Clock.Now()); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	err := c.Live.Delete(ctx, run, client.Preconditions{UID: &run.UID})
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// tell records as Events which steps have come further.
+func (c *Controller) tell(before, run *v1alpha1.RepairRun) {
+	was := map[string]v1alpha1.StepState{}
+	for _, s := range before.Status.Steps {
+		was[s.Name] = s.State
+	}
+	for _, s := range run.Status.Steps {
+		if s.State == was[s.Name] || s.State == v1alpha1.StepWaiting {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if s.State == v1alpha1.StepFailed {
+			kind = corev1.EventTypeWarning
+		}
+		c.events.Eventf(run, nil, kind, "Step"+string(s.State), "Repair", "step %s: %s %s", s.Name, s.Reason, s.Message)
+		c.Log.Info("step", "run", run.Name, "node", run.Spec.NodeName, "step", s.Name, "state", s.State, "reason", s.Reason, "message", s.Message)
+		c.Metrics.step(run, s)
+	}
+	if chain.Ended(run) {
+		end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
+		c.Log.Info("run ended", "run", run.Name, "node", run.Spec.NodeName, "succeeded", end.Status, "reason", end.Reason, "message", end.Message)
+		c.Metrics.ended(run, end.Reason)
+	}
+}

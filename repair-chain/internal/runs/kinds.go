@@ -1,0 +1,89 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
+)
+
+// kinds are those of steps' objects, which are known only when a run makes one. Each is
+// watched from then on, and rings the run that its object names.
+type kinds struct {
+	live    client.Reader
+	cache   cache.Cache
+	watcher controller.Controller
+
+	mu       sync.Mutex
+	followed map[schema.GroupVersionKind]bool
+}
+
+// followLimit bounds the read that tells whether a kind can be watched.
+const followLimit = 10 * time.Second
+
+// follow has a kind watched. It tries to read at the API server itself first, whose
+// answer says what the watch would not.
+func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.followed[kind] {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, followLimit)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := k.live.List(ctx, list, client.Limit(1)); err != nil {
+		return fmt.Errorf("reading %s objects: %w", kind.Kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if err := k.watcher.Watch(source.Kind[client.Object](k.cache, object, handler.EnqueueRequestsFromMapFunc(runOf))); err != nil {
+		return fmt.Errorf("watching %s objects: %w", kind.Kind, err)
+	}
+	k.followed[kind] = true
+	return nil
+}
+
+// runOf is the run that a step's object names.
+func runOf(_ context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[chain.RunLabel]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// marked is a resource with the places where a test may end the process.
+type marked struct {
+	artifact.Resource
+	here func(point string)
+}
+
+// Create makes an object.
+func (m marked) Create(ctx context.Context, o *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
+	made, err := m.Resource.Create(ctx, o, options, sub...)
+	m.here("repair-chain/created")
+	return made, err
+}
+
+// Patch changes an object.
+func (m marked) Patch(ctx context.Context, name string, pt types.PatchType, data []byte, options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
+	changed, err := m.Resource.Patch(ctx, name, pt, data, options, sub...)
+	m.here("repair-chain/patched")
+	return changed, err
+}

@@ -1,0 +1,86 @@
+// Package work takes the runs of repair chains as far as they go: it has package chain
+// decide, looks at, makes and writes the objects of steps, and keeps what is remembered
+// of them in the run before anything is written.
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
+)
+
+// Resources finds where objects of a kind are read and written; namespace is empty for
+// those of the cluster. An error says that the API server does not serve the kind, or
+// that nobody knows.
+type Resources func(kind schema.GroupVersionKind, namespace string) (artifact.Resource, error)
+
+// Save keeps the status of a run under its resource version, which it renews.
+type Save func(ctx context.Context, run *v1alpha1.RepairRun) error
+
+// Worker works on runs.
+type Worker struct {
+	Resources Resources
+	Save      Save
+}
+
+// Pass takes a run as far as it goes now, and writes its status into it; what has to
+// survive is saved on the way, the caller saves the rest. An error is of writing or
+// saving: pass again.
+func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, world chain.World) error {
+	if chain.Ended(run) {
+		return nil
+	}
+	var problems []error
+	for i := range run.Status.Steps {
+		turn, ahead := c.Consider(run, i, world)
+		if turn != nil {
+			d, err := w.turn(ctx, run, c, turn, i, world)
+			if err != nil {
+				chain.Trouble(run, i, err)
+				problems = append(problems, fmt.Errorf("step %s: %w", run.Status.Steps[i].Name, err))
+			} else {
+				ahead = c.Judge(run, i, turn, d, world.Now)
+			}
+		}
+		if !ahead {
+			break
+		}
+	}
+	c.Conclude(run, world.Now)
+	return errors.Join(problems...)
+}
+
+// turn takes the object of a step as far as it goes.
+func (w Worker) turn(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, turn *chain.Turn, i int, world chain.World) (artifact.Decision, error) {
+	progress, err := chain.Progress(run, i)
+	if err != nil {
+		return artifact.Decision{}, err
+	}
+	resource, err := w.Resources(turn.Template.GVK, turn.Template.Namespace)
+	if err != nil {
+		return artifact.Decision{}, err
+	}
+	t, name := turn.Template, run.Status.Steps[i].Name
+	object := artifact.Object{
+		Resource: resource, Name: chain.ObjectName(run, name), Lifecycle: t.Lifecycle, Rule: t.Rule, Paths: t.Paths,
+		UnknownTimeout: c.Steps[i].Timeout.Duration, Hold: turn.Hold != (chain.Hold{}),
+	}
+	_, d, err := object.Pass(ctx, progress, turn.Wanted, world.Now, func(ctx context.Context, p artifact.Progress) error {
+		kept := run.DeepCopy()
+		if err := chain.Keep(kept, i, turn, p, world.Now); err != nil {
+			return err
+		}
+		if err := w.Save(ctx, kept); err != nil {
+			return err
+		}
+		*run = *kept
+		return nil
+	})
+	return d, err
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/nvidia/nvsentinel/internal/artifact"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+const (
+	// patience bounds the waits for a condition, on machines of any speed.
+	patience = 5 * time.Minute
+	crds     = "../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"
+)
+
+var tasks = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "tasks"}
+
+func install(t *testing.T, cluster *localcluster.Cluster) {
+	t.Helper()
+	for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", "testdata/definitions.yaml"} {
+		text, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Apply(t.Context(), text); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		_ = text.Close()
+	}
+}
+
+// book is what the API server was seen to have: each Task by its uid, and which input
+// made which token.
+type book struct {
+	objects dynamic.NamespaceableResourceInterface
+
+	mu     sync.Mutex
+	uids   map[string]map[string]bool // by run and step
+	inputs map[string]string          // by token
+	work   sync.WaitGroup
+}
+
+// serve is the controller of Tasks: some time after a generation came, it is done, and
+// the output says of which input. Now and then a surrounding of the Task changes, and so
+// does its output.
+func (b *book) serve(ctx context.Context) {
+	defer b.work.Done()
+	for ctx.Err() == nil {
+		w, err := b.objects.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for e := range w.ResultChan() {
+			o, ok := e.Object.(*unstructured.Unstructured)
+			if !ok || e.Type == watch.Deleted {
+				continue
+			}
+			b.see(o)
+			observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+			if observed == o.GetGeneration() {
+				continue
+			}
+			b.work.Add(1)
+			time.AfterFunc(time.Duration(20+rand.IntN(400))*time.Millisecond, func() {
+				defer b.work.Done()
+				b.finish(ctx, o.GetName())
+			})
+		}
+		w.Stop()
+	}
+}
+
+func (b *book) see(o *unstructured.Unstructured) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slot := o.GetAnnotations()[artifact.SlotAnnotation]
+	if b.uids[slot] == nil {
+		b.uids[slot] = map[string]bool{}
+	}
+	b.uids[slot][string(o.GetUID())] = true
+}
+
+// finish writes the status of a Task as it is now.
+func (b *book) finish(ctx context.Context, name string) {
+	o, err := b.objects.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	input, _, _ := unstructured.NestedString(o.Object, "spec", "input")
+	token := fmt.Sprintf("%s-%x", name, rand.Uint64())
+	b.mu.Lock()
+	b.inputs[token] = input
+	b.mu.Unlock()
+	o.Object["status"] = map[string]any{
+		"observedGeneration": o.GetGeneration(), "token": token, "of": input,
+		"conditions": []any{map[string]any{"type": "Done", "status": "True"}},
+	}
+	if _, err := b.objects.UpdateStatus(ctx, o, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
+		b.work.Add(1)
+		go func() { defer b.work.Done(); b.finish(ctx, name) }()
+	}
+}
+
+// TestKilled: a service that is killed again and again makes no object twice, and ties
+// every output to the input that made it.
+func TestKilled(t *testing.T) {
+	runs, writes := 3, 4 // of one life, at most
+	if !testing.Short() {
+		runs, writes = 100, 30
+	}
+	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "killed", Nodes: 1})
+	install(t, cluster)
+	binary, err := testkit.Binary(t.TempDir(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &book{objects: cluster.Dynamic().Resource(tasks), uids: map[string]map[string]bool{}, inputs: map[string]string{}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer func() { stop(); b.work.Wait() }()
+	b.work.Add(1)
+	go b.serve(ctx)
+	client := cluster.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("repairruns"))
+	for i := range runs {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"nodeName": "killed-0", "chain": "three-steps", "fault": map[string]any{"record": fmt.Sprint("record-", i)},
+		}}}
+		o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.RunKind))
+		o.SetName(fmt.Sprintf("run-%03d", i))
+		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deaths := 0
+	for over := false; !over; {
+		live(t, binary, filepath.Join(cluster.Dir(), "admin.kubeconfig"), []string{"kept", "created"}[deaths%2], 1+rand.IntN(writes))
+		deaths++
+		over = ended(t, client)
+	}
+	t.Logf("%d runs ended after %d deaths", runs, deaths)
+	if deaths < 3 {
+		t.Errorf("only %d deaths", deaths)
+	}
+	b.check(t, client, runs)
+}
+
+// live starts the service and kills it: at the n-th write of a kind, or after a while.
+func live(t *testing.T, binary, kubeconfig, point string, n int) {
+	t.Helper()
+	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect=false", "--metrics-address=off", "--log-level=warn")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("NVSENTINEL_CRASH=repair-chain/%s:%d", point, n))
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := testkit.StartChild(cmd); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()
+	select {
+	case <-over:
+	case <-time.After(time.Duration(500+rand.IntN(3000)) * time.Millisecond):
+		_ = cmd.Process.Kill()
+		<-over
+	}
+	if cmd.ProcessState.Exited() { // and was not killed
+		t.Fatalf("the service ended by itself: %s\n%s", cmd.ProcessState, &said)
+	}
+}
+
+func all(t *testing.T, client dynamic.ResourceInterface) (out []v1alpha1.RepairRun) {
+	t.Helper()
+	list, err := client.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		var run v1alpha1.RepairRun
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &run); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, run)
+	}
+	return out
+}
+
+func ended(t *testing.T, client dynamic.ResourceInterface) bool {
+	t.Helper()
+	for _, run := range all(t, client) {
+		if meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded) == nil || !meta.IsStatusConditionTrue(run.Status.Conditions, v1alpha1.ConditionSucceeded) {
+			return false
+		}
+	}
+	return true
+}
+
+// check compares what the runs tell with what was seen.
+func (b *book) check(t *testing.T, client dynamic.ResourceInterface, runs int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.uids) != 3*runs {
+		t.Errorf("objects of %d steps, want %d", len(b.uids), 3*runs)
+	}
+	for slot, uids := range b.uids {
+		if len(uids) != 1 {
+			t.Errorf("%s has had %d objects", slot, len(uids))
+		}
+	}
+	for _, run := range all(t, client) {
+		input := run.Spec.Fault.Record
+		var before string
+		for _, s := range run.Status.Steps {
+			if s.Name == "validate" {
+				input += " " + before
+			}
+			outputs := map[string]v1alpha1.OutputTrace{}
+			for _, o := range s.Outputs {
+				outputs[o.Name] = o
+			}
+			token := outputs["token"].Value
+			token = token[1 : len(token)-1] // of JSON
+			want, err := artifact.Digest(map[string]any{"token": input})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.inputs[token] != input || outputs["of"].Value != fmt.Sprintf("%q", input) || outputs["token"].InputDigest != want {
+				t.Errorf("run %s step %s: token %s was made of %q; the trace says %s of %s, and the input was %q",
+					run.Name, s.Name, token, b.inputs[token], outputs["of"].Value, outputs["token"].InputDigest, input)
+			}
+			before, input = input, token
+		}
+	}
+}

@@ -1,0 +1,36 @@
+// Command repair-chain repairs nodes in steps, as RepairChain objects say: each step is
+// an object of any kind, later ones are made of what earlier ones put out, and the run's
+// status tells what led to what.
+package main
+
+import (
+	"context"
+
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
+	"github.com/nvidia/nvsentinel/repair-chain/internal/runs"
+)
+
+const name = "repair-chain"
+
+func main() { daemon.Main(name, config.Default(), build) }
+
+func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	if err != nil {
+		return err
+	}
+	live, err := runs.Live(cluster.Config)
+	if err != nil {
+		return err
+	}
+	w := runs.New(cluster.Config, runs.Deps{
+		Live: live, Objects: cluster.Dynamic, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Keep: cfg.Keep,
+		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: runs.NewMetrics(d.Registry),
+	})
+	d.Ready("runs", w.Synced)
+	d.Elect("runs", w.Run)
+	return nil
+}
