@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
@@ -125,11 +126,16 @@ func (b *book) finish(ctx context.Context, name string) {
 
 // TestKilled: a service that is killed again and again makes no object twice, and ties
 // every output to the input that made it.
-func TestKilled(t *testing.T) {
-	runs, writes := 3, 4 // of one life, at most
-	if !testing.Short() {
-		runs, writes = 100, 30
-	}
+func TestKilled(t *testing.T) { killed(t, 3, 4) }
+
+func TestAHundredRunsAreKilled(t *testing.T) {
+	testkit.Long(t, "TestKilled, three runs")
+	killed(t, 100, 30)
+}
+
+// killed has runs worked on by processes of which none lives for more than some writes.
+func killed(t *testing.T, runs, writes int) {
+	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "killed", Nodes: 1})
 	install(t, cluster)
 	binary, err := testkit.Binary(t.TempDir(), ".")
@@ -147,7 +153,8 @@ func TestKilled(t *testing.T) {
 			"nodeName": "killed-0", "chain": "three-steps", "fault": map[string]any{"record": fmt.Sprint("record-", i)},
 		}}}
 		o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.RunKind))
-		o.SetName(fmt.Sprintf("run-%03d", i))
+		o.SetName(fmt.Sprintf("run-%03d-of-%d", i, runs))
+		o.SetLabels(map[string]string{"of": fmt.Sprint(runs)})
 		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -156,13 +163,13 @@ func TestKilled(t *testing.T) {
 	for over := false; !over; {
 		live(t, binary, filepath.Join(cluster.Dir(), "admin.kubeconfig"), []string{"kept", "created"}[deaths%2], 1+rand.IntN(writes))
 		deaths++
-		over = ended(t, client)
+		over = ended(all(t, client, runs))
 	}
 	t.Logf("%d runs ended after %d deaths", runs, deaths)
 	if deaths < 3 {
 		t.Errorf("only %d deaths", deaths)
 	}
-	b.check(t, client, runs)
+	b.check(t, all(t, client, runs))
 }
 
 // live starts the service and kills it: at the n-th write of a kind, or after a while.
@@ -188,9 +195,10 @@ func live(t *testing.T, binary, kubeconfig, point string, n int) {
 	}
 }
 
-func all(t *testing.T, client dynamic.ResourceInterface) (out []v1alpha1.RepairRun) {
+// all are the runs of a test of so many.
+func all(t *testing.T, client dynamic.ResourceInterface, runs int) (out []v1alpha1.RepairRun) {
 	t.Helper()
-	list, err := client.List(t.Context(), metav1.ListOptions{})
+	list, err := client.List(t.Context(), metav1.ListOptions{LabelSelector: fmt.Sprint("of=", runs)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,10 +212,9 @@ func all(t *testing.T, client dynamic.ResourceInterface) (out []v1alpha1.RepairR
 	return out
 }
 
-func ended(t *testing.T, client dynamic.ResourceInterface) bool {
-	t.Helper()
-	for _, run := range all(t, client) {
-		if meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded) == nil || !meta.IsStatusConditionTrue(run.Status.Conditions, v1alpha1.ConditionSucceeded) {
+func ended(runs []v1alpha1.RepairRun) bool {
+	for _, run := range runs {
+		if !meta.IsStatusConditionTrue(run.Status.Conditions, v1alpha1.ConditionSucceeded) {
 			return false
 		}
 	}
@@ -215,22 +222,17 @@ func ended(t *testing.T, client dynamic.ResourceInterface) bool {
 }
 
 // check compares what the runs tell with what was seen.
-func (b *book) check(t *testing.T, client dynamic.ResourceInterface, runs int) {
+func (b *book) check(t *testing.T, runs []v1alpha1.RepairRun) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.uids) != 3*runs {
-		t.Errorf("objects of %d steps, want %d", len(b.uids), 3*runs)
-	}
-	for slot, uids := range b.uids {
-		if len(uids) != 1 {
-			t.Errorf("%s has had %d objects", slot, len(uids))
-		}
-	}
-	for _, run := range all(t, client) {
+	for _, run := range runs {
 		input := run.Spec.Fault.Record
 		var before string
 		for _, s := range run.Status.Steps {
+			if n := len(b.uids[chain.SlotID(&run, s.Name)]); n != 1 {
+				t.Errorf("step %s of %s has had %d objects", s.Name, run.Name, n)
+			}
 			if s.Name == "validate" {
 				input += " " + before
 			}
