@@ -5,14 +5,16 @@ go 1.26.0
 replace (
 	github.com/nvidia/nvsentinel/data-models => ../data-models
 	github.com/nvidia/nvsentinel/internal => ../internal
+	github.com/nvidia/nvsentinel/repair-chain => ../repair-chain
 	github.com/nvidia/nvsentinel/store-client => ../store-client
 )
 
 require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/google/uuid v1.6.0
-	github.com/nvidia/nvsentinel/data-models v0.0.0-00010101000000-000000000000
-	github.com/nvidia/nvsentinel/internal v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/data-models v0.0.0
+	github.com/nvidia/nvsentinel/internal v0.0.0
+	github.com/nvidia/nvsentinel/repair-chain v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/store-client v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -56,6 +58,7 @@ require (
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect

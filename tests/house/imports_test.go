@@ -31,7 +31,7 @@ var floors = map[string][]string{
 	"janitor/protos":         {},
 	"janitor":                {"data-models", "internal", "janitor/protos"},
 	"csp-plugins":            {"data-models", "internal", "janitor/protos"},
-	"cli":                    {"data-models", "internal", "store-client"},
+	"cli":                    {"data-models", "internal", "repair-chain", "store-client"},
 	"tests": {
 		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
 		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins",

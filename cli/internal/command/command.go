@@ -91,7 +91,7 @@ Exit codes:
   1  failed: no source could be read, or the answer not written
   2  wrong usage
   3  done in part: a source could not be read; the answer says which
-  4  why only: every source was read, and none knows the node
+  4  why and trace only: every source was read, and none knows it
 `
 
 func (p Program) root(code *int) *cobra.Command {
@@ -112,7 +112,7 @@ plugin: kubectl nvsentinel why <node>.
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code))
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code))
 	return root
 }
 

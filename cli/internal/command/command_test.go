@@ -124,7 +124,7 @@ func TestNothingReadable(t *testing.T) {
 }
 
 // decode reads a JSON answer.
-func decode[T story.Story | story.Fleet](t *testing.T, a answer) T {
+func decode[T story.Story | story.Fleet | story.Trace](t *testing.T, a answer) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(a.out), &v); err != nil {

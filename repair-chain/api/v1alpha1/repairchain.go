@@ -56,9 +56,6 @@ type Step struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('168h')",message="must be more than 0s and at most 168h"
 	// +optional
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// Verifies: the node stays out of service until this step is healthy.
-	// +optional
-	Verifies bool `json:"verifies,omitempty"`
 }
 
 // Input is a value of which a step's object is made.
