@@ -191,6 +191,47 @@ type Attempt struct {
 	FinishedAt     *time.Time `json:"finishedat"`
 	// SignalSent is false only if it is certain that nothing was sent.
 	SignalSent bool `json:"signalsent"`
+	// Chain is the RepairChain whose run the object is, or empty: the node stays in
+	// quarantine until it has succeeded.
+	Chain string `json:"chain,omitempty"`
+	// Steps are the trace of that run.
+	Steps []RepairStep `json:"steps,omitempty"`
+}
+
+// RepairStep is one step of a run of a repair chain: what its object was made of, and
+// what that led to.
+type RepairStep struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Template and Digest name what the object was made from.
+	Template string `json:"template,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	// Object is kind, namespace and name; UID is empty until it is known to exist.
+	Object string `json:"object,omitempty"`
+	UID    string `json:"uid,omitempty"`
+	// DefinitionDigest and InputDigest are of what was written last, Generation is what
+	// that made.
+	DefinitionDigest string        `json:"definitiondigest,omitempty"`
+	InputDigest      string        `json:"inputdigest,omitempty"`
+	Generation       int64         `json:"generation,omitempty"`
+	Inputs           []RepairValue `json:"inputs,omitempty"`
+	Outputs          []RepairValue `json:"outputs,omitempty"`
+	StartedAt        *time.Time    `json:"startedat,omitempty"`
+	FinishedAt       *time.Time    `json:"finishedat,omitempty"`
+}
+
+// RepairValue is an input or output of a step.
+type RepairValue struct {
+	Name string `json:"name"`
+	// Digest of the value's YAML, "sha256:" and 64 hexadecimal digits.
+	Digest  string `json:"digest"`
+	Preview string `json:"preview,omitempty"`
+	// InputDigest is of the inputs that an output was made of.
+	InputDigest string `json:"inputdigest,omitempty"`
+	// ChangedAt is when an output's digest changed last.
+	ChangedAt *time.Time `json:"changedat,omitempty"`
 }
 
 // Remediation is the trace of a record's repair.

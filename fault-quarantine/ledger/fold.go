@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -185,6 +186,10 @@ func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
 
 // recovery clears what it names among the open records.
 func (f *fold) recovery(r record.Record) {
+	if why := f.repairing(); why != "" && f.clears(r) {
+		f.waiting, f.detail = WaitRepair, why
+		return
+	}
 	r = clone(r)
 	cleared, session := 0, f.session
 	var still []record.Record
@@ -210,6 +215,44 @@ func (f *fold) recovery(r record.Record) {
 		}
 	}
 	f.judged = append(f.judged, f.verdict(r, reason))
+}
+
+// repairing says which repair of the session keeps recoveries waiting: its newest one,
+// if one of them was a chain and the newest has not succeeded. Nothing was done by one
+// whose signal was not sent.
+func (f *fold) repairing() string {
+	var newest *record.Attempt
+	chained := false
+	for _, r := range slices.Concat(f.View.Open, f.Past, f.Named) {
+		if r.Status.Remediation == nil {
+			continue
+		}
+		for _, a := range r.Status.Remediation.Attempts {
+			if a.Session != f.session || f.session == "" || !a.SignalSent {
+				continue
+			}
+			chained = chained || a.Chain != ""
+			if newest == nil || a.SubmittedAt.After(newest.SubmittedAt) {
+				newest = &a
+			}
+		}
+	}
+	if !chained || newest.FinishedAt != nil && newest.State == "Healthy" {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s %s", newest.Kind, newest.Name, newest.State, newest.Reason)
+}
+
+// clears says whether a recovery would clear an open fault, and is a monitor's: what a
+// person says counts at once.
+func (f *fold) clears(r record.Record) bool {
+	if by := r.Event.Metadata[fault.MetadataClears]; by != "" && r.ID == fault.ClearingID(by) {
+		return false
+	}
+	return slices.ContainsFunc(f.open, func(o record.Record) bool {
+		o = clone(o)
+		return f.clearFrom(&o, r) > 0
+	})
 }
 
 func (f *fold) clearFrom(o *record.Record, recovery record.Record) int {

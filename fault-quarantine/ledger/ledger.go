@@ -110,6 +110,9 @@ const (
 	WaitMachineUnsure = "MachineUndecidable"
 	// WaitRule: no rule matched, and one could not be evaluated.
 	WaitRule = "RuleNotEvaluated"
+	// WaitRepair: the repair is a chain that has not succeeded; until then no recovery
+	// counts.
+	WaitRepair = "RepairUnfinished"
 	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
 	WaitUnknown = "SessionUnknown"
 )

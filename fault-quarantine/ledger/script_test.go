@@ -247,6 +247,8 @@ func (w *world) command(d *datadriven.TestData) string {
 		d.ScanArgs(w.t, "boot", &boot)
 		r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeSucceeded, Attempts: []record.Attempt{{ReplacedBootID: boot}}}
 		w.records[r.ID] = r
+	case "attempt": // of a record: a chain or a reboot, and its state
+		w.attempt(d)
 	case "machine":
 		w.node = &ledger.Node{Identity: record.NodeIdentity{UID: "u-" + d.CmdArgs[0].Key, ProviderID: d.CmdArgs[0].Key, BootID: "bx"}, Created: w.now}
 	case "delete-node":
@@ -285,6 +287,31 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.t.Fatalf("unknown command %q", d.Cmd)
 	}
 	return ""
+}
+
+// attempt is what fault-remediation stamps: attempt RECORD kind=RepairRun state=Healthy.
+func (w *world) attempt(d *datadriven.TestData) {
+	r := w.records[d.CmdArgs[0].Key]
+	kind, state := "RebootNode", "Unknown"
+	d.MaybeScanArgs(w.t, "kind", &kind)
+	d.MaybeScanArgs(w.t, "state", &state)
+	a := record.Attempt{Kind: kind, Name: "repair", Session: r.Status.Session, State: state, SubmittedAt: w.now, SignalSent: !d.HasArg("unsent")}
+	if kind == "RepairRun" {
+		a.Chain = "c"
+	}
+	if state != "Unknown" {
+		a.FinishedAt = new(w.now)
+	}
+	rem := record.Remediation{}
+	if r.Status.Remediation != nil {
+		rem = *r.Status.Remediation
+	}
+	rem.Attempts = append(slices.Clone(rem.Attempts), a)
+	if d.HasArg("again") { // the same one, later
+		rem.Attempts = slices.Delete(rem.Attempts, len(rem.Attempts)-2, len(rem.Attempts)-1)
+	}
+	r.Status.Remediation = &rem
+	w.records[r.ID] = r
 }
 
 // lists says whether the Node lists a fault as active.

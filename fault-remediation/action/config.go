@@ -24,6 +24,8 @@ const (
 	DefaultMaxAttempts    = 2
 	DefaultWindow         = 24 * time.Hour
 	DefaultBackoff        = time.Minute
+	// DefaultChainTimeout is that of runs: each step has a time of its own.
+	DefaultChainTimeout = 24 * time.Hour
 )
 
 // Templates says where templates are read from.
@@ -57,6 +59,9 @@ type Config struct {
 	TemplateFileName string `toml:"templateFileName"`
 	// Template is the template itself, instead of a file.
 	Template string `toml:"template"`
+	// Chain is a RepairChain's name: the repair is a run of it, in place of an object
+	// of a kind that is named here.
+	Chain string `toml:"chain"`
 	// EquivalenceGroup joins actions that cure by the same means.
 	EquivalenceGroup string `toml:"equivalenceGroup"`
 	// CompleteConditionType is short for a rule on one condition.
@@ -87,6 +92,9 @@ const (
 	janitorVersion = "v1alpha1"
 	defaultReboot  = "embedded:rebootnode.yaml"
 	defaultReplace = "embedded:terminatenode.yaml"
+
+	chainGroup    = "nvsentinel.dgxc.nvidia.com"
+	chainTemplate = "embedded:repairrun.yaml"
 )
 
 // Default is the mapping without a configuration file: the restart group
@@ -140,8 +148,12 @@ func Compile(configs Configs, templates Templates, read func(name string) ([]byt
 }
 
 func compile(name string, c Config, templates Templates, read func(string) ([]byte, error)) (Action, error) {
+	c, err := c.chained()
+	if err != nil {
+		return Action{}, err
+	}
 	a := Action{
-		Name: actionName(name), Group: c.EquivalenceGroup, Namespace: c.Namespace,
+		Name: actionName(name), Group: c.EquivalenceGroup, Namespace: c.Namespace, Chain: c.Chain,
 		UnknownTimeout: valueOr(c.UnknownTimeout, DefaultUnknownTimeout),
 		Attempts:       valueOr(c.Attempts, Attempts{DefaultMaxAttempts, DefaultWindow}),
 		Backoff:        valueOr(c.Backoff, DefaultBackoff),
@@ -149,7 +161,6 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 	}
 	problems := c.validate(a)
 	a.GVK.Group, a.GVK.Version, a.GVK.Kind, a.Resource = c.APIGroup, c.Version, c.Kind, c.resource()
-	var err error
 	if a.Rule, err = healthrule.Resolve(c.HealthRule, c.CompleteConditionType); err != nil {
 		problems = append(problems, fmt.Errorf("healthRule: %w", err))
 	}
@@ -168,6 +179,28 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 		}
 	}
 	return a, errors.Join(problems...)
+}
+
+// chained is the configuration of an action that names a chain: a run of it is the
+// object, and its outcome the run's.
+func (c Config) chained() (Config, error) {
+	if c.Chain == "" {
+		return c, nil
+	}
+	for key, given := range map[string]bool{
+		"apiGroup": c.APIGroup != "", "version": c.Version != "", "kind": c.Kind != "", "resource": c.Resource != "", "scope": c.Scope != "",
+		"namespace": c.Namespace != "", "template": c.Template != "", "templateFileName": c.TemplateFileName != "",
+		"completeConditionType": c.CompleteConditionType != "", "healthRule": c.HealthRule != nil,
+	} {
+		if given {
+			return c, fmt.Errorf("chain: stands in place of an object, and %s is given too", key)
+		}
+	}
+	c.APIGroup, c.Version, c.Kind, c.TemplateFileName, c.CompleteConditionType = chainGroup, janitorVersion, RunKind, chainTemplate, "Succeeded"
+	if c.UnknownTimeout == nil {
+		c.UnknownTimeout = new(DefaultChainTimeout)
+	}
+	return c, nil
 }
 
 func (c Config) validate(a Action) []error {

@@ -44,6 +44,8 @@ type Action struct {
 	// SupersededBy are the only other groups whose repairs cover this action's
 	// faults; empty is every repair as strong.
 	SupersededBy []string
+	// Chain is the RepairChain that the repair is a run of; empty is none.
+	Chain string
 	// Template and Digest name the template an attempt was stamped from.
 	Template string
 	Digest   string

@@ -63,6 +63,9 @@ type Input struct {
 	Session               string
 	Group                 string
 	Ordinal               int
+	// Chain and Fault are what a run of a chain is told.
+	Chain string
+	Fault Fault
 }
 
 // Render makes the object of an attempt. Whatever the template says, its name,
@@ -73,7 +76,7 @@ func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstru
 		Name: at.Name, NodeName: r.Event.NodeName, HealthEventID: r.ID, HealthEvent: r.Event,
 		RecommendedAction: int32(record.ActionNumber(r.Event.RecommendedAction)), RecommendedActionName: string(a.Name),
 		ApiGroup: a.GVK.Group, Version: a.GVK.Version, Kind: a.GVK.Kind, Namespace: a.Namespace,
-		Session: at.Session, Group: at.Group, Ordinal: at.Ordinal,
+		Session: at.Session, Group: at.Group, Ordinal: at.Ordinal, Chain: a.Chain, Fault: faultOf(r, at.Session, a.Name),
 	}
 	if err := a.template.Execute(&text, in); err != nil {
 		return nil, fmt.Errorf("executing template %s: %w", a.Template, err)

@@ -98,12 +98,29 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 	if len(e.writes) > 0 {
 		return e.step(HumanAction, "an action needs a person"), true
 	}
+	if d.unverified() {
+		return Step{}, false
+	}
 	for _, r := range only(mine, unremediated) {
 		if by, cured := d.pastBoot(r); cured {
 			e.remediated(r, record.OutcomeCovered, by, CoveredByReboot, "the boot under which it was seen is over")
 		}
 	}
 	return e.step(CoveredByReboot, "faults of a past boot"), len(e.writes) > 0
+}
+
+// unverified says whether the session's newest repair was a chain that did not succeed:
+// that the machine booted meanwhile is not its word.
+func (d decision) unverified() bool {
+	var newest *record.Attempt
+	for _, r := range d.v.Records {
+		for _, a := range trace(r) {
+			if a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" && (newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
+				newest = &a
+			}
+		}
+	}
+	return newest != nil && newest.Chain != "" && newest.State != string(healthrule.Healthy)
 }
 
 // pastBoot says whether a fault is over because its boot is, and the record
@@ -224,10 +241,13 @@ func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 	s := d.slot(next, reserved)
 	if why, message, stop := d.exhausted(next, mine, s); stop {
 		e := d.edit()
-		if to := next.repair.Escalate; (why == AttemptsUsedUp || why == NeverReady) && to != "" {
+		if to := next.repair.Escalate; (why == AttemptsUsedUp || why == NeverReady || why == ChainEscalated) && to != "" {
 			lost := fmt.Sprintf("%s has no attempt left: %s", next.repair.Name, s.history())
-			if why == NeverReady {
+			switch why { //nolint:exhaustive // the other one is said above
+			case NeverReady:
 				lost = d.neverReady(*s.away)
+			case ChainEscalated:
+				lost = fmt.Sprintf("%s is not tried again: %s", next.repair.Name, s.last)
 			}
 			return e.escalate(next.record, to, lost)
 		}
@@ -248,7 +268,7 @@ func (d decision) stamp(next job, s slot) Step {
 		Template: a.Template, Digest: a.Digest, Kind: a.GVK.Kind, Namespace: a.Namespace,
 		Name:        action.ObjectName(n.Name, s.machine, n.Session, a.Group, s.ordinal),
 		SubmittedAt: d.now.UTC(), State: string(healthrule.Unknown), Reason: "Reserved",
-		PriorBootID: n.Identity.BootID, SignalSent: true,
+		PriorBootID: n.Identity.BootID, SignalSent: true, Chain: a.Chain,
 	}
 	e := d.edit()
 	rem := e.of(next.record).Remediation

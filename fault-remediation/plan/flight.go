@@ -120,7 +120,7 @@ func stamped(s Step, id string) *record.Attempt {
 func sameRepair(want, have record.Attempt) bool {
 	boots := want.PriorBootID == have.PriorBootID || want.PriorBootID == "" || have.PriorBootID == ""
 	return boots && want.Group == have.Group && want.Action == have.Action && want.Session == have.Session &&
-		want.Machine == have.Machine && want.Kind == have.Kind && want.Namespace == have.Namespace
+		want.Machine == have.Machine && want.Kind == have.Kind && want.Chain == have.Chain && want.Namespace == have.Namespace
 }
 
 func (d decision) release(cur Ref, why string) Step {
@@ -226,7 +226,9 @@ func (d decision) timedOut(cur Ref, health healthrule.Result) Step {
 		return Step{Reason: WaitTimedOut, After: longTime, Message: message}
 	}
 	e := d.edit()
-	e.attempt(cur, func(a *record.Attempt) { a.Reason, a.Message = string(UnknownTimeout), message })
+	e.attempt(cur, func(a *record.Attempt) {
+		a.Reason, a.Message, a.Steps = string(UnknownTimeout), message, d.v.Object.Steps
+	})
 	if record.Open(cur.Record) {
 		e.human(cur.Record, UnknownTimeout, message)
 	}
@@ -241,9 +243,13 @@ func (d decision) fail(cur Ref, health healthrule.Result) Step {
 	e := d.edit()
 	e.close(cur, func(a *record.Attempt) {
 		a.State, a.Reason, a.Message, a.SignalSent = string(healthrule.Unhealthy), health.Reason, health.Message, !o.Unsent
-		if o.SessionOver {
+		switch {
+		case o.SessionOver:
 			a.State, a.Reason = StateCancelled, string(SessionOver)
+		case o.Escalated:
+			a.Reason = string(ChainEscalated)
 		}
+		a.Steps = o.Steps
 	})
 	e.cancelIfOver(cur.Record)
 	return e.step(why, fmt.Sprintf("%s %s: %s %s", cur.Attempt.Kind, cur.Attempt.Name, health.Reason, health.Message))
@@ -256,7 +262,7 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 	e := d.edit()
 	e.close(cur, func(a *record.Attempt) {
 		a.State, a.Reason, a.Message = string(healthrule.Healthy), health.Reason, health.Message
-		a.ReplacedBootID, a.SignalSent = replaced, !d.v.Object.Unsent
+		a.ReplacedBootID, a.SignalSent, a.Steps = replaced, !d.v.Object.Unsent, d.v.Object.Steps
 	})
 	e.remediated(cur.Record, record.OutcomeSucceeded, cur.Record.ID, Succeed, health.Message)
 	for _, r := range d.v.Records {

@@ -38,6 +38,8 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, str
 		}
 	}
 	switch {
+	case s.escalated:
+		return ChainEscalated, fmt.Sprintf("%s is not tried again: %s; repair the node by hand", a.Name, s.last), true
 	case len(s.used) >= a.Attempts.Max:
 		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
 	case d.v.Node.Claim != "" && !d.now.Before(d.claimedSince(next.record).Add(claimedFor)):
@@ -83,7 +85,7 @@ func (d decision) bootLeft(a record.Attempt) time.Duration {
 // bootLimit is how long after its object was created a machine may take to be
 // Ready: as long as the object itself may be without a verdict.
 func (d decision) bootLimit(a record.Attempt) time.Duration {
-	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 {
+	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 && known.Chain == "" {
 		return known.UnknownTimeout
 	}
 	return action.DefaultUnknownTimeout

@@ -82,6 +82,8 @@ const (
 	HumanAction Reason = "HumanAction"
 	// AttemptsUsedUp: no attempt is left in the window.
 	AttemptsUsedUp Reason = "AttemptsUsedUp"
+	// ChainEscalated: a step of the chain failed whose failure is not tried again.
+	ChainEscalated Reason = "ChainEscalated"
 	// SignalRefused: the actor refused as often as there are attempts.
 	SignalRefused Reason = "SignalRefused"
 	// NeverReady: the machine has not been Ready since its last signal; another

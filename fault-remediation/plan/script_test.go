@@ -195,6 +195,9 @@ func (w *world) setObject(d *datadriven.TestData) {
 		case "session-over":
 			condition(healthrule.Unhealthy, "condition status: False, message: session is over")
 			o.Unsent, o.SessionOver = true, true
+		case "escalated":
+			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: MatchedCondition: bad GPU"}
+			o.Escalated, o.Steps = true, []record.RepairStep{{Name: "reboot", State: "Done"}, {Name: "validate", State: "Failed"}}
 		case "not-needed":
 			condition(healthrule.Healthy, "condition status: True, message: rebooted by somebody else")
 			o.Unsent = true

@@ -22,6 +22,8 @@ type slot struct {
 	used []record.Attempt
 	// refused attempts in a row at the slot's end.
 	refused int
+	// escalated: the slot's last attempt said that it is not to be tried again.
+	escalated bool
 	// failedAt and pause are the wait after a failure.
 	failedAt time.Time
 	pause    time.Duration
@@ -119,6 +121,7 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 	if tried[0].Message != "" {
 		s.last += ", " + tried[0].Message
 	}
+	s.escalated = tried[0].Reason == string(ChainEscalated)
 	failures := runOf(tried, func(a record.Attempt) bool { return a.State != string(healthrule.Healthy) })
 	s.refused = runOf(tried, func(a record.Attempt) bool { return !a.SignalSent && a.State == string(healthrule.Unhealthy) })
 	if failures > 0 {

@@ -62,6 +62,11 @@ type Object struct {
 	Unsent bool
 	// SessionOver says that it was refused because its session is over.
 	SessionOver bool
+	// Escalated says that a step of a chain failed so that the repair is not to be tried
+	// again.
+	Escalated bool
+	// Steps are the trace of a run of a chain.
+	Steps []record.RepairStep
 	// PriorBoot and ObservedBoot are the boots before and after, where the
 	// object tells.
 	PriorBoot    string

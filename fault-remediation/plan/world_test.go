@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // setActions changes the default actions by a TOML document: of an action that
-// exists the keys that are given, any other as a whole.
+// exists the keys that are given, any other and a chain as a whole.
 func (w *world) setActions(doc string) {
 	var tables map[string]toml.Primitive
 	md, err := toml.Decode(doc, &tables)
@@ -57,6 +57,10 @@ func (w *world) setActions(doc string) {
 	actions := action.Default()
 	for name, table := range tables {
 		c := actions[name]
+		var whole struct{ Chain string }
+		if err := md.PrimitiveDecode(table, &whole); err == nil && whole.Chain != "" {
+			c = action.Config{}
+		}
 		if err := md.PrimitiveDecode(table, &c); err != nil {
 			w.t.Fatalf("reading the action %s: %v", name, err)
 		}
@@ -178,6 +182,9 @@ func statusText(s record.Status) string {
 		}
 		if !a.SignalSent {
 			text += " unsent"
+		}
+		for _, s := range a.Steps {
+			text += " " + s.Name + "=" + s.State
 		}
 		text += "]"
 	}

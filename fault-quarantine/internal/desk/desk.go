@@ -197,6 +197,8 @@ func (d *Desk) settle(name string, j ledger.Judgement) {
 func waitingText(j ledger.Judgement) string {
 	switch j.Waiting {
 	case ledger.WaitUnknown:
+	case ledger.WaitRepair:
+		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
 	case ledger.WaitRule:
 		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
 	default:
@@ -214,9 +216,9 @@ func waitingText(j ledger.Judgement) string {
 // rest says what the node waits for, and lets it go.
 func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledger.Judgement) error {
 	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
-		d.Log.Warn("faults wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
+		d.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
-			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: j.Waiting, Message: waitingText(j)})
+			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != ledger.WaitRepair, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
 	switch {

@@ -236,11 +236,15 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) plan.Obje
 	notNeeded := ok && signal.Reason == "NotNeeded"
 	prior, _, _ := unstructured.NestedString(obj.Object, "status", "preRebootBootID")
 	observed, _, _ := unstructured.NestedString(obj.Object, "status", "observedBootID")
-	return plan.Object{
+	o := plan.Object{
 		Presence: plan.Present, UID: string(obj.GetUID()), CreatedAt: obj.GetCreationTimestamp().Time,
 		Session: marks[action.SessionAnnotation], Group: marks[action.GroupAnnotation], Ordinal: ordinal,
 		Health: healthrule.Evaluate(obj, &repair.Rule, nil),
 		Unsent: refused || notNeeded, SessionOver: refused && signal.Reason == "SessionOver",
 		PriorBoot: prior, ObservedBoot: observed,
 	}
+	if repair.Chain != "" {
+		runFacts(&o, obj)
+	}
+	return o
 }
