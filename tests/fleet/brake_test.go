@@ -327,12 +327,14 @@ func (b *braking) report(e *protos.HealthEvent) {
 }
 
 // cli runs the command line as its administrator.
-func (b *braking) cli(args ...string) {
+func (b *braking) cli(args ...string) (said string) {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), filepath.Join(b.fleet.options.Bin, "nvsentinel"), append(args, "--kubeconfig", b.fleet.Cluster.AdminKubeconfig())...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		b.Fatalf("nvsentinel %q: %v: %s", args, err, out)
 	}
+	return string(out)
 }
 
 func (b *braking) requests() []localcluster.Request {

@@ -63,6 +63,8 @@ type Options struct {
 	QuarantineFlags []string
 	// RemediationFlags are added to fault-remediation's.
 	RemediationFlags []string
+	// RemediationConfig is added to fault-remediation's file.
+	RemediationConfig string
 	// ConnectorFlags are added to every connector's.
 	ConnectorFlags []string
 	// Bin is the folder of the services' binaries.

@@ -25,7 +25,7 @@ func (f *Fleet) control(context.Context) error {
 	files := map[string]string{
 		"janitor.toml":           janitor,
 		"node-drainer.toml":      "[[userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
-		"fault-remediation.toml": "[[eviction.userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n",
+		"fault-remediation.toml": "[[eviction.userNamespaces]]\nname = \"*\"\nmode = \"Immediate\"\n" + f.options.RemediationConfig,
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(f.Dir, name), []byte(text), 0o600); err != nil {

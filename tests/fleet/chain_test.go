@@ -1,0 +1,173 @@
+package fleet
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+)
+
+const (
+	repairChain = "repair-chain"
+	chained     = "gpu-1" // the node that a chain repairs
+)
+
+var validations = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "validations"}
+
+// TestAChain: with every service as a process of its own, a fault is repaired by a
+// chain: the node is rebooted once and validated once, although repair-chain is killed
+// behind each kind of write, and is given back after the validation's verdict alone,
+// although its recovery came long before. A validation that fails is tried again from
+// the start.
+func TestAChain(t *testing.T) {
+	testkit.Long(t, "repair-chain TestKilled, fault-quarantine's and fault-remediation's scripts named chain")
+	once := t.TempDir()
+	b := startChained(t, once)
+	if _, err := b.fleet.WriteXID(chained, 0, 79); err != nil {
+		t.Fatal(err)
+	}
+	first := b.validation("")
+	b.waitsForItsRepair()
+	b.verdict(first, "False")
+	second := b.validation(first)
+	b.waitsForItsRepair()
+	b.verdict(second, "True")
+	b.until(func(ctx context.Context) (bool, error) { return b.inService(ctx, chained) })
+	if n, err := b.fleet.Reboots(chained); n != 2 || err != nil {
+		t.Errorf("%d reboots by two runs, %v", n, err)
+	}
+	b.traced(second)
+	for _, point := range []string{"kept", "created"} {
+		if _, err := os.Stat(filepath.Join(once, repairChain+"_"+point)); err != nil {
+			t.Errorf("it was not killed at %s: %v", point, err)
+		}
+	}
+}
+
+func startChained(t *testing.T, once string) *braking {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := Build(t.Context(), root, t.TempDir(), io.Discard, "-tags", "crashpoints")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := func(ctx context.Context, f *Fleet) error {
+		crds := filepath.Join(root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_")
+		for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", filepath.Join(root, "tests/fleet/testdata/chain.yaml")} {
+			if err := f.applyFile(ctx, file); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f, err := Start(t.Context(), Options{
+		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Before: kinds,
+		RemediationConfig: "[remediationActions.\"RESTART_BM\"]\nchain = \"reboot-and-validate\"\nequivalenceGroup = \"restart\"\nbackoff = \"1s\"\n",
+		QuarantineFlags:   []string{"--circuit-breaker-enabled=false"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(f.Logs(chained, 30))
+		}
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := f.Cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", repairChain, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Launch(repairChain, repairChain, []string{"--kubeconfig", kubeconfig, "--leader-elect=false", "--metrics-address", "127.0.0.1:0"},
+		[]string{"NVSENTINEL_CRASH=repair-chain/kept:3,repair-chain/created", "NVSENTINEL_CRASH_ONCE=" + once})
+	return &braking{t, f, map[string]int{}}
+}
+
+// validation is the name of the newest validation, which is another than before.
+func (b *braking) validation(before string) (name string) {
+	b.Helper()
+	b.until(func(ctx context.Context) (bool, error) {
+		list, err := b.fleet.Cluster.Dynamic().Resource(validations).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return false, err
+		}
+		newest := slices.MaxFunc(list.Items, func(x, y unstructured.Unstructured) int {
+			return x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time)
+		})
+		name = newest.GetName()
+		return name != before && (before == "" || len(list.Items) == 2), nil
+	})
+	return name
+}
+
+// waitsForItsRepair: the recovery was reported, and the node stays out of service.
+func (b *braking) waitsForItsRepair() {
+	b.Helper()
+	b.until(func(ctx context.Context) (bool, error) {
+		records, err := b.fleet.Records(ctx, chained)
+		return slices.ContainsFunc(records, func(r record.Record) bool { return r.Event.IsHealthy && !r.Judged() }), err
+	})
+	b.says([]*Service{b.fleet.Service("fault-quarantine")}, "RepairUnfinished", chained)
+	if node, err := b.fleet.Node(b.Context(), chained); err != nil || !node.Spec.Unschedulable {
+		b.Errorf("%s is in service before the verdict, %v", chained, err)
+	}
+}
+
+// verdict is what a validation says.
+func (b *braking) verdict(name, good string) {
+	b.Helper()
+	resource := b.fleet.Cluster.Dynamic().Resource(validations)
+	o, err := resource.Get(b.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	o.Object["status"] = map[string]any{"report": "report of " + name, "conditions": []any{map[string]any{"type": "Good", "status": good}}}
+	if _, err := resource.UpdateStatus(b.Context(), o, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// traced: the record has the steps of both runs, and the report leads to the fault.
+func (b *braking) traced(validation string) {
+	b.Helper()
+	records, err := b.fleet.Records(b.Context(), chained)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range records {
+		rem := r.Status.Remediation
+		if r.Event.IsHealthy || rem == nil {
+			continue
+		}
+		if len(rem.Attempts) != 2 || rem.Outcome != record.OutcomeSucceeded {
+			b.Fatalf("%+v", rem)
+		}
+		steps := rem.Attempts[1].Steps
+		if len(steps) != 2 || steps[1].State != "Done" || !strings.HasSuffix(steps[1].Object, validation) ||
+			steps[1].Inputs[0].Digest != steps[0].Outputs[0].Digest || steps[1].Outputs[0].Preview != "report of "+validation+"\n" {
+			b.Errorf("%+v", steps)
+		}
+		told := b.cli("trace", steps[1].Outputs[0].Digest)
+		if !strings.Contains(told, "for record "+r.ID) || !strings.Contains(told, "from reboot.boot") {
+			b.Errorf("trace:\n%s", told)
+		}
+		return
+	}
+	b.Error("no record has a repair")
+}
