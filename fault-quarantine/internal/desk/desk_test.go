@@ -21,9 +21,11 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
@@ -158,6 +160,44 @@ func TestQuarantineAndRelease(t *testing.T) {
 
 // TestAFailedPatchHealsItself: records first, the Node second; whatever fails
 // between the two is made good by the next look.
+// TestARecoveryWaitsForAChain: the node stays marked until fault-remediation has stamped
+// that the chain succeeded, and its label rings then.
+func TestARecoveryWaitsForAChain(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newDesk(t, s, nodes)
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	stamp := func(change func(*record.Attempt)) {
+		t.Helper()
+		r := storetest.MustGet(t, s, f.ID)
+		a := record.Attempt{Kind: "RepairRun", Name: "n1-x", Chain: "c", Session: f.ID, State: "Unknown", Reason: "Created", SubmittedAt: d.Clock.Now(), SignalSent: true}
+		change(&a)
+		r.Status.Remediation = &record.Remediation{Cause: f.ID, Attempts: []record.Attempt{a}}
+		if err := s.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stamp(func(*record.Attempt) {})
+	storetest.MustAppend(t, s, event(2, true, ""))
+	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != ledger.WaitRepair || !nodes.node.Spec.Unschedulable {
+		t.Errorf("parked %v, %q, %+v", parked, why, nodes.node.Spec)
+	}
+	labelled := func() *corev1.Node {
+		n := nodes.node.DeepCopy()
+		n.Labels = map[string]string{nodemark.StateLabel: string(nodemark.RemediationSucceeded)}
+		return n
+	}
+	if !d.Rings(nodes.node, labelled()) {
+		t.Error("the chain's end rings nobody")
+	}
+	stamp(func(a *record.Attempt) { a.State, a.FinishedAt = "Healthy", new(d.Clock.Now()) })
+	handle(t, d)
+	if nodes.node.Spec.Unschedulable || d.Rings(nodes.node, labelled()) {
+		t.Errorf("not released: %+v", nodes.node.Spec)
+	}
+}
+
 func TestAFailedPatchHealsItself(t *testing.T) {
 	s, nodes := storetest.SQLite(t), &books{node: newNode()}
 	d := newDesk(t, s, nodes)

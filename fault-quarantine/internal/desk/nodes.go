@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -72,7 +73,16 @@ func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 // Rings says whether a Node's change rings the node: it is relevant and more
 // than what this desk has just written there.
 func (d *Desk) Rings(before, after *corev1.Node) bool {
-	return Relevant(before, after) && (before == nil || after == nil || !d.echoes.Heard(after.Name, after.ResourceVersion))
+	if before == nil || after == nil {
+		return true
+	}
+	return d.repaired(before, after) || Relevant(before, after) && !d.echoes.Heard(after.Name, after.ResourceVersion)
+}
+
+// repaired says that a repair has succeeded for which recoveries wait.
+func (d *Desk) repaired(before, after *corev1.Node) bool {
+	is := after.Labels[nodemark.StateLabel]
+	return is == string(nodemark.RemediationSucceeded) && before.Labels[nodemark.StateLabel] != is && d.waits.is(after.Name, ledger.WaitRepair)
 }
 
 // Relevant says whether a Node's change concerns fault-quarantine: it came,

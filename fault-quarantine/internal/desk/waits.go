@@ -44,6 +44,13 @@ func (w *waits) end(node string) {
 	delete(w.from, node)
 }
 
+// is says whether a node waits for a reason.
+func (w *waits) is(node, reason string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reason[node] == reason
+}
+
 // set notes a node's reason, or that it has none, and says whether it is new.
 func (w *waits) set(node, reason string) bool {
 	w.mu.Lock()
