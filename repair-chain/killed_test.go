@@ -119,8 +119,7 @@ func (b *book) finish(ctx context.Context, name string) {
 		"conditions": []any{map[string]any{"type": "Done", "status": "True"}},
 	}
 	if _, err := b.objects.UpdateStatus(ctx, o, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
-		b.work.Add(1)
-		go func() { defer b.work.Done(); b.finish(ctx, name) }()
+		b.work.Go(func() { b.finish(ctx, name) })
 	}
 }
 

@@ -223,7 +223,7 @@ func (f *fold) recovery(r record.Record) {
 func (f *fold) repairing() string {
 	var newest *record.Attempt
 	chained := false
-	for _, r := range slices.Concat(f.View.Open, f.Past, f.Named) {
+	for _, r := range slices.Concat(f.Open, f.Past, f.Named) {
 		if r.Status.Remediation == nil {
 			continue
 		}

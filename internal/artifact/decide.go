@@ -120,7 +120,7 @@ type Decision struct {
 func Decide(f Facts) (Decision, error) {
 	s := f.Slot
 	if f.ReadErr != nil {
-		return f.unread(), nil
+		return f.unread(), nil //nolint:nilerr // it is a fact, and decided about
 	}
 	if f.Live == nil {
 		return f.absent(), nil

@@ -158,7 +158,7 @@ func (c *Controller) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 func (c *Controller) wrong(ctx context.Context, spec v1alpha1.RepairChainSpec) (problem string, err error) {
 	compiled, err := chain.Compile(spec)
 	if err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // it is the answer
 	}
 	_, problems, err := c.templates(ctx, compiled)
 	if err != nil {

@@ -82,6 +82,8 @@ func (m marked) Create(ctx context.Context, o *unstructured.Unstructured, option
 }
 
 // Patch changes an object.
+//
+//nolint:revive // the dynamic client's
 func (m marked) Patch(ctx context.Context, name string, pt types.PatchType, data []byte, options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
 	changed, err := m.Resource.Patch(ctx, name, pt, data, options, sub...)
 	m.here("repair-chain/patched")

@@ -37,10 +37,11 @@ func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chai
 		return nil
 	}
 	var problems []error
+	r := round{w, run, c, world}
 	for i := range run.Status.Steps {
 		turn, ahead := c.Consider(run, i, world)
 		if turn != nil {
-			d, err := w.turn(ctx, run, c, turn, i, world)
+			d, err := r.turn(ctx, turn, i)
 			if err != nil {
 				chain.Trouble(run, i, err)
 				problems = append(problems, fmt.Errorf("step %s: %w", run.Status.Steps[i].Name, err))
@@ -56,30 +57,38 @@ func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chai
 	return errors.Join(problems...)
 }
 
+// round is one pass over a run.
+type round struct {
+	Worker
+	run   *v1alpha1.RepairRun
+	chain *chain.Chain
+	world chain.World
+}
+
 // turn takes the object of a step as far as it goes.
-func (w Worker) turn(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, turn *chain.Turn, i int, world chain.World) (artifact.Decision, error) {
-	progress, err := chain.Progress(run, i)
+func (r round) turn(ctx context.Context, turn *chain.Turn, i int) (artifact.Decision, error) {
+	progress, err := chain.Progress(r.run, i)
 	if err != nil {
 		return artifact.Decision{}, err
 	}
-	resource, err := w.Resources(turn.Template.GVK, turn.Template.Namespace)
+	resource, err := r.Resources(turn.Template.GVK, turn.Template.Namespace)
 	if err != nil {
 		return artifact.Decision{}, err
 	}
-	t, name := turn.Template, run.Status.Steps[i].Name
+	t, name := turn.Template, r.run.Status.Steps[i].Name
 	object := artifact.Object{
-		Resource: resource, Name: chain.ObjectName(run, name), Lifecycle: t.Lifecycle, Rule: t.Rule, Paths: t.Paths,
-		UnknownTimeout: c.Steps[i].Timeout.Duration, Hold: turn.Hold != (chain.Hold{}),
+		Resource: resource, Name: chain.ObjectName(r.run, name), Lifecycle: t.Lifecycle, Rule: t.Rule, Paths: t.Paths,
+		UnknownTimeout: r.chain.Steps[i].Timeout.Duration, Hold: turn.Hold != (chain.Hold{}),
 	}
-	_, d, err := object.Pass(ctx, progress, turn.Wanted, world.Now, func(ctx context.Context, p artifact.Progress) error {
-		kept := run.DeepCopy()
-		if err := chain.Keep(kept, i, turn, p, world.Now); err != nil {
+	_, d, err := object.Pass(ctx, progress, turn.Wanted, r.world.Now, func(ctx context.Context, p artifact.Progress) error {
+		kept := r.run.DeepCopy()
+		if err := chain.Keep(kept, i, turn, p, r.world.Now); err != nil {
 			return err
 		}
-		if err := w.Save(ctx, kept); err != nil {
+		if err := r.Save(ctx, kept); err != nil {
 			return err
 		}
-		*run = *kept
+		*r.run = *kept
 		return nil
 	})
 	return d, err
