@@ -87,3 +87,19 @@ func TestObjectName(t *testing.T) {
 		t.Errorf("%q, %q", one, two)
 	}
 }
+
+// TestAnObjectIsBounded: what was written last is kept in the run.
+func TestAnObjectIsBounded(t *testing.T) {
+	x := &v1alpha1.RepairTemplate{Spec: v1alpha1.RepairTemplateSpec{Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"{{ .Inputs.a }}"}}`)}}}
+	compiled, err := CompileTemplate(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &v1alpha1.RepairRun{Spec: v1alpha1.RepairRunSpec{NodeName: "gpu-1"}}
+	if _, err := compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", 15<<10)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", 16<<10)}); err == nil || !strings.Contains(err.Error(), "16384 are the most") {
+		t.Errorf("a large object: %v", err)
+	}
+}
