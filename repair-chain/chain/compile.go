@@ -18,6 +18,9 @@ import (
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
+// janitorGroup is of the kinds that reboot and replace nodes.
+const janitorGroup = "janitor.dgxc.nvidia.com"
+
 // costLimit bounds one evaluation, in CEL's units.
 const costLimit = 1_000_000
 
@@ -70,6 +73,9 @@ func CompileTemplate(t *v1alpha1.RepairTemplate) (*Template, error) {
 	}
 	if t.Spec.Lifecycle == v1alpha1.Mutable {
 		out.Lifecycle = artifact.Mutable
+	}
+	if out.Lifecycle == artifact.Mutable && out.GVK.Group == janitorGroup {
+		refuse("spec.lifecycle", fmt.Errorf("is mutable, and a %s acts once: made again it would reboot or replace the node again", out.GVK.Kind))
 	}
 	out.Digest, err = artifact.Digest(t.Spec)
 	refuse("spec", err)

@@ -103,3 +103,13 @@ func TestAnObjectIsBounded(t *testing.T) {
 		t.Errorf("a large object: %v", err)
 	}
 }
+
+// TestARebootActsOnce, whatever a template says.
+func TestARebootActsOnce(t *testing.T) {
+	x := &v1alpha1.RepairTemplate{Spec: v1alpha1.RepairTemplateSpec{
+		Lifecycle: v1alpha1.Mutable, Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"janitor.dgxc.nvidia.com/v1alpha1","kind":"RebootNode"}`)},
+	}}
+	if _, err := CompileTemplate(x); err == nil || !strings.Contains(err.Error(), "spec.lifecycle: is mutable, and a RebootNode acts once") {
+		t.Errorf("a mutable reboot: %v", err)
+	}
+}
