@@ -248,13 +248,21 @@ func (c *Controller) expire(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// tell records as Events which steps have come further.
+// tell records as Events which steps have come further, and which outputs have changed.
 func (c *Controller) tell(before, run *v1alpha1.RepairRun) {
-	was := map[string]v1alpha1.StepState{}
+	was, read := map[string]v1alpha1.StepState{}, map[string]string{}
 	for _, s := range before.Status.Steps {
 		was[s.Name] = s.State
+		for _, o := range s.Outputs {
+			read[s.Name+"."+o.Name] = o.Digest
+		}
 	}
 	for _, s := range run.Status.Steps {
+		for _, o := range s.Outputs {
+			if name := s.Name + "." + o.Name; read[name] != o.Digest {
+				c.events.Eventf(run, nil, corev1.EventTypeNormal, "OutputChanged", "Repair", "%s is %s, of inputs %s", name, o.Digest, o.InputDigest)
+			}
+		}
 		if s.State == was[s.Name] || s.State == v1alpha1.StepWaiting {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,4 +153,28 @@ func TestATemplateOfAnotherScope(t *testing.T) {
 		o.make(run)
 		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)
 	}
+}
+
+// TestEvents: steps and outputs are told.
+func TestEvents(t *testing.T) {
+	o := open(t, 0)
+	note := template("events", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
+	note.Spec.Namespace, note.Spec.Outputs = "default", []v1alpha1.Output{{Name: "node", Path: ".data.node"}}
+	run := runOfChain("events-run", "events")
+	o.make(note, chainOf("events", v1alpha1.Step{Name: "one", Template: note.Name}))
+	o.make(run)
+	o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionTrue, "")
+	testkit.Until(t, patience, func() bool {
+		list := &eventsv1.EventList{}
+		if err := o.live.List(t.Context(), list); err != nil {
+			return false
+		}
+		told := map[string]string{}
+		for _, e := range list.Items {
+			if e.Regarding.Name == run.Name {
+				told[e.Reason] = e.Note
+			}
+		}
+		return strings.HasPrefix(told["StepDone"], "step one: NoRule") && strings.HasPrefix(told["OutputChanged"], "one.node is sha256:")
+	})
 }
