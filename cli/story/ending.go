@@ -56,11 +56,15 @@ func (t teller) attempt(a record.Attempt) []Step {
 	}
 	steps := []Step{made}
 	o, seen := t.objects[a.UID]
-	if seen {
+	switch underWay := a.UID != "" && a.FinishedAt == nil; {
+	case seen:
 		steps = append(steps, progress(o)...)
-	} else if a.UID != "" && a.FinishedAt == nil && t.facts.Cluster.Whole() {
+	case underWay && a.Chain != "":
+		steps = append(steps, Step{Kind: Progress, Object: name, Text: "a run of chain " + a.Chain + "; its steps: nvsentinel trace " + a.Name})
+	case underWay && t.facts.Cluster.Whole():
 		steps = append(steps, Step{Kind: Progress, Object: name, Mood: Alert, Text: "not found in the cluster"})
 	}
+	steps = append(steps, stepsOf(a)...)
 	if a.FinishedAt != nil {
 		end := Step{Kind: Outcome, At: *a.FinishedAt, Object: name, Text: joined(joined(a.State, a.Reason), a.Message)}
 		end.Mood = Bad
@@ -70,6 +74,19 @@ func (t teller) attempt(a record.Attempt) []Step {
 		steps = append(steps, end)
 	}
 	return steps
+}
+
+// stepsOf are those of a run that has ended.
+func stepsOf(a record.Attempt) []Step {
+	var out []Step
+	for _, s := range a.Steps {
+		step := Step{Kind: Progress, At: instant(s.FinishedAt), Object: s.Object, Text: joined(joined("step "+s.Name+"="+s.State, s.Reason), s.Message)}
+		if s.State == "Failed" {
+			step.Mood = Alert
+		}
+		out = append(out, step)
+	}
+	return out
 }
 
 // progress is what the object itself shows, oldest first.

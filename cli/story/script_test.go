@@ -302,5 +302,12 @@ func (s *script) attempt(a args, st *record.Status, at time.Time) {
 	if done := a.time("done"); !done.IsZero() {
 		x.FinishedAt = &done
 	}
+	if x.Chain = a.text("chain"); x.Chain != "" {
+		x.Kind = "RepairRun"
+	}
+	for _, step := range strings.Fields(a.text("steps")) {
+		name, state, _ := strings.Cut(step, "/")
+		x.Steps = append(x.Steps, record.RepairStep{Name: name, State: state, Object: "Job " + name, FinishedAt: x.FinishedAt})
+	}
 	st.Remediation.Attempts = append(st.Remediation.Attempts, x)
 }
