@@ -305,7 +305,7 @@ func (s *script) attempt(a args, st *record.Status, at time.Time) {
 	if x.Chain = a.text("chain"); x.Chain != "" {
 		x.Kind = "RepairRun"
 	}
-	for _, step := range strings.Fields(a.text("steps")) {
+	for step := range strings.FieldsSeq(a.text("steps")) {
 		name, state, _ := strings.Cut(step, "/")
 		x.Steps = append(x.Steps, record.RepairStep{Name: name, State: state, Object: "Job " + name, FinishedAt: x.FinishedAt})
 	}
