@@ -50,7 +50,11 @@ func Serve(t *testing.T, ready string, cmd *exec.Cmd) {
 		}
 	})
 	testkit.Until(t, 2*time.Minute, func() bool {
-		answer, err := http.Get(ready)
+		ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ready, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(ask)
 		if err != nil {
 			return false
 		}
