@@ -219,7 +219,8 @@ func (f *fold) recovery(r record.Record) {
 
 // repairing says which repair of the session keeps recoveries waiting: its newest one,
 // if one of them was a chain and the newest has not succeeded. Nothing was done by one
-// whose signal was not sent.
+// whose object is not known to exist, or whose signal was not sent: a fault that ends
+// before its repair begins needs none.
 func (f *fold) repairing() string {
 	var newest *record.Attempt
 	chained := false
@@ -228,7 +229,7 @@ func (f *fold) repairing() string {
 			continue
 		}
 		for _, a := range r.Status.Remediation.Attempts {
-			if a.Session != f.session || f.session == "" || !a.SignalSent {
+			if a.Session != f.session || f.session == "" || a.UID == "" || !a.SignalSent {
 				continue
 			}
 			chained = chained || a.Chain != ""

@@ -295,9 +295,12 @@ func (w *world) attempt(d *datadriven.TestData) {
 	kind, state := "RebootNode", "Unknown"
 	d.MaybeScanArgs(w.t, "kind", &kind)
 	d.MaybeScanArgs(w.t, "state", &state)
-	a := record.Attempt{Kind: kind, Name: "repair", Session: r.Status.Session, State: state, SubmittedAt: w.now, SignalSent: !d.HasArg("unsent")}
+	a := record.Attempt{Kind: kind, Name: "repair", UID: "uid", Session: r.Status.Session, State: state, SubmittedAt: w.now, SignalSent: !d.HasArg("unsent")}
 	if kind == "RepairRun" {
 		a.Chain = "c"
+	}
+	if d.HasArg("reserved") {
+		a.UID = ""
 	}
 	if state != "Unknown" {
 		a.FinishedAt = new(w.now)

@@ -171,7 +171,7 @@ func TestARecoveryWaitsForAChain(t *testing.T) {
 	stamp := func(change func(*record.Attempt)) {
 		t.Helper()
 		r := storetest.MustGet(t, s, f.ID)
-		a := record.Attempt{Kind: "RepairRun", Name: "n1-x", Chain: "c", Session: f.ID, State: "Unknown", Reason: "Created", SubmittedAt: d.Clock.Now(), SignalSent: true}
+		a := record.Attempt{Kind: "RepairRun", Name: "n1-x", UID: "u", Chain: "c", Session: f.ID, State: "Unknown", Reason: "Created", SubmittedAt: d.Clock.Now(), SignalSent: true}
 		change(&a)
 		r.Status.Remediation = &record.Remediation{Cause: f.ID, Attempts: []record.Attempt{a}}
 		if err := s.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
