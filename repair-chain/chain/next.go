@@ -36,9 +36,10 @@ const (
 
 // World is what a run depends on besides itself.
 type World struct {
-	// Session that the Node bears; Unread says that nobody knows.
-	Session string
-	Unread  bool
+	// Session that the Node bears; Excluded says that it is opted out, Unread that
+	// nobody knows.
+	Session          string
+	Excluded, Unread bool
 	// Brake is why nothing may begin; empty is off.
 	Brake string
 	// Templates by name, and what is wrong with those that can not be used.
@@ -60,9 +61,9 @@ type Turn struct {
 // Hold is why no step may begin, and nothing be written.
 type Hold struct{ Reason, Message string }
 
-// Begin is the status of a run at its start: the chain as it is now.
-func Begin(spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
-	status := v1alpha1.RepairRunStatus{Chain: spec.DeepCopy()}
+// Begin is the status of a run at its start: its node, and the chain as it is now.
+func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
+	status := v1alpha1.RepairRunStatus{NodeName: node, Chain: spec.DeepCopy()}
 	for _, s := range spec.Steps {
 		status.Steps = append(status.Steps, v1alpha1.StepStatus{Name: s.Name, State: v1alpha1.StepWaiting})
 	}
@@ -141,6 +142,8 @@ func held(run *v1alpha1.RepairRun, w World) Hold {
 		return Hold{ReasonNode, "the node could not be read"}
 	case run.Spec.Fault.Session != "" && w.Session != run.Spec.Fault.Session:
 		return Hold{v1alpha1.ReasonSessionOver, "the node's quarantine is over"}
+	case w.Excluded:
+		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
 	case w.Brake != "":
 		return Hold{ReasonBrake, w.Brake}
 	}
@@ -287,8 +290,8 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 			reason, message, succeeded = v1alpha1.ReasonEscalated, told, metav1.ConditionFalse
 		case st.State == v1alpha1.StepFailed:
 			reason, message, succeeded = v1alpha1.ReasonStepFailed, told, metav1.ConditionFalse
-		case st.Reason == v1alpha1.ReasonSessionOver:
-			reason, message, succeeded = v1alpha1.ReasonSessionOver, told, metav1.ConditionFalse
+		case st.Reason == v1alpha1.ReasonSessionOver, st.Reason == v1alpha1.ReasonNodeExcluded:
+			reason, message, succeeded = st.Reason, told, metav1.ConditionFalse
 		default:
 			reason, message, succeeded = v1alpha1.ReasonStarted, told, metav1.ConditionUnknown
 		}
