@@ -65,17 +65,8 @@ func startChained(t *testing.T, once string) *braking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := func(ctx context.Context, f *Fleet) error {
-		crds := filepath.Join(root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_")
-		for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", filepath.Join(root, "tests/fleet/testdata/chain.yaml")} {
-			if err := f.applyFile(ctx, file); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	f, err := Start(t.Context(), Options{
-		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Before: kinds,
+		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Before: chainKinds,
 		RemediationConfig: "[remediationActions.\"RESTART_BM\"]\nchain = \"reboot-and-validate\"\nequivalenceGroup = \"restart\"\nbackoff = \"1s\"\n",
 		QuarantineFlags:   []string{"--circuit-breaker-enabled=false"},
 	})
@@ -90,13 +81,34 @@ func startChained(t *testing.T, once string) *braking {
 			t.Error(err)
 		}
 	})
+	startRepairChain(t, f, once, "kept:3", "created")
+	return &braking{t, f, map[string]int{}}
+}
+
+// chainKinds applies the kinds of chains, and a chain with its templates.
+func chainKinds(ctx context.Context, f *Fleet) error {
+	root := f.options.Root
+	crds := filepath.Join(root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_repair")
+	for _, file := range []string{
+		crds + "templates.yaml", crds + "chains.yaml", crds + "runs.yaml", crds + "runtemplates.yaml", filepath.Join(root, "tests/fleet/testdata/chain.yaml"),
+	} {
+		if err := f.applyFile(ctx, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startRepairChain runs repair-chain under its own account; it is killed once at each
+// of the points.
+func startRepairChain(t *testing.T, f *Fleet, once string, points ...string) {
+	t.Helper()
 	kubeconfig, err := f.Cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", repairChain, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Launch(repairChain, repairChain, []string{"--kubeconfig", kubeconfig, "--leader-elect=false", "--metrics-address", "127.0.0.1:0"},
-		[]string{"NVSENTINEL_CRASH=repair-chain/kept:3,repair-chain/created", "NVSENTINEL_CRASH_ONCE=" + once})
-	return &braking{t, f, map[string]int{}}
+		[]string{"NVSENTINEL_CRASH=" + repairChain + "/" + strings.Join(points, ","+repairChain+"/"), "NVSENTINEL_CRASH_ONCE=" + once})
 }
 
 // validation is the name of the newest validation, which is another than before.
