@@ -20,7 +20,7 @@ func GiveUp(run *v1alpha1.RepairRun, now time.Time) {
 	message := "its NodeHealthCheck gave the run up"
 	for i := range run.Status.Steps {
 		if st := &run.Status.Steps[i]; st.State == v1alpha1.StepRunning {
-			message += "; step " + st.Name + " was under way"
+			message = "its NodeHealthCheck gave the run up; step " + st.Name + " was under way"
 			over(st, v1alpha1.StepFailed, v1alpha1.ReasonTimedOutByNHC, "it was under way; its verdict is not waited for", now)
 			st.Slot = ""
 		}

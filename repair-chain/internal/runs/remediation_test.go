@@ -161,13 +161,15 @@ func TestARunThatIsGivenUp(t *testing.T) {
 	o := open(t, 0)
 	run := ofCheck("givenup-node", "givenup-node", o.twoTasks("givenup"))
 	o.make(run)
-	task, at := o.task(run, "one"), "2026-01-02T03:04:05Z"
+	o.task(run, "one")
+	const at = "2026-01-02T03:04:05Z"
 	patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.TimedOutAnnotation + `":"` + at + `"}}}`)
 	if err := o.live.Patch(t.Context(), run, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
 	}
 	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonTimedOutByNHC)
-	if task = o.task(run, "one"); task.GetAnnotations()[v1alpha1.TimedOutAnnotation] != at {
+	task := o.task(run, "one")
+	if task.GetAnnotations()[v1alpha1.TimedOutAnnotation] != at {
 		t.Errorf("the object was not told: %v", task.GetAnnotations())
 	}
 	o.done(task, "True")
