@@ -160,7 +160,7 @@ func killed(t *testing.T, runs, writes int) {
 	}
 	deaths := 0
 	for over := false; !over; {
-		live(t, binary, filepath.Join(cluster.Dir(), "admin.kubeconfig"), []string{"kept", "created"}[deaths%2], 1+rand.IntN(writes))
+		live(t, binary, filepath.Join(cluster.Dir(), "admin.kubeconfig"), []string{"kept", "created", "held"}[deaths%3], 1+rand.IntN(writes))
 		deaths++
 		over = ended(all(t, client, runs))
 	}

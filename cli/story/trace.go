@@ -87,7 +87,7 @@ func Follow(query string, runs []v1alpha1.RepairRun, sources ...Source) Trace {
 }
 
 func traceRun(query string, run *v1alpha1.RepairRun) (out TracedRun, knows bool) {
-	out = TracedRun{Name: run.Name, Node: run.Spec.NodeName, Chain: run.Spec.Chain, Fault: run.Spec.Fault, Outcome: "under way", Steps: []TracedStep{}}
+	out = TracedRun{Name: run.Name, Node: v1alpha1.NodeOf(run), Chain: run.Spec.Chain, Fault: run.Spec.Fault, Outcome: "under way", Steps: []TracedStep{}}
 	if c := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		out.Reason, out.Message = c.Reason, c.Message
 		switch c.Status {
@@ -98,7 +98,7 @@ func traceRun(query string, run *v1alpha1.RepairRun) (out TracedRun, knows bool)
 		case metav1.ConditionUnknown:
 		}
 	}
-	knows = query == run.Name || query == run.Spec.NodeName || run.Spec.Fault.Record != "" && query == run.Spec.Fault.Record
+	knows = query == run.Name || query == v1alpha1.NodeOf(run) || run.Spec.Fault.Record != "" && query == run.Spec.Fault.Record
 	for _, s := range run.Status.Steps {
 		step := TracedStep{
 			Name: s.Name, State: s.State, Reason: s.Reason, Message: s.Message, Object: s.Object,

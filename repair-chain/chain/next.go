@@ -38,9 +38,10 @@ const (
 
 // World is what a run depends on besides itself.
 type World struct {
-	// Session that the Node bears; Unread says that nobody knows.
-	Session string
-	Unread  bool
+	// Session that the Node bears; Excluded says that it is opted out, Unread that
+	// nobody knows.
+	Session          string
+	Excluded, Unread bool
 	// Brake is why nothing may begin; empty is off.
 	Brake string
 	// Templates by name, and what is wrong with those that can not be used.
@@ -62,9 +63,9 @@ type Turn struct {
 // Hold is why no step may begin, and nothing be written.
 type Hold struct{ Reason, Message string }
 
-// Begin is the status of a run at its start: the chain as it is now.
-func Begin(spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
-	status := v1alpha1.RepairRunStatus{Chain: spec.DeepCopy()}
+// Begin is the status of a run at its start: its node, and the chain as it is now.
+func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus {
+	status := v1alpha1.RepairRunStatus{NodeName: node, Chain: spec.DeepCopy()}
 	for _, s := range spec.Steps {
 		status.Steps = append(status.Steps, v1alpha1.StepStatus{Name: s.Name, State: v1alpha1.StepWaiting})
 	}
@@ -155,6 +156,8 @@ func held(run *v1alpha1.RepairRun, w World) Hold {
 		return Hold{ReasonNode, "the node could not be read"}
 	case run.Spec.Fault.Session != "" && w.Session != run.Spec.Fault.Session:
 		return Hold{v1alpha1.ReasonSessionOver, "the node's quarantine is over"}
+	case w.Excluded:
+		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
 	case w.Brake != "":
 		return Hold{ReasonBrake, w.Brake}
 	}
@@ -291,7 +294,7 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 		return st.State == v1alpha1.StepWaiting || st.State == v1alpha1.StepRunning
 	})
 	switch {
-	case open >= 0 && steps[open].Reason != v1alpha1.ReasonSessionOver:
+	case open >= 0 && steps[open].Reason != v1alpha1.ReasonSessionOver && steps[open].Reason != v1alpha1.ReasonNodeExcluded:
 		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
 		return false
 	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
@@ -299,7 +302,7 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	case failed >= 0:
 		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonStepFailed, told(steps[failed]), now)
 	case open >= 0:
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonSessionOver, told(steps[open]), now)
+		conclude(run, metav1.ConditionFalse, steps[open].Reason, told(steps[open]), now)
 	default:
 		conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step is over", now)
 	}

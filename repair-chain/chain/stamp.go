@@ -64,7 +64,7 @@ func variables(run *v1alpha1.RepairRun) (map[string]any, error) {
 		}
 	}
 	return map[string]any{
-		"fault": fault, "action": run.Spec.Fault.Action, "node": run.Spec.NodeName, "outputs": outputs, "steps": steps, "messages": messages,
+		"fault": fault, "action": run.Spec.Fault.Action, "node": v1alpha1.NodeOf(run), "outputs": outputs, "steps": steps, "messages": messages,
 	}, nil
 }
 
@@ -137,9 +137,9 @@ type data struct {
 // Stamp makes the object of a step, of these inputs. Name, namespace, marks and owner
 // are ours, whatever the template says; an object that is for another node is none.
 func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string]any) (artifact.Definition, error) {
-	f := run.Spec.Fault
+	f, node := run.Spec.Fault, v1alpha1.NodeOf(run)
 	made, err := t.object.Render(data{
-		Name: ObjectName(run, step), NodeName: run.Spec.NodeName, HealthEventID: f.Record, HealthEvent: f,
+		Name: ObjectName(run, step), NodeName: node, HealthEventID: f.Record, HealthEvent: f,
 		RecommendedAction: int32(record.ActionNumber(record.Action(f.Action))), RecommendedActionName: f.Action,
 		ApiGroup: t.GVK.Group, Version: t.GVK.Version, Kind: t.GVK.Kind, Namespace: t.Namespace,
 		Session: f.Session, Run: run.Name, Step: step, Inputs: inputs,
@@ -148,8 +148,8 @@ func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string
 		return artifact.Definition{}, fmt.Errorf("template %s: %w", t.Name, err)
 	}
 	o := &unstructured.Unstructured{Object: made}
-	if other := foreign(made, run.Spec.NodeName); other != "" {
-		return artifact.Definition{}, fmt.Errorf("template %s: makes an object for node %q, the run is of %q", t.Name, other, run.Spec.NodeName)
+	if other := foreign(made, node); other != "" {
+		return artifact.Definition{}, fmt.Errorf("template %s: makes an object for node %q, the run is of %q", t.Name, other, node)
 	}
 	if got := o.GroupVersionKind(); got != t.GVK {
 		return artifact.Definition{}, fmt.Errorf("template %s: makes a %s, not a %s", t.Name, got, t.GVK)
@@ -179,7 +179,7 @@ func (t *Template) own(o *unstructured.Unstructured, run *v1alpha1.RepairRun, st
 		marks = map[string]string{}
 	}
 	labels[ManagedByLabel], labels[RunLabel] = ManagedBy, run.Name
-	marks[NodeAnnotation] = run.Spec.NodeName
+	marks[NodeAnnotation] = v1alpha1.NodeOf(run)
 	for key, value := range map[string]string{RecordAnnotation: run.Spec.Fault.Record, nodemark.SessionAnnotation: run.Spec.Fault.Session} {
 		if value != "" {
 			marks[key] = value
@@ -224,7 +224,7 @@ const nameLength = 63
 func ObjectName(run *v1alpha1.RepairRun, step string) string {
 	digest, _ := artifact.Digest(SlotID(run, step))
 	end := "-" + digest[len("sha256:"):][:8]
-	node := run.Spec.NodeName
+	node := v1alpha1.NodeOf(run)
 	name := trim(node[:min(len(node), nameLength-len(end))])
 	return name + end
 }

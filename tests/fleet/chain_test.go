@@ -65,13 +65,8 @@ func startChained(t *testing.T, once string) *braking {
 	}
 	f, err := Start(t.Context(), Options{
 		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second,
-		Chains: []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
-		Env: func(name, _ string) []string {
-			if name != RepairChain {
-				return nil
-			}
-			return []string{"NVSENTINEL_CRASH=repair-chain/kept:3,repair-chain/created", "NVSENTINEL_CRASH_ONCE=" + once}
-		},
+		Chains:            []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
+		Env:               dying(RepairChain, once, "kept:3", "created"),
 		RemediationConfig: "[remediationActions.\"RESTART_BM\"]\nchain = \"reboot-and-validate\"\nequivalenceGroup = \"restart\"\nbackoff = \"1s\"\n",
 		QuarantineFlags:   []string{"--circuit-breaker-enabled=false"},
 	})
@@ -87,6 +82,17 @@ func startChained(t *testing.T, once string) *braking {
 		}
 	})
 	return &braking{t, f, map[string]int{}}
+}
+
+// dying is the environment of a fleet in which a service is killed once at each of its
+// points.
+func dying(service, once string, points ...string) func(name, node string) []string {
+	return func(name, _ string) []string {
+		if name != service {
+			return nil
+		}
+		return []string{"NVSENTINEL_CRASH=" + service + "/" + strings.Join(points, ","+service+"/"), "NVSENTINEL_CRASH_ONCE=" + once}
+	}
 }
 
 // validation is the name of the newest validation, which is another than before.

@@ -187,7 +187,7 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 		return fmt.Errorf("no manifests below %s", f.options.Root)
 	}
 	if len(f.options.Chains) > 0 {
-		for _, kind := range []string{"repairtemplates", "repairchains", "repairruns"} {
+		for _, kind := range []string{"repairtemplates", "repairchains", "repairruns", "repairruntemplates"} {
 			files = append(files, filepath.Join(f.options.Root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"+kind+".yaml"))
 		}
 		files = append(files, f.options.Chains...)

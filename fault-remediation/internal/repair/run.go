@@ -17,6 +17,7 @@ const (
 	runEscalated   = "Escalated"
 	runRejected    = "Rejected"
 	runSessionOver = "SessionOver"
+	runExcluded    = "NodeExcluded"
 )
 
 // previewLength is how many bytes of a value's begin a record keeps.
@@ -42,7 +43,7 @@ type runStatus struct {
 }
 
 // runFacts adds what only runs of chains tell. Nothing was done by one that was
-// rejected, or whose session was over before a step had made its object.
+// rejected, or whose session was over or node opted out before a step had made its object.
 func runFacts(o *plan.Object, obj *unstructured.Unstructured) {
 	o.Steps = stepsOf(obj)
 	end, _ := healthrule.ConditionOf(obj, "Succeeded")
@@ -54,7 +55,7 @@ func runFacts(o *plan.Object, obj *unstructured.Unstructured) {
 		untouched = untouched && s.UID == ""
 	}
 	o.Escalated = end.Reason == runEscalated
-	o.Unsent = untouched && (end.Reason == runRejected || end.Reason == runSessionOver)
+	o.Unsent = untouched && (end.Reason == runRejected || end.Reason == runSessionOver || end.Reason == runExcluded)
 	o.SessionOver = end.Reason == runSessionOver && untouched
 }
 

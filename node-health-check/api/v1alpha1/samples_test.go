@@ -44,7 +44,7 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	if found < 7 {
+	if found < 8 {
 		t.Errorf("only %d NodeHealthChecks", found)
 	}
 }

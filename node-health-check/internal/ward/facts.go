@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
@@ -48,17 +49,8 @@ func isCheck(ref metav1.OwnerReference) bool {
 
 // condition is the status of a condition of an object of any kind; empty without it.
 func condition(o *unstructured.Unstructured, kind string) string {
-	all, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
-	if err != nil {
-		return ""
-	}
-	for _, one := range all {
-		if c, ok := one.(map[string]any); ok && c["type"] == kind {
-			status, _ := c["status"].(string)
-			return status
-		}
-	}
-	return ""
+	c, _ := healthrule.ConditionOf(o, kind)
+	return c.Status
 }
 
 // leaseOf is a node's lease as decisions see it.

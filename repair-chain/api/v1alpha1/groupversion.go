@@ -1,7 +1,8 @@
 // Package v1alpha1 is the language of repair chains: templates of the objects that do
 // the steps of a repair, with rules that say when an object may be read and written,
-// chains of steps in which later ones are made of what earlier ones put out, and runs,
-// each of which is one chain at work on one node.
+// chains of steps in which later ones are made of what earlier ones put out, runs, each
+// of which is one chain at work on one node, and templates of the runs that a
+// NodeHealthCheck makes.
 //
 // +kubebuilder:object:generate=true
 // +groupName=nvsentinel.dgxc.nvidia.com
@@ -20,14 +21,15 @@ var GroupVersion = schema.GroupVersion{Group: "nvsentinel.dgxc.nvidia.com", Vers
 
 // Kinds.
 const (
-	TemplateKind = "RepairTemplate"
-	ChainKind    = "RepairChain"
-	RunKind      = "RepairRun"
+	TemplateKind    = "RepairTemplate"
+	ChainKind       = "RepairChain"
+	RunKind         = "RepairRun"
+	RunTemplateKind = "RepairRunTemplate"
 )
 
 // AddToScheme teaches a scheme the kinds.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &RepairTemplate{}, &RepairTemplateList{}, &RepairChain{}, &RepairChainList{}, &RepairRun{}, &RepairRunList{})
+	s.AddKnownTypes(GroupVersion, &RepairTemplate{}, &RepairTemplateList{}, &RepairChain{}, &RepairChainList{}, &RepairRun{}, &RepairRunList{}, &RepairRunTemplate{}, &RepairRunTemplateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,19 +17,28 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 
-var resources = map[string]string{v1alpha1.TemplateKind: "repairtemplates", v1alpha1.ChainKind: "repairchains", v1alpha1.RunKind: "repairruns"}
+// patience bounds the waits for a condition, on machines of any speed.
+const patience = 2 * time.Minute
+
+var resources = map[string]string{v1alpha1.TemplateKind: "repairtemplates", v1alpha1.ChainKind: "repairchains", v1alpha1.RunKind: "repairruns", v1alpha1.RunTemplateKind: "repairruntemplates"}
 
 // cluster is a client of the kinds on a real API server.
 func cluster(t *testing.T) func(kind string) dynamic.ResourceInterface {
 	t.Helper()
 	c := localcluster.ForTest(t, localcluster.Options{})
+	manifests := "../../../distros/helm/nvsentinel/manifests/"
+	files := []string{manifests + "repair-chain-remediation.yaml"}
 	for _, resource := range resources {
-		text, err := os.Open("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_" + resource + ".yaml")
+		files = append(files, manifests+"crds/nvsentinel.dgxc.nvidia.com_"+resource+".yaml")
+	}
+	for _, file := range files {
+		text, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,9 +115,12 @@ func TestRejected(t *testing.T) {
 		{v1alpha1.ChainKind, step("inputs: [{name: a}]"), "inputs[0].value"},
 		{v1alpha1.ChainKind, step("inputs: [{name: a b, value: x}]"), "inputs[0].name"},
 		{v1alpha1.ChainKind, step("inputs: " + many(17, "{name: a%d, value: x}")), "steps[0].inputs"},
-		{v1alpha1.RunKind, "{chain: c}", "spec.nodeName"},
+		{v1alpha1.RunKind, "{nodeName: '', chain: c}", "spec.nodeName"},
 		{v1alpha1.RunKind, "{nodeName: node-1}", "spec.chain"},
 		{v1alpha1.RunKind, "{nodeName: node-1, chain: c, fault: {errorCode: " + many(65, "'%d'") + "}}", "errorCode"},
+		{v1alpha1.RunTemplateKind, "{template: {}}", "spec.template.spec"},
+		{v1alpha1.RunTemplateKind, "{template: {spec: {}}}", "spec.template.spec.chain"},
+		{v1alpha1.RunTemplateKind, "{template: {spec: {chain: c, nodeName: node-1}}}", "a template names no node"},
 	} {
 		_, err := client(x.kind).Create(t.Context(), object(t, x.kind, x.spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err == nil || !strings.Contains(err.Error(), x.says) {
@@ -139,6 +152,68 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestARunWithoutANode: only one that a NodeHealthCheck owns may do without, and nobody
+// names its node later.
+func TestARunWithoutANode(t *testing.T) {
+	client := cluster(t)
+	create := func(owner metav1.OwnerReference, annotations map[string]string) (*unstructured.Unstructured, error) {
+		run := object(t, v1alpha1.RunKind, "{chain: c}")
+		run.SetAnnotations(annotations)
+		if owner.Kind != "" {
+			owner.Name, owner.UID = "check", "1"
+			run.SetOwnerReferences([]metav1.OwnerReference{owner})
+		}
+		return client(v1alpha1.RunKind).Create(t.Context(), run, metav1.CreateOptions{})
+	}
+	refused := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "only a run that a NodeHealthCheck owns may do without")
+	}
+	testkit.Until(t, patience, func() bool { // a policy is in force a moment after it was applied
+		_, err := create(metav1.OwnerReference{}, nil)
+		return refused(err)
+	})
+	named := map[string]string{v1alpha1.NodeNameAnnotation: "node-1"}
+	for what, owner := range map[string]metav1.OwnerReference{
+		"an annotation alone": {}, "another owner": {APIVersion: "v1", Kind: "Node"}, "a check of another group": {APIVersion: "example.com/v1alpha1", Kind: "NodeHealthCheck"},
+	} {
+		if _, err := create(owner, named); !refused(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	run, err := create(metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unstructured.SetNestedField(run.Object, "node-2", "spec", "nodeName")
+	if _, err := client(v1alpha1.RunKind).Update(t.Context(), run, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "what a run does can not be changed") {
+		t.Errorf("a run was given a node: %v", err)
+	}
+}
+
+// TestNodeOf: the node that was first seen, then spec.nodeName, then what its
+// NodeHealthCheck says, and else none.
+func TestNodeOf(t *testing.T) {
+	check := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "check"}
+	named := map[string]string{v1alpha1.NodeNameAnnotation: "annotated"}
+	for want, run := range map[string]v1alpha1.RepairRun{
+		"seen": {
+			ObjectMeta: metav1.ObjectMeta{Name: "run", Annotations: named, OwnerReferences: []metav1.OwnerReference{check}},
+			Status:     v1alpha1.RepairRunStatus{NodeName: "seen"},
+		},
+		"asked": {
+			ObjectMeta: metav1.ObjectMeta{Name: "run", Annotations: named, OwnerReferences: []metav1.OwnerReference{check}},
+			Spec:       v1alpha1.RepairRunSpec{NodeName: "asked"},
+		},
+		"annotated": {ObjectMeta: metav1.ObjectMeta{Name: "run", Annotations: named, OwnerReferences: []metav1.OwnerReference{check}}},
+		"run":       {ObjectMeta: metav1.ObjectMeta{Name: "run", OwnerReferences: []metav1.OwnerReference{check}}},
+		"":          {ObjectMeta: metav1.ObjectMeta{Name: "run", Annotations: named, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node"}}}},
+	} {
+		if got := v1alpha1.NodeOf(&run); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestExamples: an API server takes every example.
 func TestExamples(t *testing.T) {
 	client := cluster(t)
@@ -146,7 +221,7 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(files) < 5 {
 		t.Fatalf("examples %v, %v", files, err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "../../../examples/node-health-check/repair-chain.yaml") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -157,6 +232,9 @@ func TestExamples(t *testing.T) {
 				break
 			} else if err != nil {
 				t.Fatalf("%s: %v", file, err)
+			}
+			if _, ours := resources[o.GetKind()]; !ours {
+				continue
 			}
 			if _, err := client(o.GetKind()).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}); err != nil {
 				t.Errorf("%s: %v", file, err)

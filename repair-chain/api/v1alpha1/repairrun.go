@@ -23,14 +23,23 @@ const (
 	ReasonSessionOver = "SessionOver"
 	// ReasonRejected: the chain, or a template that it names, can not be used.
 	ReasonRejected = "Rejected"
+	// ReasonNodeUnnamed: the run does not say which Node it is for.
+	ReasonNodeUnnamed = "NodeUnnamed"
+	// ReasonNodeExcluded: the node was opted out before the next step began.
+	ReasonNodeExcluded = "NodeExcluded"
+	// ReasonTimedOutByNHC: the NodeHealthCheck that owns the run gave it up.
+	ReasonTimedOutByNHC = "TimedOutByNHC"
 )
 
 // RepairRunSpec says which chain is to be done on which node, and for what.
 type RepairRunSpec struct {
-	// NodeName is the node.
+	// NodeName is the node. Only a run that a NodeHealthCheck owns may do without: it is
+	// for the node that its annotation remediation.medik8s.io/node-name names, else for
+	// the one it is named after.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	NodeName string `json:"nodeName"`
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
 	// Chain is the RepairChain's name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -206,6 +215,9 @@ type RepairRunStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// NodeName is the node that the run was for when it was first seen.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
 	// Chain is the chain as it was when the run began; a change is for later runs.
 	// +optional
 	Chain *RepairChainSpec `json:"chain,omitempty"`
@@ -221,7 +233,7 @@ type RepairRunStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=repairruns,scope=Cluster
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`
 // +kubebuilder:printcolumn:name="Chain",type=string,JSONPath=`.spec.chain`
 // +kubebuilder:printcolumn:name="Succeeded",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`

@@ -21,7 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -74,8 +73,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.Live.Get(ctx, req.NamespacedName, run); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if chain.Ended(run) {
-		return c.expire(ctx, run)
+	switch {
+	case chain.Ended(run):
+		return c.rest(ctx, run)
+	case run.DeletionTimestamp != nil:
+		return c.remove(ctx, run)
+	}
+	if err := c.hold(ctx, run, true); err != nil {
+		return again(err)
 	}
 	before := run.DeepCopy()
 	kept := before
@@ -94,19 +99,30 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	c.tell(before, kept)
 	switch {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: raceWait}, nil
 	case err != nil:
-		return ctrl.Result{}, err
+		return again(err)
 	case chain.Ended(run):
-		return c.expire(ctx, run)
+		return c.rest(ctx, run)
 	}
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
+}
+
+// again is what follows a pass that failed; a lost race is none.
+func again(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: raceWait}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // pass accepts a run that is new, and takes it on.
 func (c *Controller) pass(ctx context.Context, run *v1alpha1.RepairRun, save work.Save) error {
 	now := c.Clock.Now().UTC().Truncate(time.Second) // as the API server keeps it
+	node := v1alpha1.NodeOf(run)
+	if node == "" {
+		chain.Unnamed(run, now)
+		return nil
+	}
 	if run.Status.Chain == nil {
 		problem, err := c.accept(ctx, run)
 		if err != nil {
@@ -126,8 +142,8 @@ func (c *Controller) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 	if world.Templates, world.Problems, err = c.templates(ctx, compiled); err != nil {
 		return err
 	}
-	if world.Session, err = c.session(ctx, run.Spec.NodeName); err != nil {
-		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", run.Spec.NodeName, "error", err)
+	if err := c.look(ctx, node, &world); err != nil {
+		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", node, "error", err)
 		world.Unread = true
 	}
 	if why, on := c.Brake.On(); on {
@@ -147,7 +163,7 @@ func (c *Controller) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	}
 	problem, err = c.wrong(ctx, definition.Spec)
 	if problem == "" && err == nil {
-		run.Status = chain.Begin(definition.Spec)
+		run.Status = chain.Begin(v1alpha1.NodeOf(run), definition.Spec)
 	} else if problem != "" {
 		problem = "RepairChain " + run.Spec.Chain + ": " + problem
 	}
@@ -198,16 +214,17 @@ func (c *Controller) templates(ctx context.Context, compiled *chain.Chain) (map[
 	return templates, problems, nil
 }
 
-// session that a node bears; a node that is gone bears none.
-func (c *Controller) session(ctx context.Context, name string) (string, error) {
+// look reads what a node bears; one that is gone bears nothing.
+func (c *Controller) look(ctx context.Context, name string, world *chain.World) error {
 	node := &corev1.Node{}
 	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node)
-	return node.Annotations[nodemark.SessionAnnotation], client.IgnoreNotFound(err)
+	world.Session, world.Excluded = node.Annotations[nodemark.SessionAnnotation], nodemark.OptedOut(node.Labels)
+	return client.IgnoreNotFound(err)
 }
 
 // resources finds where objects of a kind are, and has the kind watched.
 func (c *Controller) resources(ctx context.Context) work.Resources {
-	return func(kind schema.GroupVersionKind, namespace string) (artifact.Resource, error) {
+	return func(kind schema.GroupVersionKind, namespace string) (work.Resource, error) {
 		mapping, err := c.Live.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			return nil, fmt.Errorf("asking what the API server serves of %s: %w", kind, err)
@@ -235,19 +252,6 @@ func (c *Controller) save(ctx context.Context, run *v1alpha1.RepairRun) error {
 	return nil
 }
 
-// expire removes a run that ended long ago, and its objects with it.
-func (c *Controller) expire(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.Result, error) {
-	ended := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
-	if c.Keep <= 0 || run.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
-	}
-	if left := ended.LastTransitionTime.Add(c.Keep).Sub(c.Clock.Now()); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
-	}
-	err := c.Live.Delete(ctx, run, client.Preconditions{UID: &run.UID})
-	return ctrl.Result{}, client.IgnoreNotFound(err)
-}
-
 // tell records as Events which steps have come further, and which outputs have changed.
 func (c *Controller) tell(before, run *v1alpha1.RepairRun) {
 	was, read := map[string]v1alpha1.StepState{}, map[string]string{}
@@ -271,12 +275,12 @@ func (c *Controller) tell(before, run *v1alpha1.RepairRun) {
 			kind = corev1.EventTypeWarning
 		}
 		c.events.Eventf(run, nil, kind, "Step"+string(s.State), "Repair", "step %s: %s %s", s.Name, s.Reason, s.Message)
-		c.Log.Info("step", "run", run.Name, "node", run.Spec.NodeName, "step", s.Name, "state", s.State, "reason", s.Reason, "message", s.Message)
+		c.Log.Info("step", "run", run.Name, "node", v1alpha1.NodeOf(run), "step", s.Name, "state", s.State, "reason", s.Reason, "message", s.Message)
 		c.Metrics.step(run, s)
 	}
 	if chain.Ended(run) {
 		end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
-		c.Log.Info("run ended", "run", run.Name, "node", run.Spec.NodeName, "succeeded", end.Status, "reason", end.Reason, "message", end.Message)
+		c.Log.Info("run ended", "run", run.Name, "node", v1alpha1.NodeOf(run), "succeeded", end.Status, "reason", end.Reason, "message", end.Message)
 		c.Metrics.ended(run, end.Reason)
 	}
 }

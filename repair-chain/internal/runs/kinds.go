@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
+	"github.com/nvidia/nvsentinel/repair-chain/internal/work"
 )
 
 // kinds are those of steps' objects, which are known only when a run makes one. Each is
@@ -70,7 +70,7 @@ func runOf(_ context.Context, o client.Object) []reconcile.Request {
 
 // marked is a resource with the places where a test may end the process.
 type marked struct {
-	artifact.Resource
+	work.Resource
 	here func(point string)
 }
 

@@ -29,14 +29,16 @@ const patience = 2 * time.Minute
 // office is a real API server with the kinds, and the controllers at work.
 type office struct {
 	*testing.T
-	live client.Client
+	live    client.Client
+	cluster *localcluster.Cluster
 }
 
 func open(t *testing.T, keep time.Duration) *office {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
-	for _, kind := range []string{"repairtemplates", "repairchains", "repairruns"} {
-		text, err := os.Open("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_" + kind + ".yaml")
+	crds := "../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"
+	for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", "../../testdata/definitions.yaml"} {
+		text, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +63,7 @@ func open(t *testing.T, keep time.Duration) *office {
 			t.Error(err)
 		}
 	})
-	return &office{t, live}
+	return &office{t, live, cluster}
 }
 
 func (o *office) make(objects ...client.Object) {

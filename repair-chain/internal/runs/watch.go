@@ -163,7 +163,7 @@ func (w *Watch) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 	}
 	c := &Controller{Deps: w.deps, events: mgr.GetEventRecorder(name), here: w.here}
 	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), followed: map[schema.GroupVersionKind]bool{}}
-	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, changed()).Build(c); err == nil {
+	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, givenUp()).Build(c); err == nil {
 		err = w.builder(mgr, name+"-templates").For(&v1alpha1.RepairTemplate{}, changed()).Complete(templateController{c})
 	}
 	if err == nil {
@@ -178,6 +178,11 @@ func (w *Watch) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 
 func changed() builder.Predicates {
 	return builder.WithPredicates(predicate.GenerationChangedPredicate{})
+}
+
+// givenUp also rings when a NodeHealthCheck writes on its run.
+func givenUp() builder.Predicates {
+	return builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 }
 
 func (w *Watch) builder(mgr ctrl.Manager, name string) *builder.Builder {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
@@ -81,7 +80,7 @@ func (l *life) do(d *datadriven.TestData) string {
 		if err != nil {
 			return err.Error() + "\n"
 		}
-		l.chain, l.run.Status = c, chain.Begin(spec)
+		l.chain, l.run.Status = c, chain.Begin("gpu-1", spec)
 	case "pass":
 		l.pass(d)
 	case "status":
@@ -98,6 +97,16 @@ func (l *life) do(d *datadriven.TestData) string {
 		touch(o)
 	case "delete":
 		delete(l.objects, l.nameOf(d))
+	case "giveup":
+		l.run.Annotations = map[string]string{v1alpha1.TimedOutAnnotation: l.now.Format(time.RFC3339)}
+	case "remove":
+		l.lived(func(l *life) error {
+			gone, err := work.Worker{Resources: l.resources}.Remove(context.Background(), l.run)
+			if gone {
+				l.told.WriteString("all are gone\n")
+			}
+			return err
+		})
 	case "show":
 		b, err := yaml.Marshal(l.object(d).Object)
 		if err != nil {
@@ -155,6 +164,8 @@ func (l *life) pass(d *datadriven.TestData) {
 			w.Brake = a.Vals[0]
 		case "unread":
 			w.Unread = true
+		case "excluded":
+			w.Excluded = true
 		default:
 			by, err := time.ParseDuration(strings.TrimPrefix(a.Key, "+"))
 			if err != nil {
@@ -164,28 +175,9 @@ func (l *life) pass(d *datadriven.TestData) {
 		}
 	}
 	w.Now = l.now
-	before := l.copy()
-	if err := l.once(w); err != nil {
-		fmt.Fprintln(&l.told, "error:", err)
-	}
-	for at := range l.writes - before.writes {
-		for _, behind := range []bool{false, true} {
-			dies := before.copy()
-			dies.die, dies.behind = dies.writes+at, behind
-			saved := dies.run.DeepCopy()
-			dies.saved = saved
-			if err := dies.once(w); !errors.Is(err, errDied) {
-				l.t.Errorf("no death at write %d: %v", at, err)
-			}
-			dies.run, dies.die = dies.saved, -1
-			if err := dies.once(w); err != nil {
-				l.t.Errorf("after a death at write %d: %v", at, err)
-			}
-			if diff := cmp.Diff(l.facts(), dies.facts()); diff != "" {
-				l.t.Errorf("after a death at write %d (behind it: %v):\n%s", at, behind, diff)
-			}
-		}
-	}
+	l.lived(func(l *life) error {
+		return work.Worker{Resources: l.resources, Save: l.save}.Pass(context.Background(), l.run, l.chain, w)
+	})
 	for _, s := range l.run.Status.Steps {
 		fmt.Fprintf(&l.told, "%s %s %s", s.Name, s.State, s.Reason)
 		if s.Message != "" {
@@ -206,8 +198,30 @@ func (l *life) pass(d *datadriven.TestData) {
 	}
 }
 
-func (l *life) once(w chain.World) error {
-	return work.Worker{Resources: l.resources, Save: l.save}.Pass(context.Background(), l.run, l.chain, w)
+// lived does something, and the same with a process that dies at each of its writes.
+func (l *life) lived(do func(*life) error) {
+	before := l.copy()
+	if err := do(l); err != nil {
+		fmt.Fprintln(&l.told, "error:", err)
+	}
+	for at := range l.writes - before.writes {
+		for _, behind := range []bool{false, true} {
+			dies := before.copy()
+			dies.die, dies.behind = dies.writes+at, behind
+			saved := dies.run.DeepCopy()
+			dies.saved = saved
+			if err := do(dies); !errors.Is(err, errDied) {
+				l.t.Errorf("no death at write %d: %v", at, err)
+			}
+			dies.run, dies.die = dies.saved, -1
+			if err := do(dies); err != nil {
+				l.t.Errorf("after a death at write %d: %v", at, err)
+			}
+			if diff := cmp.Diff(l.facts(), dies.facts()); diff != "" {
+				l.t.Errorf("after a death at write %d (behind it: %v):\n%s", at, behind, diff)
+			}
+		}
+	}
 }
 
 // copy is the life so far; what it tells is nobody's.
@@ -286,7 +300,7 @@ func (l *life) save(_ context.Context, run *v1alpha1.RepairRun) error {
 	return nil
 }
 
-func (l *life) resources(kind schema.GroupVersionKind, namespace string) (artifact.Resource, error) {
+func (l *life) resources(kind schema.GroupVersionKind, namespace string) (work.Resource, error) {
 	return resource{l, kind, namespace}, nil
 }
 
@@ -335,13 +349,39 @@ func (r resource) Patch(_ context.Context, name string, _ types.PatchType, data 
 		return nil, err
 	}
 	merge(o.Object, change)
-	o.SetGeneration(o.GetGeneration() + 1)
+	if spec, ok := change["spec"]; ok {
+		o.SetGeneration(o.GetGeneration() + 1)
+		fmt.Fprintf(&r.told, "patched %s %s\n", o.GetKind(), text(spec))
+	} else {
+		fmt.Fprintf(&r.told, "told %s %s\n", o.GetKind(), text(change["metadata"]))
+	}
 	touch(o)
-	fmt.Fprintf(&r.told, "patched %s %s\n", o.GetKind(), text(change["spec"]))
 	if r.dies(true) {
 		return nil, errDied
 	}
 	return o, nil
+}
+
+// Delete removes an object, unless a finalizer keeps it.
+func (r resource) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	if r.dies(false) {
+		return errDied
+	}
+	o := r.objects[name]
+	if *options.Preconditions.UID != o.GetUID() {
+		r.t.Errorf("%s is deleted under another uid", name)
+	}
+	fmt.Fprintf(&r.told, "deleted %s %s\n", o.GetKind(), text(o.Object["spec"]))
+	if len(o.GetFinalizers()) == 0 {
+		delete(r.objects, name)
+	} else {
+		at := metav1.NewTime(r.now)
+		o.SetDeletionTimestamp(&at)
+	}
+	if r.dies(true) {
+		return errDied
+	}
+	return nil
 }
 
 // merge is RFC 7396.

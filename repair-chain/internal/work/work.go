@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/internal/artifact"
@@ -15,10 +16,17 @@ import (
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 
+// Resource is where objects of a kind are read, written and deleted: a dynamic client's
+// resource in a namespace is one.
+type Resource interface {
+	artifact.Resource
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions, sub ...string) error
+}
+
 // Resources finds where objects of a kind are read and written; namespace is empty for
 // those of the cluster. An error says that the API server does not serve the kind, or
 // that nobody knows.
-type Resources func(kind schema.GroupVersionKind, namespace string) (artifact.Resource, error)
+type Resources func(kind schema.GroupVersionKind, namespace string) (Resource, error)
 
 // Save keeps the status of a run under its resource version, which it renews.
 type Save func(ctx context.Context, run *v1alpha1.RepairRun) error
@@ -35,6 +43,9 @@ type Worker struct {
 func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, world chain.World) error {
 	if chain.Ended(run) {
 		return nil
+	}
+	if v1alpha1.GivenUp(run) {
+		return w.giveUp(ctx, run, world)
 	}
 	var problems []error
 	r := round{w, run, c, world}
