@@ -245,9 +245,21 @@ type Remediation struct {
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
 	Message  string    `json:"message"`
+	// Forgiven is set when a person took the lemon mark off the Node: what was sent up
+	// to then counts for no other mark.
+	Forgiven *time.Time `json:"forgiven,omitempty"`
 	// Waiting is what the repair waits for before it does something; nil when it
 	// waits for nothing but its object or its recovery.
 	Waiting *Wait `json:"waiting,omitempty"`
+}
+
+// Lemon is the reason of a Remediation that was left to a person because the machine
+// needed too many repairs: no monitor's recovery ends its session.
+const Lemon = "Lemon"
+
+// KeptLemon says whether a record keeps its session for a person.
+func KeptLemon(s Status) bool {
+	return s.Remediation != nil && s.Remediation.Outcome == OutcomeNeedsHuman && s.Remediation.Reason == Lemon
 }
 
 // Wait is what a repair waits for.
