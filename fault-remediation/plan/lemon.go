@@ -68,7 +68,7 @@ func unforgiven(r record.Record) (out []nodemark.LemonRepair) {
 			out = append(out, nodemark.LemonRepair{Session: a.Session, At: a.SubmittedAt})
 		}
 	}
-	if record.KeptLemon(r.Status) {
+	if record.KeptLemon(r.Status) && rem.Forgiven == nil {
 		out = append(out, nodemark.LemonRepair{Session: r.Status.Session, At: r.CreatedAt})
 	}
 	return out
@@ -128,7 +128,7 @@ func (d decision) forgive() (Step, bool) {
 		}
 		rem := e.of(r).Remediation
 		rem.Forgiven = &until
-		if record.KeptLemon(r.Status) {
+		if record.KeptLemon(r.Status) && record.Open(r) {
 			rem.Reason, rem.Message = string(Forgive), "a person took the lemon mark off; the fault stays with a person until its recovery is reported, or the node is uncordoned"
 		}
 	}
