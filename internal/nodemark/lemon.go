@@ -11,7 +11,7 @@ import (
 type Lemon struct {
 	// Machine is the one that was marked, without its boot.
 	Machine record.NodeIdentity `json:"machine"`
-	Since   time.Time           `json:"since"`
+	Since   time.Time           `json:"since,omitzero"`
 	// Window is the time within which repairs count, as a duration's text.
 	Window string `json:"window,omitempty"`
 	// Repairs are those that it needed, oldest first; MaxLemonRepairs at most.
