@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // TestWhatCountsAsARepair: one repair is certain; whether the other attempt makes it
@@ -55,5 +56,26 @@ func TestWhatCountsAsARepair(t *testing.T) {
 				t.Errorf("lemon %v (%+v), want %v", got, s.Lemon, tt.lemon)
 			}
 		})
+	}
+}
+
+// TestALongListOfRepairsIsCut: the annotation names the newest.
+func TestALongListOfRepairsIsCut(t *testing.T) {
+	at, m1 := time.Unix(1000, 0), record.NodeIdentity{ProviderID: "m1"}
+	v := plan.View{Node: plan.Node{Name: "n", Presence: plan.Present, Identity: m1}}
+	for i := range nodemark.MaxLemonRepairs + 3 {
+		r := open(all(ended, cleared))
+		when := at.Add(time.Duration(i) * time.Second)
+		r.ID, r.Node = fmt.Sprint("r", i), m1
+		r.Status.Remediation.Attempts = []record.Attempt{{Session: fmt.Sprint("s", i), UID: "u", SignalSent: true, SubmittedAt: when, FinishedAt: &when}}
+		v.Records = append(v.Records, r)
+	}
+	s := plan.Next(v, action.Policy{}, plan.Policy{Lemon: plan.LemonPolicy{Repairs: nodemark.MaxLemonRepairs, Window: time.Hour}}, at.Add(time.Minute))
+	if s.Lemon == nil {
+		t.Fatal("no lemon")
+	}
+	note, _ := nodemark.ParseLemon(s.Lemon.Note)
+	if n := len(note.Repairs); n != nodemark.MaxLemonRepairs || note.Repairs[n-1].Session != "s12" || note.Repairs[0].Session != "s3" {
+		t.Errorf("%d repairs: %+v", n, note.Repairs)
 	}
 }
