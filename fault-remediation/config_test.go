@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	settings "github.com/nvidia/nvsentinel/fault-remediation/internal/config"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
@@ -96,18 +97,26 @@ func TestDefaultsNeedOnlyAStore(t *testing.T) {
 	if p.NeedsHuman(record.ActionReplaceVM) || cfg.RecoveryWithin != 30*time.Minute {
 		t.Errorf("defaults: %+v", cfg)
 	}
+	if want := (plan.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.Policy().Lemon != want {
+		t.Errorf("lemons %+v, want %+v", cfg.Policy().Lemon, want)
+	}
 }
 
 func TestMistakesAreStartUpErrors(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"no store":        {"", "store (--store) is empty"},
-		"unknown key":     {whole + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
-		"workers":         {"workers = 0\n" + whole, "workers (--workers) 0"},
-		"recovery":        {strings.Replace(whole, "45m", "0s", 1), "recoveryWithin"},
-		"eviction mode":   {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
-		"file is missing": {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
-		"no mount path":   {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
-		"leaves no mount": {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
+		"no store":                     {"", "store (--store) is empty"},
+		"unknown key":                  {whole + "\n[remediationActions.NONSENSE]\ncolour = 1\n", "colour"},
+		"workers":                      {"workers = 0\n" + whole, "workers (--workers) 0"},
+		"recovery":                     {strings.Replace(whole, "45m", "0s", 1), "recoveryWithin"},
+		"eviction mode":                {strings.Replace(whole, "Immediate", "Sometimes", 1), "eviction: "},
+		"lemon of one":                 {whole + "\n[lemon]\nrepairs = 1\n", "lemon.repairs is 1; it must be 0, which marks none, or 2 to 10"},
+		"too many":                     {whole + "\n[lemon]\nrepairs = 11\n", "lemon.repairs is 11"},
+		"longer than a record is kept": {whole + "\n[lemon]\nwindow = \"721h\"\n", "lemon.window is 721h0m0s; it must be above 0 and at most 720h0m0s"},
+		"no window":                    {whole + "\n[lemon]\nwindow = \"0s\"\n", "lemon.window is 0s"},
+		"kept without":                 {whole + "\n[lemon]\nrepairs = 0\nkeep = true\n", "lemon.keep is true and lemon.repairs 0"},
+		"file is missing":              {strings.Replace(whole, "reboot.yaml", "other.yaml", 1), "reading other.yaml"},
+		"no mount path":                {strings.Replace(whole, `mountPath = "MOUNT"`, "", 1), "template.mountPath is empty"},
+		"leaves no mount":              {strings.Replace(whole, "reboot.yaml", "../../secret.yaml", 1), "reading ../../secret.yaml"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

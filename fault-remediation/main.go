@@ -8,7 +8,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
-	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -45,13 +44,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	desk := &repair.Desk{
-		Records: records, Cluster: cluster, Repairs: repairs, Policy: plan.Policy{RecoveryWithin: cfg.RecoveryWithin},
+		Records: records, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {
 		desk.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: desk.Clock}
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
+	repair.RegisterLemons(d.Registry, nodes.Lister)
 	claims, err := repair.NewClaims(desk, nodes.Lister, cfg.OrphanedAfter)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/cli/story"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // args are one command's arguments.
@@ -84,6 +85,14 @@ func (a args) node() story.Node {
 	}
 	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
 	n.Created = a.time("created")
+	if since := a.text("lemon"); since == "by hand" {
+		n.Lemon = &nodemark.Lemon{}
+	} else if since != "" { // its repairs: lemon= repairs=(at session...)
+		n.Lemon = &nodemark.Lemon{Since: clockOf(a.t, since), Window: "720h0m0s", Kept: a.text("kept")}
+		for i, at := range strings.Fields(a.text("repairs")) {
+			n.Lemon.Repairs = append(n.Lemon.Repairs, nodemark.LemonRepair{Session: "s" + strconv.Itoa(i), At: clockOf(a.t, at)})
+		}
+	}
 	if taint := a.text("taint"); taint != "" {
 		n.Taints = []record.Taint{{Key: taint, Effect: "NoSchedule"}}
 	}

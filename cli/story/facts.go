@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Source is one place that facts come from.
@@ -116,6 +117,8 @@ type Node struct {
 	// OurCordon says that the cordon is claimed by fault-quarantine.
 	OurCordon bool `json:"ourCordon"`
 	OptedOut  bool `json:"optedOut"`
+	// Lemon is its lemon mark, or nil.
+	Lemon *nodemark.Lemon `json:"lemon,omitempty"`
 	// Unknown are faults of the session of which the store cannot tell whether
 	// they are over.
 	Unknown []string `json:"unknown,omitempty"`

@@ -23,6 +23,8 @@ type Fleet struct {
 	// phase first, and within it the oldest first; held ones in the order in
 	// which they will be served.
 	Rows []Row `json:"rows,omitempty"`
+	// Lemons are the Nodes that are marked as lemons.
+	Lemons []Lemon `json:"lemons,omitempty"`
 	// Checks are all NodeHealthChecks.
 	Checks []Check `json:"nodeHealthChecks,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
@@ -97,7 +99,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest)}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest)}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

@@ -225,6 +225,8 @@ func notes(f Facts) []string {
 	if n := f.Sighting; n != nil {
 		open := only(f.Records, record.Open)
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
+		l, lemon := lemonOf(*n, f.Now)
+		add(lemon, "%s", l.text())
 		by := claimant(f)
 		add(by != "", "the Node is claimed by %s", by)
 		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {

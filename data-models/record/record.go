@@ -245,6 +245,9 @@ type Remediation struct {
 	Outcome  Outcome   `json:"outcome"`
 	Reason   string    `json:"reason"`
 	Message  string    `json:"message"`
+	// Forgiven is set when a person took the lemon mark off the Node: what was sent up
+	// to then counts for no other mark.
+	Forgiven *time.Time `json:"forgiven,omitempty"`
 	// Waiting is what the repair waits for before it does something; nil when it
 	// waits for nothing but its object or its recovery.
 	Waiting *Wait `json:"waiting,omitempty"`

@@ -186,8 +186,8 @@ func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
 
 // recovery clears what it names among the open records.
 func (f *fold) recovery(r record.Record) {
-	if why := f.repairing(); why != "" && f.clears(r) {
-		f.waiting, f.detail = WaitRepair, why
+	if wait, why := f.holding(); wait != "" && f.clears(r) {
+		f.waiting, f.detail = wait, why
 		return
 	}
 	r = clone(r)
@@ -215,6 +215,22 @@ func (f *fold) recovery(r record.Record) {
 		}
 	}
 	f.judged = append(f.judged, f.verdict(r, reason))
+}
+
+// holding says what keeps recoveries waiting, and why; empty when nothing does.
+func (f *fold) holding() (wait, why string) {
+	for _, r := range f.open {
+		if record.KeptLemon(r.Status) {
+			return WaitLemon, r.Status.Remediation.Message
+		}
+	}
+	if f.Node != nil && f.Node.Kept {
+		return WaitLemon, "the Node's annotation says so"
+	}
+	if why := f.repairing(); why != "" {
+		return WaitRepair, why
+	}
+	return "", ""
 }
 
 // repairing says which repair of the session keeps recoveries waiting: its newest one,

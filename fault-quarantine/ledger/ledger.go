@@ -23,6 +23,8 @@ type Node struct {
 	OptedOut bool
 	// Session is the session the Node bears, or empty.
 	Session string
+	// Kept says that it is a lemon whose session is kept for a person.
+	Kept bool
 	// Released says that a person took away a mark our annotations claim.
 	Released bool
 	// Active are the faults that the Node lists as active. One that it does not
@@ -113,6 +115,9 @@ const (
 	// WaitRepair: the repair is a chain that has not succeeded; until then no recovery
 	// counts.
 	WaitRepair = "RepairUnfinished"
+	// WaitLemon: the node is a lemon that is kept; until a person releases it no
+	// monitor's recovery counts.
+	WaitLemon = "LemonKept"
 	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
 	WaitUnknown = "SessionUnknown"
 )

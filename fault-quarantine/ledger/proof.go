@@ -113,7 +113,7 @@ func (f *fold) prove(j *Judgement) {
 	}
 	for _, a := range f.Node.Active {
 		r, ok := known[a.ID]
-		if ok && !record.Open(r) && !ended(r) || !ok && !f.overtaken(a) {
+		if ok && !record.Open(r) && !ended(r) || !ok && (f.Node.Kept || !f.overtaken(a)) {
 			j.Unknown = append(j.Unknown, a.ID)
 		}
 	}

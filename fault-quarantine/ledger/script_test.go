@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
@@ -237,8 +238,30 @@ func (w *world) command(d *datadriven.TestData) string {
 	case "fault", "recovery":
 		w.append(parseRecord(d))
 		return ""
+	case "clearing": // a person's, of one record
+		var of string
+		d.ScanArgs(w.t, "of", &of)
+		d.Cmd = "recovery"
+		r := parseRecord(d)
+		r.ID = fault.ClearingID(of)
+		r.Event.ID, r.Event.Metadata[fault.MetadataClears] = r.ID, of
+		w.append(r)
 	case "judge":
 		return w.show(w.judge())
+	case "kept": // fault-remediation leaves a fault of a lemon to a person
+		r := w.records[d.CmdArgs[0].Key]
+		rem := record.Remediation{}
+		if r.Status.Remediation != nil {
+			rem = *r.Status.Remediation
+		}
+		rem.Outcome, rem.Reason = record.OutcomeNeedsHuman, record.Lemon
+		if d.HasArg("forgiven") {
+			rem.Reason = "Forgive"
+		}
+		r.Status.Remediation = &rem
+		w.records[r.ID] = r
+	case "kept-node": // the Node's mark says so, or no more
+		w.node.Kept = len(d.CmdArgs) == 0
 	case "reboot":
 		w.node.Identity.BootID = d.CmdArgs[0].Key
 	case "repaired": // the repair of a record replaced a boot

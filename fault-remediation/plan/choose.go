@@ -238,6 +238,11 @@ func minPositive(a, b time.Duration) time.Duration {
 // an attempt left, and nothing has to be waited for. Without an attempt left
 // the fault goes to the next action, or to a person.
 func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
+	if message, kept := d.kept(); kept {
+		e := d.edit()
+		e.human(next.record, Lemon, message)
+		return e.step(Lemon, message)
+	}
 	s := d.slot(next, reserved)
 	if why, message, stop := d.exhausted(next, mine, s); stop {
 		e := d.edit()

@@ -23,8 +23,14 @@ const (
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
+	if s, ok := d.forgive(); ok {
+		return s
+	}
 	s := d.voiced(d.next())
-	s.Label = d.label(s)
+	s.Label, s.Lemon = d.label(s), d.lemonMark(s)
+	if d.mayReturn() && s.After == 0 {
+		s.After = longTime
+	}
 	return s
 }
 

@@ -1,5 +1,7 @@
 package plan
 
+import "github.com/nvidia/nvsentinel/data-models/record"
+
 // Reason is why a step was chosen.
 type Reason string
 
@@ -72,6 +74,8 @@ const (
 	Release Reason = "Release"
 	// Escalate turns to the next action, since the last has no attempt left.
 	Escalate Reason = "Escalate"
+	// Forgive: a person took the lemon mark off; the repairs so far count no more.
+	Forgive Reason = "Forgive"
 	// Cancel closes the trace of a record whose fault is over.
 	Cancel Reason = "Cancel"
 )
@@ -103,6 +107,8 @@ const (
 	CreateRefused Reason = "CreateRefused"
 	// UnknownTimeout: the object has no verdict within its time.
 	UnknownTimeout Reason = "UnknownTimeout"
+	// Lemon: the machine needed too many repairs; it is kept for a person.
+	Lemon Reason = record.Lemon
 	// NoRecovery: repaired, but no recovery was reported.
 	NoRecovery Reason = "NoRecovery"
 )

@@ -32,6 +32,11 @@ func (w *world) script(d *datadriven.TestData) string {
 			r.Status.NodeQuarantined = record.QuarantineCanceled
 			r.Status.Faults[0].ClearedTimestamp, r.Status.Faults[0].ClearedBy = &at, record.ClearedManual
 		})
+	case "lemons": // repairs=3 [keep]
+		w.policy.Lemon = plan.LemonPolicy{Repairs: plan.DefaultLemonRepairs, Window: plan.DefaultLemonWindow, Keep: d.HasArg("keep")}
+		d.MaybeScanArgs(w.t, "repairs", &w.policy.Lemon.Repairs)
+	case "repair":
+		w.repair(d)
 	case "pods":
 		w.pods = nil
 		for _, a := range d.CmdArgs {
@@ -84,6 +89,40 @@ func (w *world) script(d *datadriven.TestData) string {
 	return ""
 }
 
+// repair is a whole repair of a fault of its own, in a session of its own, of which
+// nothing is said: repair id=s1 [attempts=2] [unsent].
+func (w *world) repair(d *datadriven.TestData) {
+	var id string
+	attempts := 1
+	d.ScanArgs(w.t, "id", &id)
+	d.MaybeScanArgs(w.t, "attempts", &attempts)
+	w.node.Session, w.node.Marked = id, true
+	var unheard strings.Builder
+	w.addFault(&datadriven.TestData{Cmd: "fault", CmdArgs: []datadriven.CmdArg{{Key: "id", Vals: []string{id}}, {Key: "action", Vals: []string{"RESTART_VM"}}, {Key: "drained"}}})
+	for n := range attempts {
+		w.run(&unheard, "")
+		cur, ok := plan.Current(w.view().Records)
+		if !ok {
+			d.Fatalf(w.t, "no repair is under way:\n%s", &unheard)
+		}
+		o := w.objects[cur.Attempt.Name]
+		switch o.Health = (healthrule.Result{State: healthrule.Healthy}); {
+		case d.HasArg("unsent"):
+			o.Health.State, o.Unsent, o.SessionOver = healthrule.Unhealthy, true, true
+		case n < attempts-1:
+			o.Health.State = healthrule.Unhealthy
+		}
+		w.run(&unheard, "")
+		w.now = w.now.Add(time.Hour)
+	}
+	r, at := w.records[id], w.now
+	r.Status.Faults[0].ClearedTimestamp = &at
+	r.Revision++
+	w.records[id] = r
+	w.node.Session, w.node.Marked = "", false
+	w.run(&unheard, "")
+}
+
 func (w *world) setNode(d *datadriven.TestData) {
 	if w.node.Name == "" {
 		w.node = plan.Node{Name: "gpu-7", Presence: plan.Present, Marked: true, Ready: true, Identity: record.NodeIdentity{UID: "n1"}}
@@ -111,6 +150,12 @@ func (w *world) setNode(d *datadriven.TestData) {
 			w.node.Ready = true
 		case "anonymous":
 			w.node.Identity.ProviderID = ""
+		case "recreated": // another object of the name, without marks of ours
+			w.node.Lemon = plan.LemonMark{}
+		case "unlabelled": // a person takes the lemon label off
+			w.node.Lemon.Label = false
+		case "labelled":
+			w.node.Lemon.Label = true
 		case "unclaimed":
 			w.node.Claim = ""
 		}

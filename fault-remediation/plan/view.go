@@ -43,6 +43,8 @@ type Node struct {
 	ReadySince time.Time
 	// Claim is the uid of the repair object that claims the Node, or empty.
 	Claim string
+	// Lemon is its lemon mark.
+	Lemon LemonMark
 }
 
 // Object are the facts of the repair object of the current attempt.
@@ -91,6 +93,8 @@ type Policy struct {
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
 	RecoveryWithin time.Duration
+	// Lemon says when a machine is a lemon.
+	Lemon LemonPolicy
 }
 
 // DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
@@ -121,6 +125,8 @@ type Step struct {
 	After   time.Duration
 	// Label is the state label the Node should bear; empty leaves it alone.
 	Label nodemark.State
+	// Lemon is the lemon mark the Node should bear; nil leaves it alone.
+	Lemon *LemonMark
 	// Waits is the record that waits, until when at the latest; zero is for the
 	// world alone to end.
 	Waits string

@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // world is a node, its records and its repair objects, in memory.
@@ -33,6 +34,7 @@ type world struct {
 	unread plan.Reason
 	pods   []string
 	uids   int
+	policy plan.Policy
 	// annotation is what the Node showed last.
 	annotation string
 }
@@ -43,7 +45,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatalf("compiling the default actions: %v", err)
 	}
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	return &world{t: t, now: start, start: start, repairs: repairs, records: map[string]record.Record{}, objects: map[string]*plan.Object{}}
+	policy := plan.Policy{RecoveryWithin: plan.DefaultRecoveryWithin}
+	return &world{t: t, policy: policy, now: start, start: start, repairs: repairs, records: map[string]record.Record{}, objects: map[string]*plan.Object{}}
 }
 
 // setActions changes the default actions by a TOML document: of an action that
@@ -122,9 +125,12 @@ func (w *world) create(c *plan.Creation) {
 // after a step of the given reason.
 func (w *world) run(out *strings.Builder, crash plan.Reason) {
 	for range 20 {
-		s := plan.Next(w.view(), w.repairs, plan.Policy{RecoveryWithin: plan.DefaultRecoveryWithin}, w.now)
+		s := plan.Next(w.view(), w.repairs, w.policy, w.now)
 		w.print(out, s)
 		w.apply(s)
+		if s.Lemon != nil && len(s.Writes) == 0 {
+			w.node.Lemon = *s.Lemon
+		}
 		if s.Create != nil {
 			w.create(s.Create)
 		}
@@ -154,6 +160,24 @@ func (w *world) print(out *strings.Builder, s plan.Step) {
 		fmt.Fprintf(out, " label=%s", s.Label)
 	}
 	fmt.Fprintf(out, "\n  %s\n", s.Message)
+	if s.Lemon != nil {
+		fmt.Fprintf(out, "  lemon %s\n", lemonText(*s.Lemon))
+	}
+}
+
+func lemonText(m plan.LemonMark) string {
+	note, ok := nodemark.ParseLemon(m.Note)
+	if !ok && !m.Label {
+		return "mark taken away"
+	}
+	text := note.Machine.ProviderID + " since " + note.Since.Format(time.DateTime)
+	for _, r := range note.Repairs {
+		text += fmt.Sprintf(", %s at %s", r.Session, r.At.Format(time.DateTime))
+	}
+	if note.Kept != "" {
+		text += ", kept " + note.Kept
+	}
+	return text
 }
 
 func statusText(s record.Status) string {
@@ -161,6 +185,9 @@ func statusText(s record.Status) string {
 	text := record.Remediated(s)
 	if rem.Outcome != "" {
 		text += "/" + string(rem.Outcome) + "(" + rem.Reason + " by " + rem.Cause + ")"
+	}
+	if rem.Forgiven != nil {
+		text += "(forgiven)"
 	}
 	if w := rem.Waiting; w != nil {
 		text += "(" + w.Reason + " since " + w.Since.Format(time.TimeOnly)

@@ -38,6 +38,12 @@ const (
 	FormerManagedLabel = "k8saas.nvidia.com/ManagedByNVSentinel"
 	// ManagedOptOut is the only value of both that opts out.
 	ManagedOptOut = "false"
+	// LemonLabel is LemonYes on a node whose machine needed too many repairs. Written
+	// by fault-remediation, or by a person; taken off by a person, and by
+	// fault-remediation when another machine has the name.
+	LemonLabel = "dgxc.nvidia.com/nvsentinel-lemon"
+	// LemonYes is the only value that marks a lemon.
+	LemonYes = "true"
 )
 
 // Labels of Nodes that say what is on them; labeler writes them, and beside them
@@ -88,6 +94,10 @@ const (
 	// LatestFaultRemediationState holds the repair object per equivalence
 	// group, JSON. Written by fault-remediation.
 	LatestFaultRemediationState = "latestFaultRemediationState"
+
+	// LemonAnnotation holds a Lemon, JSON. Without the label a person has taken that
+	// off, and the repairs count no more. Written by fault-remediation.
+	LemonAnnotation = "dgxc.nvidia.com/nvsentinel-lemon-repairs"
 
 	// True is the value of the annotations that are a yes.
 	True = "True"

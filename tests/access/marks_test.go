@@ -46,6 +46,13 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		n.Labels[nodemark.StateLabel] = string(nodemark.Remediating)
 		n.Annotations[nodemark.LatestFaultRemediationState] = "{}"
 	}
+	lemon := func(n *corev1.Node) {
+		n.Labels[nodemark.LemonLabel], n.Annotations[nodemark.LemonAnnotation] = nodemark.LemonYes, "{}"
+	}
+	sweet := func(n *corev1.Node) {
+		delete(n.Labels, nodemark.LemonLabel)
+		delete(n.Annotations, nodemark.LemonAnnotation)
+	}
 	claim := func(n *corev1.Node) { n.Annotations[nodemark.RepairAnnotation] = "uid" }
 	for _, step := range []struct {
 		what, account string
@@ -56,6 +63,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"drained", "node-drainer", label(nodemark.DrainSucceeded)},
 		{"drain failed", "node-drainer", label(nodemark.DrainFailed)},
 		{"repair", "fault-remediation", repair},
+		{"lemon", "fault-remediation", lemon},
 		{"claim", "janitor", claim},
 		{"unclaim", "janitor", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
 		{"repaired", "fault-remediation", label(nodemark.RemediationSucceeded)},
@@ -63,6 +71,8 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"fewer faults", "fault-quarantine", paint(fewer)},
 		{"more faults", "fault-quarantine", paint(session)},
 		{"release", "fault-quarantine", paint(marks.Desired{})},
+		{"another machine is no lemon", "fault-remediation", sweet},
+		{"a lemon's Node is back", "fault-remediation", lemon},
 		{"quarantine again", "fault-quarantine", paint(session)},
 		{"claim again", "janitor", claim},
 		{"session over while claimed", "fault-quarantine", paint(marks.Desired{})},
@@ -136,7 +146,7 @@ func TestRuleSetsAskForWhatThePolicyLetsThrough(t *testing.T) {
 	keys := []string{
 		"example.com/faulty", "faulty", "dgxc.nvidia.com/faulty", "k8saas.nvidia.com/faulty", "nvidia.com/gpu.deploy.operands", "node.kubernetes.io/exclude-from-external-load-balancers",
 		"node-role.kubernetes.io/control-plane", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "beta.kubernetes.io/os",
-		"example.node-restriction.kubernetes.io/x", "nvidia.com/gpu.present", nodemark.ManagedLabel, "k8saas.nvidia.com/ManagedByNVSentinel",
+		"example.node-restriction.kubernetes.io/x", "nvidia.com/gpu.present", nodemark.LemonLabel, nodemark.ManagedLabel, "k8saas.nvidia.com/ManagedByNVSentinel",
 		"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown",
 	}
 	for _, key := range keys {

@@ -122,6 +122,8 @@ func TestNobodyForgesMarks(t *testing.T) {
 		{"a claim on taints", change{patch: annotations(nodemark.QuarantineHealthEventAppliedTaints, `[{"key":"x"}]`)}, "fault-quarantine"},
 		{"a cordon", change{patch: spec("unschedulable", true)}, "fault-quarantine"},
 		{"a repair", change{patch: annotations(nodemark.RepairAnnotation, "forged")}, "janitor"},
+		{"a lemon", change{patch: labels(nodemark.LemonLabel, nodemark.LemonYes)}, "fault-remediation"},
+		{"the repairs of a lemon", change{patch: annotations(nodemark.LemonAnnotation, "{}")}, "fault-remediation"},
 	}
 	for _, account := range controllers {
 		caller := w.account(t, account)

@@ -91,6 +91,10 @@ func see(node *corev1.Node) story.Node {
 		Unknown: unknown(node.Annotations[nodemark.UnknownAnnotation]),
 		Calls:   calls(node.Annotations[nodemark.LatestFaultRemediationState]), OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
 	}
+	if node.Labels[nodemark.LemonLabel] == nodemark.LemonYes {
+		note, _ := nodemark.ParseLemon(node.Annotations[nodemark.LemonAnnotation])
+		n.Lemon = &note
+	}
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}

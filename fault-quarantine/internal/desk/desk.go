@@ -199,6 +199,8 @@ func waitingText(j ledger.Judgement) string {
 	case ledger.WaitUnknown:
 	case ledger.WaitRepair:
 		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
+	case ledger.WaitLemon:
+		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
 	case ledger.WaitRule:
 		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
 	default:
@@ -218,7 +220,7 @@ func (d *Desk) rest(ctx context.Context, name string, node *corev1.Node, j ledge
 	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
 		d.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
-			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != ledger.WaitRepair, Reason: j.Waiting, Message: waitingText(j)})
+			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != ledger.WaitRepair && j.Waiting != ledger.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
 	switch {

@@ -79,7 +79,7 @@ func (d *Desk) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }
 func (d *Desk) Collect(out chan<- prometheus.Metric) {
 	d.waits.mu.Lock()
 	defer d.waits.mu.Unlock()
-	count := map[string]float64{ledger.WaitMachineUnsure: 0, ledger.WaitNodeMissing: 0, ledger.WaitUnknown: 0, ledger.WaitRule: 0, ledger.WaitRepair: 0}
+	count := map[string]float64{ledger.WaitMachineUnsure: 0, ledger.WaitNodeMissing: 0, ledger.WaitUnknown: 0, ledger.WaitRule: 0, ledger.WaitRepair: 0, ledger.WaitLemon: 0}
 	for _, reason := range d.waits.reason {
 		count[reason]++
 	}

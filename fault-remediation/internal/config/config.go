@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -40,6 +41,9 @@ type Config struct {
 	// none.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, NodeHealthChecks among them, keep off each other's nodes; empty takes none"`
 
+	// Lemon says which machines are lemons.
+	Lemon Lemon `toml:"lemon"`
+
 	// Template says where template files are read from.
 	Template action.Templates `toml:"template"`
 	// RemediationActions are the repairs; without any the defaults hold.
@@ -52,9 +56,24 @@ type Config struct {
 	Lease lease.Config `toml:"leaderElection"`
 }
 
+// Lemon is how many repairs make a lemon of a machine, and what becomes of it.
+type Lemon struct {
+	// Repairs within Window, the one that is about to begin included; 0 marks none.
+	Repairs int           `toml:"repairs"`
+	Window  time.Duration `toml:"window"`
+	// Keep leaves that repair, and every later one, to a person.
+	Keep bool `toml:"keep"`
+}
+
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default()}
+	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default(),
+		Lemon: Lemon{Repairs: plan.DefaultLemonRepairs, Window: plan.DefaultLemonWindow}}
+}
+
+// Policy is what the plan needs besides the actions.
+func (c Config) Policy() plan.Policy {
+	return plan.Policy{RecoveryWithin: c.RecoveryWithin, Lemon: plan.LemonPolicy(c.Lemon)}
 }
 
 // Validate joins everything that is wrong, each with its key.
@@ -72,6 +91,7 @@ func (c Config) Validate() error {
 	if c.OrphanedAfter <= 0 {
 		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) %s is not above 0", c.OrphanedAfter))
 	}
+	problems = append(problems, c.Lemon.validate())
 	if err := c.Lease.Validate(); err != nil {
 		problems = append(problems, err)
 	}
@@ -83,6 +103,22 @@ func (c Config) Validate() error {
 	}
 	repairs, err := c.Compile()
 	return errors.Join(append(problems, err, c.checkExtent(repairs))...)
+}
+
+// validate refuses a window from which records may be missing: they are kept for
+// record.Retention after they are finished.
+func (l Lemon) validate() error {
+	switch {
+	case l.Repairs == 0 && l.Keep:
+		return errors.New("lemon.keep is true and lemon.repairs 0, which marks no lemon; say how many repairs make one, or leave keep out")
+	case l.Repairs == 0:
+		return nil
+	case l.Repairs < 2 || l.Repairs > nodemark.MaxLemonRepairs:
+		return fmt.Errorf("lemon.repairs is %d; it must be 0, which marks none, or 2 to %d", l.Repairs, nodemark.MaxLemonRepairs)
+	case l.Window <= 0 || l.Window > record.Retention:
+		return fmt.Errorf("lemon.window is %s; it must be above 0 and at most %s, for which the store keeps a repair's record", l.Window, record.Retention)
+	}
+	return nil
 }
 
 // checkExtent refuses a drain of one GPU's pods before a repair of the whole

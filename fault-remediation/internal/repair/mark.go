@@ -18,40 +18,70 @@ const (
 	EventNeedsHuman = "RepairNeedsHuman"
 	// EventEscalated tells that the next action is taken.
 	EventEscalated = "RepairEscalated"
+	// EventLemon tells that a Node is marked as a lemon.
+	EventLemon = "NodeIsALemon"
 )
 
 // component names us in Events.
 const component = "fault-remediation"
 
 // mark writes the state label and the view of the newest objects and of what a
-// person is asked for, in one patch under the resourceVersion that showed the
-// session. Without a session or a label to set nothing is written. Whoever is
-// to be asked is told by an Event first, so that a crash between the two tells
-// it again and never forgets it.
+// person is asked for, and the lemon mark, in one patch under the resourceVersion
+// that showed the session. Without a session or a label to set only the lemon mark
+// is written. Whoever is to be asked is told by an Event first, so that a crash
+// between the two tells it again and never forgets it.
 func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
-	session, label := f.view.Node.Session, step.Label
-	if f.node == nil || session == "" || label == "" {
+	staged := f.view.Node.Session != "" && step.Label != ""
+	if f.node == nil || !staged && step.Lemon == nil {
 		return nil
 	}
-	view := plan.Annotation(f.view.Records, session, step.Create)
+	view := ""
+	if staged {
+		view = plan.Annotation(f.view.Records, f.view.Node.Session, step.Create)
+		if err := d.call(ctx, f, view); err != nil {
+			return err
+		}
+	}
+	if m := step.Lemon; m != nil && m.Label && !f.view.Node.Lemon.Label {
+		if err := d.tell(ctx, f, EventLemon, m.Message()); err != nil {
+			return err
+		}
+	}
+	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+		if staged {
+			set(&n.Labels, nodemark.StateLabel, string(step.Label))
+			put(&n.Annotations, nodemark.LatestFaultRemediationState, view)
+		}
+		if step.Lemon != nil {
+			markLemon(n, *step.Lemon)
+		}
+	})
+	if errors.Is(err, kube.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// markLemon puts the lemon mark on a Node, or takes ours away: a label of another
+// value is a person's.
+func markLemon(n *corev1.Node, m plan.LemonMark) {
+	put(&n.Annotations, nodemark.LemonAnnotation, m.Note)
+	if m.Label {
+		set(&n.Labels, nodemark.LemonLabel, nodemark.LemonYes)
+	} else if n.Labels[nodemark.LemonLabel] == nodemark.LemonYes {
+		delete(n.Labels, nodemark.LemonLabel)
+	}
+}
+
+// call asks a person for what the Node does not show yet.
+func (d *Desk) call(ctx context.Context, f *facts, view string) error {
 	for _, call := range plan.NewCalls(f.node.Annotations[nodemark.LatestFaultRemediationState], view) {
 		if err := d.tell(ctx, f, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")"); err != nil {
 			return err
 		}
 		d.Metrics.calledHuman(call.Reason)
 	}
-	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
-		set(&n.Labels, nodemark.StateLabel, string(label))
-		if view == "" {
-			delete(n.Annotations, nodemark.LatestFaultRemediationState)
-			return
-		}
-		set(&n.Annotations, nodemark.LatestFaultRemediationState, view)
-	})
-	if errors.Is(err, kube.ErrGone) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // tell records a warning about the Node. An API server that refuses Events does
@@ -79,4 +109,13 @@ func set(m *map[string]string, key, value string) {
 		*m = map[string]string{}
 	}
 	(*m)[key] = value
+}
+
+// put sets a key, or takes it away where there is no value.
+func put(m *map[string]string, key, value string) {
+	if value == "" {
+		delete(*m, key)
+		return
+	}
+	set(m, key, value)
 }

@@ -1,12 +1,16 @@
 package repair
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Metrics of the service; a nil *Metrics counts nothing.
@@ -54,6 +58,20 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}
 	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.calls, m.objects, m.orphans, m.generate)
 	return m
+}
+
+// RegisterLemons registers the number of Nodes that are marked as lemons.
+func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister) {
+	marked := labels.SelectorFromSet(labels.Set{nodemark.LemonLabel: nodemark.LemonYes})
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "lemons", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
+	}, func() float64 {
+		list, err := nodes.List(marked)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(len(list))
+	}))
 }
 
 func (m *Metrics) stamped(step plan.Step, records []record.Record) {

@@ -126,6 +126,7 @@ func nodeFacts(node *corev1.Node) plan.Node {
 		Name: node.Name, Presence: plan.Present, Identity: kube.NodeIdentity(node),
 		Unknown: node.Annotations[nodemark.UnknownAnnotation] != "",
 		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
+		Lemon:  plan.LemonMark{Label: node.Labels[nodemark.LemonLabel] == nodemark.LemonYes, Note: node.Annotations[nodemark.LemonAnnotation]},
 		Marked: marked(node), Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
 	}
 }

@@ -149,14 +149,14 @@ func (w *Watch) Ready() (bool, string) {
 }
 
 // Relevant says whether a Node's change matters to a repair: its session, its
-// claim that is gone, its marks, its machine or boot. A claim that is made lets
-// nothing more be done.
+// claim that is gone, its marks, its machine or boot, its lemon mark. A claim that is
+// made lets nothing more be done.
 func Relevant(before, after *corev1.Node) bool {
-	if before == nil || after == nil {
-		return sessionOf(before) != "" || sessionOf(after) != ""
-	}
-	if sessionOf(before) == "" && sessionOf(after) == "" {
+	if !concerns(before) && !concerns(after) {
 		return false
+	}
+	if before == nil || after == nil {
+		return true
 	}
 	was, is := nodeFacts(before), nodeFacts(after)
 	if is.Claim != "" {
@@ -165,9 +165,7 @@ func Relevant(before, after *corev1.Node) bool {
 	return was != is
 }
 
-func sessionOf(n *corev1.Node) string {
-	if n == nil {
-		return ""
-	}
-	return n.Annotations[nodemark.SessionAnnotation]
+// concerns says whether a Node bears a session, or a lemon mark.
+func concerns(n *corev1.Node) bool {
+	return n != nil && (n.Annotations[nodemark.SessionAnnotation] != "" || n.Annotations[nodemark.LemonAnnotation] != "")
 }

@@ -1,0 +1,67 @@
+package nodemark
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Lemon is what LemonAnnotation says: which machine is one, and since when.
+type Lemon struct {
+	// Machine is the one that was marked, without its boot.
+	Machine record.NodeIdentity `json:"machine"`
+	Since   time.Time           `json:"since,omitzero"`
+	// Window is the time within which repairs count, as a duration's text.
+	Window string `json:"window,omitempty"`
+	// Repairs are those that it needed, oldest first; MaxLemonRepairs at most.
+	Repairs []LemonRepair `json:"repairs,omitempty"`
+	// Kept is the session in which its next repair was left to a person: no recovery
+	// ends that session. Empty when there is none.
+	Kept string `json:"kept,omitempty"`
+}
+
+// LemonRepair is a repair that a machine needed: the session, and when.
+type LemonRepair struct {
+	Session string    `json:"session"`
+	At      time.Time `json:"at"`
+}
+
+// MaxLemonRepairs bounds the repairs in a Lemon; the oldest go first.
+const MaxLemonRepairs = 10
+
+// ParseLemon reads LemonAnnotation; false if there is none, or somebody broke it.
+func ParseLemon(text string) (Lemon, bool) {
+	var l Lemon
+	if text == "" || json.Unmarshal([]byte(text), &l) != nil {
+		return Lemon{}, false
+	}
+	return l, true
+}
+
+// Text is the annotation's value.
+func (l Lemon) Text() string {
+	text, err := json.Marshal(l)
+	if err != nil { // a year beyond 9999
+		return "{}"
+	}
+	return string(text)
+}
+
+// Within counts the repairs of its window that ends now; all of them without one.
+func (l Lemon) Within(now time.Time) int {
+	window, err := time.ParseDuration(l.Window)
+	n := 0
+	for _, r := range l.Repairs {
+		if err != nil || r.At.After(now.Add(-window)) {
+			n++
+		}
+	}
+	return n
+}
+
+// KeptLemon says whether a Node is a lemon whose session is kept for a person.
+func KeptLemon(labels, annotations map[string]string) bool {
+	l, ok := ParseLemon(annotations[LemonAnnotation])
+	return ok && labels[LemonLabel] == LemonYes && l.Kept != "" && l.Kept == annotations[SessionAnnotation]
+}
