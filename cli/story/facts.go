@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // Source is one place that facts come from.
@@ -63,7 +64,11 @@ type FleetFacts struct {
 	Undecodable []string
 	Nodes       []Node
 	// Checks are all NodeHealthChecks.
-	Checks    []Check
+	Checks []Check
+	// Runs are all runs of repair chains, Refused the chains and templates that cannot
+	// be used.
+	Runs      []v1alpha1.RepairRun
+	Refused   []Refused
 	Consumers []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
 	Newest []record.Record

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nvidia/nvsentinel/cli/story"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // night is the day of every script; at=26:00:00 is the morning after.
@@ -89,6 +92,17 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "aside":
 		one := story.SetAside{Consumer: a.text("consumer"), Record: a.text("id"), Key: a.text("key"), At: a.time("at"), Deaths: a.number("deaths")}
 		s.facts.SetAside, s.fleet.SetAside = append(s.facts.SetAside, one), append(s.fleet.SetAside, one)
+	case "run":
+		var run v1alpha1.RepairRun
+		if err := yaml.UnmarshalStrict([]byte(d.Input), &run); err != nil {
+			s.t.Fatalf("%s: %v", d.Pos, err)
+		}
+		run.CreationTimestamp.Time = a.time("at")
+		s.fleet.Runs = append(s.fleet.Runs, run)
+	case "refused":
+		if r, bad := story.RefusedBy(a.text("kind"), a.text("name"), []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, Message: d.Input}}); bad {
+			s.fleet.Refused = append(s.fleet.Refused, r)
+		}
 	case "uncovered":
 		s.fleet.Uncovered = append(s.fleet.Uncovered, story.Uncovered{Node: a.text("node"), Since: a.time("at"), Why: d.Input, Record: a.text("id")})
 	case "undecodable":

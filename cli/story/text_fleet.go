@@ -50,6 +50,7 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	}
 	p.undecodable(f.Undecodable)
 	p.rows(f)
+	p.runs(f)
 	p.lemons(f)
 	p.stranded(f)
 	p.consumers(f)

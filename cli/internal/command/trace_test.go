@@ -33,6 +33,8 @@ func TestTrace(t *testing.T) {
 	if told := decode[story.Trace](t, run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", admin, "-o", "json")); len(told.Runs) != 1 || told.Runs[0].Fault.Record != "traced-record" {
 		t.Errorf("%+v", told)
 	}
+	// status lists it by the same rights, although the kinds of chains are not there.
+	run(t, command.Program{Store: w.dsn}, "status", "--kubeconfig", admin).expect(t, command.ExitWhole, "traced-run  traced-1  c", "")
 	run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", unreachable(t, admin)).expect(t, command.ExitFailed, "", "connection refused")
 	run(t, command.Program{}, "trace").expect(t, command.ExitUsage, "", "arguments given: 0")
 }

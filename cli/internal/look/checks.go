@@ -25,7 +25,7 @@ func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSe
 	var out []story.Check
 	for next := ""; ; {
 		list, err := cluster.Dynamic.Resource(healthChecks).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster) {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, healthChecks) {
 			return nil, nil
 		}
 		if err != nil {
@@ -46,10 +46,10 @@ func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSe
 	}
 }
 
-// served says whether the API server knows the kind: it refuses what the caller may
-// not list, known or not.
-func served(cluster *kube.Client) bool {
-	_, err := cluster.Clientset.Discovery().ServerResourcesForGroupVersion(healthChecks.GroupVersion().String())
+// served says whether the API server knows a kind: it refuses what the caller may not
+// list, known or not.
+func served(cluster *kube.Client, kind schema.GroupVersionResource) bool {
+	_, err := cluster.Clientset.Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
 	return !apierrors.IsNotFound(err)
 }
 

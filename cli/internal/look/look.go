@@ -151,6 +151,10 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 				f.Checks, err = checks(ctx, s.Cluster, every)
 				return err
 			})
+			ask(ctx, s.Within, &f.Cluster, func(ctx context.Context) (err error) {
+				f.Runs, f.Refused, err = chains(ctx, s.Cluster)
+				return err
+			})
 		}
 	})
 	both.Go(func() { f.Brake = s.brake(ctx) })

@@ -9,33 +9,66 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // Runs are all runs of repair chains; a cluster that does not know the kind has none.
 func (s Sources) Runs(ctx context.Context) (runs []v1alpha1.RepairRun, source story.Source) {
 	source = opened(clusterName, s.ClusterError)
-	ask(ctx, s.Within, &source, func(ctx context.Context) error {
-		resource := s.Cluster.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("repairruns"))
-		for next := ""; ; {
-			list, err := resource.List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("listing repairruns: %w", err)
-			}
-			for _, x := range list.Items {
-				var run v1alpha1.RepairRun
-				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &run); err != nil {
-					return fmt.Errorf("reading RepairRun %s: %w", x.GetName(), err)
-				}
-				runs = append(runs, run)
-			}
-			if next = list.GetContinue(); next == "" {
-				return nil
-			}
-		}
+	ask(ctx, s.Within, &source, func(ctx context.Context) (err error) {
+		runs, err = listed[v1alpha1.RepairRun](ctx, s.Cluster, "repairruns")
+		return err
 	})
 	return runs, source
+}
+
+// chains are the runs of repair chains, and the chains and templates that cannot be used.
+func chains(ctx context.Context, cluster *kube.Client) ([]v1alpha1.RepairRun, []story.Refused, error) {
+	runs, err := listed[v1alpha1.RepairRun](ctx, cluster, "repairruns")
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []story.Refused
+	chains, err := listed[v1alpha1.RepairChain](ctx, cluster, "repairchains")
+	for _, c := range chains {
+		if r, bad := story.RefusedBy(v1alpha1.ChainKind, c.Name, c.Status.Conditions); bad {
+			out = append(out, r)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	templates, err := listed[v1alpha1.RepairTemplate](ctx, cluster, "repairtemplates")
+	for _, t := range templates {
+		if r, bad := story.RefusedBy(v1alpha1.TemplateKind, t.Name, t.Status.Conditions); bad {
+			out = append(out, r)
+		}
+	}
+	return runs, out, err
+}
+
+// listed are the objects of a kind of chains; a cluster that does not know the kind has none,
+// whether the caller may list it or not.
+func listed[T any](ctx context.Context, cluster *kube.Client, resource string) (out []T, err error) {
+	kind := v1alpha1.GroupVersion.WithResource(resource)
+	for next := ""; ; {
+		list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, kind) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", resource, err)
+		}
+		for _, x := range list.Items {
+			var one T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(x.Object, &one); err != nil {
+				return nil, fmt.Errorf("reading %s %s: %w", x.GetKind(), x.GetName(), err)
+			}
+			out = append(out, one)
+		}
+		if next = list.GetContinue(); next == "" {
+			return out, nil
+		}
+	}
 }
