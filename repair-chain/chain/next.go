@@ -294,7 +294,7 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 		return st.State == v1alpha1.StepWaiting || st.State == v1alpha1.StepRunning
 	})
 	switch {
-	case open >= 0 && steps[open].Reason != v1alpha1.ReasonSessionOver && steps[open].Reason != v1alpha1.ReasonNodeExcluded:
+	case open >= 0 && !ends(steps[open].Reason):
 		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
 		return false
 	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
@@ -307,6 +307,11 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 		conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step is over", now)
 	}
 	return true
+}
+
+// ends says whether a step that waits for this reason will never begin.
+func ends(reason string) bool {
+	return reason == v1alpha1.ReasonSessionOver || reason == v1alpha1.ReasonNodeExcluded
 }
 
 // told is what a run says of the step that decides about it.
