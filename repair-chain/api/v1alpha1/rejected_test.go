@@ -28,7 +28,7 @@ func cluster(t *testing.T) func(kind string) dynamic.ResourceInterface {
 	t.Helper()
 	c := localcluster.ForTest(t, localcluster.Options{})
 	for _, resource := range resources {
-		text, err := os.Open("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_" + resource + ".yaml")
+		text, err := os.Open("../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_" + resource + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

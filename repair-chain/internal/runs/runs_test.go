@@ -36,7 +36,7 @@ func open(t *testing.T, keep time.Duration) *office {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	for _, kind := range []string{"repairtemplates", "repairchains", "repairruns"} {
-		text, err := os.Open("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_" + kind + ".yaml")
+		text, err := os.Open("../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_" + kind + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
