@@ -109,7 +109,7 @@ has for the whole cluster: Nodes, roles, the Secrets and the emergency brake of 
 {{- define "nvsentinel.checkRepairKinds" -}}
 {{- $problems := list -}}
 {{- range $i, $kind := .Values.repairChain.kinds -}}
-{{- $at := printf "repairChain.kinds[%d], %s.%s:" $i .resource .apiGroup | trimSuffix ".:" -}}
+{{- $at := printf "repairChain.kinds[%d], %s:" $i (printf "%s.%s" .resource .apiGroup | trimSuffix ".") -}}
 {{- $ours := regexMatch `^[^.]*$|\.k8s\.io$` .apiGroup -}}
 {{- if eq .apiGroup "nvsentinel.dgxc.nvidia.com" -}}
 {{- $problems = append $problems (printf "%s a step makes no templates, chains or runs" $at) -}}
