@@ -3,8 +3,10 @@ package access
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -150,12 +153,42 @@ func TestJobsOfSteps(t *testing.T) {
 		switch {
 		case tc.refused == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case tc.refused != "" && (!refused(err) || !strings.Contains(err.Error(), tc.refused)):
+		case tc.refused != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refused)): // forbidden, it would wait
 			t.Errorf("%s: %v, want it refused: %s", name, err, tc.refused)
 		}
 	}
 	if err := try(t.Context(), w.admin, http.MethodPost, ourJobs, job(`"serviceAccountName":"janitor"`, "")); err != nil {
 		t.Errorf("a Job that no step made: %v", err)
+	}
+	example := exampleJob(t)
+	if err := try(t.Context(), caller, http.MethodPost, ourJobs, example); err != nil {
+		t.Errorf("the Job of the example: %v\n%s", err, example)
+	}
+}
+
+// exampleJob is what the example's template makes, without inputs.
+func exampleJob(t *testing.T) string {
+	t.Helper()
+	file, err := os.Open("../../examples/repair-chains/reboot-and-validate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(&o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if o.GetName() != "validate" {
+			continue
+		}
+		made, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
+		made["metadata"] = map[string]any{"name": "some-job"}
+		job, err := json.Marshal(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(job), "{{ .NodeName }}", "some-node")
 	}
 }
 
