@@ -76,6 +76,10 @@ bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] 
 mutate-strategy: ## Take every filter on the processing strategy away, one by one, and list the tests that notice.
 	@go run ./tests/cmd/mutate-strategy
 
+.PHONY: mutate
+mutate: ## Change the pure packages in one place at a time, and list what no test of theirs notices: make mutate [PKG=fault-quarantine/ledger] [SAMPLE=45].
+	@go run ./tests/cmd/mutate $(if $(PKG),--packages $(PKG)) $(if $(SAMPLE),--sample $(SAMPLE))
+
 .PHONY: clean
 clean: ## Remove what the build left in the tree.
 	@rm -rf bin

@@ -41,10 +41,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	fatal := aside.Of(records, export.Consumer, d.Clock)
 	desk.Aside = fatal.Aside
-	loop, closeFeed := desk.Loop(consume.NewMetrics(d.Registry, export.Namespace))
+	loop := desk.Loop(consume.NewMetrics(d.Registry, export.Namespace))
 	loop.Vet = fatal.Vetting(nil, desk.Try)
 	loop.Vet.Records = desk.Waiting
-	d.OnStop("feed", func(context.Context) error { return closeFeed() })
 	d.Ready("receiver", desk.Receiving)
 	d.Ready("lag", desk.KeepsUp)
 	d.Ready("events", loop.Ready)

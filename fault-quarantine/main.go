@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -37,10 +38,6 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	feed, err := records.Feed(ctx, name, record.ProcessableHealthEventInserts())
-	if err != nil {
-		return err
-	}
 	now := cluster.Clock(d.Clock)
 	fatal := aside.Of(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset)
@@ -65,11 +62,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return cfg.NeedsRestart(c), nil
 	})
 	loop := &consume.Loop[record.Record]{
-		Name: name, Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Name: name, Open: feed.Of(records, name, record.ProcessableHealthEventInserts()), Key: func(r record.Record) string { return r.Event.NodeName },
 		Handle: handler.Handle, Backlog: handler.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, func(ctx context.Context, _ func(string)) error {
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, handler.BrakeBell(stop)},
+		Tasks: []consume.Task{handler.Stranded(), {Name: "nodes that count", Do: func(ctx context.Context) error {
 			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
-		}, func(ctx context.Context, _ func(string)) error { return handler.WatchStranded(ctx, now) }, handler.BrakeBell(stop)},
+		}}},
 		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
 		Vet: fatal.Vetting(desk.Present, handler.Try),
 	}

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
@@ -17,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -59,23 +58,17 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)
 	loop := &consume.Loop[record.Record]{
-		Name: name, Key: desk.Key, Workers: cfg.Workers,
+		Name: name, Open: feed.Of(records, name, record.QuarantinedAndDrainedNodes()), Key: desk.Key, Workers: cfg.Workers,
 		Handle: desk.Handle, Backlog: desk.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell, claims.Bell},
+		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell},
+		Tasks: []consume.Task{claims.Task()},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),
 		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
 	}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("repair kinds", objects.Ready)
-	d.Elect("repairs", func(ctx context.Context) error {
-		feed, err := records.Feed(ctx, name, record.QuarantinedAndDrainedNodes())
-		if err != nil {
-			return fmt.Errorf("opening the feed: %w", err)
-		}
-		loop.Feed = feed
-		d.Ready("events", loop.Ready)
-		return errors.Join(loop.Run(ctx), feed.Close())
-	})
+	d.Ready("events", loop.Ready)
+	d.Elect("repairs", loop.Run)
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -51,21 +51,15 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	})
 	// The first feed brings what rules are asked about, the second what may end
 	// what they found. Neither begins before what a rule looks back on.
-	begin := d.Clock.Now().Add(-rule.Longest(rules))
-	faults, err := open(ctx, records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin)
-	if err != nil {
-		return err
-	}
-	causes, err := open(ctx, records, record.AnalyzerAgent+"-causes", record.AnalyzerCauses(), begin)
-	if err != nil {
-		return err
-	}
+	begin := func() time.Time { return d.Clock.Now().Add(-rule.Longest(rules)) }
+	faults := feed.From(records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin, nil)
+	causes := feed.From(records, record.AnalyzerAgent+"-causes", record.AnalyzerCauses(), begin, nil)
 	// One life of one process: both loops share its account.
 	vet := fatal.Vetting(nil, judge.Try)
 	vet.Records = judge.Recent
-	loop := func(name, metrics string, feed consume.Feed[record.Record], key func(record.Record) string) *consume.Loop[record.Record] {
+	loop := func(name, metrics string, open feed.Open, key func(record.Record) string) *consume.Loop[record.Record] {
 		return &consume.Loop[record.Record]{
-			Name: name, Feed: feed, Key: key, Handle: judge.Handle, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log,
+			Name: name, Open: open, Key: key, Handle: judge.Handle, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log,
 			Metrics: consume.NewMetrics(d.Registry, metrics), Vet: vet,
 		}
 	}
@@ -83,12 +77,4 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	})
 	return nil
-}
-
-// open opens a feed; a consumer that is new to the store begins at a time.
-func open(ctx context.Context, records store.Store, consumer string, selector record.Selector, since time.Time) (store.Feed, error) {
-	if _, err := records.Begin(ctx, consumer, selector, since); err != nil {
-		return nil, err
-	}
-	return records.Feed(ctx, consumer, selector)
 }

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
@@ -16,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -54,29 +52,19 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 			Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
 	loop := &consume.Loop[record.Record]{
-		Name: name, Key: drains.Key, Workers: cfg.Workers,
+		Name: name, Open: feed.Of(records, name, record.NodeQuarantineStatus()), Key: drains.Key, Workers: cfg.Workers,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "node_drainer"),
 		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
 	}
 	d.Go("watches", world.Run)
 	d.Ready("watches", world.Synced)
+	d.Ready("drains", loop.Ready)
 	d.Elect("drains", func(ctx context.Context) error {
 		if err := world.WaitForSync(ctx); err != nil {
 			return err
 		}
-		d.Ready("drains", loop.Ready)
-		return follow(ctx, records, loop)
+		return loop.Run(ctx)
 	})
 	return nil
-}
-
-// follow runs the loop on the store's feed.
-func follow(ctx context.Context, records store.Store, loop *consume.Loop[record.Record]) error {
-	feed, err := records.Feed(ctx, name, record.NodeQuarantineStatus())
-	if err != nil {
-		return fmt.Errorf("opening the feed: %w", err)
-	}
-	loop.Feed = feed
-	return errors.Join(loop.Run(ctx), feed.Close())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -36,15 +37,10 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		Agents: cfg.ClusterAgents(), Records: records, Client: cluster.Clientset,
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
-	feed, err := records.Feed(ctx, name+"-cluster", shown.Selector())
-	if err != nil {
-		return err
-	}
-	d.OnStop("feed", func(context.Context) error { return feed.Close() })
 	asked := &clearing.Desk{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	loop := &consume.Loop[record.Record]{
-		Name: name + "-cluster", Feed: feed, Key: func(r record.Record) string { return r.Event.NodeName },
+		Name: name + "-cluster", Open: feed.Of(records, name+"-cluster", shown.Selector()), Key: func(r record.Record) string { return r.Event.NodeName },
 		Handle: func(ctx context.Context, node string) error {
 			if err := asked.Handle(ctx, node); err != nil {
 				return err

@@ -14,6 +14,7 @@ replace (
 	github.com/nvidia/nvsentinel/janitor/protos => ../janitor/protos
 	github.com/nvidia/nvsentinel/node-drainer => ../node-drainer
 	github.com/nvidia/nvsentinel/platform-connectors => ../platform-connectors
+	github.com/nvidia/nvsentinel/repair-chain => ../repair-chain
 	github.com/nvidia/nvsentinel/store-client => ../store-client
 )
 
@@ -32,6 +33,7 @@ require (
 	github.com/nvidia/nvsentinel/janitor/protos v0.0.0
 	github.com/nvidia/nvsentinel/node-drainer v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/platform-connectors v0.0.0-00010101000000-000000000000
+	github.com/nvidia/nvsentinel/repair-chain v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/store-client v0.0.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -41,6 +43,7 @@ require (
 	k8s.io/client-go v0.37.2
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3
 	modernc.org/sqlite v1.60.1
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -126,5 +129,4 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )

@@ -212,7 +212,7 @@ func TestRingsBeforeTheStartAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		l := loop(nil, func(context.Context, string) error { calls++; return nil })
-		l.Feed = nil
+		l.Open = nil
 		l.Ring("a")
 		l.Ring("")
 		run(t, l, time.Second)
@@ -348,6 +348,56 @@ func TestABrokenBellIsStartedAgainAndShows(t *testing.T) {
 		synctest.Wait()
 		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "no cache") || starts < 5 {
 			t.Errorf("ready %v, %q after %d starts", ok, detail, starts)
+		}
+		stop()
+	})
+}
+
+// TestAFeedThatCannotBeOpenedIsTriedAgain: meanwhile the loop is not ready and says why,
+// and nobody opens it before the loop runs.
+func TestAFeedThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, handled := &tape{keys: []string{"n1"}, failOpen: 2}, 0
+		l := loop(f, func(context.Context, string) error { handled++; return nil })
+		if ok, detail := l.Ready(); !ok || f.failOpen != 2 {
+			t.Errorf("a standby is ready %v, %q, and %d failures are left", ok, detail, f.failOpen)
+		}
+		stop := begin(t, l)
+		<-time.After(50 * time.Millisecond)
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "opening the feed fails: the store is away") {
+			t.Errorf("ready %v, %q", ok, detail)
+		}
+		<-time.After(10 * time.Second)
+		if ok, detail := l.Ready(); !ok || handled != 1 || f.opened != 1 {
+			t.Errorf("ready %v, %q, handled %d, open %d", ok, detail, handled, f.opened)
+		}
+		stop()
+		if f.opened != 0 {
+			t.Errorf("%d feeds are left open", f.opened)
+		}
+	})
+}
+
+// TestTasks: one that fails is started again and shows, one that ends well is over, and
+// none begins before the loop does.
+func TestTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails, once, each := 0, 0, 0
+		l := loop(&tape{}, func(context.Context, string) error { return nil })
+		l.Tasks = []consume.Task{
+			{Name: "claims", Do: func(context.Context) error { fails++; return errors.New("no cache") }},
+			{Name: "first", Do: func(context.Context) error { once++; return nil }},
+			{Name: "each minute", Every: time.Minute, Do: func(context.Context) error { each++; return nil }},
+		}
+		<-time.After(time.Minute)
+		if fails+once+each > 0 {
+			t.Error("a task began before the loop")
+		}
+		stop := begin(t, l)
+		<-time.After(3 * time.Minute)
+		synctest.Wait()
+		if ok, detail := l.Ready(); ok || !strings.Contains(detail, "claims") || !strings.Contains(detail, "no cache") || fails < 5 || once != 1 || each != 4 {
+			t.Errorf("ready %v, %q after %d, %d and %d starts", ok, detail, fails, once, each)
 		}
 		stop()
 	})

@@ -116,7 +116,7 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 		return nil
 	})
 	if w.feed == nil {
-		loop.Feed = nil
+		loop.Open = nil
 	}
 	loop.Key = func(key string) string { try(key); return key }
 	loop.Backlog = func(_ context.Context, ring func(string)) error {

@@ -49,6 +49,16 @@ type Feed[R any] interface {
 	Close() error
 }
 
+// Task is something that the leader does beside handling keys. One that fails is done
+// again with backoff, and shows in readiness.
+type Task struct {
+	// Name in logs, metrics and readiness, such as "orphaned claims".
+	Name string
+	// Every is the pause between two times; 0 does it once, for as long as it takes.
+	Every time.Duration
+	Do    func(ctx context.Context) error
+}
+
 // Loop feeds keys to a handler: one key is handled by one worker at a time,
 // different keys in parallel.
 //
@@ -60,9 +70,10 @@ type Feed[R any] interface {
 type Loop[R any] struct {
 	// Name of the loop in logs and metrics.
 	Name string
-	// Feed is closed by the caller after Run; nil is a loop of backlog and
-	// bells only.
-	Feed Feed[R]
+	// Open opens the feed, from the position that is stored by then: it is called when
+	// Run begins, which is when the process leads, again after an error, and Run closes
+	// what it opened. Nil is a loop of backlog and bells only.
+	Open func(ctx context.Context) (Feed[R], error)
 	// Key of a delivery; a delivery with an empty key is settled unhandled.
 	Key func(R) string
 	// Handle observes, decides, does and stamps for one key. Its context ends
@@ -77,6 +88,8 @@ type Loop[R any] struct {
 	// Bells ring for the life of the loop, such as informers; a bell that
 	// fails is started again.
 	Bells []func(ctx context.Context, ring func(key string)) error
+	// Tasks are done while the loop runs, by the leader alone: what no news ask for.
+	Tasks []Task
 	// Workers is how many keys are handled at once; default 8.
 	Workers int
 	// Clock defaults to the wall clock.
@@ -101,10 +114,11 @@ type Loop[R any] struct {
 	once sync.Once
 
 	mu      sync.Mutex
+	feed    Feed[R] // nil until it is open
 	phase   phase
 	ledger  *ledger
 	held    map[string]hold // keys whose last answer was not final
-	trouble map[string]hold // sources (backlog, feed, commit, bells) that fail
+	trouble map[string]hold // sources (feed, backlog, commit, bells, tasks) that fail
 
 	vigil *vigil // of the process's life, or one of this loop that remembers nothing
 }
@@ -130,7 +144,8 @@ type hold struct {
 // works again: a feed without news says nothing when it has recovered.
 func (h hold) over(now time.Time) bool { return now.Sub(h.last) > quiet }
 
-// Run works until ctx ends and returns nil then. It is called once.
+// Run works until ctx ends; an error then is the feed's that could not be closed. It is
+// called once.
 func (l *Loop[R]) Run(ctx context.Context) error {
 	l.once.Do(l.start)
 	l.enter(catchingUp)
@@ -141,6 +156,9 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	l.employ(ctx, &workers)
 	for i, bell := range l.Bells {
 		sources.Go(func() { l.repeat(ctx, fmt.Sprintf("bell %d", i+1), func() error { return bell(ctx, l.Ring) }) })
+	}
+	for _, t := range l.Tasks {
+		sources.Go(func() { l.do(ctx, t) })
 	}
 	sources.Go(func() { l.read(ctx) })
 	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))
@@ -155,6 +173,9 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	l.enter(stopped)
 	l.commitLast(ctx)
 	l.leave(context.WithoutCancel(ctx))
+	if feed := l.opened(); feed != nil {
+		return feed.Close()
+	}
 	return nil
 }
 
@@ -216,9 +237,6 @@ func (l *Loop[R]) enter(p phase) {
 // commitLast commits what was settled since the last commit, although ctx has
 // ended.
 func (l *Loop[R]) commitLast(ctx context.Context) {
-	if l.Feed == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
 	defer cancel()
 	if err := l.commit(ctx); err != nil {

@@ -125,7 +125,7 @@ func TestTheFeedRestsWhileTooMuchIsUnsettled(t *testing.T) {
 		f := &numbers{}
 		open := make(chan struct{})
 		l := &Loop[string]{
-			Feed: f, Key: func(s string) string { return s }, Workers: 2,
+			Open: func(context.Context) (Feed[string], error) { return f, nil }, Key: func(s string) string { return s }, Workers: 2,
 			Handle: func(ctx context.Context, _ string) error {
 				select {
 				case <-open:

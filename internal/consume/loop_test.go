@@ -26,6 +26,8 @@ type tape struct {
 	next      int
 	committed int
 	failNext  int
+	// failOpen fail before one works; opened counts those that are not closed.
+	failOpen, opened int
 	// failCommits fail before one works; commits counts those that worked.
 	failCommits, commits int
 	pace                 time.Duration // between two deliveries
@@ -89,7 +91,24 @@ func (f *tape) Commit(_ context.Context, position string) error {
 	return err
 }
 
-func (f *tape) Close() error { return nil }
+// open gives the tape; it must be closed again.
+func (f *tape) open(context.Context) (consume.Feed[string], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failOpen > 0 {
+		f.failOpen--
+		return nil, errors.New("the store is away")
+	}
+	f.opened++
+	return f, nil
+}
+
+func (f *tape) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened--
+	return nil
+}
 
 func (f *tape) position() int {
 	f.mu.Lock()
@@ -99,7 +118,7 @@ func (f *tape) position() int {
 
 func loop(f *tape, handle func(context.Context, string) error) *consume.Loop[string] {
 	return &consume.Loop[string]{
-		Name: "test", Feed: f, Key: func(s string) string { return s }, Handle: handle, Workers: 4,
+		Name: "test", Open: f.open, Key: func(s string) string { return s }, Handle: handle, Workers: 4,
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	}
 }

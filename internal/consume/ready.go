@@ -14,8 +14,10 @@ func (l *Loop[R]) Ready() (ok bool, detail string) {
 	case idle:
 		return true, "standing by"
 	case catchingUp:
-		if h, failing := l.trouble["backlog"]; failing {
-			return false, "reading the backlog fails: " + h.why
+		for source, what := range map[string]string{opening: opening, "backlog": "reading the backlog"} {
+			if h, failing := l.trouble[source]; failing {
+				return false, what + " fails: " + h.why
+			}
 		}
 		return false, "reading the backlog"
 	case stopped:

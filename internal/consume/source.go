@@ -7,24 +7,49 @@ import (
 	"time"
 )
 
-// read runs the backlog to its end and then the live feed.
+// read opens the feed, runs the backlog to its end, and then the live feed: what
+// changes while the backlog is read is in both.
 func (l *Loop[R]) read(ctx context.Context) {
-	if l.Backlog != nil {
+	if l.Open != nil {
+		l.repeat(ctx, opening, func() error { return l.open(ctx) })
+	}
+	if l.Backlog != nil && ctx.Err() == nil {
 		l.repeat(ctx, "backlog", func() error { return l.Backlog(ctx, l.Ring) })
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	l.enter(live)
-	if l.Feed != nil {
-		l.repeat(ctx, "feed", func() error { return l.follow(ctx) })
+	if feed := l.opened(); feed != nil {
+		l.repeat(ctx, "feed", func() error { return l.follow(ctx, feed) })
 	}
 }
 
+// opening is the source that a feed is until it is open.
+const opening = "opening the feed"
+
+func (l *Loop[R]) open(ctx context.Context) error {
+	feed, err := l.Open(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.feed = feed
+	return nil
+}
+
+// opened is the feed; nil while it is not open.
+func (l *Loop[R]) opened() Feed[R] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.feed
+}
+
 // follow reads deliveries until the feed fails.
-func (l *Loop[R]) follow(ctx context.Context) error {
+func (l *Loop[R]) follow(ctx context.Context, feed Feed[R]) error {
 	for ctx.Err() == nil {
-		item, position, err := l.Feed.Next(ctx)
+		item, position, err := feed.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -105,6 +130,21 @@ func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
 	}
 }
 
+// do does a task, and again after each pause.
+func (l *Loop[R]) do(ctx context.Context, t Task) {
+	for {
+		l.repeat(ctx, t.Name, func() error { return t.Do(ctx) })
+		if t.Every <= 0 {
+			return
+		}
+		select {
+		case <-l.Clock.After(t.Every):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // fail notes and logs a failing source.
 func (l *Loop[R]) fail(name string, err error) {
 	l.Log.Warn("source failed, trying again", "source", name, "error", err)
@@ -123,9 +163,6 @@ func (l *Loop[R]) fail(name string, err error) {
 // commitLoop commits the contiguous position when it has moved, at most once
 // per commitEvery.
 func (l *Loop[R]) commitLoop(ctx context.Context) {
-	if l.Feed == nil {
-		return
-	}
 	pause := time.Duration(0)
 	for {
 		select {
@@ -153,13 +190,13 @@ func (l *Loop[R]) commitLoop(ctx context.Context) {
 // commit stores the contiguous position if it has moved.
 func (l *Loop[R]) commit(ctx context.Context) error {
 	l.mu.Lock()
-	position, moved := l.ledger.done, l.ledger.moved
+	feed, position, moved := l.feed, l.ledger.done, l.ledger.moved
 	l.ledger.moved = false
 	l.mu.Unlock()
 	if !moved {
 		return nil
 	}
-	err := l.Feed.Commit(ctx, position)
+	err := feed.Commit(ctx, position)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {

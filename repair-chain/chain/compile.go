@@ -118,7 +118,8 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 		cel.Variable("fault", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("action", cel.StringType), cel.Variable("node", cel.StringType),
 		cel.Variable("outputs", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("steps", cel.MapType(cel.StringType, cel.StringType)))
+		cel.Variable("steps", cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable("messages", cel.MapType(cel.StringType, cel.StringType)))
 	if err != nil {
 		return nil, fmt.Errorf("making the environment of expressions: %w", err)
 	}

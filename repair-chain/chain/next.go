@@ -20,6 +20,8 @@ import (
 const (
 	// ReasonSkipped: its condition does not hold.
 	ReasonSkipped = "ConditionFalse"
+	// ReasonEarlier: an earlier step failed the run, and this one is not always done.
+	ReasonEarlier = "EarlierStepFailed"
 	// ReasonExpression: its condition or an input can not be evaluated.
 	ReasonExpression = "ExpressionFailed"
 	// ReasonTemplate: its template is missing or wrong.
@@ -79,17 +81,15 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, a
 	st, s := &run.Status.Steps[i], c.Steps[i]
 	t, usable := w.Templates[s.Template]
 	switch st.State {
-	case v1alpha1.StepSkipped:
+	case v1alpha1.StepSkipped, v1alpha1.StepFailed:
 		return nil, true
-	case v1alpha1.StepFailed:
-		return nil, s.OnFailure == v1alpha1.Continue
 	case v1alpha1.StepDone:
 		if !usable || t.Lifecycle == artifact.Immutable {
 			return nil, true
 		}
 	case v1alpha1.StepWaiting:
 		if !c.begins(run, i, w) {
-			return nil, st.State == v1alpha1.StepSkipped || st.State == v1alpha1.StepFailed && s.OnFailure == v1alpha1.Continue
+			return nil, st.State != v1alpha1.StepWaiting
 		}
 	case v1alpha1.StepRunning:
 	}
@@ -104,7 +104,7 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, a
 		return turn, st.State == v1alpha1.StepDone
 	case st.State == v1alpha1.StepWaiting:
 		over(st, v1alpha1.StepFailed, ReasonStamp, err.Error(), w.Now)
-		return nil, s.OnFailure == v1alpha1.Continue
+		return nil, true
 	}
 	// What is under way goes on as it was made.
 	return &Turn{Template: t, Hold: held(run, w)}, st.State == v1alpha1.StepDone
@@ -113,6 +113,10 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, a
 // begins decides whether a step that waits may begin.
 func (c *Chain) begins(run *v1alpha1.RepairRun, i int, w World) bool {
 	st := &run.Status.Steps[i]
+	if failed := c.failed(run.Status.Steps[:i]); failed >= 0 && !c.Steps[i].Always {
+		over(st, v1alpha1.StepSkipped, ReasonEarlier, "step "+c.Steps[failed].Name+" failed the run", w.Now)
+		return false
+	}
 	if hold := held(run, w); hold != (Hold{}) {
 		wait(st, hold.Reason, hold.Message)
 		return false
@@ -130,6 +134,16 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, w World) bool {
 		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, w.Now)
 	}
 	return err == nil && due
+}
+
+// failed is the first of the steps whose failure is the run's; -1 is none.
+func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
+	for i, st := range steps {
+		if st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure != v1alpha1.Continue {
+			return i
+		}
+	}
+	return -1
 }
 
 // held says why nothing may be written now.
@@ -260,7 +274,7 @@ func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Dec
 	if st.State == v1alpha1.StepFailed {
 		st.Slot = "" // nothing of it is looked at again
 	}
-	return st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure == v1alpha1.Continue
+	return st.State == v1alpha1.StepFailed
 }
 
 // Trouble tells why a step's object could not be looked at, made or written just now.
@@ -271,31 +285,38 @@ func Trouble(run *v1alpha1.RepairRun, i int, err error) {
 // Conclude writes the conditions of a run from its steps; ended says that nothing more
 // begins.
 func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
-	reason, message, succeeded := v1alpha1.ReasonDone, "every step is over", metav1.ConditionTrue
-	for i, st := range run.Status.Steps {
-		if st.State == v1alpha1.StepSkipped || st.State == v1alpha1.StepDone {
-			continue
-		}
-		told := fmt.Sprintf("step %s: %s", st.Name, st.Reason)
-		if st.Message != "" {
-			told += ": " + st.Message
-		}
-		switch onFailure := c.Steps[i].OnFailure; {
-		case st.State == v1alpha1.StepFailed && onFailure == v1alpha1.Continue:
-			continue
-		case st.State == v1alpha1.StepFailed && onFailure == v1alpha1.Escalate:
-			reason, message, succeeded = v1alpha1.ReasonEscalated, told, metav1.ConditionFalse
-		case st.State == v1alpha1.StepFailed:
-			reason, message, succeeded = v1alpha1.ReasonStepFailed, told, metav1.ConditionFalse
-		case st.Reason == v1alpha1.ReasonSessionOver:
-			reason, message, succeeded = v1alpha1.ReasonSessionOver, told, metav1.ConditionFalse
-		default:
-			reason, message, succeeded = v1alpha1.ReasonStarted, told, metav1.ConditionUnknown
-		}
-		break
+	steps := run.Status.Steps
+	failed := c.failed(steps)
+	open := slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool {
+		return st.State == v1alpha1.StepWaiting || st.State == v1alpha1.StepRunning
+	})
+	switch {
+	case open >= 0 && steps[open].Reason != v1alpha1.ReasonSessionOver:
+		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
+		return false
+	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
+		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonEscalated, told(steps[failed]), now)
+	case failed >= 0:
+		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonStepFailed, told(steps[failed]), now)
+	case open >= 0:
+		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonSessionOver, told(steps[open]), now)
+	default:
+		conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step is over", now)
 	}
-	conclude(run, succeeded, reason, message, now)
-	return succeeded != metav1.ConditionUnknown
+	return true
+}
+
+// told is what a run says of the step that decides about it.
+func told(st v1alpha1.StepStatus) string {
+	return "step " + st.Name + ": " + said(st)
+}
+
+// said is a step's reason, and its message if it has one.
+func said(st v1alpha1.StepStatus) string {
+	if st.Message == "" {
+		return st.Reason
+	}
+	return st.Reason + ": " + st.Message
 }
 
 // Reject ends a run whose chain can not be used.

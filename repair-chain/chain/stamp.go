@@ -45,9 +45,12 @@ func variables(run *v1alpha1.RepairRun) (map[string]any, error) {
 	if err := utiljson.Unmarshal(text, &fault); err != nil {
 		return nil, fmt.Errorf("encoding the fault: %w", err)
 	}
-	outputs, steps := map[string]any{}, map[string]string{}
+	outputs, steps, messages := map[string]any{}, map[string]string{}, map[string]string{}
 	for _, s := range run.Status.Steps {
 		steps[s.Name] = string(s.State)
+		if !s.FinishedAt.IsZero() {
+			messages[s.Name] = said(s)
+		}
 		read := map[string]any{}
 		for _, o := range s.Outputs {
 			var value any
@@ -60,7 +63,9 @@ func variables(run *v1alpha1.RepairRun) (map[string]any, error) {
 			outputs[s.Name] = read
 		}
 	}
-	return map[string]any{"fault": fault, "action": run.Spec.Fault.Action, "node": run.Spec.NodeName, "outputs": outputs, "steps": steps}, nil
+	return map[string]any{
+		"fault": fault, "action": run.Spec.Fault.Action, "node": run.Spec.NodeName, "outputs": outputs, "steps": steps, "messages": messages,
+	}, nil
 }
 
 // due says whether a step's condition holds.

@@ -18,10 +18,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
-const (
-	repairChain = "repair-chain"
-	chained     = "gpu-1" // the node that a chain repairs
-)
+// chained is the node that a chain repairs.
+const chained = "gpu-1"
 
 var validations = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "validations"}
 
@@ -49,7 +47,7 @@ func TestAChain(t *testing.T) {
 	}
 	b.traced(second)
 	for _, point := range []string{"kept", "created"} {
-		if _, err := os.Stat(filepath.Join(once, repairChain+"_"+point)); err != nil {
+		if _, err := os.Stat(filepath.Join(once, RepairChain+"_"+point)); err != nil {
 			t.Errorf("it was not killed at %s: %v", point, err)
 		}
 	}
@@ -65,17 +63,15 @@ func startChained(t *testing.T, once string) *braking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := func(ctx context.Context, f *Fleet) error {
-		crds := filepath.Join(root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_")
-		for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", filepath.Join(root, "tests/fleet/testdata/chain.yaml")} {
-			if err := f.applyFile(ctx, file); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	f, err := Start(t.Context(), Options{
-		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second, Before: kinds,
+		Nodes: 2, Store: "sqlite", Root: root, Bin: bin, Progress: io.Discard, SettleTime: time.Second, RebootTime: time.Second,
+		Chains: []string{filepath.Join(root, "tests/fleet/testdata/chain.yaml")},
+		Env: func(name, _ string) []string {
+			if name != RepairChain {
+				return nil
+			}
+			return []string{"NVSENTINEL_CRASH=repair-chain/kept:3,repair-chain/created", "NVSENTINEL_CRASH_ONCE=" + once}
+		},
 		RemediationConfig: "[remediationActions.\"RESTART_BM\"]\nchain = \"reboot-and-validate\"\nequivalenceGroup = \"restart\"\nbackoff = \"1s\"\n",
 		QuarantineFlags:   []string{"--circuit-breaker-enabled=false"},
 	})
@@ -90,12 +86,6 @@ func startChained(t *testing.T, once string) *braking {
 			t.Error(err)
 		}
 	})
-	kubeconfig, err := f.Cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", repairChain, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Launch(repairChain, repairChain, []string{"--kubeconfig", kubeconfig, "--leader-elect=false", "--metrics-address", "127.0.0.1:0"},
-		[]string{"NVSENTINEL_CRASH=repair-chain/kept:3,repair-chain/created", "NVSENTINEL_CRASH_ONCE=" + once})
 	return &braking{t, f, map[string]int{}}
 }
 

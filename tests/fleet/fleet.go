@@ -32,6 +32,9 @@ func Rooms() []string {
 	}
 }
 
+// RepairChain runs where there are chains.
+const RepairChain = "repair-chain"
+
 // The per-node services.
 const (
 	Monitor   = "syslog-health-monitor"
@@ -65,6 +68,9 @@ type Options struct {
 	RemediationFlags []string
 	// RemediationConfig is added to fault-remediation's file.
 	RemediationConfig string
+	// Chains are files of repair chains with their templates, which are applied before
+	// any service runs; repair-chain is one of the services then.
+	Chains []string
 	// ConnectorFlags are added to every connector's.
 	ConnectorFlags []string
 	// Bin is the folder of the services' binaries.
@@ -180,6 +186,12 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 	if len(files) == 0 {
 		return fmt.Errorf("no manifests below %s", f.options.Root)
 	}
+	if len(f.options.Chains) > 0 {
+		for _, kind := range []string{"repairtemplates", "repairchains", "repairruns"} {
+			files = append(files, filepath.Join(f.options.Root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"+kind+".yaml"))
+		}
+		files = append(files, f.options.Chains...)
+	}
 	for _, path := range files {
 		if err := f.applyFile(ctx, path); err != nil {
 			return err
@@ -208,7 +220,7 @@ func (f *Fleet) accounts(ctx context.Context) error {
 		}
 		f.Gate = gate
 	}
-	for _, name := range []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"} {
+	for _, name := range f.accountNames() {
 		path, err := f.Cluster.ServiceAccountKubeconfig(ctx, "nvsentinel", name, 24*time.Hour)
 		if err != nil {
 			return err
@@ -221,6 +233,14 @@ func (f *Fleet) accounts(ctx context.Context) error {
 		f.kube[name] = path
 	}
 	return nil
+}
+
+func (f *Fleet) accountNames() []string {
+	names := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor", "csp-plugin-kwok"}
+	if len(f.options.Chains) > 0 {
+		names = append(names, RepairChain)
+	}
+	return names
 }
 
 // NodeNames lists the simulated nodes the fleet started with.

@@ -44,6 +44,9 @@ func (f *Fleet) control(context.Context) error {
 	f.launchAll("janitor", slices.Concat(common("janitor"), config("janitor"), f.options.JanitorFlags)...)
 	f.launchAll("fault-remediation", slices.Concat(common("fault-remediation"), store, config("fault-remediation"), f.options.RemediationFlags)...)
 	f.launchAll("node-drainer", slices.Concat(common("node-drainer"), store, config("node-drainer"))...)
+	if len(f.options.Chains) > 0 {
+		f.launchAll(RepairChain, common(RepairChain)...)
+	}
 	f.launchAll("fault-quarantine", slices.Concat(common("fault-quarantine"), store, []string{"--dry-run=false", "--default-budgets=false"}, f.options.QuarantineFlags)...)
 	return nil
 }

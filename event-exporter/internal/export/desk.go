@@ -12,7 +12,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/cloudevents/sdk-go/v2/event"
-	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -23,6 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -44,7 +44,7 @@ type Pauses struct {
 
 // Desk is the exporter between store and receiver.
 type Desk struct {
-	Source    Source
+	Source    feed.Source
 	Graveyard Graveyard
 	Receiver  Receiver
 	Frame     cloudevent.Frame
@@ -73,7 +73,7 @@ type Desk struct {
 }
 
 // Loop is the desk at work; the caller runs it once.
-func (d *Desk) Loop(metrics *consume.Metrics) (loop *consume.Loop[record.Record], closeFeed func() error) {
+func (d *Desk) Loop(metrics *consume.Metrics) *consume.Loop[record.Record] {
 	d.lanes = newLanes(d.Lanes, d.Batch, func() *backoff.ExponentialBackOff {
 		return &backoff.ExponentialBackOff{
 			InitialInterval: d.Pauses.Initial, MaxInterval: d.Pauses.Longest, Multiplier: d.Pauses.Multiplier,
@@ -81,14 +81,10 @@ func (d *Desk) Loop(metrics *consume.Metrics) (loop *consume.Loop[record.Record]
 		}
 	})
 	d.Metrics.show(d)
-	in := &intake{Desk: d}
-	if d.Rate > 0 {
-		in.limit = rate.NewLimiter(rate.Limit(d.Rate), max(1, int(d.Rate)))
-	}
 	return &consume.Loop[record.Record]{
-		Name: Consumer, Feed: in, Key: func(r record.Record) string { return d.lanes.of(r).name },
+		Name: Consumer, Open: d.open, Key: func(r record.Record) string { return d.lanes.of(r).name },
 		Handle: d.Handle, Workers: d.Lanes, Clock: d.Clock, Log: d.Log, Metrics: metrics,
-	}, in.Close
+	}
 }
 
 // Handle sends what waits in a lane. Nil settles everything that was in it

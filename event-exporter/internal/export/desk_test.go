@@ -169,7 +169,7 @@ func (f *tape) Commit(_ context.Context, position string) error {
 func (f *tape) Close() error { return nil }
 
 // desk is an exporter of the world.
-func (w *world) desk(edit func(*export.Desk)) (*export.Desk, *consume.Loop[record.Record], func() error) {
+func (w *world) desk(edit func(*export.Desk)) (*export.Desk, *consume.Loop[record.Record]) {
 	w.t.Helper()
 	frame, err := cloudevent.NewFrame(map[string]string{"cluster": "c"})
 	if err != nil {
@@ -186,17 +186,17 @@ func (w *world) desk(edit func(*export.Desk)) (*export.Desk, *consume.Loop[recor
 	if edit != nil {
 		edit(d)
 	}
-	loop, closeFeed := d.Loop(consume.NewMetrics(registry, export.Namespace))
-	return d, loop, closeFeed
+	loop := d.Loop(consume.NewMetrics(registry, export.Namespace))
+	return d, loop
 }
 
 // run exports until d is over.
 func (w *world) run(d time.Duration, edit func(*export.Desk)) {
 	w.t.Helper()
-	_, loop, closeFeed := w.desk(edit)
+	_, loop := w.desk(edit)
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
-	if err := errors.Join(loop.Run(ctx), closeFeed()); err != nil {
+	if err := loop.Run(ctx); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -340,7 +340,7 @@ func TestOwnTroubleBuriesNothing(t *testing.T) {
 				}
 				return status(code)
 			}
-			d, loop, closeFeed := w.desk(nil)
+			d, loop := w.desk(nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- loop.Run(ctx) }()
@@ -363,7 +363,7 @@ func TestOwnTroubleBuriesNothing(t *testing.T) {
 				t.Errorf("after it ended: %s", detail)
 			}
 			cancel()
-			if err := errors.Join(<-done, closeFeed()); err != nil {
+			if err := <-done; err != nil {
 				t.Error(err)
 			}
 			if len(w.dead) > 0 || len(w.taken) != 20 || w.committed != 20 {
@@ -384,7 +384,7 @@ func TestALaneInTroubleHoldsOnlyItself(t *testing.T) {
 			}
 			return status(200)
 		}
-		d, loop, closeFeed := w.desk(nil)
+		d, loop := w.desk(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 		defer cancel()
 		details := make(chan [2]string, 1)
@@ -393,7 +393,7 @@ func TestALaneInTroubleHoldsOnlyItself(t *testing.T) {
 			_, behind := d.KeepsUp()
 			details <- [2]string{late, behind}
 		})
-		if err := errors.Join(loop.Run(ctx), closeFeed()); err != nil {
+		if err := loop.Run(ctx); err != nil {
 			t.Error(err)
 		}
 		if len(w.taken) < 60 || w.taken["r0000"] > 0 || w.committed != 0 {
@@ -409,7 +409,7 @@ func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testkit.Fault("a").At(time.Now().Add(-time.Hour)).Record())
 		w.answer = func([]string) post.Result { return status(503) }
-		d, loop, _ := w.desk(func(d *export.Desk) { d.MaxLag = 30 * time.Minute })
+		d, loop := w.desk(func(d *export.Desk) { d.MaxLag = 30 * time.Minute })
 		if ok, _ := d.KeepsUp(); !ok {
 			t.Error("a replica that stands by lags")
 		}

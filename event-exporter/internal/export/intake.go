@@ -9,7 +9,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 )
 
 // Consumer is the exporter's name in the store.
@@ -19,26 +20,31 @@ const Consumer = "event-exporter"
 // the backfill, or of a time when the receiver or the exporter was away.
 const catchUpAge = 5 * time.Minute
 
-// Source is the store, as the reader sees it.
-type Source interface {
-	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error)
-	Feed(ctx context.Context, consumer string, selector record.Selector) (store.Feed, error)
-}
-
-// intake is the store's feed; what it delivers is put in the lanes first. The
-// feed is opened with the first delivery asked for, because a replica that
-// stands by would open it where the leader of that time stood.
+// intake is the store's feed; what it delivers is put in the lanes first.
 type intake struct {
 	*Desk
-	feed  store.Feed
+	feed  consume.Feed[record.Record]
 	limit *rate.Limiter
+}
+
+// open begins with the look-back if the exporter never ran on this store.
+func (d *Desk) open(ctx context.Context) (consume.Feed[record.Record], error) {
+	since := func() time.Time { return d.Clock.Now().Add(-d.LookBack) }
+	f, err := feed.From(d.Source, Consumer, record.AllHealthEventInserts(), since, func(since time.Time) {
+		d.Log.Info("first start on this store: sending what was stored since, and what is not finished", "since", since)
+	})(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := &intake{Desk: d, feed: f}
+	if d.Rate > 0 {
+		in.limit = rate.NewLimiter(rate.Limit(d.Rate), max(1, int(d.Rate)))
+	}
+	return in, nil
 }
 
 // Next delivers the next record.
 func (in *intake) Next(ctx context.Context) (record.Record, string, error) {
-	if err := in.open(ctx); err != nil {
-		return record.Record{}, "", err
-	}
 	if err := in.lanes.awaitRoom(ctx); err != nil {
 		return record.Record{}, "", err
 	}
@@ -57,25 +63,6 @@ func (in *intake) Next(ctx context.Context) (record.Record, string, error) {
 	in.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
 	in.lanes.push(r)
 	return r, position, nil
-}
-
-// open begins with the look-back if the exporter never ran on this store.
-func (in *intake) open(ctx context.Context) error {
-	if in.feed != nil {
-		return nil
-	}
-	since := in.Clock.Now().Add(-in.LookBack)
-	first, err := in.Source.Begin(ctx, Consumer, record.AllHealthEventInserts(), since)
-	if err != nil {
-		return fmt.Errorf("beginning the export: %w", err)
-	}
-	if first {
-		in.Log.Info("first start on this store: sending what was stored since, and what is not finished", "since", since)
-	}
-	if in.feed, err = in.Source.Feed(ctx, Consumer, record.AllHealthEventInserts()); err != nil {
-		return fmt.Errorf("opening the feed: %w", err)
-	}
-	return nil
 }
 
 // pace bounds the rate of old records, so that a receiver that was away, or is
@@ -106,9 +93,4 @@ func (in *intake) Commit(ctx context.Context, position string) error {
 }
 
 // Close ends the feed.
-func (in *intake) Close() error {
-	if in.feed == nil {
-		return nil
-	}
-	return in.feed.Close()
-}
+func (in *intake) Close() error { return in.feed.Close() }

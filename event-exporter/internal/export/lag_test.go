@@ -2,7 +2,6 @@ package export_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func TestAHeldRecordLags(t *testing.T) {
 			old[i].CreatedAt = time.Now().Add(-time.Hour)
 		}
 		w := newWorld(t, old...)
-		d, loop, _ := w.desk(func(d *export.Desk) { d.MaxLag, d.Rate = 30*time.Minute, 0.01 })
+		d, loop := w.desk(func(d *export.Desk) { d.MaxLag, d.Rate = 30*time.Minute, 0.01 })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- loop.Run(ctx) }()
@@ -60,7 +59,7 @@ func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
 		w := newWorld(t, history(20, 3)...)
 		w.dead["r0007"] = "set aside"
 		aside := passing{"r0007": true}
-		d, loop, closeFeed := w.desk(func(d *export.Desk) { d.Aside = aside.Aside })
+		d, loop := w.desk(func(d *export.Desk) { d.Aside = aside.Aside })
 		loop.Vet = &consume.Vetting[record.Record]{Memory: aside, ID: func(r record.Record) string { return r.ID }, Records: d.Waiting, Try: d.Try}
 		w.answer = func([]string) post.Result { return status(503) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -85,7 +84,7 @@ func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
 		w.mu.Lock()
 		w.answer = func([]string) post.Result { return status(200) }
 		w.mu.Unlock()
-		if err := errors.Join(<-done, closeFeed()); err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		if len(w.taken) != 19 || w.taken["r0007"] > 0 || w.committed != 20 {

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/store-client/stranded"
 )
 
@@ -17,23 +16,12 @@ const strandedEvery = time.Minute
 // strandedReason is the reason of the Event about a stranded fault.
 const strandedReason = "FaultStranded"
 
-// WatchStranded looks, until ctx ends, for open faults whose publisher says
-// PERSIST_ONLY by now: it counts them, and tells of each once with an Event on
-// its Node. Nothing is lifted and nothing is decided by it.
-func (d *Desk) WatchStranded(ctx context.Context, c clock.WithTicker) error {
-	ticker := c.NewTicker(strandedEvery)
-	defer ticker.Stop()
+// Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts
+// them, and tells of each once with an Event on its Node. Nothing is lifted and nothing
+// is decided by it.
+func (d *Desk) Stranded() consume.Task {
 	told := map[string]bool{}
-	for {
-		if err := d.tellStranded(ctx, told); err != nil && ctx.Err() == nil {
-			d.Log.Error("looking for stranded faults failed, trying again", "in", strandedEvery, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-	}
+	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error { return d.tellStranded(ctx, told) }}
 }
 
 // tellStranded looks once; told are the records that were told of.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -51,18 +52,9 @@ func NewClaims(desk *Desk, nodes listers.NodeLister, patience time.Duration) (*C
 	return &Claims{Desk: desk, Nodes: nodes, Objects: objects, Patience: patience}, nil
 }
 
-// Bell looks until ctx ends. It rings nobody: a Node whose claim is gone does.
-func (c *Claims) Bell(ctx context.Context, _ func(node string)) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.Desk.Clock.After(claimsEvery):
-		}
-		if err := c.Look(ctx); err != nil && ctx.Err() == nil {
-			c.Desk.Log.Error("looking for claims without an object failed, trying again", "in", claimsEvery, "error", err)
-		}
-	}
+// Task looks again and again. It rings nobody: a Node whose claim is gone does.
+func (c *Claims) Task() consume.Task {
+	return consume.Task{Name: "claims without an object", Every: claimsEvery, Do: c.Look}
 }
 
 // Look looks once. What can not be read leaves every claim as it is.

@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -158,12 +159,9 @@ func (x *bench) room(c config.Config) func() time.Duration {
 		drain.Config{Policy: plan.DefaultPolicy(policy), PerNode: c.EvictionsPerNode, InFlight: c.EvictionsInFlight},
 		drain.Deps{Records: db, Client: x.client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: drain.NewMetrics(registry)})
 	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Key: drains.Key, Workers: c.Workers,
+		Name: "node-drainer", Open: feed.Of(db, "node-drainer", record.NodeQuarantineStatus()), Key: drains.Key, Workers: c.Workers,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: consume.NewMetrics(registry, "node_drainer"),
-	}
-	if loop.Feed, err = db.Feed(ctx, "node-drainer", record.NodeQuarantineStatus()); err != nil {
-		x.b.Fatal(err)
 	}
 	return func() time.Duration {
 		began := time.Now()

@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/feed"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -168,19 +169,13 @@ func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 		Records: eyes.records, Client: cluster.Clientset, World: world,
 		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake,
 	})
-	feed, err := eyes.records.Feed(ctx, "node-drainer", record.NodeQuarantineStatus())
-	if err != nil {
-		fail(err)
-		return
-	}
 	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Feed: feed, Key: drains.Key,
+		Name: "node-drainer", Open: feed.Of(eyes.records, "node-drainer", record.NodeQuarantineStatus()), Key: drains.Key,
 		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
 		Clock: clock.RealClock{}, Log: log, Metrics: consume.NewMetrics(registry, "node_drainer"),
 	}
 	s.loop.Store(loop)
 	fail(loop.Run(ctx))
-	fail(feed.Close())
 }
 
 // look makes the drainer look at the node, and waits for the end of a look

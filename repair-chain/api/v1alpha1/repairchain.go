@@ -9,11 +9,12 @@ type OnFailure string
 
 // What follows.
 const (
-	// Stop fails the run; it may be tried again.
+	// Stop fails the run, in which only steps that are always done follow; the repair may
+	// be tried again.
 	Stop OnFailure = "stop"
 	// Continue goes on with the next step: a log that could not be collected.
 	Continue OnFailure = "continue"
-	// Escalate fails the run, and it is not tried again: the action's onFailure follows.
+	// Escalate fails the run too, and it is not tried again: the action's onFailure follows.
 	Escalate OnFailure = "escalate"
 )
 
@@ -46,6 +47,10 @@ type Step struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	When string `json:"when,omitempty"`
+	// Always: the step begins also when an earlier one has failed the run: a ticket that
+	// tells so. The others are skipped then.
+	// +optional
+	Always bool `json:"always,omitempty"`
 	// OnFailure is what follows if the step fails.
 	// +kubebuilder:default=stop
 	// +optional
@@ -63,8 +68,8 @@ type Input struct {
 	// Name under which the template finds it.
 	// +kubebuilder:validation:Pattern="^[a-zA-Z_][a-zA-Z0-9_]{0,62}$"
 	Name string `json:"name"`
-	// Value is a CEL expression over fault, action, node, outputs and steps:
-	// outputs.collect.url, fault.errorCode[0].
+	// Value is a CEL expression over fault, action, node, outputs, steps and
+	// messages: outputs.collect.url, fault.errorCode[0].
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Value string `json:"value"`

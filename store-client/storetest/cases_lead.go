@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// replica is one of a service's, which handles each record by itself.
+type replica struct {
+	loop *consume.Loop[record.Record]
+
+	mu      sync.Mutex
+	handled []string
+	news    chan struct{}
+}
+
+func newReplica(s store.Store) *replica {
+	r := &replica{news: make(chan struct{}, 1)}
+	r.loop = &consume.Loop[record.Record]{
+		Name: "service", Open: feed.Of(s, "service", everyChange()), Key: func(r record.Record) string { return r.ID },
+		Handle: func(_ context.Context, id string) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.handled = append(r.handled, id)
+			select {
+			case r.news <- struct{}{}:
+			default:
+			}
+			return nil
+		},
+	}
+	return r
+}
+
+// lead has a replica lead until it has handled so many records.
+func (r *replica) lead(t *testing.T, n int, meanwhile func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(within(t))
+	ended := make(chan error, 1)
+	go func() { ended <- r.loop.Run(ctx) }()
+	meanwhile()
+	for {
+		r.mu.Lock()
+		done := len(r.handled) >= n
+		r.mu.Unlock()
+		if done {
+			break
+		}
+		select {
+		case <-r.news:
+		case <-ctx.Done():
+			t.Fatalf("%d of %d records were handled", len(r.handled), n)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// feedStandby: what the leader before committed is not read again, however long ago the
+// replica that leads now was made.
+func feedStandby(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	first, second := newReplica(s), newReplica(s)
+	const before = 20
+	first.lead(t, before, func() { MustAppend(t, s, faults(before)...) })
+	last := Record("n")
+	second.lead(t, 1, func() { MustAppend(t, s, last) })
+	if len(second.handled) != 1 || second.handled[0] != last.ID {
+		t.Errorf("the second leader handled %v, want %s alone", second.handled, last.ID)
+	}
+}

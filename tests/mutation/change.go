@@ -1,0 +1,119 @@
+// Package mutation changes pure packages in one place at a time, in a copy that only the
+// compiler sees, and finds the changes that none of the package's own tests notices.
+package mutation
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+)
+
+// Change is one place of a file, and what stands there instead.
+type Change struct {
+	File string
+	Line int
+	// New is what stands there instead.
+	New string
+	// Text is the line, with the place marked: what stands there, and stays true when
+	// lines move.
+	Text string
+	// at and end are bytes of the file.
+	at, end int
+}
+
+// String says what is changed, for people and for the list of explanations.
+func (c Change) String() string { return fmt.Sprintf("%s: %s -> %q", c.File, c.Text, c.New) }
+
+// apply is the file with the change.
+func (c Change) apply(text []byte) string {
+	return string(text[:c.at]) + c.New + string(text[c.end:])
+}
+
+// opposites are the operators that take each other's place: a comparison turns around, a
+// bound moves by one, a condition needs both or one.
+var opposites = map[token.Token]token.Token{
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
+	token.LAND: token.LOR, token.LOR: token.LAND, token.ADD: token.SUB, token.SUB: token.ADD,
+}
+
+// Changes are all changes of a Go file: comparisons, bounds, conditions, booleans, sums,
+// and errors that are not returned.
+func Changes(name string, text []byte) ([]Change, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, text, parser.ParseComments)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if ast.IsGenerated(file) {
+		return nil, nil
+	}
+	var out []Change
+	change := func(from, to token.Pos, instead string) {
+		at, end := files.Position(from).Offset, files.Position(to).Offset
+		out = append(out, Change{File: name, Line: files.Position(from).Line, New: instead, Text: marked(text, at, end), at: at, end: end})
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if opposite, ok := opposites[n.Op]; ok && !isText(n) {
+				change(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), opposite.String())
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.NOT {
+				change(n.OpPos, n.OpPos+1, "")
+			}
+		case *ast.Ident:
+			if turned, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok {
+				change(n.Pos(), n.End(), turned)
+			}
+		case *ast.ReturnStmt:
+			if last := len(n.Results) - 1; last >= 0 && isError(n.Results[last]) {
+				change(n.Results[last].Pos(), n.Results[last].End(), "nil")
+			}
+		}
+		return true
+	})
+	return out, nil
+}
+
+// marked is the line of a place, which stands between arrows.
+func marked(text []byte, at, end int) string {
+	line, _, _ := bytes.Cut(text[end:], []byte("\n"))
+	begin := bytes.LastIndexByte(text[:at], '\n') + 1
+	return strings.Join(strings.Fields(string(text[begin:at])+"»"+string(text[at:end])+"«"+string(line)), " ")
+}
+
+// isText says whether a sum joins texts, as far as its literals tell; others do not
+// compile as a difference, and are passed over then.
+func isText(e *ast.BinaryExpr) bool {
+	for _, side := range []ast.Expr{e.X, e.Y} {
+		switch side := side.(type) {
+		case *ast.BasicLit:
+			if side.Kind == token.STRING && e.Op == token.ADD {
+				return true
+			}
+		case *ast.BinaryExpr:
+			if side.Op == token.ADD && isText(side) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isError says whether a result is an error, by its name or by what makes it.
+func isError(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == "err" || strings.HasPrefix(e.Name, "err") && len(e.Name) > 3 && e.Name[3] >= 'A' && e.Name[3] <= 'Z'
+	case *ast.CallExpr:
+		if f, ok := e.Fun.(*ast.SelectorExpr); ok {
+			p, ok := f.X.(*ast.Ident)
+			return ok && (p.Name == "fmt" && f.Sel.Name == "Errorf" || p.Name == "errors")
+		}
+	}
+	return false
+}
