@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
 const (
 	// patience bounds the waits for a condition, on machines of any speed.
 	patience = 5 * time.Minute
-	crds     = "../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"
+	crds     = "../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
 )
 
 var tasks = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "tasks"}

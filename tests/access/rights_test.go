@@ -34,6 +34,7 @@ var leases = map[string]string{
 	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",
 	"labeler":                     "labeler-labels",
 	"csp-health-monitor":          "csp-health-monitor-maintenances",
+	"repair-chain":                "repair-chain-runs",
 }
 
 // TestLeasesOfOthers: no account takes a lease but its own: not that of another

@@ -56,7 +56,22 @@ func newWorld(t *testing.T) *world {
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{AuditNamespace: namespace})
 	only.admin = cluster.Client()
-	for _, name := range []string{"rbac.yaml", "nodes.yaml", "events.yaml", "names.yaml", "pods.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml", "crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml"} {
+	install(t, cluster, append(chainFiles, "nodes.yaml", "events.yaml", "pods.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml",
+		"crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml")...)
+	only.cluster = cluster
+	return only
+}
+
+// chainFiles are what repair-chain needs, below manifests.
+var chainFiles = []string{
+	"rbac.yaml", "names.yaml", "repair-chain.yaml", "../crds/janitor.dgxc.nvidia.com_rebootnodes.yaml", "../crds/nvsentinel.dgxc.nvidia.com_repairtemplates.yaml",
+	"../crds/nvsentinel.dgxc.nvidia.com_repairchains.yaml", "../crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml",
+}
+
+// install applies files of the chart.
+func install(t *testing.T, cluster *localcluster.Cluster, files ...string) {
+	t.Helper()
+	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(manifests, name))
 		if err != nil {
 			t.Fatal(err)
@@ -65,8 +80,6 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	only.cluster = cluster
-	return only
 }
 
 // client acts by a configuration.

@@ -82,7 +82,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
 		"syslog-health-monitor": {}, "gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "nic-health-monitor": {}, "metadata-collector": base,
-		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "csp-plugin-kwok": base,
+		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "repair-chain": base, "csp-plugin-kwok": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
 		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
 		"janitor":        append([]string{"everything"}, base...),
@@ -127,6 +127,7 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"fault-remediation":         {store, "--set=faultRemediation.enabled=true"},
 		"event-exporter":            {store, "--set=eventExporter.enabled=true,eventExporter.config=x"},
 		"node-health-check":         {"--set=nodeHealthCheck.enabled=true"},
+		"repair-chain":              {"--set=repairChain.enabled=true"},
 		"csp-plugin-kwok":           {"--set=cspPluginKwok.enabled=true"},
 		"csp-plugin-aws":            {"--set=cspPluginAws.enabled=true"},
 		"csp-plugin-azure":          {"--set=cspPluginAzure.enabled=true"},

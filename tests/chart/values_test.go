@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 	}
 	want := map[string][]string{
 		"store":      defaults,
-		"all":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "labeler", "metadata-collector", "nic-health-monitor", "node-health-check"),
+		"all":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "event-exporter", "gpu-health-monitor", "janitor", "labeler", "metadata-collector", "nic-health-monitor", "node-health-check", "repair-chain"),
 		"own-plugin": append(slices.Clone(defaults), "janitor"),
 		"kwok":       append(slices.Clone(defaults), "csp-plugin-kwok", "janitor"),
 		"nodes":      {"platform-connectors", "platform-connectors-gateway", "syslog-health-monitor"},
@@ -181,6 +181,16 @@ func TestRefused(t *testing.T) {
 		"metadata beside the socket":         {set("hostPaths.metadataFile=/var/run/nvsentinel/x.json"), []string{"hostPaths.run, /var/run/nvsentinel,"}},
 		"metadata within somebody's state":   {set("hostPaths.metadataFile=/var/lib/nvsentinel/platform-connector/x.json"), []string{"the state of a service, /var/lib/nvsentinel/platform-connector,"}},
 		"metadata that is a folder":          {set("hostPaths.metadataFile=/var/lib/nvsentinel/metadata/"), []string{"/hostPaths/metadataFile"}},
+		"runs that are kept for no time":     {set("repairChain.keepRuns=30d"), []string{"/repairChain/keepRuns"}},
+		"a step that is not there":           {set("repairChain.steps.logs.enabled=true"), []string{"/repairChain/steps", "'logs' not allowed"}},
+		"every kind":                         {chainKind("example.com", "*", ""), []string{"/repairChain/kinds/0/resource"}},
+		"a part of a kind":                   {chainKind("", "pods/exec", ""), []string{"/repairChain/kinds/0/resource"}},
+		"a kind of no place":                 {chainKind("example.com", "validations", ""), []string{"repairChain.kinds[0], validations.example.com: it has either namespaces", "clusterWide: true"}},
+		"a kind of two places":               {append(chainKind("example.com", "validations", "clusterWide=true"), "--set=repairChain.kinds[0].namespaces[0]=x"), []string{"repairChain.kinds[0]", "either namespaces"}},
+		"Nodes as steps":                     {chainKind("", "nodes", "clusterWide=true"), []string{"repairChain.kinds[0], nodes: a kind of Kubernetes itself"}},
+		"roles as steps":                     {chainKind("rbac.authorization.k8s.io", "clusterroles", "clusterWide=true"), []string{"repairChain.kinds[0], clusterroles.rbac.authorization.k8s.io: a kind of Kubernetes itself"}},
+		"the brake as a step":                {chainKind("", "configmaps", "namespaces[0]="+release), []string{"repairChain.kinds[0], configmaps: a kind of Kubernetes itself", "other than the release's, " + release}},
+		"templates that make templates":      {chainKind("nvsentinel.dgxc.nvidia.com", "repairtemplates", "clusterWide=true"), []string{"a step makes no templates"}},
 		"connections that are less than one": {set("platformConnectors.storeConnections=0"), []string{"/platformConnectors/storeConnections"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +215,7 @@ func TestSafeDefaults(t *testing.T) {
 			t.Errorf("%s is not in dry run: %v", actor, args)
 		}
 	}
-	for _, actor := range []string{"janitor", "csp-plugin-aws", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-kwok", "csp-plugin-oci"} {
+	for _, actor := range []string{"janitor", "repair-chain", "csp-plugin-aws", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-kwok", "csp-plugin-oci"} {
 		if _, there := pods[actor]; there {
 			t.Errorf("%s is installed", actor)
 		}

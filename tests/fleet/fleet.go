@@ -186,13 +186,7 @@ func (f *Fleet) applyManifests(ctx context.Context) error {
 	if len(files) == 0 {
 		return fmt.Errorf("no manifests below %s", f.options.Root)
 	}
-	if len(f.options.Chains) > 0 {
-		for _, kind := range []string{"repairtemplates", "repairchains", "repairruns", "repairruntemplates"} {
-			files = append(files, filepath.Join(f.options.Root, "distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"+kind+".yaml"))
-		}
-		files = append(files, f.options.Chains...)
-	}
-	for _, path := range files {
+	for _, path := range append(files, f.options.Chains...) {
 		if err := f.applyFile(ctx, path); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ const (
 	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
 	braked   = "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake"
 	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/repair, tests/access TestLeasesOfNodes"
+	chained  = "a chain repairs: tests/fleet TestAChain, tests/access"
 	token    = "tokens of publishers and callers: tests/objects, TestPluginJourney"
 )
 
@@ -30,6 +31,10 @@ var unneeded = map[string]string{
 	"fault-remediation: get leases.coordination.k8s.io medik8s-leases":    leased,
 	"fault-remediation: update leases.coordination.k8s.io medik8s-leases": leased,
 	"fault-remediation: create terminatenodes.janitor.dgxc.nvidia.com":    replaced,
+	"fault-remediation: create repairruns.nvsentinel.dgxc.nvidia.com":     chained,
+	"fault-remediation: get repairruns.nvsentinel.dgxc.nvidia.com":        chained,
+	"fault-remediation: list repairruns.nvsentinel.dgxc.nvidia.com":       chained,
+	"fault-remediation: watch repairruns.nvsentinel.dgxc.nvidia.com":      chained,
 	"fault-remediation: get events default":                               repeated,
 	"fault-remediation: get terminatenodes.janitor.dgxc.nvidia.com":       replaced,
 	"fault-remediation: list configmaps nvsentinel":                       listed,

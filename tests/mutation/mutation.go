@@ -93,19 +93,19 @@ func Run(ctx context.Context, folder string, o Options) (Outcome, error) {
 	return out, errors.Join(append(problems, ctx.Err())...)
 }
 
-func (out *Outcome) count(v verdict, c Change, o Options) {
+func (o *Outcome) count(v verdict, c Change, options Options) {
 	if v == unbuilt {
 		return
 	}
-	out.Tried++
-	_, explained := o.Explained[Key(out.Package, c)]
+	o.Tried++
+	_, explained := options.Explained[Key(o.Package, c)]
 	switch {
 	case v == noticed:
-		out.Noticed++
+		o.Noticed++
 	case explained:
-		out.Explained++
+		o.Explained++
 	default:
-		out.Survivors = append(out.Survivors, c)
+		o.Survivors = append(o.Survivors, c)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestTrace(t *testing.T) {
 	w := newWorld(t)
 	admin := w.viewer
 	run(t, command.Program{}, "trace", "gpu-1", "--kubeconfig", admin).expect(t, command.ExitAbsent, "no run of a repair chain knows of gpu-1", "")
-	text, err := os.ReadFile("../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml")
+	text, err := os.ReadFile("../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

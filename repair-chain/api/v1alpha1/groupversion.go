@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate ../../../hack/crds.sh repair-chain manifests/crds
+//go:generate ../../../hack/crds.sh repair-chain
 
 // GroupVersion of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "nvsentinel.dgxc.nvidia.com", Version: "v1alpha1"}

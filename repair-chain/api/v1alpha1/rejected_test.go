@@ -35,7 +35,7 @@ func cluster(t *testing.T) func(kind string) dynamic.ResourceInterface {
 	manifests := "../../../distros/helm/nvsentinel/manifests/"
 	files := []string{manifests + "repair-chain-remediation.yaml"}
 	for _, resource := range resources {
-		files = append(files, manifests+"crds/nvsentinel.dgxc.nvidia.com_"+resource+".yaml")
+		files = append(files, "../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"+resource+".yaml")
 	}
 	for _, file := range files {
 		text, err := os.Open(file)

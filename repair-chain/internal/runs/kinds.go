@@ -22,14 +22,23 @@ import (
 )
 
 // kinds are those of steps' objects, which are known only when a run makes one. Each is
-// watched from then on, and rings the run that its object names.
+// watched from then on, in the namespace where its objects are and in no other, and rings
+// the run that its object names.
 type kinds struct {
 	live    client.Reader
-	cache   cache.Cache
+	cache   cache.Cache // of the kinds of the cluster
+	open    func(namespace string) (cache.Cache, error)
 	watcher controller.Controller
 
 	mu       sync.Mutex
-	followed map[schema.GroupVersionKind]bool
+	spaces   map[string]cache.Cache // by namespace
+	followed map[place]bool
+}
+
+// place is where objects of a kind are; without a namespace the kind is of the cluster.
+type place struct {
+	kind      schema.GroupVersionKind
+	namespace string
 }
 
 // followLimit bounds the read that tells whether a kind can be watched.
@@ -37,26 +46,46 @@ const followLimit = 10 * time.Second
 
 // follow has a kind watched. It tries to read at the API server itself first, whose
 // answer says what the watch would not.
-func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind) error {
+func (k *kinds) follow(ctx context.Context, at place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.followed[kind] {
+	if k.followed[at] {
 		return nil
 	}
+	kind := at.kind
 	ctx, cancel := context.WithTimeout(ctx, followLimit)
 	defer cancel()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := k.live.List(ctx, list, client.Limit(1)); err != nil {
+	if err := k.live.List(ctx, list, client.Limit(1), client.InNamespace(at.namespace)); err != nil {
 		return fmt.Errorf("reading %s objects: %w", kind.Kind, err)
+	}
+	seen, err := k.cacheOf(at.namespace)
+	if err != nil {
+		return err
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
-	if err := k.watcher.Watch(source.Kind[client.Object](k.cache, object, handler.EnqueueRequestsFromMapFunc(runOf))); err != nil {
+	if err := k.watcher.Watch(source.Kind[client.Object](seen, object, handler.EnqueueRequestsFromMapFunc(runOf))); err != nil {
 		return fmt.Errorf("watching %s objects: %w", kind.Kind, err)
 	}
-	k.followed[kind] = true
+	k.followed[at] = true
 	return nil
+}
+
+// cacheOf is the cache of a namespace.
+func (k *kinds) cacheOf(namespace string) (cache.Cache, error) {
+	if namespace == "" {
+		return k.cache, nil
+	}
+	if k.spaces[namespace] == nil {
+		made, err := k.open(namespace)
+		if err != nil {
+			return nil, fmt.Errorf("opening the cache of namespace %s: %w", namespace, err)
+		}
+		k.spaces[namespace] = made
+	}
+	return k.spaces[namespace], nil
 }
 
 // runOf is the run that a step's object names.

@@ -36,7 +36,7 @@ type office struct {
 func open(t *testing.T, keep time.Duration) *office {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
-	crds := "../../../distros/helm/nvsentinel/manifests/crds/nvsentinel.dgxc.nvidia.com_"
+	crds := "../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
 	for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", "../../testdata/definitions.yaml"} {
 		text, err := os.Open(file)
 		if err != nil {

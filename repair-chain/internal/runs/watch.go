@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -150,30 +149,48 @@ func (w *Watch) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("making the selector of steps' objects: %w", err)
 	}
 	all := cache.ByObject{Label: labels.Everything()}
+	steps := cache.Options{Scheme: s, DefaultTransform: kube.StripManagedFields, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns)}
+	main := steps
+	main.ByObject = map[client.Object]cache.ByObject{&v1alpha1.RepairRun{}: all, &v1alpha1.RepairChain{}: all, &v1alpha1.RepairTemplate{}: all}
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
-		Scheme: s, Logger: logr.FromSlogHandler(w.log.Handler()),
+		Scheme: s, Logger: logr.FromSlogHandler(w.log.Handler()), Cache: main,
 		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
-		Cache: cache.Options{
-			DefaultTransform: kube.StripManagedFields, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns),
-			ByObject: map[client.Object]cache.ByObject{&v1alpha1.RepairRun{}: all, &v1alpha1.RepairChain{}: all, &v1alpha1.RepairTemplate{}: all},
-		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	c := &Controller{Deps: w.deps, events: mgr.GetEventRecorder(name), here: w.here}
-	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), followed: map[schema.GroupVersionKind]bool{}}
-	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, givenUp()).Build(c); err == nil {
-		err = w.builder(mgr, name+"-templates").For(&v1alpha1.RepairTemplate{}, changed()).Complete(templateController{c})
-	}
-	if err == nil {
-		err = w.builder(mgr, name+"-chains").For(&v1alpha1.RepairChain{}, changed()).
-			Watches(&v1alpha1.RepairTemplate{}, handler.EnqueueRequestsFromMapFunc(c.chainsOf), changed()).Complete(chainController{c})
-	}
-	if err != nil {
+	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), open: w.spaces(mgr, steps), spaces: map[string]cache.Cache{}, followed: map[place]bool{}}
+	if err := w.control(mgr, c); err != nil {
 		return nil, fmt.Errorf("adding the controllers: %w", err)
 	}
 	return mgr, nil
+}
+
+// spaces opens the caches of single namespaces, which the manager runs.
+func (w *Watch) spaces(mgr ctrl.Manager, o cache.Options) func(namespace string) (cache.Cache, error) {
+	o.Mapper, o.HTTPClient = mgr.GetRESTMapper(), mgr.GetHTTPClient()
+	return func(namespace string) (cache.Cache, error) {
+		o := o
+		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+		made, err := cache.New(w.config, o)
+		if err != nil {
+			return nil, err
+		}
+		return made, mgr.Add(made)
+	}
+}
+
+// control adds the controllers of the three kinds.
+func (w *Watch) control(mgr ctrl.Manager, c *Controller) (err error) {
+	if c.kinds.watcher, err = w.builder(mgr, name).For(&v1alpha1.RepairRun{}, givenUp()).Build(c); err != nil {
+		return err
+	}
+	if err = w.builder(mgr, name+"-templates").For(&v1alpha1.RepairTemplate{}, changed()).Complete(templateController{c}); err != nil {
+		return err
+	}
+	return w.builder(mgr, name+"-chains").For(&v1alpha1.RepairChain{}, changed()).
+		Watches(&v1alpha1.RepairTemplate{}, handler.EnqueueRequestsFromMapFunc(c.chainsOf), changed()).Complete(chainController{c})
 }
 
 func changed() builder.Predicates {

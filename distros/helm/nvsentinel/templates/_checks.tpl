@@ -100,6 +100,28 @@ there nothing makes PROCESS of an event, neither its value, nor a check's own in
 {{- if and .Values.janitor.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
 {{- end }}
 
+{{- define "nvsentinel.repairChainEnabled" -}}
+{{- if and .Values.repairChain.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
+{{- end }}
+
+{{/* checkRepairKinds refuses kinds of steps by which repair-chain could change the suite itself, or what Kubernetes
+has for the whole cluster: Nodes, roles, the Secrets and the emergency brake of the release's namespace. */}}
+{{- define "nvsentinel.checkRepairKinds" -}}
+{{- $problems := list -}}
+{{- range $i, $kind := .Values.repairChain.kinds -}}
+{{- $at := printf "repairChain.kinds[%d], %s:" $i (printf "%s.%s" .resource .apiGroup | trimSuffix ".") -}}
+{{- $ours := regexMatch `^[^.]*$|\.k8s\.io$` .apiGroup -}}
+{{- if eq .apiGroup "nvsentinel.dgxc.nvidia.com" -}}
+{{- $problems = append $problems (printf "%s a step makes no templates, chains or runs" $at) -}}
+{{- else if eq (empty .namespaces) (not .clusterWide) -}}
+{{- $problems = append $problems (printf "%s it has either namespaces, those of its objects, or clusterWide: true" $at) -}}
+{{- else if and $ours (or .clusterWide (has $.Release.Namespace .namespaces)) -}}
+{{- $problems = append $problems (printf "%s a kind of Kubernetes itself is for namespaces other than the release's, %s; Jobs are allowed there already" $at $.Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
+{{- end }}
+
 {{- define "nvsentinel.kwokEnabled" -}}
 {{- if and .Values.cspPluginKwok.enabled (not (.Values.global | default dict).dryRun) }}yes{{ end -}}
 {{- end }}
