@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
+	"github.com/nvidia/nvsentinel/janitor/internal/gpureset"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
@@ -21,7 +22,7 @@ const name = "janitor"
 func main() { daemon.Main(name, config.Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled {
+	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {
 		d.Log.Info("no controller is enabled")
 		d.Go("idle", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		return nil
@@ -42,7 +43,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock:   now, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
 	}
 	plugins := map[provider.Endpoint]*provider.Plugin{}
-	var controllers []*workshop.Controller
+	var members []workshop.Member
 	for _, one := range []struct {
 		kind workshop.Kind
 		config.Controller
@@ -60,9 +61,16 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 			}
 		}
 		deps.Plugin = plugins[one.Endpoint]
-		controllers = append(controllers, workshop.New(one.kind, one.Policy, deps))
+		members = append(members, workshop.New(one.kind, one.Policy, deps))
 	}
-	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, controllers...)
+	if cfg.GPUReset.Enabled {
+		resets, err := resetting(d, cfg, shared)
+		if err != nil {
+			return err
+		}
+		members = append(members, resets)
+	}
+	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
 	d.Ready("caches", watch.Synced)
 	d.Elect("repairs", watch.Run)
 	return nil
@@ -79,4 +87,17 @@ func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin,
 	d.Ready("plugin of "+kind, health.Ready)
 	d.Go("health of the plugin of "+kind, health.Run)
 	return plugin, nil
+}
+
+// resetting makes the controller of GPUResets, which needs no plugin.
+func resetting(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) (*gpureset.Controller, error) {
+	excluded, err := cfg.ResetExcluded()
+	if err != nil {
+		return nil, err
+	}
+	return gpureset.New(cfg.ResetPolicy(), gpureset.Deps{
+		Objects: shared.Objects, Cluster: shared.Nodes, Brake: shared.Brake, Excluded: excluded, Notices: shared.Notices,
+		Clock: shared.Clock, Log: d.Log, Metrics: gpureset.NewMetrics(d.Registry, shared.Metrics),
+		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.ResetTool(),
+	}), nil
 }
