@@ -100,7 +100,7 @@ func (p Policy) Warnings() []string {
 		for _, w := range a.Rule.Warnings() {
 			out = append(out, fmt.Sprintf("remediationActions.%q: %s", a.Name, w))
 		}
-		if a.Rule.SingleConditionType != "" && a.GVK.Group == janitorGroup && slices.Contains(janitorKinds, a.GVK.Kind) {
+		if a.Rule.SingleConditionType != "" && a.GVK.Group == janitorGroup && a.GVK.Kind != "GPUReset" {
 			out = append(out, fmt.Sprintf("remediationActions.%q: a refused signal leaves %s Unknown for ever; use a healthRule that reads SignalSent too", a.Name, a.Rule.SingleConditionType))
 		}
 	}

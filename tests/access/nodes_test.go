@@ -122,6 +122,8 @@ func TestNobodyForgesMarks(t *testing.T) {
 		{"a claim on taints", change{patch: annotations(nodemark.QuarantineHealthEventAppliedTaints, `[{"key":"x"}]`)}, "fault-quarantine"},
 		{"a cordon", change{patch: spec("unschedulable", true)}, "fault-quarantine"},
 		{"a repair", change{patch: annotations(nodemark.RepairAnnotation, "forged")}, "janitor"},
+		{"a reset", change{patch: annotations(nodemark.ResetAnnotation, "forged")}, "janitor"},
+		{"a GPU service off", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "false")}, ""},
 	}
 	for _, account := range controllers {
 		caller := w.account(t, account)

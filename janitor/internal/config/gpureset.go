@@ -119,7 +119,7 @@ func (c Config) validateReset() error {
 		}
 	}
 	if root := tool.DriverRoot; !path.IsAbs(root) || path.Clean(root) != root || strings.Contains(root, "..") {
-		problems = append(problems, fmt.Errorf("%s.resetJob.driverRoot is %q; it must be an absolute path without . and ..", resetKey, root))
+		problems = append(problems, fmt.Errorf("%s.resetJob.driverRoot is %q; it must be a clean absolute path", resetKey, root))
 	}
 	for _, d := range []struct {
 		key   string

@@ -8,7 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 )
@@ -36,9 +35,9 @@ func (t Tool) job(object *v1alpha1.GPUReset) *batchv1.Job {
 			},
 		},
 		Spec: batchv1.JobSpec{
-			BackoffLimit:            ptr.To[int32](0),
-			ActiveDeadlineSeconds:   ptr.To(int64(t.Deadline / time.Second)),
-			TTLSecondsAfterFinished: ptr.To(int32(jobTTL / time.Second)),
+			BackoffLimit:            new(int32(0)),
+			ActiveDeadlineSeconds:   new(int64(t.Deadline / time.Second)),
+			TTLSecondsAfterFinished: new(int32(jobTTL / time.Second)),
 			Template:                corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: jobLabels()}, Spec: t.pod(object)},
 		},
 	}
@@ -50,12 +49,12 @@ func (t Tool) pod(object *v1alpha1.GPUReset) corev1.PodSpec {
 	pod := corev1.PodSpec{
 		NodeName:                     object.Spec.NodeName,
 		RestartPolicy:                corev1.RestartPolicyNever,
-		AutomountServiceAccountToken: ptr.To(false),
+		AutomountServiceAccountToken: new(false),
 		Tolerations:                  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		Containers: []corev1.Container{{
 			Name: program, Image: t.Image,
 			// The image's own user is nobody.
-			SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true), RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0)},
+			SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)), RunAsGroup: new(int64(0))},
 			Env: []corev1.EnvVar{
 				{Name: "NVIDIA_GPU_RESETS", Value: strings.Join(object.GPUs(), ",")},
 				// A container runtime must not give the pod a GPU: it would be in use.
@@ -63,7 +62,7 @@ func (t Tool) pod(object *v1alpha1.GPUReset) corev1.PodSpec {
 				{Name: "DRIVER_ROOT", Value: path.Join(hostRoot, t.DriverRoot)},
 			},
 			VolumeMounts: []corev1.VolumeMount{{
-				Name: "host", MountPath: hostRoot, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer),
+				Name: "host", MountPath: hostRoot, MountPropagation: new(corev1.MountPropagationHostToContainer),
 			}},
 		}},
 		Volumes: []corev1.Volume{{

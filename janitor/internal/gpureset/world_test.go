@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -229,7 +228,7 @@ func (w *world) operate(node string, ready bool) {
 	for _, app := range GPUOperator("").Apps {
 		name := w.prefix + node + "-" + app.Name
 		if n.Labels[app.Label] != "true" {
-			err := pods.Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+			err := pods.Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 			if client.IgnoreNotFound(err) != nil {
 				w.t.Fatal(err)
 			}
@@ -296,7 +295,7 @@ func (w *world) end(name string, in batchv1.JobConditionType, reason string) {
 func (w *world) removeJob(name string) {
 	w.t.Helper()
 	err := w.cluster.Client().BatchV1().Jobs(w.namespace).Delete(w.t.Context(), w.prefix+name+"-reset-job", metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	})
 	if err != nil {
 		w.t.Fatal(err)
