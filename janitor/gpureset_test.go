@@ -34,6 +34,8 @@ type operator struct {
 	namespace string // of the services and the Jobs
 	// jobs are the uids of all Jobs that were ever seen.
 	jobs map[types.UID]bool
+	// seen says that the janitor has seen its Job: no Job ends before.
+	seen bool
 	// under is whether a service was up while a Job ran.
 	under bool
 }
@@ -88,7 +90,9 @@ func (o *operator) work(up bool) {
 		if len(job.Status.Conditions) > 0 {
 			continue
 		}
-		o.under = o.under || up
+		if o.under = o.under || up; !o.seen {
+			continue
+		}
 		now := metav1.Now()
 		job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
 		for _, c := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
@@ -130,6 +134,7 @@ func (o *operator) resets(over func() bool) *v1alpha1.GPUReset {
 		if err := objects.Get(o.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 			o.t.Fatal(err)
 		}
+		o.seen = object.Status.JobRef != nil && object.Status.JobRef.UID != ""
 		return object.Status.CompletionTime != nil && len(object.Finalizers) == 0 && over()
 	})
 	return object
