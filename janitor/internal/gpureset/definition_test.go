@@ -31,7 +31,7 @@ func TestDefinition(t *testing.T) {
 		"a selector of nothing":     {"f", "n", &v1alpha1.GPUSelector{}, "at least one GPU"},
 		"too many":                  {"g", "n", &v1alpha1.GPUSelector{UUIDs: many(uuid, 65)}, "64 items"},
 		"an index":                  {"h", "n", &v1alpha1.GPUSelector{UUIDs: []string{"0"}}, "should match"},
-		"a list in an entry":        {"i", "n", &v1alpha1.GPUSelector{UUIDs: []string{uuid + "," + uuid}}, "should match"},
+		"a list in an entry":        {"i", "n", &v1alpha1.GPUSelector{UUIDs: []string{uuid + "," + uuid}}, "Too long"},
 		"a bus id without function": {"j", "n", &v1alpha1.GPUSelector{PCIBusIDs: []string{"0000:18:00"}}, "should match"},
 	} {
 		object := &v1alpha1.GPUReset{

@@ -30,9 +30,11 @@ func (t Tool) job(object *v1alpha1.GPUReset) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: object.JobName(), Namespace: t.Namespace, Labels: jobLabels(),
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(object, v1alpha1.GroupVersion.WithKind(Kind)),
-			},
+			// It does not block the object's deletion, for which some clusters want a right
+			// of its own.
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind, Name: object.Name, UID: object.UID, Controller: new(true),
+			}},
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:            new(int32(0)),

@@ -33,6 +33,7 @@ import (
 //	clock D, delete O, manual, by-hand O, ttl D
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Parallel()
 		s := &script{world: newWorld(t), uids: map[string]string{}}
 		datadriven.RunTest(t, path, s.run)
 	})

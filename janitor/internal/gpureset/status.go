@@ -98,7 +98,8 @@ func jobSeen(object *v1alpha1.GPUReset, uid string, now time.Time) {
 }
 
 // concluded notes how the reset ends once the services are back. One that has never
-// been near the GPUs says so, which uses up no attempt.
+// been near the GPUs says so, which uses up no attempt; but services that do not go
+// are a failed attempt, so that something stronger can follow.
 func concluded(object *v1alpha1.GPUReset, r v1alpha1.GPUResetResult, job reset.Job, now time.Time) {
 	s, st := status{object, now}, &object.Status
 	st.Result, st.RestoreTime = &r, s.time()
@@ -106,7 +107,7 @@ func concluded(object *v1alpha1.GPUReset, r v1alpha1.GPUResetResult, job reset.J
 	switch {
 	case st.JobTime == nil && r.Succeeded && !byHand:
 		s.set(v1alpha1.ConditionSignalSent, unknown, v1alpha1.ReasonNotNeeded, r.Message)
-	case st.JobTime == nil && !r.Succeeded:
+	case st.JobTime == nil && !r.Succeeded && r.Reason != v1alpha1.ReasonServiceTeardownTimeoutExceeded:
 		s.set(v1alpha1.ConditionSignalSent, no, r.Reason, r.Message)
 	}
 	switch {
