@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -40,14 +41,26 @@ func run(ctx context.Context, list, root, kernel string) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(kernel, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return fmt.Errorf("opening the kernel log: %w", err)
+	if _, err := os.Stat(kernel); err != nil {
+		return fmt.Errorf("no GPU is reset whose outcome nobody would read: %w", err)
 	}
-	defer log.Close()
 	tool := gputool.Tool{
-		SMI: gputool.Driver(root, program), Kernel: log,
+		SMI: gputool.Driver(root, program), Kernel: device(kernel),
 		Say: func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 	}
 	return tool.Reset(ctx, names)
+}
+
+// device is opened for each record: the kernel drops, without a word, what is written
+// too fast through one opening of /dev/kmsg (printk.devkmsg=ratelimit).
+type device string
+
+// Write implements io.Writer.
+func (d device) Write(record []byte) (int, error) {
+	log, err := os.OpenFile(string(d), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, err := log.Write(record)
+	return n, errors.Join(err, log.Close())
 }

@@ -120,3 +120,15 @@ func TestADriverRootWithoutADriver(t *testing.T) {
 		t.Errorf("error %v, want one that names the key", err)
 	}
 }
+
+// Without a kernel log nothing is touched: nobody would learn of it.
+func TestNoKernelLog(t *testing.T) {
+	root := driverRoot(t, gpus+"ok\n")
+	err := run(t.Context(), first, root, filepath.Join(root, "none"))
+	if err == nil || !strings.Contains(err.Error(), "no GPU is reset") {
+		t.Errorf("error %v", err)
+	}
+	if books, err := os.ReadFile(filepath.Join(root, "books")); !os.IsNotExist(err) {
+		t.Errorf("the driver was asked: %s, %v", books, err)
+	}
+}

@@ -78,7 +78,6 @@ const (
 	ReasonPending                        = "Pending"
 	ReasonReadyForReset                  = "ReadyForReset"
 	ReasonResourceContention             = "ResourceContention"
-	ReasonSkipped                        = "Skipped"
 	ReasonTearingDownServices            = "TearingDownServices"
 	ReasonCreatingResetJob               = "CreatingResetJob"
 	ReasonResettingGPU                   = "ResettingGPU"
