@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	settings "github.com/nvidia/nvsentinel/fault-remediation/internal/config"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
@@ -149,6 +151,7 @@ func TestAPartialDrainNeedsARepairOfTheGPUAlone(t *testing.T) {
 		"replaces":                       {resetBy(janitor, "TerminateNode", "reset"), "kind TerminateNode"},
 		"cures by the same as a restart": {resetBy("example.com", "Restart", "restart"), `equivalenceGroup "restart", which is that of RESTART_VM`},
 		"resets the GPU":                 {resetBy("example.com", "GPUReset", "reset"), ""},
+		"the janitor resets the GPU":     {resetBy(janitor, "GPUReset", "reset"), ""},
 		"whole drains":                   {strings.Replace(resetBy(janitor, "RebootNode", "reset"), "partialDrainEnabled = true", "", 1), ""},
 		"no reset is configured":         {whole + "partialDrainEnabled = true\n", ""},
 	}
@@ -166,5 +169,64 @@ func TestAPartialDrainNeedsARepairOfTheGPUAlone(t *testing.T) {
 				t.Errorf("error %v, want one that names both keys and %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// The example of examples/gpu-reset is a configuration, and its template makes of a
+// fault the object of the janitor: of the GPUs that it names, or of all.
+func TestTheExampleResetsTheGPUsOfAFault(t *testing.T) {
+	text, err := os.ReadFile("../examples/gpu-reset/fault-remediation.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := load(t, string(text), "--store=postgres://db/nvsentinel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := cfg.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const a, b = "GPU-11111111-d5ea-c752-ddf3-c4453e44d3f7", "GPU-22222222-d5ea-c752-ddf3-c4453e44d3f7"
+	for name, tt := range map[string]struct {
+		entities []record.Entity
+		group    string
+		spec     map[string]any
+	}{
+		"one": {
+			[]record.Entity{{EntityType: "PCI", EntityValue: "0000:18:00"}, {EntityType: "GPU_UUID", EntityValue: a}, {EntityType: "GPU", EntityValue: "0"}},
+			"reset-" + a, map[string]any{"nodeName": "n", "selector": map[string]any{"uuids": []any{a}}},
+		},
+		"two": {
+			[]record.Entity{{EntityType: "GPU_UUID", EntityValue: a}, {EntityType: "GPU_UUID", EntityValue: b}},
+			"reset", map[string]any{"nodeName": "n", "selector": map[string]any{"uuids": []any{a, b}}},
+		},
+		"all": {[]record.Entity{{EntityType: "NVSWITCH", EntityValue: "0"}}, "reset", map[string]any{"nodeName": "n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := record.Record{ID: "r1", Event: record.Event{NodeName: "n", RecommendedAction: record.ActionComponentReset, EntitiesImpacted: tt.entities}}
+			repair, _ := policy.Of(record.ActionComponentReset)
+			repair = repair.For(r)
+			made, err := repair.Render(r, record.Attempt{Name: "n-1", Group: repair.Group, Session: "s", Ordinal: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.spec, made.Object["spec"]); diff != "" || repair.Group != tt.group || made.GetKind() != "GPUReset" {
+				t.Errorf("a %s of group %s, want one of %s; spec (-want +got):\n%s", made.GetKind(), repair.Group, tt.group, diff)
+			}
+		})
+	}
+}
+
+func TestAnEntityScopeIsOfAResetOnly(t *testing.T) {
+	for want, text := range map[string]string{
+		"RESTART_VM is for the whole machine": strings.Replace(whole, `equivalenceGroup = "restart"`, `equivalenceGroup = "restart"
+impactedEntityScope = "GPU_UUID"`, 1),
+		`"PCI" is not GPU_UUID`: strings.Replace(resetBy("example.com", "GPUReset", "reset"), `equivalenceGroup = "reset"`, `equivalenceGroup = "reset"
+impactedEntityScope = "PCI"`, 1),
+	} {
+		if _, err := load(t, text, "--store=postgres://db/nvsentinel"); err == nil || !strings.Contains(err.Error(), "impactedEntityScope") || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }

@@ -5,14 +5,11 @@ package main
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
-	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 )
 
@@ -21,7 +18,7 @@ const name = "janitor"
 func main() { daemon.Main(name, config.Default(), build) }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled {
+	if !cfg.RebootNode.Enabled && !cfg.TerminateNode.Enabled && !cfg.GPUReset.Enabled {
 		d.Log.Info("no controller is enabled")
 		d.Go("idle", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		return nil
@@ -41,42 +38,12 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Brake:   brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 		Clock:   now, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
 	}
-	plugins := map[provider.Endpoint]*provider.Plugin{}
-	var controllers []*workshop.Controller
-	for _, one := range []struct {
-		kind workshop.Kind
-		config.Controller
-	}{{workshop.RebootNode(), cfg.Reboot()}, {workshop.TerminateNode(), cfg.Terminate()}} {
-		if !one.Enabled {
-			continue
-		}
-		deps := shared
-		if deps.Excluded, err = one.Excluded(); err != nil {
-			return err
-		}
-		if plugins[one.Endpoint] == nil {
-			if plugins[one.Endpoint], err = dial(d, one.Endpoint, one.kind.Name); err != nil {
-				return err
-			}
-		}
-		deps.Plugin = plugins[one.Endpoint]
-		controllers = append(controllers, workshop.New(one.kind, one.Policy, deps))
+	members, err := controllers(d, cfg, shared)
+	if err != nil {
+		return err
 	}
-	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, controllers...)
+	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
 	d.Ready("caches", watch.Synced)
 	d.Elect("repairs", watch.Run)
 	return nil
-}
-
-// dial makes the connection to the plugin of a kind and watches its health.
-func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin, error) {
-	plugin, err := provider.Dial(e)
-	if err != nil {
-		return nil, err
-	}
-	d.OnStop("plugin", func(context.Context) error { return plugin.Close() })
-	health := provider.NewWatch(plugin, d.Clock, d.Log, prometheus.WrapRegistererWith(prometheus.Labels{"kind": kind}, d.Registry))
-	d.Ready("plugin of "+kind, health.Ready)
-	d.Go("health of the plugin of "+kind, health.Run)
-	return plugin, nil
 }

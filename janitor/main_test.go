@@ -88,7 +88,7 @@ func serve(t *testing.T, impl v1.CSPPluginServiceServer) string {
 
 func install(t *testing.T, cluster *localcluster.Cluster) {
 	t.Helper()
-	for _, kind := range []string{"rebootnodes", "terminatenodes"} {
+	for _, kind := range []string{"rebootnodes", "terminatenodes", "gpuresets"} {
 		text, err := os.ReadFile("../distros/helm/nvsentinel/crds/janitor.dgxc.nvidia.com_" + kind + ".yaml")
 		if err == nil {
 			err = cluster.Apply(t.Context(), bytes.NewReader(text))

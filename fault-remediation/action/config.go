@@ -79,6 +79,10 @@ type Config struct {
 	// SupersedingEquivalenceGroups are the groups whose repairs cover this
 	// action's faults, besides its own; empty is every repair as strong.
 	SupersedingEquivalenceGroups []string `toml:"supersedingEquivalenceGroups"`
+	// ImpactedEntityScope is GPU_UUID where a repair is of one GPU and not of the
+	// machine: each GPU then has attempts of its own, and its repair covers the faults
+	// of no other.
+	ImpactedEntityScope string `toml:"impactedEntityScope"`
 	// Rank orders actions by strength; required for names that have none of
 	// their own (COMPONENT_RESET 1, RESTART_VM and RESTART_BM 2, REPLACE_VM 3).
 	Rank *int `toml:"rank"`
@@ -158,6 +162,7 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 		Attempts:       valueOr(c.Attempts, Attempts{DefaultMaxAttempts, DefaultWindow}),
 		Backoff:        valueOr(c.Backoff, DefaultBackoff),
 		SupersededBy:   c.SupersedingEquivalenceGroups,
+		EntityScope:    c.ImpactedEntityScope,
 	}
 	problems := c.validate(a)
 	a.GVK.Group, a.GVK.Version, a.GVK.Kind, a.Resource = c.APIGroup, c.Version, c.Kind, c.resource()
@@ -165,6 +170,9 @@ func compile(name string, c Config, templates Templates, read func(string) ([]by
 		problems = append(problems, fmt.Errorf("healthRule: %w", err))
 	}
 	if a.Rank, err = rankOf(a.Name, c.Rank); err != nil {
+		problems = append(problems, err)
+	}
+	if err := a.checkScope(); err != nil {
 		problems = append(problems, err)
 	}
 	if a.Escalate, err = onFailure(c.OnFailure); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// janitorKinds are the janitor's kinds; each acts on the whole node.
+// janitorKinds are those of the janitor's kinds that act on the whole node.
 var janitorKinds = []string{"RebootNode", "TerminateNode"}
 
 // ActsOnNode says whether the repair of an action certainly reboots or replaces

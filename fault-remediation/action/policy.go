@@ -44,6 +44,9 @@ type Action struct {
 	// SupersededBy are the only other groups whose repairs cover this action's
 	// faults; empty is every repair as strong.
 	SupersededBy []string
+	// EntityScope is the type of the entities of which a repair is for one; empty is
+	// for the machine.
+	EntityScope string
 	// Chain is the RepairChain that the repair is a run of; empty is none.
 	Chain string
 	// Template and Digest name the template an attempt was stamped from.
@@ -97,7 +100,7 @@ func (p Policy) Warnings() []string {
 		for _, w := range a.Rule.Warnings() {
 			out = append(out, fmt.Sprintf("remediationActions.%q: %s", a.Name, w))
 		}
-		if a.Rule.SingleConditionType != "" && a.GVK.Group == janitorGroup {
+		if a.Rule.SingleConditionType != "" && a.GVK.Group == janitorGroup && a.GVK.Kind != "GPUReset" {
 			out = append(out, fmt.Sprintf("remediationActions.%q: a refused signal leaves %s Unknown for ever; use a healthRule that reads SignalSent too", a.Name, a.Rule.SingleConditionType))
 		}
 	}

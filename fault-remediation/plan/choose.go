@@ -175,7 +175,7 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 	var jobs []job
 	for _, r := range only(mine, unremediated) {
 		if repair, known := d.repairs.Of(asked(r)); known {
-			jobs = append(jobs, job{r, repair})
+			jobs = append(jobs, job{r, repair.For(r)})
 		}
 	}
 	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(asked(r)) })

@@ -286,19 +286,23 @@ func (d decision) succeed(cur Ref, health healthrule.Result) Step {
 // itself; a repair that replaced no boot explains its own group only.
 func (d decision) covers(a record.Attempt, replaced string, r record.Record) bool {
 	name, boot := r.Event.EffectiveAction(), r.Event.BootID()
+	by, _ := d.repairs.Of(a.Action)
+	known, ok := d.repairs.Of(name)
+	same := ok && known.For(r).Group == a.Group && r.CreatedAt.Before(a.SubmittedAt)
 	switch {
 	case !d.repairs.Covers(a.Action, name):
 		return false
 	case d.repairs.Rank(a.Action) >= action.RankReplace:
 		return true
+	case by.EntityScope != "" && replaced == "":
+		return same // of that one entity
 	case boot == "":
 		return r.Event.GeneratedTimestamp.Before(a.SubmittedAt.Add(-symptomsBefore))
 	case replaced != "":
 		// An earlier boot's fault that its end did not cure is as old as this one's.
 		return boot == replaced || (d.v.Boots.Past(r) && r.CreatedAt.Before(a.SubmittedAt))
 	}
-	known, ok := d.repairs.Of(name)
-	return ok && known.Group == a.Group && r.CreatedAt.Before(a.SubmittedAt)
+	return same
 }
 
 // replacedBoot is the boot that a healthy repair is proven to have ended: the

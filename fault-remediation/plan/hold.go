@@ -33,7 +33,7 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, str
 		switch {
 		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
 			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
-		case other.Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
+		case other.For(r).Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
 			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
 		}
 	}

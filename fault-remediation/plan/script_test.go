@@ -163,12 +163,13 @@ func (w *world) setNode(d *datadriven.TestData) {
 }
 
 func (w *world) addFault(d *datadriven.TestData) {
-	var id, act, boot, session string
+	var id, act, boot, session, gpus string
 	seq := 0
 	d.ScanArgs(w.t, "id", &id)
 	d.ScanArgs(w.t, "action", &act)
 	d.MaybeScanArgs(w.t, "boot", &boot)
 	d.MaybeScanArgs(w.t, "seq", &seq)
+	d.MaybeScanArgs(w.t, "gpu", &gpus)
 	if session = w.node.Session; d.HasArg("session") {
 		d.ScanArgs(w.t, "session", &session)
 	}
@@ -188,6 +189,9 @@ func (w *world) addFault(d *datadriven.TestData) {
 	}
 	if boot != "" {
 		r.Event.Metadata[record.MetadataBootID] = boot
+	}
+	for gpu := range strings.FieldsSeq(strings.ReplaceAll(gpus, "+", " ")) {
+		r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "GPU_UUID", EntityValue: gpu})
 	}
 	if seq > 0 {
 		r.Seq, r.SeqEpoch = uint64(seq), "epoch"

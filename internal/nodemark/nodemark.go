@@ -69,6 +69,10 @@ const (
 	// RepairAnnotation holds the uid of the repair object that claims the
 	// node. Written and dropped by the actor (janitor).
 	RepairAnnotation = "dgxc.nvidia.com/nvsentinel-repair"
+	// ResetAnnotation holds the uid of the GPUReset that took the GPU services off
+	// the node, in the same write that changed their labels. Written and dropped by
+	// janitor.
+	ResetAnnotation = "dgxc.nvidia.com/nvsentinel-reset"
 
 	// QuarantineHealthEvent holds the active faults as a JSON array.
 	QuarantineHealthEvent = "quarantineHealthEvent"

@@ -47,7 +47,7 @@ func TestHint(t *testing.T) {
 		{predecessor.Flag, "janitor", "polling-interval", ""},
 		{predecessor.Flag, "janitor", "nmae", ""},
 		{predecessor.Key, "node-drainer", "customDrain.apiGroup", "customDrain is a key of the earlier NVSentinel; here there is nothing like it: node-drainer evicts"},
-		{predecessor.Key, "fault-remediation", "remediationActions.COMPONENT_RESET.impactedEntityScope", "impactedEntityScope is a key"},
+		{predecessor.Key, "fault-remediation", "updateRetry.maxRetries", "updateRetry is a key"},
 		{predecessor.Key, "janitor", "global.cspProviderHost", "here it is cspPluginHost"},
 	} {
 		if got := predecessor.Hint(tc.kind, tc.program, tc.given); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {

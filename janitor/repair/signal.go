@@ -7,7 +7,7 @@ func opening(v View, p Policy, now time.Time) (Verdict, bool) {
 	o := v.Object
 	switch {
 	case o.Completed || o.Deleting:
-		return ending(o, p, now), true
+		return Ending(o, p, now), true
 	case o.Started.IsZero() || !o.Finalizer:
 		return Verdict{Step: Begin, Reason: NotStarted}, true
 	case o.Unnamed:
@@ -18,10 +18,10 @@ func opening(v View, p Policy, now time.Time) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// ending is an object whose outcome is known or no longer wanted. Its time to
+// Ending is an object whose outcome is known or no longer wanted. Its time to
 // live is counted from its end; an end that lies ahead was stamped by a clock
 // that has been set right since, and is waited for again and again.
-func ending(o Object, p Policy, now time.Time) Verdict {
+func Ending(o Object, p Policy, now time.Time) Verdict {
 	reason := Ended
 	if !o.Completed {
 		reason = Deleted
@@ -70,7 +70,7 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	if n.Claim != "" && n.Claim != o.UID {
 		return awaiting(v, p, now, Busy)
 	}
-	if reason, over := sessionOver(v); over {
+	if reason, over := Over(o.Session, n); over {
 		if sent {
 			// The first signal may still take effect, so the claim stays; but
 			// there is no second one.
@@ -100,17 +100,17 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	return Verdict{Step: Send, Reason: Claimed}
 }
 
-// sessionOver says whether the quarantine that asked for the repair is over. A
-// person's object belongs to none.
-func sessionOver(v View) (Reason, bool) {
+// Over says whether the quarantine session that asked for a repair of the Node is
+// over. A person's object belongs to none, which is "".
+func Over(session string, n Node) (Reason, bool) {
 	switch {
-	case v.Object.Session == "":
+	case session == "":
 		return "", false
-	case v.Node.Session == "":
+	case n.Session == "":
 		return NoSession, true
-	case v.Node.Session != v.Object.Session:
+	case n.Session != session:
 		return OtherSession, true
-	case v.Node.Schedulable:
+	case n.Schedulable:
 		return NodeSchedulable, true
 	}
 	return "", false

@@ -201,11 +201,17 @@ var unneeded = map[string]string{
 	"repair-chain: delete jobs.batch nvsentinel":                  "a run is deleted before its end: repair-chain/internal/runs TestARunThatIsDeleted",
 	"repair-chain: delete rebootnodes.janitor.dgxc.nvidia.com":    "the same",
 	"repair-chain: patch rebootnodes.janitor.dgxc.nvidia.com":     "a NodeHealthCheck gives its run up: internal/runs TestARunThatIsGivenUp",
+	"repair-chain: patch gpuresets.janitor.dgxc.nvidia.com":       "as rebootnodes",
 	"repair-chain: patch terminatenodes.janitor.dgxc.nvidia.com":  "as rebootnodes",
+	"repair-chain: delete gpuresets.janitor.dgxc.nvidia.com":      "as rebootnodes",
 	"repair-chain: delete terminatenodes.janitor.dgxc.nvidia.com": "as rebootnodes",
+	"repair-chain: create gpuresets.janitor.dgxc.nvidia.com":      "as rebootnodes",
 	"repair-chain: create terminatenodes.janitor.dgxc.nvidia.com": "as rebootnodes",
+	"repair-chain: get gpuresets.janitor.dgxc.nvidia.com":         "as rebootnodes",
 	"repair-chain: get terminatenodes.janitor.dgxc.nvidia.com":    "as rebootnodes",
+	"repair-chain: list gpuresets.janitor.dgxc.nvidia.com":        "as rebootnodes",
 	"repair-chain: list terminatenodes.janitor.dgxc.nvidia.com":   "as rebootnodes",
+	"repair-chain: watch gpuresets.janitor.dgxc.nvidia.com":       "as rebootnodes",
 	"repair-chain: watch terminatenodes.janitor.dgxc.nvidia.com":  "as rebootnodes",
 }
 

@@ -65,6 +65,17 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"repair", "fault-remediation", repair},
 		{"lemon", "fault-remediation", lemon},
 		{"claim", "janitor", claim},
+		{"services down", "janitor", func(n *corev1.Node) {
+			n.Annotations[nodemark.ResetAnnotation] = "uid"
+			for _, service := range gpuServices {
+				n.Labels["nvidia.com/gpu.deploy."+service] = "false"
+			}
+		}},
+		{"services back", "janitor", func(n *corev1.Node) {
+			delete(n.Annotations, nodemark.ResetAnnotation)
+			delete(n.Labels, "nvidia.com/gpu.deploy.dcgm")
+			n.Labels["nvidia.com/gpu.deploy.device-plugin"] = "true"
+		}},
 		{"unclaim", "janitor", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) }},
 		{"repaired", "fault-remediation", label(nodemark.RemediationSucceeded)},
 		{"not repaired", "fault-remediation", label(nodemark.RemediationFailed)},
@@ -100,6 +111,48 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		if err := c.by(t.Context(), w.account(t, "csp-plugin-kwok"), simulated.Name); err != nil {
 			t.Errorf("the simulation plugin: %v", err)
 		}
+	}
+}
+
+// gpuServices are those that a reset takes off a node, by the ends of their labels.
+var gpuServices = []string{"device-plugin", "dcgm", "dcgm-exporter", "gpu-feature-discovery"}
+
+// TestAResetChangesTheLabelsOfGPUServicesOnly: the janitor's hand on labels is as long
+// as its reset, on a node that the reset has claimed.
+func TestAResetChangesTheLabelsOfGPUServicesOnly(t *testing.T) {
+	w := newWorld(t)
+	node, janitor := w.plain(t, "reset"), w.account(t, "janitor")
+	inForce(t, janitor, node.Name)
+	down := func(mark any, labels map[string]any) change {
+		return change{patch: map[string]any{"metadata": map[string]any{"labels": labels, "annotations": map[string]any{nodemark.ResetAnnotation: mark}}}}
+	}
+	dcgm := map[string]any{"nvidia.com/gpu.deploy.dcgm": "false"}
+	refusal := func(what string, c change) {
+		t.Helper()
+		if err := c.by(t.Context(), janitor, node.Name); !refused(err) {
+			t.Errorf("%s: %v, want it refused", what, err)
+		}
+	}
+	refusal("a node that is not claimed", down("me", dcgm))
+	if err := (change{patch: annotations(nodemark.RepairAnnotation, "me")}).by(t.Context(), janitor, node.Name); err != nil {
+		t.Fatal(err)
+	}
+	refusal("no mark", change{patch: map[string]any{"metadata": map[string]any{"labels": dcgm}}})
+	refusal("another's mark", down("other", dcgm))
+	refusal("a service that is switched on", down("me", map[string]any{"nvidia.com/gpu.deploy.dcgm": "true"}))
+	refusal("another label", down("me", map[string]any{"nvidia.com/gpu.deploy.dcgm": "false", "nvidia.com/gpu.deploy.driver": "false"}))
+	refusal("a label that is lost", down("me", map[string]any{"kubernetes.io/hostname": nil}))
+	if err := down("me", dcgm).by(t.Context(), janitor, node.Name); err != nil {
+		t.Errorf("the labels of a reset: %v", err)
+	}
+	refusal("a label between", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "true")})
+	refusal("another label on the way back", down(nil, map[string]any{"nvidia.com/gpu.deploy.driver": "true"}))
+	// Whoever took the claim away: the services come back.
+	if err := (change{patch: annotations(nodemark.RepairAnnotation, nil)}).by(t.Context(), w.admin, node.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := down(nil, map[string]any{"nvidia.com/gpu.deploy.dcgm": nil}).by(t.Context(), janitor, node.Name); err != nil {
+		t.Errorf("the labels after a reset: %v", err)
 	}
 }
 

@@ -124,6 +124,8 @@ func TestNobodyForgesMarks(t *testing.T) {
 		{"a repair", change{patch: annotations(nodemark.RepairAnnotation, "forged")}, "janitor"},
 		{"a lemon", change{patch: labels(nodemark.LemonLabel, nodemark.LemonYes)}, "fault-remediation"},
 		{"the repairs of a lemon", change{patch: annotations(nodemark.LemonAnnotation, "{}")}, "fault-remediation"},
+		{"a reset", change{patch: annotations(nodemark.ResetAnnotation, "forged")}, "janitor"},
+		{"a GPU service off", change{patch: labels("nvidia.com/gpu.deploy.dcgm", "false")}, ""},
 	}
 	for _, account := range controllers {
 		caller := w.account(t, account)

@@ -52,7 +52,7 @@ func TestRightsOfChains(t *testing.T) {
 	}{
 		"off":          {nil, nil, false},
 		"on":           {[]string{withChains}, own, true},
-		"with janitor": {[]string{withChains, aws}, append(slices.Clone(own), "cluster: get,list,watch,create,patch,delete rebootnodes,terminatenodes.janitor.dgxc.nvidia.com"), true},
+		"with janitor": {[]string{withChains, aws}, append(slices.Clone(own), "cluster: get,list,watch,create,patch,delete rebootnodes,terminatenodes,gpuresets.janitor.dgxc.nvidia.com"), true},
 		"with kinds": {
 			append(chainKind("example.com", "validations", "clusterWide=true"), "--set=repairChain.kinds[1].apiGroup=,repairChain.kinds[1].resource=pods,repairChain.kinds[1].namespaces={a,b}"),
 			append(slices.Clone(own), "cluster: get,list,watch,create,patch,delete validations.example.com", "a: get,list,watch,create,patch,delete pods", "b: get,list,watch,create,patch,delete pods"), true,

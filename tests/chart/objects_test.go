@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -38,6 +39,10 @@ func TestAPIServerTakesEveryObject(t *testing.T) {
 		if err := cluster.Apply(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
+	}
+	services := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}} // those of the GPU operator, in values
+	if _, err := cluster.Client().CoreV1().Namespaces().Create(t.Context(), services, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range values {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +89,8 @@ func TestNamespaceOfTheRelease(t *testing.T) {
 				if slices.Contains(clusterWide, o.GetKind()) {
 					want = ""
 				}
-				if elsewhere := []string{"default", "medik8s-leases"}; strings.HasPrefix(o.GetKind(), "Role") && slices.Contains(elsewhere, o.GetNamespace()) {
-					continue // where Events about Nodes and the leases of nodes are
+				if elsewhere := []string{"default", "medik8s-leases", "gpus"}; strings.HasPrefix(o.GetKind(), "Role") && slices.Contains(elsewhere, o.GetNamespace()) {
+					continue // where Events about Nodes, the leases of nodes and the pods of the GPU operator are
 				}
 				if o.GetNamespace() != want {
 					t.Errorf("%s %s is in namespace %q, want %q", o.GetKind(), o.GetName(), o.GetNamespace(), want)

@@ -168,6 +168,8 @@ func TestRefused(t *testing.T) {
 		"a pipeline without its first file":  {set("platformConnectors.pipeline.dedup\\.toml=x"), []string{"has no pipeline.toml"}},
 		"an exporter without a receiver":     {set("eventExporter.enabled=true"), []string{"eventExporter.config is empty", "endpoint"}},
 		"a janitor without a plugin":         {set("janitor.enabled=true"), []string{"it has no plugin", "janitor.cspPlugin.host"}},
+		"resets of GPUs without an image":    {set("janitor.enabled=true", "cspPluginAws.enabled=true", "janitor.gpuReset.enabled=true"), []string{"janitor.gpuReset.image is empty"}},
+		"a driver root that is relative":     {set("janitor.gpuReset.driverRoot=run"), []string{"/janitor/gpuReset/driverRoot"}},
 		"two plugins behind one service":     {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true"), []string{"janitor.rebootNodeController.cspPluginHost", "csp-plugin-aws, csp-plugin-kwok"}},
 		"an argument that is none":           {set("nodeDrainer.extraArgs[0]=dry-run"), []string{"/nodeDrainer/extraArgs/0"}},
 		"a log level":                        {set("logLevel=verbose"), []string{"/logLevel"}},
@@ -219,6 +221,43 @@ func TestSafeDefaults(t *testing.T) {
 		if _, there := pods[actor]; there {
 			t.Errorf("%s is installed", actor)
 		}
+	}
+}
+
+// TestGPUResets: they are off, and what they need is there only where they are on, in
+// the namespaces and for the image that the values name.
+func TestGPUResets(t *testing.T) {
+	const janitor = "--set=janitor.enabled=true,cspPluginAws.enabled=true"
+	named := func(with ...string) (out []string) {
+		for _, o := range rendered(t, append([]string{file("store"), "--namespace=gpu-health", janitor}, with...)...) {
+			if !strings.Contains(o.GetName(), "gpu-reset") {
+				continue
+			}
+			out = append(out, strings.TrimSpace(o.GetKind()+" "+o.GetNamespace()))
+			text, err := o.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "serviceaccount:nvsentinel:") || o.GetKind() == "ValidatingAdmissionPolicy" && !strings.Contains(string(text), "== 'example.com/r:2'") {
+				t.Errorf("%s", text)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	on := []string{"--set=janitor.gpuReset.enabled=true", "--set=janitor.gpuReset.image=example.com/r:2", "--set=janitor.gpuReset.servicesNamespace=gpus"}
+	if got := named(); len(got) > 0 {
+		t.Errorf("nobody asked for %v", got)
+	}
+	if got := named(append(on, "--set=global.dryRun=true")...); len(got) > 0 {
+		t.Errorf("in a dry run there is %v", got)
+	}
+	want := []string{
+		"ClusterRole", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Role gpu-health", "Role gpus", "RoleBinding gpu-health", "RoleBinding gpus",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
+	if diff := cmp.Diff(want, named(on...)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 }
 

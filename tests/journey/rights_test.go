@@ -38,6 +38,7 @@ var unneeded = map[string]string{
 	"fault-remediation: get events default":                               repeated,
 	"fault-remediation: get terminatenodes.janitor.dgxc.nvidia.com":       replaced,
 	"fault-remediation: list configmaps nvsentinel":                       listed,
+	"fault-remediation: list gpuresets.janitor.dgxc.nvidia.com":           "a claim is looked at: fault-remediation's own tests",
 	"fault-remediation: list nodes":                                       listed,
 	"fault-remediation: list rebootnodes.janitor.dgxc.nvidia.com":         listed,
 	"fault-remediation: list terminatenodes.janitor.dgxc.nvidia.com":      listed,

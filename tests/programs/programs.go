@@ -22,7 +22,7 @@ var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
-	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./repair-chain",
+	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./repair-chain", "./janitor/gpu-reset",
 	clouds + "aws", clouds + "azure", clouds + "gcp", clouds + "oci",
 }
 

@@ -97,7 +97,7 @@ func (c *Claims) claimed() (map[string]string, error) {
 // and of those that repairs are made of. A kind that is not served has none.
 func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
 	kinds := map[schema.GroupVersionResource]bool{}
-	for _, resource := range []string{"rebootnodes", "terminatenodes"} {
+	for _, resource := range []string{"rebootnodes", "terminatenodes", "gpuresets"} {
 		kinds[schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: resource}] = true
 	}
 	for _, a := range c.Desk.Repairs.All() {

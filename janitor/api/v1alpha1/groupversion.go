@@ -20,7 +20,8 @@ var GroupVersion = schema.GroupVersion{Group: "janitor.dgxc.nvidia.com", Version
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&RebootNode{}, &RebootNodeList{}, &RebootNodeTemplate{}, &RebootNodeTemplateList{},
-		&TerminateNode{}, &TerminateNodeList{}, &TerminateNodeTemplate{}, &TerminateNodeTemplateList{})
+		&TerminateNode{}, &TerminateNodeList{}, &TerminateNodeTemplate{}, &TerminateNodeTemplateList{},
+		&GPUReset{}, &GPUResetList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

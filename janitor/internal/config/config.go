@@ -18,6 +18,8 @@ type Config struct {
 	RebootNode RebootNode `toml:"rebootNodeController"`
 	// TerminateNode configures the controller of TerminateNode objects.
 	TerminateNode TerminateNode `toml:"terminateNodeController"`
+	// GPUReset configures the controller of GPUReset objects.
+	GPUReset GPUReset `toml:"gpuResetController"`
 
 	Kube  kube.Config  `toml:"kube"`
 	Lease lease.Config `toml:"leaderElection"`
@@ -130,6 +132,7 @@ func Default() Config {
 			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
 		},
 		TerminateNode: TerminateNode{Enabled: true},
+		GPUReset:      defaultGPUReset(),
 		Lease:         leases(),
 	}
 }
@@ -152,6 +155,9 @@ func (c Config) Validate() error {
 		if one.Enabled {
 			problems = append(problems, one.validate(c.Lease))
 		}
+	}
+	if c.GPUReset.Enabled {
+		problems = append(problems, c.validateReset())
 	}
 	if c.RebootNode.Workers < 1 {
 		problems = append(problems, fmt.Errorf("rebootNodeController.workers is %d; it must be at least 1", c.RebootNode.Workers))

@@ -81,10 +81,12 @@ func (c Config) exclusions(controller string, own NodesOverride) []selectors {
 
 // Excluded are the nodes that the controller leaves alone; none matches after an
 // error.
-func (c Controller) Excluded() ([]labels.Selector, error) {
+func (c Controller) Excluded() ([]labels.Selector, error) { return excluded(c.exclusions) }
+
+func excluded(lists []selectors) ([]labels.Selector, error) {
 	var out []labels.Selector
 	var problems []error
-	for _, list := range c.exclusions {
+	for _, list := range lists {
 		for _, text := range list.text {
 			selector, err := labels.Parse(text)
 			switch {

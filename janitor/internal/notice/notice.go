@@ -31,6 +31,8 @@ const (
 	RebootSignal Reason = "RebootSignal"
 	// TerminateSignal: the node's machine is about to be given back.
 	TerminateSignal Reason = "TerminateSignal"
+	// GPUReset: GPUs of the node are about to be reset.
+	GPUReset Reason = "GPUReset"
 	// PluginUnavailable: the plugin did not take a signal; it is asked again.
 	PluginUnavailable Reason = "PluginUnavailable"
 	// PluginRefused: the plugin refused a signal for good.
@@ -84,7 +86,7 @@ func (b *Board) event(about Object, reason Reason, message string) *corev1.Event
 		message = strings.ToValidUTF8(message[:messageLimit-3], "") + "..."
 	}
 	kind := corev1.EventTypeWarning
-	if reason == RebootSignal || reason == TerminateSignal {
+	if reason == RebootSignal || reason == TerminateSignal || reason == GPUReset {
 		kind = corev1.EventTypeNormal
 	}
 	now := metav1.NewTime(b.Clock.Now())

@@ -146,7 +146,7 @@ func (c *Controller) observe(ctx context.Context, name string) (*pass, error) {
 
 // view is what Decide sees.
 func (c *Controller) view(p *pass) repair.View {
-	v := repair.View{Object: objectFacts(p.object), Node: nodeFacts(p.node), Plugin: p.plugin}
+	v := repair.View{Object: objectFacts(p.object), Node: NodeFacts(p.node), Plugin: p.plugin}
 	if p.node != nil {
 		v.Node.Excluded = v.Node.Excluded || slices.ContainsFunc(c.Excluded, func(s labels.Selector) bool {
 			return s.Matches(labels.Set(p.node.Labels))
@@ -189,11 +189,11 @@ func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again 
 
 // write stores the object's status under the resourceVersion it was read with.
 func (c *Controller) write(ctx context.Context, object v1alpha1.Repair) error {
-	return lostRace(c.Objects.Status().Update(ctx, object), "writing the status")
+	return LostRace(c.Objects.Status().Update(ctx, object), "writing the status")
 }
 
-// lostRace turns a conflict into another look.
-func lostRace(err error, doing string) error {
+// LostRace turns a conflict into another look.
+func LostRace(err error, doing string) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return outcome.Wait(conflictWait, doing+": the object changed meanwhile")

@@ -161,8 +161,12 @@ func (c *Controller) answered(ctx context.Context, p *pass, before *metav1.Time,
 
 // announcement says why a node is repaired.
 func (c *Controller) announcement(object v1alpha1.Repair) string {
+	return c.kind.Name + " " + object.GetName() + " asks the provider to " + c.kind.action + Asker(object)
+}
+
+// Asker says what an object was created for: record, session and group, if it does.
+func Asker(object metav1.Object) string {
 	var text strings.Builder
-	text.WriteString(c.kind.Name + " " + object.GetName() + " asks the provider to " + c.kind.action)
 	for _, mark := range []struct{ name, key string }{
 		{"record", v1alpha1.RecordAnnotation}, {"session", nodemark.SessionAnnotation}, {"group", v1alpha1.GroupAnnotation},
 	} {

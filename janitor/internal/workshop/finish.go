@@ -30,7 +30,7 @@ func (c *Controller) end(ctx context.Context, p *pass, v repair.Verdict) error {
 	switch v.Step {
 	case repair.Succeed:
 		c.Metrics.count(c.kind, statusSucceeded)
-		c.Metrics.mttr.WithLabelValues(c.kind.action).Observe(since(p.object, now).Seconds())
+		c.Metrics.Took(c.kind.action, since(p.object, now))
 		p.log.Info("repair succeeded")
 	case repair.SessionOver:
 		c.Metrics.count(c.kind, statusSessionOver)
@@ -71,7 +71,7 @@ func (c *Controller) unclaim(ctx context.Context, p *pass, v repair.Verdict) err
 func (c *Controller) expire(ctx context.Context, p *pass) error {
 	uid, version := p.object.GetUID(), p.object.GetResourceVersion()
 	err := c.Objects.Delete(ctx, p.object, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if err := lostRace(err, "removing the object"); err != nil {
+	if err := LostRace(err, "removing the object"); err != nil {
 		return err
 	}
 	c.Metrics.count(c.kind, statusExpired)
@@ -87,5 +87,5 @@ func copyOf(object v1alpha1.Repair) client.Object {
 // patch writes the difference of the metadata under before's resourceVersion.
 func (c *Controller) patch(ctx context.Context, object v1alpha1.Repair, before client.Object) error {
 	guarded := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return lostRace(c.Objects.Patch(ctx, object, guarded), "writing the finalizer")
+	return LostRace(c.Objects.Patch(ctx, object, guarded), "writing the finalizer")
 }

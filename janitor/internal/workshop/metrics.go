@@ -1,6 +1,10 @@
 package workshop
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Values of the label status of janitor_actions_count.
 const (
@@ -46,6 +50,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) count(k Kind, status string) { m.actions.WithLabelValues(k.action, status).Inc() }
+func (m *Metrics) count(k Kind, status string) { m.Count(k.action, status) }
+
+// Count counts a repair of a kind, by its verb, as far as it came.
+func (m *Metrics) Count(action, status string) { m.actions.WithLabelValues(action, status).Inc() }
+
+// Took observes the time from the request of a repair to its success.
+func (m *Metrics) Took(action string, d time.Duration) {
+	m.mttr.WithLabelValues(action).Observe(d.Seconds())
+}
 
 func (m *Metrics) signal(k Kind, result string) { m.signals.WithLabelValues(k.action, result).Inc() }

@@ -60,8 +60,9 @@ func timeOf(t *metav1.Time) time.Time {
 	return t.Time
 }
 
-// nodeFacts are what a decision needs of the Node; nil is certain absence.
-func nodeFacts(node *corev1.Node) repair.Node {
+// NodeFacts are what a decision needs of the Node, but for what the configuration
+// excludes; nil is certain absence.
+func NodeFacts(node *corev1.Node) repair.Node {
 	if node == nil {
 		return repair.Node{}
 	}

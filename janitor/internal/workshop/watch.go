@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,13 +65,23 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
+// Member is what a watch rings for: the controller of one kind.
+type Member interface {
+	// Unserved is why its objects can not be read; empty when they can.
+	Unserved(ctx context.Context) string
+	// Caches bound what it watches of kinds that are not the janitor's.
+	Caches() map[client.Object]cache.ByObject
+	// Register adds it to a manager.
+	Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
+}
+
 // Watch rings for the controllers: an object's changes ring, and so do those
 // changes of its Node that a decision depends on.
 type Watch struct {
-	controllers []*Controller
-	config      *rest.Config
-	workers     int
-	log         *slog.Logger
+	members []Member
+	config  *rest.Config
+	workers int
+	log     *slog.Logger
 
 	running, synced atomic.Bool
 	// missing is why the objects can not be watched; empty when they can.
@@ -87,8 +98,8 @@ const syncLimit = 24 * time.Hour
 
 // NewWatch makes the watch; workers is how many objects of a kind are worked on
 // at once.
-func NewWatch(config *rest.Config, workers int, log *slog.Logger, controllers ...*Controller) *Watch {
-	return &Watch{controllers: controllers, config: config, workers: workers, log: log}
+func NewWatch(config *rest.Config, workers int, log *slog.Logger, members ...Member) *Watch {
+	return &Watch{members: members, config: config, workers: workers, log: log}
 }
 
 // Synced says whether a running watch has its caches.
@@ -144,13 +155,26 @@ func (w *Watch) await(ctx context.Context, s *runtime.Scheme) (mgr ctrl.Manager)
 
 // unserved is why the objects of a kind can not be read; empty when they can.
 func (w *Watch) unserved(ctx context.Context) string {
-	for _, c := range w.controllers {
-		switch err := c.Objects.List(ctx, c.kind.list(), client.Limit(1)); {
-		case meta.IsNoMatchError(err):
-			return c.kind.Name + " is not served by the API server"
-		case err != nil:
-			return c.kind.Name + " objects can not be read: " + err.Error()
+	for _, m := range w.members {
+		if why := m.Unserved(ctx); why != "" {
+			return why
 		}
+	}
+	return ""
+}
+
+// Unserved is why the objects of the kind can not be read; empty when they can.
+func (c *Controller) Unserved(ctx context.Context) string {
+	return Unserved(ctx, c.Objects, c.kind.Name, c.kind.list())
+}
+
+// Unserved is why the objects of a list's kind can not be read; empty when they can.
+func Unserved(ctx context.Context, objects client.Client, kind string, list client.ObjectList) string {
+	switch err := objects.List(ctx, list, client.Limit(1)); {
+	case meta.IsNoMatchError(err):
+		return kind + " is not served by the API server"
+	case err != nil:
+		return kind + " objects can not be read: " + err.Error()
 	}
 	return ""
 }
@@ -158,39 +182,47 @@ func (w *Watch) unserved(ctx context.Context) string {
 // manager prepares the watches, which asks the API server what it serves. One
 // whose preparation failed was never started and is dropped.
 func (w *Watch) manager(ctx context.Context, s *runtime.Scheme) (ctrl.Manager, error) {
+	caches := map[client.Object]cache.ByObject{}
+	for _, m := range w.members {
+		maps.Copy(caches, m.Caches())
+	}
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{
 		Scheme: s, Logger: logr.FromSlogHandler(w.log.Handler()),
 		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours
-		Cache:   cache.Options{DefaultTransform: kube.StripManagedFields},
+		Cache:   cache.Options{DefaultTransform: kube.StripManagedFields, ByObject: caches},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	for _, c := range w.controllers {
-		if err := w.register(ctx, mgr, c); err != nil {
+	unchecked := true
+	for _, m := range w.members {
+		err := m.Register(ctx, mgr, controller.Options{
+			MaxConcurrentReconciles: w.workers,
+			CacheSyncTimeout:        syncLimit,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			// Names are unique per process only for metrics that we do not serve.
+			SkipNameValidation: &unchecked,
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	return mgr, nil
 }
 
-// register adds a controller to a manager.
-func (w *Watch) register(ctx context.Context, mgr ctrl.Manager, c *Controller) error {
+// Caches are none: the controller watches Nodes, and of them all.
+func (c *Controller) Caches() map[client.Object]cache.ByObject { return nil }
+
+// Register adds the controller to a manager.
+func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, c.kind.object(), byNode, nodeOfOpen); err != nil {
 		return fmt.Errorf("indexing objects by node: %w", err)
 	}
-	unchecked := true
 	err := ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(c.kind.Name)).
 		For(c.kind.object(), builder.WithPredicates(predicate.Funcs{UpdateFunc: byOthers})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.objectsOf(mgr.GetClient())),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: w.workers,
-			CacheSyncTimeout:        syncLimit,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-			// Names are unique per process only for metrics that we do not serve.
-			SkipNameValidation: &unchecked,
-		}).Complete(c)
+		WithOptions(options).Complete(c)
 	if err != nil {
 		return fmt.Errorf("adding the controller of %s: %w", c.kind.Name, err)
 	}
@@ -244,5 +276,5 @@ func byOthers(e event.UpdateEvent) bool {
 func relevant(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, ok2 := e.ObjectNew.(*corev1.Node)
-	return !ok || !ok2 || nodeFacts(before) != nodeFacts(after)
+	return !ok || !ok2 || NodeFacts(before) != NodeFacts(after)
 }

@@ -21,6 +21,17 @@ func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, messa
 		return v1alpha1.ReasonTimedOutByNHC, "the object's NodeHealthCheck has given it up"
 	case repair.NodeGone:
 		return v1alpha1.ReasonNodeGone, "node " + node + " is absent"
+	}
+	if reason, message := Ended(v.Reason, node); reason != v1alpha1.ReasonTimeout {
+		return reason, message
+	}
+	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped
+}
+
+// Ended translates a reason for which any kind of object ends: what is not said
+// otherwise is that the time was up.
+func Ended(why repair.Reason, node string) (reason, message string) {
+	switch why { //nolint:exhaustive // only these reasons end an object
 	case repair.AnotherMachine:
 		return v1alpha1.ReasonAnotherMachine, "another machine has the name " + node
 	case repair.NoSession:
@@ -32,7 +43,7 @@ func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, messa
 	case repair.NodeSchedulable:
 		return v1alpha1.ReasonSessionOver, "node " + node + " is schedulable again"
 	}
-	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped
+	return v1alpha1.ReasonTimeout, "the time was up while node " + node + " was waited for"
 }
 
 // waiting shows in the conditions what an object waits for and says whether
@@ -42,7 +53,7 @@ func (k Kind) waiting(object v1alpha1.Repair, node *corev1.Node, v repair.Verdic
 	switch v.Reason { //nolint:exhaustive // the others need no words
 	case repair.Busy:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonBusy,
-			"node "+name+" is claimed by the repair object with uid "+nodeFacts(node).Claim))
+			"node "+name+" is claimed by the repair object with uid "+NodeFacts(node).Claim))
 	case repair.SessionUnknown:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonSessionUnknown,
 			"no signal is sent: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))

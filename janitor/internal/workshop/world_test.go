@@ -114,7 +114,7 @@ func newWorld(t *testing.T) *world {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	crds.Do(func() {
 		files, err := filepath.Glob("../../../distros/helm/nvsentinel/crds/janitor.*.yaml")
-		if err != nil || len(files) != 4 {
+		if err != nil || len(files) != 5 {
 			t.Fatalf("definitions of the janitor's kinds: %v, %v", files, err)
 		}
 		for _, file := range files {

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/janitor/internal/config"
+	"github.com/nvidia/nvsentinel/janitor/internal/gpureset"
+	"github.com/nvidia/nvsentinel/janitor/internal/provider"
+	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+)
+
+// controllers makes those of the kinds that are enabled.
+func controllers(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) ([]workshop.Member, error) {
+	plugins := map[provider.Endpoint]*provider.Plugin{}
+	var members []workshop.Member
+	var err error
+	for _, one := range []struct {
+		kind workshop.Kind
+		config.Controller
+	}{{workshop.RebootNode(), cfg.Reboot()}, {workshop.TerminateNode(), cfg.Terminate()}} {
+		if !one.Enabled {
+			continue
+		}
+		deps := shared
+		if deps.Excluded, err = one.Excluded(); err != nil {
+			return nil, err
+		}
+		if plugins[one.Endpoint] == nil {
+			if plugins[one.Endpoint], err = dial(d, one.Endpoint, one.kind.Name); err != nil {
+				return nil, err
+			}
+		}
+		deps.Plugin = plugins[one.Endpoint]
+		members = append(members, workshop.New(one.kind, one.Policy, deps))
+	}
+	if cfg.GPUReset.Enabled {
+		resets, err := resetting(d, cfg, shared)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, resets)
+	}
+	return members, nil
+}
+
+// dial makes the connection to the plugin of a kind and watches its health.
+func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin, error) {
+	plugin, err := provider.Dial(e)
+	if err != nil {
+		return nil, err
+	}
+	d.OnStop("plugin", func(context.Context) error { return plugin.Close() })
+	health := provider.NewWatch(plugin, d.Clock, d.Log, prometheus.WrapRegistererWith(prometheus.Labels{"kind": kind}, d.Registry))
+	d.Ready("plugin of "+kind, health.Ready)
+	d.Go("health of the plugin of "+kind, health.Run)
+	return plugin, nil
+}
+
+// resetting makes the controller of GPUResets, which needs no plugin.
+func resetting(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) (*gpureset.Controller, error) {
+	excluded, err := cfg.ResetExcluded()
+	if err != nil {
+		return nil, err
+	}
+	return gpureset.New(cfg.ResetPolicy(), gpureset.Deps{
+		Objects: shared.Objects, Cluster: shared.Nodes, Brake: shared.Brake, Excluded: excluded, Notices: shared.Notices,
+		Clock: shared.Clock, Log: d.Log, Metrics: gpureset.NewMetrics(d.Registry, shared.Metrics),
+		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.ResetTool(),
+	}), nil
+}
