@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -152,9 +153,7 @@ func (c *Courier) request(ctx context.Context, p Parcel) (*http.Request, error) 
 		return nil, errors.Join(fmt.Errorf("making the request: %w", plain(err)), body.Close())
 	}
 	req.ContentLength = p.Length
-	for key, values := range p.Header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, p.Header)
 	if c.cfg.TokenFile != "" {
 		text, err := os.ReadFile(c.cfg.TokenFile)
 		token := strings.TrimSpace(string(text))

@@ -64,8 +64,8 @@ func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
 }
 
 // collect makes one part of room bytes at most. An error is one of the archive.
-func (c *Collector) collect(ctx context.Context, p part, room int64) (Entry, error) {
-	e := Entry{Name: p.name, File: p.file, State: LeftOut}
+func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, err error) {
+	e = Entry{Name: p.name, File: p.file, State: LeftOut}
 	switch {
 	case room <= 0:
 		e.Error = fmt.Sprintf("the archive has its %d bytes (--max-total-bytes)", c.MaxTotal)
@@ -76,29 +76,33 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (Entry, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	kept := &tail{dir: c.WorkDir, limit: min(c.MaxPart, room)}
-	defer kept.close()
-	clean := redact.NewWriter(kept)
-	err := c.pour(ctx, p, clean, &e)
+	end := &tail{dir: c.WorkDir, limit: min(c.MaxPart, room)}
+	defer func() { err = errors.Join(err, end.close()) }()
+	clean := redact.NewWriter(end)
+	what := c.pour(ctx, p, clean, &e)
 	if ctx.Err() == nil {
-		err = errors.Join(err, clean.Flush())
+		what = errors.Join(what, clean.Flush())
 	}
 	e.Redactions, e.LongLines = clean.Redactions, clean.LongLines
-	from, size, cut, reading := kept.read()
-	e.State = Collected
-	if errors.Is(err, errMissing) {
-		e.State = Missing
-	}
-	if err = errors.Join(err, reading); err != nil {
-		e.Error = redact.Text(err.Error())
-		if e.State != Missing {
-			e.State = Failed
-		}
-	}
-	e.Truncated = e.Truncated || cut
-	if reading != nil || size == 0 {
+	text, reading := end.read()
+	e.judge(errors.Join(what, reading))
+	e.Bytes, e.Truncated = text.size, e.Truncated || text.cut
+	if text.size == 0 {
 		return e, nil
 	}
-	e.Bytes = size
-	return e, c.out.add(p.name, size, from)
+	return e, c.out.add(p.name, text.size, text)
+}
+
+// judge says what became of a part.
+func (e *Entry) judge(err error) {
+	switch {
+	case err == nil:
+		e.State = Collected
+		return
+	case errors.Is(err, errMissing):
+		e.State = Missing
+	default:
+		e.State = Failed
+	}
+	e.Error = redact.Text(err.Error())
 }

@@ -124,9 +124,9 @@ func TestEverythingIsCollected(t *testing.T) {
 	n := newNode(t)
 	files, _, m := n.collected()
 	for name, begin := range map[string]string{
-		"journal/kernel.log":     "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --dmesg\n",
-		"journal/kubelet.log":    "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --since=-86400s --unit=kubelet\n",
-		"journal/nvidia-_.log":   "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --since=-86400s --unit=nvidia-*\n",
+		"journal/kernel.log":     "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --lines=131072 --dmesg\n",
+		"journal/kubelet.log":    "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --lines=131072 --since=-86400s --unit=kubelet\n",
+		"journal/nvidia-_.log":   "journal --root=" + n.host + " --no-pager --quiet --output=short-precise --utc --lines=131072 --since=-86400s --unit=nvidia-*\n",
 		"nvidia-smi.txt":         "smi -q\n",
 		"files/var/log/kern.log": "NVRM: Xid 79\n",
 		"nvidia-bug-report.log":  "report --output-file\n",
@@ -135,7 +135,7 @@ func TestEverythingIsCollected(t *testing.T) {
 			t.Errorf("%s is %q", name, files[name])
 		}
 	}
-	if len(files) != 6 || m.Counts()[Collected] != 6 || m.Node != "gpu-1" || m.Version != "v1" || *m.Parts[0].Exit != 0 || len(m.Parts[0].Command) != 7 {
+	if len(files) != 6 || m.Counts()[Collected] != 6 || m.Node != "gpu-1" || m.Version != "v1" || *m.Parts[0].Exit != 0 || len(m.Parts[0].Command) != 8 {
 		t.Errorf("%d files, %+v", len(files), m)
 	}
 }

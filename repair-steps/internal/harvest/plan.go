@@ -24,10 +24,15 @@ type part struct {
 	file string
 }
 
+// lineBytes is about how long a line of a journal is: as many as fit are asked for, so
+// that a tool that is killed has not told the oldest ones alone.
+const lineBytes = 256
+
 // plan is what is collected, the most telling first: what does not fit is left out from
 // the end.
 func plan(c Config, files []string) []part {
-	journal := []string{"--root={host}", "--no-pager", "--quiet", "--output=short-precise", "--utc"}
+	lines := fmt.Sprintf("--lines=%d", c.MaxPart/lineBytes) // its newest
+	journal := []string{"--root={host}", "--no-pager", "--quiet", "--output=short-precise", "--utc", lines}
 	parts := []part{{name: "journal/kernel.log", limit: c.PartTimeout, tool: "journalctl", args: slices.Concat(journal, []string{"--dmesg"})}}
 	if c.SMI {
 		parts = append(parts, part{name: "nvidia-smi.txt", limit: c.PartTimeout, tool: "nvidia-smi", args: []string{"-q"}})

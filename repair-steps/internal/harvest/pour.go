@@ -117,24 +117,11 @@ func (c *Collector) pourFile(ctx context.Context, name string, out io.Writer, e 
 	from := bufio.NewReader(io.LimitReader(f, size-begin))
 	if begin > 0 {
 		e.Truncated = true
-		if err := skipLine(from); err != nil {
+		if _, err := skipLine(from); err != nil {
 			return fmt.Errorf("reading it: %w", err)
 		}
 	}
 	return follow(ctx, from, out)
-}
-
-// skipLine drops the rest of a line.
-func skipLine(from *bufio.Reader) error {
-	for {
-		_, err := from.ReadSlice('\n')
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-	}
 }
 
 // follow copies until the end or the context's.

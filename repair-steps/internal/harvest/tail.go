@@ -46,43 +46,59 @@ func (t *tail) turn() error {
 	return nil
 }
 
-// read gives what is kept, from the begin of a line on, and whether the begin of all
-// was dropped.
-func (t *tail) read() (r io.Reader, size int64, cut bool, err error) {
+// kept is what a tail has kept.
+type kept struct {
+	io.Reader
+	size int64
+	// cut: the begin of all was dropped.
+	cut bool
+}
+
+// read gives what is kept, from the begin of a line on.
+func (t *tail) read() (kept, error) {
 	var files []io.Reader
+	size := int64(0)
 	for _, f := range []*os.File{t.older, t.newer} {
 		if f == nil {
 			continue
 		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return nil, 0, false, fmt.Errorf("reading a part: %w", err)
+		end, err := f.Seek(0, io.SeekEnd)
+		if err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			return kept{}, fmt.Errorf("reading a part: %w", err)
 		}
 		files = append(files, f)
-		info, err := f.Stat()
-		if err != nil {
-			return nil, 0, false, fmt.Errorf("reading a part: %w", err)
-		}
-		size += info.Size()
+		size += end
 	}
 	from := bufio.NewReader(io.MultiReader(files...))
 	if size <= t.limit {
-		return from, size, t.cut, nil
+		return kept{from, size, t.cut}, nil
 	}
 	skipped, err := io.CopyN(io.Discard, from, size-t.limit)
-	size -= skipped
-	for err == nil {
-		var piece []byte
-		piece, err = from.ReadSlice('\n')
-		size -= int64(len(piece))
-		if errors.Is(err, bufio.ErrBufferFull) {
-			err = nil
-			continue
-		}
-		if err == nil || errors.Is(err, io.EOF) {
-			return from, size, true, nil
+	if err != nil {
+		return kept{}, fmt.Errorf("reading a part: %w", err)
+	}
+	rest, err := skipLine(from)
+	if err != nil {
+		return kept{}, fmt.Errorf("reading a part: %w", err)
+	}
+	return kept{from, size - skipped - rest, true}, nil
+}
+
+// skipLine drops the rest of a line and says how many bytes that were.
+func skipLine(from *bufio.Reader) (n int64, err error) {
+	for {
+		piece, err := from.ReadSlice('\n')
+		n += int64(len(piece))
+		switch {
+		case err == nil || errors.Is(err, io.EOF):
+			return n, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return n, err
 		}
 	}
-	return nil, 0, false, fmt.Errorf("reading a part: %w", err)
 }
 
 // close removes the files.

@@ -18,9 +18,13 @@ const (
 	// maxLine is how many bytes a line has at most; of a longer one only its length
 	// is told.
 	maxLine = 256 << 10
-	// maxFinds is how many secrets of one kind a line has at most; of one with more
-	// nothing is told.
+	// maxFinds and maxSigns are how many secrets of one kind, and signs of one, a line has
+	// at most; of one with more nothing is told.
 	maxFinds = 64
+	maxSigns = 1024
+	// window is how many bytes behind a sign are looked at. Of a secret that goes on
+	// behind it the whole rest of the line is taken out.
+	window = 8 << 10
 	// maxKeyLines is how long a private key is at most: one of 16,384 bits has 200
 	// lines.
 	maxKeyLines = 512
@@ -51,12 +55,9 @@ func Text(text string) string {
 // find looks for the secrets of a line, by each rule for itself: what one takes out
 // hides nothing from another. all says that they are too many to tell apart.
 func find(line []byte) (spans []span, all bool) {
-	lower := bytes.ToLower(line)
+	lower := lowered(line)
 	for _, r := range rules {
-		if !r.hinted(lower) {
-			continue
-		}
-		found, ok := r.find(line)
+		found, ok := r.find(line, lower)
 		if !ok {
 			return nil, true
 		}

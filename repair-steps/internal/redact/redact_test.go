@@ -118,6 +118,20 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
+// TestLongSecretsAndManySigns: a secret longer than what is looked at, and lines that are
+// nothing but signs.
+func TestLongSecretsAndManySigns(t *testing.T) {
+	for _, text := range []string{
+		"password=" + strings.Repeat("x", window) + secret, `password="` + strings.Repeat(`\"`, window) + secret + `"`,
+		"Bearer " + strings.Repeat("x", window-1) + secret + " more", "AKIA" + strings.Repeat("A", window) + secret,
+		strings.Repeat("eyJ", 80_000) + "a.b" + secret, strings.Repeat("://a:", 50_000) + secret, strings.Repeat("token ", 40_000) + "=" + secret,
+	} {
+		if out, _ := clean(t, text, 4096); strings.Contains(out, secret) || !strings.Contains(out, Mask) {
+			t.Errorf("%d bytes, %q..., come out as %d", len(text), text[:20], len(out))
+		}
+	}
+}
+
 // FuzzRedact plants a secret into any text at any place, and reads it in any pieces.
 func FuzzRedact(f *testing.F) {
 	f.Add("Jan 1 host unit[1]: ", " tail\n", uint8(0), uint64(1))

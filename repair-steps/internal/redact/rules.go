@@ -5,75 +5,106 @@ import (
 	"regexp"
 )
 
-// rule is one form in which secrets are logged.
+// rule is one form in which secrets are logged: a sign, and what follows it.
 type rule struct {
-	// hints are texts of which a line of this form has one, in lower case: looking
-	// for them costs little.
-	hints []string
-	// form of the secret, which is its first group, else all of it.
+	// signs in lower case; those of a line may be in any.
+	signs []string
+	// form of what follows a sign, from its begin on. The secret is its first group; of
+	// a form without one it is all, with the sign.
 	form *regexp.Regexp
 }
 
-const (
-	// names of values that are secrets, as the end or the middle of a name.
-	names = `pass(?:word|wd|phrase)|pwd|token|secret|api[_.-]?key|access[_.-]?key|private[_.-]?key|account[_.-]?key|credentials?`
-	// value is what follows a name: in quotes, up to the quote and what sticks to it;
-	// in quotes that are escaped, to the end of the line; else to the next blank.
-	value = `("(?:\\.|[^"\\])*"?[^\s,}\]]*|'(?:\\.|[^'\\])*'?[^\s,}\]]*|\\.*|[^\s"'\\]\S*)`
-)
-
-// nameHints are a part of each of names.
-var nameHints = []string{"pass", "pwd", "token", "secret", "key", "credential"}
+// value is what follows a name: in quotes, up to the quote and what sticks to it; in
+// quotes that are escaped, to the end of the line; else to the next blank.
+const value = `("(?:\\.|[^"\\])*"?[^\s,}\]]*|'(?:\\.|[^'\\])*'?[^\s,}\]]*|\\.*|[^\s"'\\]\S*)`
 
 var rules = []rule{
 	// password=..., "token": "...", AWS_SECRET_ACCESS_KEY: ...
-	{nameHints, regexp.MustCompile(`(?is)(?:` + names + `)[\w.-]{0,32}["'\\]*\s*[:=]>?\s*` + value)},
-	// --password ..., -token ...
-	{nameHints, regexp.MustCompile(`(?is)-[\w.-]*(?:` + names + `)[\w.-]{0,32}\s+` + value)},
+	{names(""), regexp.MustCompile(`(?s)^[\w.-]{0,32}["'\\]*\s*[:=]>?\s*` + value)},
+	// --password ..., --db-token ...
+	{names("-"), regexp.MustCompile(`(?s)^[\w.-]{0,32}\s+` + value)},
 	// "auth": "...", as registries' credentials have it.
-	{[]string{"auth"}, regexp.MustCompile(`(?is)"auth\\*"\s*:\s*` + value)},
+	{[]string{`"auth`}, regexp.MustCompile(`(?s)^\\*"\s*:\s*` + value)},
 	// Authorization: Basic ..., to the end of the line.
-	{[]string{"authorization"}, regexp.MustCompile(`(?is)authorization["'\\]*\s*[:=]>?\s*(.+)`)},
-	{[]string{"bearer"}, regexp.MustCompile(`(?is)bearer["'\\]*[\s:=]+` + value)},
+	{[]string{"authorization"}, regexp.MustCompile(`(?s)^["'\\]*\s*[:=]>?\s*(.+)`)},
+	{[]string{"bearer"}, regexp.MustCompile(`(?s)^["'\\]*[\s:=]+` + value)},
 	// https://user:password@host
-	{[]string{"://"}, regexp.MustCompile(`(?s)://([^\s:/?#@]*:\S*|[^\s:/?#@]+)@`)},
+	{[]string{"://"}, regexp.MustCompile(`^([^\s:/?#@]*:\S*|[^\s:/?#@]+)@`)},
 	// Signatures in URLs that let anyone in.
-	{[]string{"sig", "x-amz-", "x-goog-"}, regexp.MustCompile(`(?is)[?&;](?:sig|signature|x-(?:amz|goog)-[a-z-]+)=([^\s&"']+)`)},
+	{join([]string{"?", "&", ";"}, []string{"sig", "x-amz-", "x-goog-"}), regexp.MustCompile(`^[a-zA-Z-]*=([^\s&"']+)`)},
 	// Identifiers of AWS keys.
-	{[]string{"akia", "asia"}, regexp.MustCompile(`(?:AKIA|ASIA)[A-Z0-9]{12,}`)},
+	{[]string{"akia", "asia"}, regexp.MustCompile(`^[A-Z0-9]{12,}`)},
 	// JSON Web Tokens.
-	{[]string{"eyj"}, regexp.MustCompile(`eyJ[\w-]{4,}\.[\w-]+(?:\.[\w-]*){0,3}`)},
+	{[]string{"eyj"}, regexp.MustCompile(`^[\w-]{4,}\.[\w-]+(?:\.[\w-]*){0,3}`)},
 	// Tokens with a form of their own: NGC, GitHub, GitLab, Slack, Google, Hugging Face.
 	{
-		[]string{"nvapi-", "gh", "github_pat_", "glpat-", "xox", "aiza", "hf_"},
-		regexp.MustCompile(`nvapi-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{8,}|AIza[\w-]{30,}|hf_\w{16,}`),
+		[]string{"nvapi-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "aiza", "hf_"},
+		regexp.MustCompile(`^[\w-]{16,}`),
 	},
 }
 
-func (r rule) hinted(lower []byte) bool {
-	for _, h := range r.hints {
-		if bytes.Contains(lower, []byte(h)) {
-			return true
-		}
+// names of values that are secrets, behind a mark; a name may go on.
+func names(mark string) []string {
+	all := []string{"password", "passwd", "passphrase", "pwd", "token", "secret", "credential"}
+	for _, whose := range []string{"api", "access", "private", "account"} {
+		all = append(all, join([]string{whose}, []string{"key", "_key", ".key", "-key"})...)
 	}
-	return false
+	return join([]string{mark}, all)
 }
 
-// find looks for all secrets of this form. The search goes on inside of what was
-// found: a secret may be in what looked like another one's value. ok is false when
-// there are too many.
-func (r rule) find(line []byte) (found []span, ok bool) {
-	for at := 0; at < len(line); {
-		m := r.form.FindSubmatchIndex(line[at:])
-		if m == nil {
-			return found, true
+// join is each of begins with each of ends.
+func join(begins, ends []string) (all []string) {
+	for _, b := range begins {
+		for _, e := range ends {
+			all = append(all, b+e)
 		}
-		if len(found) == maxFinds {
-			return nil, false
+	}
+	return all
+}
+
+// find looks for all secrets of this form: behind each sign, also one that is within
+// what looked like another one's value. lower is the line in lower case, byte by byte.
+// ok is false when there are too many.
+func (r rule) find(line, lower []byte) (found []span, ok bool) {
+	signs := 0
+	for _, sign := range r.signs {
+		for at := 0; ; {
+			i := bytes.Index(lower[at:], []byte(sign))
+			if i < 0 {
+				break
+			}
+			begin, end := at+i, at+i+len(sign)
+			at = begin + 1
+			if signs++; signs > maxSigns {
+				return nil, false
+			}
+			m := r.form.FindSubmatchIndex(line[end:min(len(line), end+window)])
+			if m == nil {
+				continue
+			}
+			if len(found) == maxFinds {
+				return nil, false
+			}
+			s := span{begin, end + m[len(m)-1]}
+			if len(m) > 2 {
+				s.from = end + m[2]
+			}
+			if m[1] == window { // it goes on, who knows how far
+				s.to = len(line)
+			}
+			found = append(found, s)
 		}
-		group := m[len(m)-2:]
-		found = append(found, span{at + group[0], at + group[1]})
-		at += max(group[0], m[0]+1)
 	}
 	return found, true
+}
+
+// lowered is a line with its ASCII letters in lower case, of the same length.
+func lowered(line []byte) []byte {
+	lower := bytes.Clone(line)
+	for i, b := range lower {
+		if 'A' <= b && b <= 'Z' {
+			lower[i] = b + 'a' - 'A'
+		}
+	}
+	return lower
 }
