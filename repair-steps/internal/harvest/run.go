@@ -69,7 +69,7 @@ func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock
 	case err = <-ended:
 	case <-ctx.Done():
 		select {
-		case <-ended:
+		case err = <-ended:
 		case <-c.After(killGrace):
 			return nil, errors.New("it took too long and can't be killed: it hangs in the kernel")
 		}

@@ -73,29 +73,32 @@ func (r rule) find(line, lower []byte) (found []span, ok bool) {
 			if i < 0 {
 				break
 			}
-			begin, end := at+i, at+i+len(sign)
-			at = begin + 1
-			if signs++; signs > maxSigns {
+			if signs++; signs > maxSigns || len(found) > maxFinds {
 				return nil, false
 			}
-			m := r.form.FindSubmatchIndex(line[end:min(len(line), end+window)])
-			if m == nil {
-				continue
+			if s, ok := r.behind(line, span{at + i, at + i + len(sign)}); ok {
+				found = append(found, s)
 			}
-			if len(found) == maxFinds {
-				return nil, false
-			}
-			s := span{begin, end + m[len(m)-1]}
-			if len(m) > 2 {
-				s.from = end + m[2]
-			}
-			if m[1] == window { // it goes on, who knows how far
-				s.to = len(line)
-			}
-			found = append(found, s)
+			at += i + 1
 		}
 	}
-	return found, true
+	return found, len(found) <= maxFinds
+}
+
+// behind is the secret behind a sign, if there is one.
+func (r rule) behind(line []byte, sign span) (span, bool) {
+	m := r.form.FindSubmatchIndex(line[sign.to:min(len(line), sign.to+window)])
+	if m == nil {
+		return span{}, false
+	}
+	s := span{sign.from, sign.to + m[len(m)-1]}
+	if len(m) > 2 {
+		s.from = sign.to + m[2]
+	}
+	if m[1] == window { // it goes on, who knows how far
+		s.to = len(line)
+	}
+	return s, true
 }
 
 // lowered is a line with its ASCII letters in lower case, of the same length.
