@@ -357,8 +357,12 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Symlink("/etc/alternatives/linked", one+"/usr/bin/linked"); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]tool{
-		"here": {path: path + "/here"}, "both": {path: "/usr/bin/both", root: one}, "later": {path: "/usr/local/bin/later", root: two}, "nowhere": {},
+		"linked": {path: "/usr/bin/linked", root: one},
+		"here":   {path: path + "/here"}, "both": {path: "/usr/bin/both", root: one}, "later": {path: "/usr/local/bin/later", root: two}, "nowhere": {},
 	} {
 		if got, ok := find(name, ":"+path, []string{"/nowhere", one, two}); got != want || ok != (want.path != "") {
 			t.Errorf("%s: %+v", name, got)

@@ -22,13 +22,15 @@ var folders = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/b
 // of the host, from where it is run with that root for its own.
 func find(name, path string, roots []string) (tool, bool) {
 	for _, dir := range filepath.SplitList(path) {
-		if dir != "" && executable(filepath.Join(dir, name)) {
+		if dir != "" && executable(os.Stat(filepath.Join(dir, name))) {
 			return tool{path: filepath.Join(dir, name)}, true
 		}
 	}
 	for _, root := range roots {
 		for _, dir := range folders {
-			if executable(filepath.Join(root, dir, name)) {
+			info, err := os.Lstat(filepath.Join(root, dir, name))
+			link := err == nil && info.Mode().Type() == os.ModeSymlink // to be followed in that root, not in ours
+			if link || executable(info, err) {
 				return tool{path: filepath.Join(dir, name), root: root}, true
 			}
 		}
@@ -36,8 +38,7 @@ func find(name, path string, roots []string) (tool, bool) {
 	return tool{}, false
 }
 
-func executable(path string) bool {
-	info, err := os.Stat(path)
+func executable(info os.FileInfo, err error) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
