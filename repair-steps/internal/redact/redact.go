@@ -21,10 +21,10 @@ const (
 	// maxFinds and maxSigns are how many secrets of one kind, and signs of one, a line has
 	// at most; of one with more nothing is told.
 	maxFinds = 64
-	maxSigns = 1024
+	maxSigns = 512
 	// window is how many bytes behind a sign are looked at. Of a secret that goes on
 	// behind it the whole rest of the line is taken out.
-	window = 8 << 10
+	window = 4 << 10
 	// maxKeyLines is how long a private key is at most: one of 16,384 bits has 200
 	// lines.
 	maxKeyLines = 512
