@@ -15,9 +15,9 @@ COPY . .
 RUN CGO_ENABLED=$CGO go build -trimpath -ldflags "-X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
       -o /service "$SERVICE"
 # The monitor of the kernel log reads a journal (source: journal) with systemd's
-# own program, the plugin of IPMI speaks through ipmitool, and no other image has
-# either.
-RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor) \
+# own program, as log-collector does, the plugin of IPMI speaks through ipmitool, and no
+# other image has either.
+RUN mkdir /beside && case "$SERVICE" in */syslog-health-monitor|*/log-collector) \
       apt-get update && apt-get install -y --no-install-recommends systemd && hack/journalctl.sh /beside ;; \
     */csp-plugins/ipmi) \
       apt-get update && apt-get install -y --no-install-recommends ipmitool && hack/ipmitool.sh /beside ;; \

@@ -28,7 +28,7 @@ func TestWhereMetricsAndProbesAreServed(t *testing.T) {
 
 func TestTheLogLevelFromTheEnvironment(t *testing.T) {
 	for value, want := range map[string]string{"": "info", "debug": "debug"} {
-		got := defaultOptions(func(name string) (string, bool) { return value, name == "LOG_LEVEL" })
+		got := defaultBasics(func(name string) (string, bool) { return value, name == "LOG_LEVEL" })
 		if got.LogLevel != want {
 			t.Errorf("LOG_LEVEL=%q gives %q", value, got.LogLevel)
 		}

@@ -36,24 +36,33 @@ var version string
 
 // options are the flags that every service has.
 type options struct {
-	File           string `flag:"config" usage:"file with the configuration: TOML, or YAML with the same keys if its name ends in .yaml; an unknown key is an error"`
-	CheckConfig    bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
-	Version        bool   `flag:"version" usage:"print the version and exit"`
+	Basics         basics
 	MetricsAddress string `flag:"metrics-address" usage:"host:port of /metrics, /healthz and /readyz; port 0 takes a free one; empty or off serves none"`
-	LogLevel       string `flag:"log-level" usage:"debug, info, warn or error; LOG_LEVEL in the environment is its default"`
-	LogFormat      string `flag:"log-format" usage:"json or text"`
 }
 
-// defaultOptions takes the log level from the environment, where LOG_LEVEL is set.
+// basics are the flags that every program has that speaks of itself in logs.
+type basics struct {
+	File        string `flag:"config" usage:"file with the configuration: TOML, or YAML with the same keys if its name ends in .yaml; an unknown key is an error"`
+	CheckConfig bool   `flag:"check-config" usage:"read and validate the configuration, then exit"`
+	Version     bool   `flag:"version" usage:"print the version and exit"`
+	LogLevel    string `flag:"log-level" usage:"debug, info, warn or error; LOG_LEVEL in the environment is its default"`
+	LogFormat   string `flag:"log-format" usage:"json or text"`
+}
+
 func defaultOptions(lookup func(name string) (string, bool)) options {
-	o := options{MetricsAddress: defaultAddress, LogLevel: "info", LogFormat: "json"}
+	return options{Basics: defaultBasics(lookup), MetricsAddress: defaultAddress}
+}
+
+// defaultBasics take the log level from the environment, where LOG_LEVEL is set.
+func defaultBasics(lookup func(name string) (string, bool)) basics {
+	b := basics{LogLevel: "info", LogFormat: "json"}
 	if lookup == nil {
-		return o
+		return b
 	}
 	if level, ok := lookup("LOG_LEVEL"); ok && level != "" {
-		o.LogLevel = level
+		b.LogLevel = level
 	}
-	return o
+	return b
 }
 
 // defaultAddress is where metrics and probes are served.
@@ -106,11 +115,11 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 // start runs one invocation and returns its exit code.
 func start[C any](ctx context.Context, in invocation, def C, build func(ctx context.Context, d *Daemon, cfg C) error) int {
 	opts, cfg := defaultOptions(in.lookup), def
-	code, done := configure(in, &opts, &cfg)
+	code, done := configure(in, &opts, &opts.Basics, &cfg)
 	if done {
 		return code
 	}
-	log, err := newLogger(in.stderr, opts)
+	log, err := newLogger(in.stderr, opts.Basics)
 	if err != nil {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
 		return exitUsage
@@ -149,15 +158,15 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 }
 
 // configure reads the command line and the configuration; done means that the
-// process ends with the code.
-func configure[C any](in invocation, opts *options, cfg *C) (code int, done bool) {
+// process ends with the code. all are the program's own flags, of which basics are a part.
+func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, done bool) {
 	fail := func(err error) (int, bool) {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
 		return exitUsage, true
 	}
 	flags := flag.NewFlagSet(in.name, flag.ContinueOnError)
 	flags.SetOutput(in.stderr)
-	own, err := config.Bind(flags, opts)
+	own, err := config.Bind(flags, all)
 	if err != nil {
 		return fail(err)
 	}
@@ -240,7 +249,7 @@ func newDaemon(name string, log *slog.Logger) *Daemon {
 }
 
 // newLogger writes structured lines to w.
-func newLogger(w io.Writer, o options) (*slog.Logger, error) {
+func newLogger(w io.Writer, o basics) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.LogLevel)); err != nil {
 		return nil, fmt.Errorf("flag --log-level: %q is not debug, info, warn or error", o.LogLevel)

@@ -165,5 +165,5 @@ func reread[C any](in invocation, cfg C) (string, C, error) {
 	if err := own.Load("", in.lookup); err != nil {
 		return "", cfg, err
 	}
-	return opts.File, cfg, bound.Load(opts.File, in.lookup)
+	return opts.Basics.File, cfg, bound.Load(opts.Basics.File, in.lookup)
 }

@@ -26,6 +26,7 @@ var floors = map[string][]string{
 	"fault-remediation":      {"data-models", "internal", "store-client"},
 	"node-health-check":      {"data-models", "internal"},
 	"repair-chain":           {"data-models", "internal"},
+	"repair-steps":           {"data-models", "internal", "repair-chain"},
 	"event-exporter":         {"data-models", "internal", "store-client"},
 	"health-events-analyzer": {"data-models", "internal", "store-client"},
 	"janitor/protos":         {},

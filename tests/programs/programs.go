@@ -23,6 +23,7 @@ var others = []string{
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
 	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./repair-chain", "./janitor/gpu-reset",
+	"./repair-steps/log-collector", "./repair-steps/ticket",
 	clouds + "aws", clouds + "azure", clouds + "gcp", clouds + "oci",
 }
 

@@ -1,0 +1,95 @@
+// Package letter is the body of a ticket: JSON made from facts by a template.
+package letter
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/repair-steps/internal/courier"
+)
+
+// maxBody is how many bytes a body may be allowed to have.
+const maxBody = 4 << 20
+
+// Conflict is what the receiver means by HTTP 409.
+type Conflict string
+
+// Meanings of 409 Conflict.
+const (
+	// Fail: the ticket is not taken.
+	Fail Conflict = "fail"
+	// Retry: a request with the same key is being worked on.
+	Retry Conflict = "retry"
+	// Exists: there is such a ticket already.
+	Exists Conflict = "exists"
+)
+
+// fates are what follows.
+var fates = map[Conflict]courier.Fate{Fail: courier.Refused, Retry: courier.Again, Exists: courier.Delivered}
+
+// Config of a ticket.
+type Config struct {
+	URL string `toml:"url" flag:"url" env:"TICKET_URL" usage:"URL of the ticket system that gets the POST; TICKET_URL in the environment is its default"`
+	// Facts is a JSON object, the template's data.
+	Facts    string `toml:"facts" flag:"facts" usage:"file of the facts, a JSON object; the template sees its keys"`
+	Template string `toml:"template" flag:"template" usage:"file of the Go template that makes the body; empty means the built-in one"`
+	MaxBody  int    `toml:"maxBodyBytes" flag:"max-body-bytes" usage:"bytes of the body"`
+	// Header and Key let the receiver know a repetition.
+	Header   string   `toml:"idempotencyHeader" flag:"idempotency-header" usage:"header that holds the key"`
+	Key      string   `toml:"idempotencyKey" flag:"idempotency-key" env:"TICKET_KEY" usage:"key that is the same however often this ticket is sent, such as RUN/STEP; TICKET_KEY in the environment is its default"`
+	Conflict Conflict `toml:"onConflict" flag:"on-conflict" usage:"what HTTP 409 means: fail, retry (a request with this key is under way) or exists (there is such a ticket)"`
+
+	Sending courier.Config `toml:"sending"`
+}
+
+// Default tries for five minutes.
+func Default() Config {
+	return Config{
+		Facts: "/etc/ticket/facts.json", MaxBody: 64 << 10, Header: "Idempotency-Key", Conflict: Fail,
+		Sending: courier.Config{TryTimeout: 30 * time.Second, SendTimeout: 5 * time.Minute},
+	}
+}
+
+var (
+	tokens = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$") // RFC 9110, section 5.6.2
+	keys   = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
+)
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	var problems []error
+	if c.URL == "" {
+		problems = append(problems, errors.New("url (--url) is missing: the ticket system's"))
+	} else {
+		problems = append(problems, c.Sending.Validate(c.URL, "url (--url)"))
+	}
+	if c.Facts == "" {
+		problems = append(problems, errors.New("facts (--facts) is missing: a file with a JSON object"))
+	}
+	if c.MaxBody < 1 || c.MaxBody > maxBody {
+		problems = append(problems, fmt.Errorf("maxBodyBytes (--max-body-bytes) is %d; it must be from 1 to %d", c.MaxBody, maxBody))
+	}
+	name := http.CanonicalHeaderKey(c.Header)
+	if !tokens.MatchString(c.Header) || name == "Authorization" || strings.HasPrefix(name, "Content-") || name == "Host" {
+		problems = append(problems, fmt.Errorf("idempotencyHeader (--idempotency-header) is %q; it must be a header's name such as Idempotency-Key", c.Header))
+	}
+	if !keys.MatchString(c.Key) {
+		problems = append(problems, fmt.Errorf("idempotencyKey (--idempotency-key) is %q; it must be 1 to 255 printable characters without blanks, the same for each try", c.Key))
+	}
+	if fates[c.Conflict] == "" {
+		problems = append(problems, fmt.Errorf("onConflict (--on-conflict) is %q; it must be fail, retry or exists", c.Conflict))
+	}
+	return errors.Join(problems...)
+}
+
+// Parcel is the ticket with its body.
+func (c Config) Parcel(open courier.Opener, length int64) courier.Parcel {
+	return courier.Parcel{
+		Method: http.MethodPost, URL: c.URL, Open: open, Length: length, Conflict: fates[c.Conflict],
+		Header: http.Header{"Content-Type": {"application/json"}, http.CanonicalHeaderKey(c.Header): {c.Key}},
+	}
+}

@@ -1,0 +1,60 @@
+// Command log-collector collects the logs of a GPU node into one archive and brings it to
+// where it is kept. It is a step of a repair chain and runs in a Job on the node.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/depot"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/harvest"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/lastword"
+)
+
+// config is the configuration of log-collector.
+type config struct {
+	Harvest harvest.Config `toml:"collect"`
+	Depot   depot.Config   `toml:"archive"`
+	// TerminationLog gets one sentence about the end.
+	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the last message, as the pod's terminationMessagePath; empty writes none"`
+}
+
+// Validate joins everything that is wrong.
+func (c config) Validate() error { return errors.Join(c.Harvest.Validate(), c.Depot.Validate()) }
+
+func main() {
+	daemon.Once("log-collector", config{Harvest: harvest.Default(), Depot: depot.Default(), TerminationLog: "/dev/termination-log"}, run)
+}
+
+func run(ctx context.Context, j *daemon.Job, cfg config) error {
+	word, err := collect(ctx, j, cfg)
+	if err != nil {
+		word = err.Error()
+	}
+	return errors.Join(err, lastword.Write(cfg.TerminationLog, word))
+}
+
+// collect makes the archive and brings it away, and says in a sentence what it did.
+func collect(ctx context.Context, j *daemon.Job, cfg config) (string, error) {
+	where, err := depot.Open(ctx, cfg.Depot, j.Clock, j.Log)
+	if err != nil {
+		return "", err
+	}
+	c := harvest.Collector{Config: cfg.Harvest, Path: os.Getenv("PATH"), Version: j.Version, Clock: j.Clock, Log: j.Log}
+	file, m, err := c.Collect(ctx)
+	if err != nil {
+		return "", fmt.Errorf("no archive: %w", err)
+	}
+	at, err := where.Take(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	n := m.Counts()
+	word := fmt.Sprintf("%s: %d bytes; parts collected %d, failed %d, missing %d, left out %d", at, m.Bytes,
+		n[harvest.Collected], n[harvest.Failed], n[harvest.Missing], n[harvest.LeftOut])
+	j.Log.Info("archive is kept", "where", at, "bytes", m.Bytes)
+	return word, nil
+}

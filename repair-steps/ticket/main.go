@@ -1,0 +1,53 @@
+// Command ticket writes one ticket about a repair: one POST request, whose key is the same
+// however often it is sent. It is a step of a repair chain and runs in a Job.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/courier"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/lastword"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
+)
+
+// config is the configuration of ticket.
+type config struct {
+	Letter letter.Config `toml:"ticket"`
+	// TerminationLog gets the answer.
+	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the answer, as the pod's terminationMessagePath; empty writes none"`
+}
+
+// Validate joins everything that is wrong.
+func (c config) Validate() error { return c.Letter.Validate() }
+
+func main() {
+	daemon.Once("ticket", config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"}, run)
+}
+
+func run(ctx context.Context, j *daemon.Job, cfg config) error {
+	answer, err := send(ctx, j, cfg.Letter)
+	word := answer.String()
+	if err != nil {
+		word = err.Error()
+	} else {
+		j.Log.Info("ticket was taken", "answer", word)
+	}
+	return errors.Join(err, lastword.Write(cfg.TerminationLog, word))
+}
+
+func send(ctx context.Context, j *daemon.Job, cfg letter.Config) (courier.Answer, error) {
+	body, err := letter.Write(cfg)
+	if err != nil {
+		return courier.Answer{}, err
+	}
+	sender, err := courier.New(cfg.Sending, j.Clock, j.Log)
+	if err != nil {
+		return courier.Answer{}, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return sender.Send(ctx, cfg.Parcel(open, int64(len(body))))
+}
