@@ -3,8 +3,9 @@ package access
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +25,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -160,36 +163,53 @@ func TestJobsOfSteps(t *testing.T) {
 	if err := try(t.Context(), w.admin, http.MethodPost, ourJobs, job(`"serviceAccountName":"janitor"`, "")); err != nil {
 		t.Errorf("a Job that no step made: %v", err)
 	}
-	example := exampleJob(t)
-	if err := try(t.Context(), caller, http.MethodPost, ourJobs, example); err != nil {
-		t.Errorf("the Job of the example: %v\n%s", err, example)
+	examples := exampleJobs(t)
+	if len(examples) < 5 {
+		t.Errorf("the examples make %d Jobs", len(examples))
+	}
+	for name, made := range examples {
+		if err := try(t.Context(), caller, http.MethodPost, ourJobs, made); err != nil {
+			t.Errorf("the Job of the example %s: %v\n%s", name, err, made)
+		}
 	}
 }
 
-// exampleJob is what the example's template makes, without inputs.
-func exampleJob(t *testing.T) string {
+// exampleJobs are what the templates of the examples make, those of Jobs, by name.
+func exampleJobs(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := os.Open("../../examples/repair-chains/reboot-and-validate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := documents.Decode(&o.Object); err != nil {
-			t.Fatal(err)
-		}
-		if o.GetName() != "validate" {
-			continue
-		}
-		made, _, _ := unstructured.NestedMap(o.Object, "spec", "template")
-		made["metadata"] = map[string]any{"name": "some-job"}
-		job, err := json.Marshal(made)
+	run := &v1alpha1.RepairRun{ObjectMeta: metav1.ObjectMeta{Name: "some-run", UID: "some-uid"}, Spec: v1alpha1.RepairRunSpec{NodeName: "some-node"}}
+	inputs := map[string]any{"boot": "a", "steps": map[string]any{}, "messages": map[string]any{}, "validation": "", "logs": []any{}}
+	out := map[string]string{}
+	for _, name := range []string{"reboot-and-validate", "collect-logs", "validate", "ticket"} {
+		file, err := os.Open("../../examples/repair-chains/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.ReplaceAll(string(job), "{{ .NodeName }}", "some-node")
+		defer file.Close()
+		for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+			template := &v1alpha1.RepairTemplate{}
+			if err := documents.Decode(template); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if template.Kind != v1alpha1.TemplateKind {
+				continue
+			}
+			compiled, err := chain.CompileTemplate(template)
+			if err != nil {
+				t.Fatalf("%s: %v", template.Name, err)
+			}
+			made, err := compiled.Stamp(run, template.Name, inputs)
+			if err != nil {
+				t.Fatalf("%s: %v", template.Name, err)
+			}
+			if compiled.GVK.Kind == "Job" {
+				out[template.Name] = made.Submitted
+			}
+		}
 	}
+	return out
 }
 
 // unneeded are the rights of repair-chain that the run below does not need, and what

@@ -184,7 +184,6 @@ func TestRefused(t *testing.T) {
 		"metadata within somebody's state":   {set("hostPaths.metadataFile=/var/lib/nvsentinel/platform-connector/x.json"), []string{"the state of a service, /var/lib/nvsentinel/platform-connector,"}},
 		"metadata that is a folder":          {set("hostPaths.metadataFile=/var/lib/nvsentinel/metadata/"), []string{"/hostPaths/metadataFile"}},
 		"runs that are kept for no time":     {set("repairChain.keepRuns=30d"), []string{"/repairChain/keepRuns"}},
-		"a step that is not there":           {set("repairChain.steps.logs.enabled=true"), []string{"/repairChain/steps", "'logs' not allowed"}},
 		"every kind":                         {chainKind("example.com", "*", ""), []string{"/repairChain/kinds/0/resource"}},
 		"a part of a kind":                   {chainKind("", "pods/exec", ""), []string{"/repairChain/kinds/0/resource"}},
 		"a kind of no place":                 {chainKind("example.com", "validations", ""), []string{"repairChain.kinds[0], validations.example.com: it has either namespaces", "clusterWide: true"}},

@@ -14,7 +14,7 @@ func seenByDCGM(ctx context.Context, f *fleet.Fleet, o Options, say func(string,
 	if err != nil {
 		return err
 	}
-	_, err = follow(ctx, f, o, sense{looked, fleet.GPUMonitor, "GpuDriverWatch"}, func() error {
+	_, err = follow(ctx, f, o, sense{node: looked, monitor: fleet.GPUMonitor, check: "GpuDriverWatch"}, func() error {
 		say("A GPU of %s asks for a reboot, says the node's DCGM (a simulated one, by the real go-dcgm):\n", looked)
 		engine.UntilRestart(reading.Incident{System: 0x200, Health: reading.Fail, Code: 126, Entity: reading.Entity{Kind: reading.GPU, ID: 2}})
 		return nil

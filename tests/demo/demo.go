@@ -54,6 +54,8 @@ func Run(ctx context.Context, o Options) error {
 			return string(record.PersistOnly)
 		}
 	}
+	o.Fleet.RemediationConfig = remediation
+	o.Fleet.Chains = chainFiles(o.Fleet.Root)
 	say := func(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }
 	say("Starting a control plane with %d simulated GPU nodes and every service (store: %s).", o.Fleet.Nodes, o.Fleet.Store)
 	began := time.Now()
@@ -72,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		say("\nEverything keeps running until Ctrl-C. Look around with:\n"+
 			"  export KUBECONFIG=%s NVSENTINEL_STORE='%s'\n  alias kubectl=%s nvsentinel=%s\n"+
-			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes\n  kubectl describe node %s\n"+
+			"  nvsentinel why %s\n  nvsentinel status\n  kubectl get nodes\n  kubectl get rebootnodes,repairruns\n  kubectl describe node %s\n"+
 			"Logs, kernel logs and the store are in %s.\nBreak another node:\n  echo '%s' >> %s/machines/gpu-0/log/kern.log",
 			f.Cluster.AdminKubeconfig(), f.DSN, kubectl, filepath.Join(o.Fleet.Bin, "nvsentinel"), faulty, faulty,
 			f.Dir, "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus.", f.Dir)
@@ -96,7 +98,7 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		}
 	}
 	line := ""
-	story, err := follow(ctx, f, o, sense{faulty, fleet.Monitor, "SysLogsXIDError"}, func() (err error) {
+	story, err := follow(ctx, f, o, sense{node: faulty, monitor: fleet.Monitor, check: "SysLogsXIDError"}, func() (err error) {
 		if line, err = f.WriteXID(faulty, 3, xid); err == nil {
 			say("\nWritten into the kernel log of %s:\n  %s\n", faulty, line)
 		}
@@ -118,6 +120,9 @@ func show(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...an
 		if err := seenByDCGM(ctx, f, o, say); err != nil {
 			return err
 		}
+	}
+	if err := repairedByAChain(ctx, f, o, say); err != nil {
+		return err
 	}
 	say("Every step was verified against the API server and the store.")
 	return nil

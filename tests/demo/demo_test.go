@@ -22,7 +22,7 @@ func options(t *testing.T, store string) demo.Options {
 	return demo.Options{
 		Out: &bytes.Buffer{}, StepLimit: 3 * time.Minute,
 		Fleet: fleet.Options{
-			Nodes: 3, Store: store, Root: root, Bin: binaries(t, root), Progress: &bytes.Buffer{},
+			Nodes: 4, Store: store, Root: root, Bin: binaries(t, root), Progress: &bytes.Buffer{},
 			SettleTime: time.Second, RebootTime: time.Second,
 		},
 	}

@@ -16,14 +16,19 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 // RebootNodes is the resource of the janitor's reboot objects.
 var RebootNodes = schema.GroupVersionResource{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Resource: "rebootnodes"}
 
-// sense is on which node who reports a fault, and under which name.
-type sense struct{ node, monitor, check string }
+// sense is on which node who reports a fault, and under which name; chain says that a
+// chain repairs it.
+type sense struct {
+	node, monitor, check string
+	chain                bool
+}
 
 // facts are one look at a node: the API server's side and the store's.
 type facts struct {
@@ -32,6 +37,8 @@ type facts struct {
 	fault    record.Record
 	recovery record.Record
 	repairs  []unstructured.Unstructured
+	// chain are the states of its steps, where one repairs the node.
+	chain map[string]v1alpha1.StepState
 }
 
 // step is one thing that must have happened, in any order with its neighbours.
@@ -58,9 +65,7 @@ type story struct {
 
 func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 	s := &story{fleet: f, name: first.Name, sense: from, first: first}
-	add := func(room, name string, seen func(*corev1.Node, facts) bool) {
-		s.steps = append(s.steps, &step{name: name, room: room, seen: seen})
-	}
+	add := s.add
 	add("platform-connectors", "event stored", func(_ *corev1.Node, f facts) bool { return f.fault.ID != "" })
 	add("platform-connectors", "condition "+from.check+"=True", func(_ *corev1.Node, f facts) bool {
 		return condition(f.node, from.check) == corev1.ConditionTrue || f.recovery.ID != ""
@@ -94,7 +99,14 @@ func newStory(f *fleet.Fleet, from sense, first *corev1.Node) *story {
 		return f.fault.Status.AllCleared() && !f.node.Spec.Unschedulable && len(f.node.Spec.Taints) == 0
 	})
 	add("all of them", "every state label was borne", func(*corev1.Node, facts) bool { return s.labels.complete() })
+	if from.chain {
+		s.chainSteps()
+	}
 	return s
+}
+
+func (s *story) add(room, name string, seen func(*corev1.Node, facts) bool) {
+	s.steps = append(s.steps, &step{name: name, room: room, seen: seen})
 }
 
 // follow watches until every step was seen, printing each as it happens.
@@ -177,7 +189,10 @@ func (s *story) observe(ctx context.Context) (facts, error) {
 			f.repairs = append(f.repairs, x)
 		}
 	}
-	return f, nil
+	if s.sense.chain {
+		f.chain, err = s.chainStates(ctx)
+	}
+	return f, err
 }
 
 // verify checks the end against the API server, the store and the plugin's books.

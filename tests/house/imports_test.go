@@ -35,7 +35,7 @@ var floors = map[string][]string{
 	"cli":                    {"data-models", "internal", "repair-chain", "store-client"},
 	"tests": {
 		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
-		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins",
+		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins", "repair-chain",
 	},
 	// It keeps announced maintenances in the store, by a port of their own.
 	"health-monitors/csp-health-monitor": {"data-models", "internal", "store-client"},

@@ -26,7 +26,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	store := flag.String("store", "sqlite", "sqlite, postgresql or mongodb")
 	strategy := flag.String("strategy", "PROCESS", "PROCESS, or PERSIST_ONLY to show that such a fault changes nothing")
-	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 3)")
+	nodes := flag.Int("nodes", 20, "simulated GPU nodes (at least 4)")
 	keep := flag.Bool("keep", false, "leave everything running until Ctrl-C")
 	without := flag.String("break", "", "room that is not started: "+strings.Join(fleet.Rooms(), ", "))
 	evidence := flag.String("evidence", "", "folder for the record and the Node before, during and after, as JSON")
@@ -91,8 +91,8 @@ func check(strategy, without string, nodes int) error {
 	if without != "" && !slices.Contains(fleet.Rooms(), without) {
 		problems = append(problems, fmt.Errorf("BREAK %q is not one of %s", without, strings.Join(fleet.Rooms(), ", ")))
 	}
-	if nodes < 3 {
-		problems = append(problems, fmt.Errorf("NODES %d is less than 3", nodes))
+	if nodes < 4 {
+		problems = append(problems, fmt.Errorf("NODES %d is less than 4", nodes))
 	}
 	return errors.Join(problems...)
 }
