@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -52,6 +53,7 @@ type Desk struct {
 
 	stamps  echo.Book // of records, by id
 	objects echo.Book // of repair objects, by namespace and name
+	taken   sync.Map  // when the lease of a node was taken last, by its name
 }
 
 // maxSteps bounds the steps of one handling; a whole life takes about ten.
@@ -100,6 +102,9 @@ func (d *Desk) do(ctx context.Context, f *facts, step plan.Step) (done bool, err
 		return d.create(ctx, f, step)
 	}
 	if err := d.mark(ctx, f, step); err != nil {
+		return false, err
+	}
+	if err := d.hold(ctx, f, step); err != nil {
 		return false, err
 	}
 	crashpoint.Here("fault-remediation/done")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -14,18 +15,19 @@ import (
 const (
 	// holder of the leases that this service takes.
 	holder = "fault-remediation"
-	// leaseMargin is how much longer a lease lives than an object may be without a
-	// verdict, and endless what stands for an object that may be so for ever.
+	// leaseLife bounds a lease that is taken; that of a repair that takes longer is taken
+	// again at half of it. leaseMargin is how much longer a lease lives than an object may
+	// be without a verdict.
+	leaseLife   = 40 * time.Minute
 	leaseMargin = time.Minute
-	endless     = 24 * time.Hour
 	// leaseWait is how long a node is left to somebody who has its lease.
 	leaseWait = time.Minute
 )
 
 // claim takes the node's lease for as long as the object to be may be without a
-// verdict: until then no other remediator begins anything. It is not given back
-// before; the node is in quarantine, where others leave it alone anyway. waits says
-// that somebody else has it.
+// verdict, or a while of that: until then no other remediator begins anything. It is not
+// given back before; the node is in quarantine, where others leave it alone anyway. waits
+// says that somebody else has it.
 func (d *Desk) claim(ctx context.Context, name string, repair action.Action) (waits, err error) {
 	if d.Leases == nil {
 		return nil, nil
@@ -37,13 +39,39 @@ func (d *Desk) claim(ctx context.Context, name string, repair action.Action) (wa
 	if err != nil {
 		return nil, err
 	}
-	life := repair.UnknownTimeout
-	if life <= 0 {
-		life = endless
+	life := leaseLife
+	if repair.UnknownTimeout > 0 {
+		life = min(life, repair.UnknownTimeout)
 	}
 	err = d.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
 	if taken, is := nodelease.Taken(err); is {
 		return outcome.Park(leaseWait, taken.Error()), nil
 	}
+	if err == nil {
+		d.taken.Store(name, d.Clock.Now())
+	}
 	return nil, err
+}
+
+// hold takes the lease of a node again whose repair object works on, when half of its
+// life is over. That somebody else has taken it by now changes nothing of what works.
+func (d *Desk) hold(ctx context.Context, f *facts, step plan.Step) error {
+	if d.Leases == nil || f.node == nil || step.Reason != plan.WaitObject {
+		return nil
+	}
+	now := d.Clock.Now()
+	if at, ok := d.taken.Load(f.node.Name); ok {
+		if at, _ := at.(time.Time); now.Sub(at) < leaseLife/2 {
+			return nil
+		}
+	}
+	err := d.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
+	if taken, is := nodelease.Taken(err); is {
+		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "holder", taken.Holder)
+		err = nil
+	}
+	if err == nil {
+		d.taken.Store(f.node.Name, now)
+	}
+	return err
 }
