@@ -40,14 +40,15 @@ func source(t *testing.T, file string) string {
 // feed is only a doorbell: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/main.go":       "records.Feed(ctx, name, record.ProcessableHealthEventInserts())",
-		"node-drainer/main.go":           "records.Feed(ctx, name, record.NodeQuarantineStatus())",
-		"fault-remediation/main.go":      "records.Feed(ctx, name, record.QuarantinedAndDrainedNodes())",
-		"health-events-analyzer/main.go": "open(ctx, records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin)",
+		"fault-quarantine/main.go":       "feed.Of(records, name, record.ProcessableHealthEventInserts())",
+		"node-drainer/main.go":           "feed.Of(records, name, record.NodeQuarantineStatus())",
+		"fault-remediation/main.go":      "feed.Of(records, name, record.QuarantinedAndDrainedNodes())",
+		"health-events-analyzer/main.go": "feed.From(records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin, nil)",
 
-		"event-exporter/internal/export/intake.go": "in.Source.Feed(ctx, Consumer, record.AllHealthEventInserts())",
+		"event-exporter/internal/export/intake.go": "feed.From(d.Source, Consumer, record.AllHealthEventInserts(), since, ",
 	} {
-		if text := source(t, file); strings.Count(text, ".Feed(ctx, ") != 1 || !strings.Contains(text, selector) {
+		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
+		if text := source(t, file); strings.Count(text, "feed.Of(")+strings.Count(text, "feed.From(") != max(1, feeds) || !strings.Contains(text, selector) {
 			t.Errorf("%s does not read %s", file, selector)
 		}
 	}

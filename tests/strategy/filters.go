@@ -307,10 +307,10 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/export/intake.go", "in.Source.Feed(ctx, Consumer, record."
+	const intake, feed = "event-exporter/internal/export/intake.go", "feed.From(d.Source, Consumer, record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
-		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts())", feed + "ProcessableHealthEventInserts())", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"event-exporter", "no filter: the feed of all events has observed ones", "data-models/record/selector.go", selector, selector + ", Strategy: Process", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 		{"event-exporter", "an exported event says its strategy", event, ", ProcessingStrategy: e.ProcessingStrategy,", ",", "./event-exporter/cloudevent", "Test"},
 	}
