@@ -47,8 +47,8 @@ func (w *world) hold(o *unstructured.Unstructured, by ...string) {
 // one that failed, and the node is not healthy while a run waits for its objects.
 func TestRunsOfRepairChains(t *testing.T) {
 	w := newWorld(t, "chains")
-	for _, file := range []string{"crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml", "crds/nvsentinel.dgxc.nvidia.com_repairruntemplates.yaml", "repair-chain-remediation.yaml"} {
-		text, err := os.Open(charts + "manifests/" + file)
+	for _, file := range []string{"crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml", "crds/nvsentinel.dgxc.nvidia.com_repairruntemplates.yaml", "manifests/repair-chain-remediation.yaml"} {
+		text, err := os.Open(charts + file)
 		if err != nil {
 			t.Fatal(err)
 		}
