@@ -153,6 +153,7 @@ func (k *killer) run(ctx context.Context, t *testing.T, binary string, env, args
 // gets no second signal while the boot id is unchanged and less than resendAfter
 // has passed, and never one after it changed.
 func TestKilledAtEachStep(t *testing.T) {
+	testkit.Long(t, "internal/workshop's scripts die at each effect, and tests/journey kills the janitor")
 	binary, err := testkit.Binary(t.TempDir(), ".")
 	if err != nil {
 		t.Fatal(err)

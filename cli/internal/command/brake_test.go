@@ -83,7 +83,7 @@ kind: ClusterRole
 metadata: {name: no-brake}
 rules:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list]}
-  - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes], verbs: [list]}
+  - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes, gpuresets], verbs: [list]}
 `)
 	who := w.account(t, "no-brake", "no-brake")
 	for _, args := range [][]string{{"status"}, {"why", w.node.Name}} {

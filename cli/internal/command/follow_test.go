@@ -130,7 +130,7 @@ metadata: {name: no-watch}
 rules:
   - {apiGroups: [""], resources: [nodes], verbs: [get, list]}
   - {apiGroups: [""], resources: [configmaps], verbs: [get]}
-  - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes], verbs: [list]}
+  - {apiGroups: [janitor.dgxc.nvidia.com], resources: [rebootnodes, terminatenodes, gpuresets], verbs: [list]}
   - {apiGroups: [remediation.medik8s.io], resources: [nodehealthchecks], verbs: [list]}
 `)
 	f := follow(t, command.Program{Store: w.dsn}, "why", w.node.Name, "-f", "--kubeconfig", w.account(t, "no-watch", "no-watch"))
@@ -138,8 +138,8 @@ rules:
 	w.uncordon(t)
 	f.says("  Node: Ready, schedulable")
 	f.ctrlC()
-	if n := strings.Count(f.errs.String(), "not watched, looked at with the store"); n != 3 {
-		t.Errorf("of three watches it says %d times that they are none: %s", n, f.errs.String())
+	if n := strings.Count(f.errs.String(), "not watched, looked at with the store"); n != 4 {
+		t.Errorf("of four watches it says %d times that they are none: %s", n, f.errs.String())
 	}
 }
 

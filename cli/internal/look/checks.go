@@ -49,8 +49,11 @@ func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSe
 // served says whether the API server knows a kind: it refuses what the caller may not
 // list, known or not.
 func served(cluster *kube.Client, kind schema.GroupVersionResource) bool {
-	_, err := cluster.Clientset.Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
-	return !apierrors.IsNotFound(err)
+	list, err := cluster.Clientset.Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == kind.Resource })
 }
 
 // every check is wanted.

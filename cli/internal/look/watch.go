@@ -79,6 +79,9 @@ func (s Sources) watches(node string) []begin {
 		return s.Cluster.Clientset.CoreV1().Nodes().Watch(ctx, options)
 	}}
 	for _, kind := range repairs {
+		if !served(s.Cluster, kind) {
+			continue
+		}
 		out = append(out, func(ctx context.Context) (watch.Interface, error) {
 			w, err := s.Cluster.Dynamic.Resource(kind).Watch(ctx, metav1.ListOptions{})
 			if err != nil {
