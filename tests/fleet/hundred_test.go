@@ -30,9 +30,10 @@ const (
 
 // TestAHundredChains: the chain of the examples does a hundred runs on the cluster of the
 // demo, with its real janitor, plugin and Job controller, while each life of repair-chain
-// ends behind its seventh object or its sixteenth write of a run, whichever comes first,
-// wherever in whichever of its runs that is. Each step's object was made once, each node was rebooted once for
-// each run, and each validation is of the boot that its own run brought.
+// ends behind its ninth object or its 24th write of a run, whichever comes first, wherever
+// in whichever of its runs that is. Each step's object was made once, no node was rebooted
+// more often than it had runs (a RebootNode that was taken up before another one's boot
+// needs none), and each validation is of the boot that its own run brought.
 func TestAHundredChains(t *testing.T) {
 	testkit.Long(t, "repair-chain TestKilled, internal/work TestLives; TestAChain for the whole way of a fault")
 	b := startHundred(t)
@@ -54,12 +55,12 @@ func TestAHundredChains(t *testing.T) {
 	}
 	for i := range chainedNodes {
 		node := fmt.Sprintf("gpu-%d", i)
-		if n, err := b.fleet.Reboots(node); n != runsOfEach || err != nil {
+		if n, err := b.fleet.Reboots(node); n < 1 || n > runsOfEach || err != nil {
 			t.Errorf("%s was rebooted %d times for %d runs, %v", node, n, runsOfEach, err)
 		}
 	}
 	seen.once(t, chainedNodes*runsOfEach*4)
-	if deaths := b.fleet.Service(RepairChain).Starts() - 1; deaths < chainedNodes*runsOfEach/2 {
+	if deaths := b.fleet.Service(RepairChain).Starts() - 1; deaths < chainedNodes*runsOfEach/4 {
 		t.Errorf("repair-chain died %d times in %d runs", deaths, chainedNodes*runsOfEach)
 	}
 }
@@ -83,7 +84,7 @@ func startHundred(t *testing.T) *braking {
 			if name != RepairChain {
 				return nil
 			}
-			return []string{"NVSENTINEL_CRASH=" + RepairChain + "/created:7," + RepairChain + "/kept:16"}
+			return []string{"NVSENTINEL_CRASH=" + RepairChain + "/created:9," + RepairChain + "/kept:24"}
 		},
 	}
 	for _, name := range []string{"reboot-and-validate", "collect-logs", "validate", "ticket", shipped} {
