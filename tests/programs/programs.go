@@ -14,7 +14,7 @@ import (
 // rooms are the services that the demo needs, with the command line.
 var rooms = []string{
 	"./platform-connectors", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
-	"./fault-remediation", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
+	"./fault-remediation", "./repair-chain", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
 }
 
 // others are the services that the demo does not need.
@@ -22,7 +22,7 @@ var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
-	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./repair-chain", "./janitor/gpu-reset",
+	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./janitor/gpu-reset",
 	"./repair-steps/log-collector", "./repair-steps/ticket",
 	clouds + "aws", clouds + "azure", clouds + "gcp", clouds + "oci",
 }
