@@ -148,10 +148,9 @@ func active(annotation string) []record.Event {
 
 // objects are the repair objects for a node. A kind that the cluster does not
 // know has none.
-func objects(ctx context.Context, cluster *kube.Client, node string) ([]story.Object, error) {
-	var out []story.Object
+func objects(ctx context.Context, cluster *kube.Client, node string) (out []story.Object, err error) {
 	for _, kind := range repairs {
-		for next := ""; ; {
+		for next, more := "", true; more; more = next != "" {
 			list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
 			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, kind) {
 				break
@@ -159,17 +158,19 @@ func objects(ctx context.Context, cluster *kube.Client, node string) ([]story.Ob
 			if err != nil {
 				return nil, fmt.Errorf("listing %s: %w", kind.Resource, err)
 			}
-			for _, x := range list.Items {
-				if o := read(x); o.Node == node {
-					out = append(out, o)
-				}
-			}
-			if next = list.GetContinue(); next == "" {
-				break
-			}
+			out, next = append(out, forNode(list.Items, node)...), list.GetContinue()
 		}
 	}
 	return out, nil
+}
+
+func forNode(items []unstructured.Unstructured, node string) (out []story.Object) {
+	for _, x := range items {
+		if o := read(x); o.Node == node {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // read is what matters of a repair object; a field of another type is empty.
