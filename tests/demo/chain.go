@@ -51,7 +51,7 @@ equivalenceGroup = "reset"
 func repairedByAChain(ctx context.Context, f *fleet.Fleet, o Options, say func(string, ...any)) error {
 	s, err := follow(ctx, f, o, sense{node: chained, monitor: fleet.Monitor, check: "SysLogsXIDError", chain: true}, func() error {
 		line, err := f.WriteXID(chained, 1, chainedXID)
-		say("A fault that is repaired in steps: collect logs, reboot, validate. Written into the kernel log of %s:\n  %s\n", chained, line)
+		say("\nA fault that is repaired in steps: collect logs, reboot, validate. Written into the kernel log of %s:\n  %s\n", chained, line)
 		return err
 	})
 	if err != nil {

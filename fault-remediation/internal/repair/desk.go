@@ -104,9 +104,7 @@ func (d *Desk) do(ctx context.Context, f *facts, step plan.Step) (done bool, err
 	if err := d.mark(ctx, f, step); err != nil {
 		return false, err
 	}
-	if err := d.hold(ctx, f, step); err != nil {
-		return false, err
-	}
+	d.hold(ctx, f, step)
 	crashpoint.Here("fault-remediation/done")
 	return true, d.rest(step)
 }

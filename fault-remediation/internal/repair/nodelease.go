@@ -54,24 +54,24 @@ func (d *Desk) claim(ctx context.Context, name string, repair action.Action) (wa
 }
 
 // hold takes the lease of a node again whose repair object works on, when half of its
-// life is over. That somebody else has taken it by now changes nothing of what works.
-func (d *Desk) hold(ctx context.Context, f *facts, step plan.Step) error {
+// life is over. Neither that somebody else has taken it by now nor that it can not be
+// taken changes anything of what works: the next look tries again.
+func (d *Desk) hold(ctx context.Context, f *facts, step plan.Step) {
 	if d.Leases == nil || f.node == nil || step.Reason != plan.WaitObject {
-		return nil
+		return
 	}
 	now := d.Clock.Now()
 	if at, ok := d.taken.Load(f.node.Name); ok {
 		if at, _ := at.(time.Time); now.Sub(at) < leaseLife/2 {
-			return nil
+			return
 		}
 	}
 	err := d.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
-	if taken, is := nodelease.Taken(err); is {
-		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "holder", taken.Holder)
-		err = nil
+	if _, is := nodelease.Taken(err); err != nil && !is {
+		d.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
+		return
+	} else if is {
+		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
 	}
-	if err == nil {
-		d.taken.Store(f.node.Name, now)
-	}
-	return err
+	d.taken.Store(f.node.Name, now)
 }

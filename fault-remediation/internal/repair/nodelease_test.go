@@ -105,4 +105,7 @@ func TestALeaseOfALongRepair(t *testing.T) {
 	if holder, _ := renewed(); holder != "NodeHealthCheck-workers" {
 		t.Errorf("the lease is %s's", holder)
 	}
+	b.Leases.Namespace = "not-there"
+	b.clock.Step(30 * time.Minute)
+	b.parks(plan.WaitObject) // and no error that would hold up what works
 }
