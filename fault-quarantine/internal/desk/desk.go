@@ -24,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -99,6 +100,9 @@ const waitForBudget = 200 * time.Millisecond
 // Handle brings one node's records and its Node up to date.
 func (d *Desk) Handle(ctx context.Context, name string) error {
 	err := d.handle(ctx, name)
+	if errors.Is(err, kube.ErrConflict) {
+		err = outcome.Race(err.Error())
+	}
 	if !expected(err) {
 		d.Places.Leave(name)
 	}

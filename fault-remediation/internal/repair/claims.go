@@ -20,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // EventClaimOrphaned tells that a claim without an object was taken off a Node.
@@ -142,7 +141,7 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 		return err
 	}
 	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) })
-	if _, _, lost := outcome.AsWait(err); lost || errors.Is(err, kube.ErrGone) {
+	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrGone) {
 		return nil // the next look decides anew
 	}
 	if err == nil {

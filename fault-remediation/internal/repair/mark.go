@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // Reasons of our Events about Nodes.
@@ -56,8 +57,11 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 			markLemon(n, *step.Lemon)
 		}
 	})
-	if errors.Is(err, kube.ErrGone) {
+	switch {
+	case errors.Is(err, kube.ErrGone):
 		return nil
+	case errors.Is(err, kube.ErrConflict):
+		return outcome.Race(err.Error())
 	}
 	return err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
@@ -212,7 +211,7 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return outcome.Wait(conflictWait, "removing the node: it changed meanwhile")
+		return fmt.Errorf("removing the node: %w", kube.ErrConflict)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("removing node %s: %w", p.node.Name, err)
 	}

@@ -2,12 +2,14 @@ package drain
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -34,6 +36,9 @@ func (d *Drain) label(ctx context.Context, n *notes, node *corev1.Node, state no
 		}
 		n.Labels[nodemark.StateLabel] = string(state)
 	})
+	if errors.Is(err, kube.ErrConflict) {
+		return outcome.Race(err.Error())
+	}
 	if err != nil {
 		return err
 	}
