@@ -136,6 +136,17 @@ type Step struct {
 	Until time.Time
 }
 
+// Stamped is a record's status with the step's stamp on it; ok is false if the
+// step leaves the record alone.
+func (s Step) Stamped(r record.Record, now time.Time) (status record.Status, ok bool) {
+	for _, stamp := range s.Stamps {
+		if stamp.ID == r.ID {
+			return stamp.On(r.Status, now), true
+		}
+	}
+	return r.Status, false
+}
+
 // Irreversible says that the step rests on facts that must be read from the
 // API server itself before it is taken.
 func (s Step) Irreversible() bool {

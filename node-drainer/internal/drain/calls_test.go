@@ -58,7 +58,7 @@ func (s *stage) counting(session string) func() string {
 			return err
 		}
 		if !slices.ContainsFunc(live.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }) {
-			return errors.New("Kubernetes has not followed the cordon")
+			return errors.New("the taint of the cordon is not there yet")
 		}
 		if cached, err := world.Node(s.node); err != nil || cached == nil || cached.ResourceVersion != live.ResourceVersion {
 			return fmt.Errorf("the cache shows an older Node, %v", err)
