@@ -2,7 +2,6 @@ package drain_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,10 +59,11 @@ func (s *stage) counting(session string) func() string {
 		if !slices.ContainsFunc(live.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }) {
 			return errors.New("the taint of the cordon is not there yet")
 		}
-		if cached, err := world.Node(s.node); err != nil || cached == nil || cached.ResourceVersion != live.ResourceVersion {
-			return fmt.Errorf("the cache shows an older Node, %v", err)
+		cached, err := world.Node(s.node)
+		if err == nil && (cached == nil || cached.ResourceVersion != live.ResourceVersion) {
+			err = errors.New("the cache shows an older Node")
 		}
-		return nil
+		return err
 	})
 	return func() string {
 		mu.Lock()
