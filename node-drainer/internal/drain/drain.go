@@ -4,24 +4,15 @@
 package drain
 
 import (
-	"context"
 	"log/slog"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
-	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
-
-// Records is the part of the store that drains use.
-type Records interface {
-	List(ctx context.Context, q store.Query) ([]record.Record, error)
-	Update(ctx context.Context, writer record.Writer, changes []store.Change) error
-}
 
 // Config says how drains are carried out.
 type Config struct {
@@ -40,7 +31,7 @@ const maxSteps = 8
 // Drain is the handler of nodes. Handle may be called for several nodes at
 // once, but for one node by one caller at a time.
 type Drain struct {
-	records Records
+	records *consumer.Records
 	client  kubernetes.Interface
 	world   *World
 	config  Config
@@ -49,12 +40,11 @@ type Drain struct {
 	metrics *Metrics
 	memory  *memory
 	hand    *hand
-	echoes  echo.Book // of records, by id
 }
 
 // Deps are the parts a Drain works with.
 type Deps struct {
-	Records Records
+	Records *consumer.Records
 	Client  kubernetes.Interface
 	World   *World
 	Clock   clock.PassiveClock

@@ -12,15 +12,18 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // one is a store of one record.
 type one struct {
+	store.Store
 	record record.Record
 	lists  int
 	// meanwhile happens while a stamp is under way.
@@ -32,16 +35,16 @@ func (o *one) List(context.Context, store.Query) ([]record.Record, error) {
 	return []record.Record{o.record}, nil
 }
 
-func (o *one) Update(_ context.Context, _ record.Writer, changes []store.Change) error {
+func (o *one) Update(_ context.Context, _ record.Writer, changes []store.Change) ([]record.Record, error) {
 	for _, c := range changes {
 		if c.Revision != o.record.Revision {
-			return store.ErrConflict
+			return nil, store.ErrConflict
 		}
 		o.record.Status = c.Status
 		o.record.Revision++
 	}
 	o.meanwhile(o.record)
-	return nil
+	return []record.Record{o.record}, nil
 }
 
 // quarantined is a drainer of one node without pods, whose record was judged.
@@ -65,7 +68,7 @@ func quarantined(t *testing.T) (*Drain, *one) {
 		QuarantineVerdict: &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}},
 	}
 	return New(Config{Policy: plan.DefaultPolicy(eviction.Policy{})}, Deps{
-		Records: records, Client: client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Records: &consumer.Records{Store: records, Writer: record.NodeDrainer}, Client: client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	}), records
 }
@@ -80,9 +83,10 @@ func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
 	}{"its own": {0, 2}, "another writer's": {1, 3}} {
 		t.Run(name, func(t *testing.T) {
 			d, records := quarantined(t)
+			loop := d.Service("node-drainer", 1).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: d.log, Registry: prometheus.NewRegistry()})
 			records.meanwhile = func(r record.Record) {
 				r.Revision += tt.later
-				if key := d.Key(r); key != "" {
+				if key := loop.Key(r); key != "" {
 					t.Errorf("%s is rung while its record is written", key)
 				}
 			}
@@ -101,7 +105,7 @@ func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
 // was read.
 func TestALostRaceForARecordIsTriedAgainSoon(t *testing.T) {
 	d, records := quarantined(t)
-	d.records = raced{records}
+	d.records.Store = raced{records}
 	if _, why, waits := outcome.AsWait(d.Handle(t.Context(), "n")); !waits {
 		t.Errorf("%q, want a wait", why)
 	}

@@ -3,7 +3,6 @@ package drain
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -18,42 +17,13 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 		return false, nil
 	}
 	now := d.clock.Now()
-	if news, err = d.write(ctx, changes(sc.records, step, now)); err != nil {
+	if news, err = d.records.Write(ctx, changes(sc.records, step, now)); err != nil {
 		return news, fmt.Errorf("stamping the drain of node %s: %w", node, err)
 	}
 	if step.Kind == plan.Wait {
 		n.reported = now
 	}
 	return news, nil
-}
-
-// write updates records; news says that others changed them right after it.
-func (d *Drain) write(ctx context.Context, changes []store.Change) (news bool, err error) {
-	for _, c := range changes {
-		d.echoes.Begin(c.ID)
-	}
-	err = d.records.Update(ctx, record.NodeDrainer, changes)
-	for _, c := range changes {
-		made := "" // after a failure nobody knows
-		if err == nil {
-			made = revision(c.Revision + 1) // every update adds one
-		}
-		if d.echoes.End(c.ID, made) {
-			news = true
-		}
-	}
-	return news, err
-}
-
-func revision(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Key is the node that a delivery of the feed rings: none if it is this room's
-// own stamp, on which the visit that wrote it has gone on already.
-func (d *Drain) Key(r record.Record) string {
-	if d.echoes.Heard(r.ID, revision(r.Revision)) {
-		return ""
-	}
-	return r.Event.NodeName
 }
 
 // changes are the updates that a step asks for.
