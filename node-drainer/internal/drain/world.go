@@ -179,13 +179,13 @@ func seen(pdb *policyv1.PodDisruptionBudget) budget {
 // Refuser is the budget that most likely refuses the pod's eviction: one that
 // covers it, and rather one that allows nothing.
 func (w *World) refuser(pod *corev1.Pod) budget {
-	all, err := w.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+	budgets, err := w.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
 	if err != nil {
 		return budget{}
 	}
-	slices.SortFunc(all, func(a, b *policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(budgets, func(a, b *policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 	var found budget
-	for _, pdb := range all {
+	for _, pdb := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
