@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -38,11 +39,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	opened, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
 	if err != nil {
 		return err
 	}
-	d.OnStop("store", func(context.Context) error { return records.Close() })
+	d.OnStop("store", func(context.Context) error { return opened.Close() })
+	records := store.Acting(opened)
 	desk := &repair.Desk{
 		Records: records, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
