@@ -18,7 +18,7 @@ import (
 func (s *Store) Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error) {
 	f := newFeed(s, consumer, selector)
 	defer f.hangUp()
-	return f.Consumer.Begin(ctx, since, func(ctx context.Context) (position, error) {
+	return f.Begin(ctx, since, func(ctx context.Context) (position, error) {
 		err := f.begin(ctx, rescan(&since), 0)
 		return f.at, err
 	})

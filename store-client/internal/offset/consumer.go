@@ -126,12 +126,12 @@ func (c *Consumer[P]) Store(ctx context.Context, p P) error {
 
 // late says whether p may not replace what is stored.
 func (c *Consumer[P]) late(ctx context.Context, p P, l Line) (bool, error) {
-	old, unreadable := Parse[P](l.Text)
+	old, err := Parse[P](l.Text)
 	a, b := p.Common(), old.Common()
-	switch {
-	case unreadable != nil || a.Kind != b.Kind:
+	if readable := err == nil && a.Kind == b.Kind; !readable {
 		return false, nil
-	case a.Server == b.Server:
+	}
+	if a.Server == b.Server {
 		return !Ahead(p, old), nil
 	}
 	server, err := c.Lines.Server(ctx)

@@ -44,9 +44,9 @@ import (
 type Kind string
 
 const (
-	// Inserts: a record comes once, when it is appended.
+	// Inserts are appended records: each comes once.
 	Inserts Kind = "inserts"
-	// Changes: a record comes again after each change.
+	// Changes are those and their changes: a record comes again after each.
 	Changes Kind = "changes"
 )
 

@@ -57,7 +57,7 @@ func (s lines) Swap(ctx context.Context, consumer string, old, with offset.Line)
 // Begin implements store.Store.
 func (s *Store) Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error) {
 	f := newFeed(s, consumer, selector)
-	return f.Consumer.Begin(ctx, since, func(ctx context.Context) (position, error) {
+	return f.Begin(ctx, since, func(ctx context.Context) (position, error) {
 		head, err := s.Dialect.Head(ctx, s.db)
 		if err != nil {
 			return position{}, fmt.Errorf("reading the head: %w", err)
