@@ -284,7 +284,7 @@ func acting(service string) Filter {
 func quarantine() []Filter {
 	const room, ledger, run = "fault-quarantine/", "fault-quarantine/ledger/ledger.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
 	return []Filter{
-		{"fault-quarantine", "the feed is the named one", room + "main.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-quarantine", "the feed is the named one", room + "internal/desk/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-quarantine"),
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
@@ -297,7 +297,7 @@ func quarantine() []Filter {
 func drain() []Filter {
 	const room = "node-drainer/"
 	return []Filter{
-		{"node-drainer", "the feed is the named one", room + "main.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"node-drainer", "the feed is the named one", room + "internal/drain/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("node-drainer"),
 		{"node-drainer", "the plan", room + "plan/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/plan", "TestPersistOnlyRecordsChangeNoStep"},
 	}
@@ -306,7 +306,7 @@ func drain() []Filter {
 func repair() []Filter {
 	const room = "fault-remediation/"
 	return []Filter{
-		{"fault-remediation", "the feed is the named one", room + "main.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the feed is the named one", room + "internal/repair/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-remediation"),
 		{"fault-remediation", "the plan", room + "plan/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/plan", "TestPersistOnlyRecordsChangeNoStep"},
 		{"fault-remediation", "the boots that a publisher names", room + "internal/repair/selectors.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", "TestNoObservedBoot"},
@@ -330,7 +330,7 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/export/intake.go", "feed.From(d.Source, Consumer, record."
+	const intake, feed = "event-exporter/internal/export/desk.go", "Store: d.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
 		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},

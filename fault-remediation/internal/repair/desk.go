@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/brake"
@@ -24,18 +22,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Records is what the desk needs of the store.
-type Records interface {
-	List(ctx context.Context, q store.Query) ([]record.Record, error)
-	Update(ctx context.Context, writer record.Writer, changes []store.Change) error
-}
-
 // Desk repairs nodes, one step at a time.
 type Desk struct {
-	Records Records
+	Records *consumer.Records
 	Cluster *kube.Client
 	Repairs action.Policy
 	Policy  plan.Policy
@@ -51,7 +44,6 @@ type Desk struct {
 	// Leases are those that remediators of nodes share; nil takes none.
 	Leases *nodelease.Claims
 
-	stamps  echo.Book // of records, by id
 	objects echo.Book // of repair objects, by namespace and name
 	taken   sync.Map  // when the lease of a node was taken last, by its name
 }
@@ -144,7 +136,7 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
 	}
-	news, err := d.write(ctx, changes)
+	news, err := d.Records.Write(ctx, changes)
 	f.stamped, f.news = err == nil, f.news || news
 	if errors.Is(err, store.ErrConflict) {
 		return nil
@@ -165,35 +157,6 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 	return nil
 }
 
-// write updates records; news says that others changed them right after it.
-func (d *Desk) write(ctx context.Context, changes []store.Change) (news bool, err error) {
-	for _, c := range changes {
-		d.stamps.Begin(c.ID)
-	}
-	err = d.Records.Update(ctx, record.FaultRemediation, changes)
-	for _, c := range changes {
-		made := "" // after a failure nobody knows
-		if err == nil {
-			made = revision(c.Revision + 1) // every update adds one
-		}
-		if d.stamps.End(c.ID, made) {
-			news = true
-		}
-	}
-	return news, err
-}
-
-func revision(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Key is the node that a delivery of the feed rings: none if it is a stamp of
-// this desk, on which the handling that wrote it has gone on already.
-func (d *Desk) Key(r record.Record) string {
-	if d.stamps.Heard(r.ID, revision(r.Revision)) {
-		return ""
-	}
-	return r.Event.NodeName
-}
-
 func stampPoint(r plan.Reason) string {
 	switch r { //nolint:exhaustive // all other stamps are alike
 	case plan.Stamp:
@@ -210,33 +173,5 @@ func (d *Desk) rehearse(node string, step plan.Step) error {
 		d.Log.Info("dry run: nothing is written", "node", node, "step", step.Reason, "message", step.Message)
 	}
 	d.Metrics.rehearsed(step.Reason)
-	return nil
-}
-
-// Backlog rings every node that a record still needs a step for.
-func (d *Desk) Backlog(ctx context.Context, ring func(node string)) error {
-	for _, selector := range []record.Selector{record.OpenOfNode(""), Unsettled()} {
-		if err := d.ringAll(ctx, selector, ring); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// backlogPage bounds one read of the backlog.
-const backlogPage = 500
-
-func (d *Desk) ringAll(ctx context.Context, selector record.Selector, ring func(node string)) error {
-	err := store.Pages(ctx, d.Records, store.Query{Selector: selector, Limit: backlogPage}, func(page []record.Record) error {
-		for _, r := range page {
-			if plan.Unsettled(r) {
-				ring(r.Event.NodeName)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing the backlog %q: %w", selector.Name, err)
-	}
 	return nil
 }
