@@ -42,7 +42,10 @@ type Nodes interface {
 
 // Desk handles nodes one at a time each; it is safe for concurrent nodes.
 type Desk struct {
+	// Store has the records that act.
 	Store store.Store
+	// Said has those that are only observed too: what publishers said last.
+	Said  store.Lister
 	Nodes Nodes
 	// Rules are the rule sets until Use takes others over.
 	Rules   *ruling.Rules

@@ -101,7 +101,7 @@ func newDesk(t *testing.T, s store.Store, nodes desk.Nodes) *desk.Desk {
 	book.Open(nil, nil)
 	return &desk.Desk{
 		Places: book,
-		Store:  s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
+		Store:  s, Said: s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 		Metrics: desk.NewMetrics(prometheus.NewRegistry()), Marked: func(string) bool { return true },
 	}

@@ -23,7 +23,7 @@ func unfinished() []record.Eviction {
 // not over; of one node, or of all when node is empty.
 func Owed(node string) record.Selector {
 	return record.Selector{
-		Name: "DrainOwed", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Name: "DrainOwed", Node: node, Healthy: record.No(),
 		Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
 		Evictions:   unfinished(),
 	}
@@ -32,14 +32,14 @@ func Owed(node string) record.Selector {
 // Outstanding selects the backlog: drains that are owed, or to be kept up, of
 // all nodes.
 func Outstanding() record.Selector {
-	return record.Selector{Name: "DrainBacklog", Strategy: record.Process, Any: []record.Selector{Owed(""), kept()}}
+	return record.Selector{Name: "DrainBacklog", Any: []record.Selector{Owed(""), kept()}}
 }
 
 // OfNode selects what a plan looks at: what is owed, all open faults, and the
 // faults of the session whose drain succeeded.
 func OfNode(node, session string) record.Selector {
 	s := record.Selector{
-		Name: "DrainOfNode", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Name: "DrainOfNode", Node: node, Healthy: record.No(),
 		Any: []record.Selector{Owed(""), {Open: record.Yes()}},
 	}
 	if session != "" {
