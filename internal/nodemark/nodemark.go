@@ -107,11 +107,6 @@ const (
 	True = "True"
 )
 
-// DevicesAnnotation of a Pod lists the devices it was given, JSON
-// {"devices":{"nvidia.com/gpu":["GPU-..."]}}. Written by metadata-collector, read for
-// partial drains.
-const DevicesAnnotation = "dgxc.nvidia.com/devices"
-
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
 const DefaultLabelPrefix = "k8saas.nvidia.com/"
 
@@ -141,12 +136,10 @@ func OptedOut(labels map[string]string) bool {
 	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
 }
 
-// Prefixes of conditions' reasons and texts.
+// Ends of conditions' reasons.
 const (
 	unhealthySuffix = "IsNotHealthy"
 	healthySuffix   = "IsHealthy"
-	// HealthyMessage is the text of a condition without faults.
-	HealthyMessage = "No Health Failures"
 )
 
 // UnhealthyReason is the reason of a condition or event of a check that failed.

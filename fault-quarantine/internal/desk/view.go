@@ -19,7 +19,7 @@ func nodeView(node *corev1.Node) *ledger.Node {
 	v := &ledger.Node{
 		Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(node.Labels),
 		Session: marks.Session(node), Released: marks.Released(node), LetGo: marks.LetGo(node),
-		Active: marks.Active(node), Doubted: marks.Doubted(node), Ended: marks.Ended(node), Kept: nodemark.KeptLemon(node.Labels, node.Annotations), Unschedulable: node.Spec.Unschedulable,
+		Active: marks.Active(node), Doubted: marks.Doubted(node), Ended: marks.Ended(node), Kept: nodemark.Read(node).KeptLemon(), Unschedulable: node.Spec.Unschedulable,
 		Checks: map[string]ledger.Check{},
 	}
 	for _, t := range node.Spec.Taints {
