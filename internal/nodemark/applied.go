@@ -83,7 +83,12 @@ func HasTaint(node *corev1.Node, t record.Taint) bool { return slices.Contains(T
 // Taints are the Node's taints, whosever they are.
 func Taints(node *corev1.Node) (out []record.Taint) {
 	for _, t := range node.Spec.Taints {
-		out = append(out, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		out = append(out, TaintOf(t))
 	}
 	return out
+}
+
+// TaintOf is a Node's taint without the time at which Kubernetes put it on.
+func TaintOf(t corev1.Taint) record.Taint {
+	return record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
 }

@@ -77,6 +77,10 @@ func ids(text string) []string {
 	return strings.Split(text, ",")
 }
 
+// Session is the session that a Node bears, or empty: Marks.Session for who asks
+// many Nodes for nothing else.
+func Session(node *corev1.Node) string { return node.Annotations[SessionAnnotation] }
+
 // Bears says whether a Node carries any mark of fault-quarantine.
 func Bears(node *corev1.Node) bool {
 	for _, key := range []string{
