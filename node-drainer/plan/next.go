@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -135,7 +133,7 @@ func marksOf(v View) marks {
 		effects := r.Status.QuarantineVerdict.Effects
 		m.asked = m.asked || effects.Cordon
 		for _, t := range effects.Taints {
-			if t.Effect == string(corev1.TaintEffectNoSchedule) || t.Effect == string(corev1.TaintEffectNoExecute) {
+			if nodemark.KeepsOff(t) {
 				m.asked = true
 				m.there = m.there || slices.Contains(v.Node.Taints, t)
 			}
