@@ -39,6 +39,8 @@ type Marks struct {
 	OptedOut bool
 	// Lemon is the mark of a machine that needed too many repairs.
 	Lemon LemonMark
+	// Repairs is what ParseRepairs reads: what the session's repairs have come to.
+	Repairs string
 	// Canary is the id of the canary that a person asks for, or empty.
 	Canary string
 }
@@ -60,6 +62,7 @@ func Read(node *corev1.Node) Marks {
 		Reset:    a[ResetAnnotation],
 		OptedOut: OptedOut(node.Labels),
 		Lemon:    LemonMark{Label: node.Labels[LemonLabel] == LemonYes, Note: a[LemonAnnotation]},
+		Repairs:  a[LatestFaultRemediationState],
 		Canary:   a[CanaryAnnotation],
 	}
 	if m.Session != "" {
