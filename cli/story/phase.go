@@ -213,10 +213,10 @@ func ofBacklog(s sighting, records []record.Record) (Standing, bool) {
 }
 
 // states is what the state label tells when the store cannot be asked.
-var states = map[string]Phase{
-	string(nodemark.Quarantined): Quarantined, string(nodemark.Draining): Draining, string(nodemark.DrainSucceeded): Quarantined,
-	string(nodemark.DrainFailed): NeedsHuman, string(nodemark.Remediating): Remediating,
-	string(nodemark.RemediationSucceeded): Recovering, string(nodemark.RemediationFailed): NeedsHuman,
+var states = map[nodemark.State]Phase{
+	nodemark.Quarantined: Quarantined, nodemark.Draining: Draining, nodemark.DrainSucceeded: Quarantined,
+	nodemark.DrainFailed: NeedsHuman, nodemark.Remediating: Remediating,
+	nodemark.RemediationSucceeded: Recovering, nodemark.RemediationFailed: NeedsHuman,
 }
 
 // ofNode is the standing that the Node alone gives.
@@ -251,7 +251,7 @@ func ofMarks(n *Node, storeRead bool) Standing {
 	}
 	st := Standing{Phase: Quarantined, Session: n.Session, Reason: "by the Node's marks; the store was not read"}
 	if p, ok := states[n.State]; ok {
-		st.Phase, st.Reason = p, "by the Node's label "+n.State+"; the store was not read"
+		st.Phase, st.Reason = p, "by the Node's label "+string(n.State)+"; the store was not read"
 	}
 	for _, c := range n.Calls {
 		st.Phase, st.Reason = NeedsHuman, joined(c.Reason, c.Message)
