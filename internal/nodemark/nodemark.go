@@ -136,14 +136,9 @@ func OptedOut(labels map[string]string) bool {
 	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
 }
 
-// Ends of conditions' reasons.
-const (
-	unhealthySuffix = "IsNotHealthy"
-	healthySuffix   = "IsHealthy"
-)
-
 // UnhealthyReason is the reason of a condition or event of a check that failed.
-func UnhealthyReason(checkName string) string { return checkName + unhealthySuffix }
+func UnhealthyReason(checkName string) string { return checkName + "IsNotHealthy" }
 
-// HealthyReason is the reason of a condition of a check that passes.
-func HealthyReason(checkName string) string { return checkName + healthySuffix }
+// HealthyReason is the reason of a condition of a check that passes; its text is
+// record.HealthyMessage.
+func HealthyReason(checkName string) string { return checkName + "IsHealthy" }
