@@ -20,9 +20,9 @@ func (d decision) label(s Step) nodemark.State {
 	if len(mine) == 0 {
 		return ""
 	}
-	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(trace(r)) > 0 })
+	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(record.Attempts(r)) > 0 })
 	created := slices.ContainsFunc(mine, func(r record.Record) bool {
-		return slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.UID != "" })
+		return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.UID != "" })
 	})
 	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
 	case Nothing, WaitRecovery, WaitHuman:
@@ -70,7 +70,7 @@ func Annotation(records []record.Record, session string, creating *Creation) str
 	v := nodemark.Repairs{EquivalenceGroups: map[string]nodemark.RepairObject{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
 	for _, r := range records {
-		for _, a := range trace(r) {
+		for _, a := range record.Attempts(r) {
 			exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
 			if a.Session == session && exists && a.Ordinal > newest[a.Group] {
 				newest[a.Group] = a.Ordinal
@@ -93,7 +93,7 @@ func calls(records []record.Record, session string) []nodemark.Call {
 		if record.Open(r) && r.Status.Session == session && outcome(r) == record.OutcomeNeedsHuman && len(out) < maxCalls {
 			rem := r.Status.Remediation
 			message := strings.ToValidUTF8(rem.Message[:min(len(rem.Message), maxCallMessage)], "")
-			out = append(out, nodemark.Call{Record: r.ID, Action: string(asked(r)), Reason: rem.Reason, Message: message})
+			out = append(out, nodemark.Call{Record: r.ID, Action: string(record.RepairAction(r)), Reason: rem.Reason, Message: message})
 		}
 	}
 	return out

@@ -7,12 +7,12 @@ package nodemark
 type State string
 
 // States of a node in quarantine, in the usual order. The label is removed on
-// release.
+// release. The earlier NVSentinel's drain-failed is none: a drain that cannot go on
+// waits, and the record says for what.
 const (
 	Quarantined          State = "quarantined"
 	Draining             State = "draining"
 	DrainSucceeded       State = "drain-succeeded"
-	DrainFailed          State = "drain-failed"
 	Remediating          State = "remediating"
 	RemediationSucceeded State = "remediation-succeeded"
 	RemediationFailed    State = "remediation-failed"
@@ -21,8 +21,7 @@ const (
 // States lists every State in the usual order.
 func States() []State {
 	return []State{
-		Quarantined, Draining, DrainSucceeded, DrainFailed,
-		Remediating, RemediationSucceeded, RemediationFailed,
+		Quarantined, Draining, DrainSucceeded, Remediating, RemediationSucceeded, RemediationFailed,
 	}
 }
 

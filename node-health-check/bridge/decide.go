@@ -58,7 +58,7 @@ const (
 // reasons of the states of a quarantine.
 var reasons = map[nodemark.State]Reason{
 	nodemark.Quarantined: "Quarantined", nodemark.Draining: "Draining", nodemark.DrainSucceeded: "Drained",
-	nodemark.DrainFailed: "DrainFailed", nodemark.Remediating: "Remediating",
+	nodemark.Remediating:          "Remediating",
 	nodemark.RemediationSucceeded: "RemediationSucceeded", nodemark.RemediationFailed: "RemediationFailed",
 }
 

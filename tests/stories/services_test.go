@@ -107,7 +107,7 @@ func (w *world) drain() {
 		view := drain.View{Node: drain.NodeOf(w.node), Pods: w.pods, Attempts: map[types.UID]drain.Attempt{}}
 		owed := record.Selector{
 			Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
-			Evictions:   []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress},
+			Evictions:   []record.Eviction{record.EvictionUnset, record.EvictionInProgress},
 		}
 		view.Records = w.list(record.Selector{Strategy: record.Process, Healthy: record.No(), Any: []record.Selector{
 			owed, {Open: record.Yes()}, {Session: view.Node.Session, Evictions: []record.Eviction{record.EvictionSucceeded}},
