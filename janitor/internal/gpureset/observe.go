@@ -25,7 +25,7 @@ func objectFacts(object *v1alpha1.GPUReset) reset.Object {
 	s := object.Status
 	o := reset.Object{
 		UID:       string(object.UID),
-		Session:   object.Annotations[nodemark.SessionAnnotation],
+		Session:   object.GetAnnotations()[nodemark.SessionAnnotation],
 		Deleting:  !object.DeletionTimestamp.IsZero(),
 		Finalizer: controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
 		Completed: s.CompletionTime != nil,
