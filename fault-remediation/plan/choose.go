@@ -40,7 +40,7 @@ func (d decision) choose(reserved *Ref) Step {
 func (d decision) leftovers() (Step, bool) {
 	e := d.edit()
 	for _, r := range d.v.Records {
-		unfinished := slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
+		unfinished := slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
 		if r.Status.Remediation != nil && outcome(r) == "" && !record.Open(r) && !unfinished {
 			e.cancelIfOver(r)
 		}
@@ -78,7 +78,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return wait(WaitMarks, "the Node is schedulable")
 	}
 	for _, r := range mine {
-		if !drained(r) {
+		if !record.DrainSucceeded(r) {
 			// The drainer's stamp rings; asking again is a safety net.
 			return nil, Step{Reason: WaitDrain, After: watched, Message: fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status)}, false
 		}
@@ -91,7 +91,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 func (d decision) settle(mine []record.Record) (Step, bool) {
 	e := d.edit()
 	for _, r := range only(mine, unremediated) {
-		if name := asked(r); d.repairs.NeedsHuman(name) {
+		if name := record.RepairAction(r); d.repairs.NeedsHuman(name) {
 			e.human(r, HumanAction, action.NextStep(name, d.v.Node.Name))
 		}
 	}
@@ -114,7 +114,7 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 func (d decision) unverified() bool {
 	var newest *record.Attempt
 	for _, r := range d.v.Records {
-		for _, a := range trace(r) {
+		for _, a := range record.Attempts(r) {
 			if a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" && (newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
 				newest = &a
 			}
@@ -136,7 +136,7 @@ func (d decision) pastBoot(r record.Record) (by string, cured bool) {
 		return "", false
 	}
 	for _, x := range d.v.Records {
-		for _, a := range trace(x) {
+		for _, a := range record.Attempts(x) {
 			if a.ReplacedBootID == r.Event.BootID() && (cured || d.repairs.Covers(a.Action, name)) {
 				return x.ID, true
 			}
@@ -153,7 +153,7 @@ func (d decision) bootedLate(r record.Record, cured bool) (by string, late bool)
 		return "", false
 	}
 	for _, x := range d.v.Records {
-		for _, a := range trace(x) {
+		for _, a := range record.Attempts(x) {
 			over := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy) && a.Session == r.Status.Session
 			if over && (x.ID == r.ID || r.Event.GeneratedTimestamp.Before(*a.FinishedAt)) && d.bootedSince(a) {
 				return x.ID, true
@@ -174,11 +174,11 @@ type job struct {
 func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool) {
 	var jobs []job
 	for _, r := range only(mine, unremediated) {
-		if repair, known := d.repairs.Of(asked(r)); known {
+		if repair, known := d.repairs.Of(record.RepairAction(r)); known {
 			jobs = append(jobs, job{r, repair.For(r)})
 		}
 	}
-	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(asked(r)) })
+	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(record.RepairAction(r)) })
 	if human {
 		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
 		if len(weaker) == 0 && len(jobs) > 0 {
@@ -196,7 +196,7 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 
 // tracedFirst keeps the objects of a slot in one record.
 func tracedFirst(a, b record.Record) int {
-	return cmp.Compare(min(1, len(trace(b))), min(1, len(trace(a))))
+	return cmp.Compare(min(1, len(record.Attempts(b))), min(1, len(record.Attempts(a))))
 }
 
 // recovery waits for the recovery of repaired faults and asks a person when it
@@ -279,15 +279,6 @@ func (d decision) stamp(next job, s slot) Step {
 	rem := e.of(next.record).Remediation
 	rem.Attempts = append(rem.Attempts, at)
 	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
-}
-
-// asked is the action that a record is repaired by: its event's own, or the one
-// it was escalated to.
-func asked(r record.Record) record.Action {
-	if rem := r.Status.Remediation; rem != nil && rem.Action != "" {
-		return rem.Action
-	}
-	return r.Event.EffectiveAction()
 }
 
 func unremediated(r record.Record) bool { return r.Status.FaultRemediated == nil }

@@ -25,7 +25,7 @@ const claimedFor = time.Hour
 func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
 	a := next.repair
 	for _, r := range mine {
-		other, known := d.repairs.Of(asked(r))
+		other, known := d.repairs.Of(record.RepairAction(r))
 		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
 			continue
 		}
@@ -100,7 +100,7 @@ func (d decision) symptomUntil(r record.Record) time.Time {
 	}
 	at := r.Event.GeneratedTimestamp
 	for _, x := range d.v.Records {
-		for _, a := range trace(x) {
+		for _, a := range record.Attempts(x) {
 			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
 				continue
 			}

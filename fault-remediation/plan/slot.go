@@ -73,7 +73,7 @@ func (d decision) away(next job, since time.Time) *record.Attempt {
 	}
 	var newest *record.Attempt
 	for _, r := range d.v.Records {
-		for _, a := range trace(r) {
+		for _, a := range record.Attempts(r) {
 			failed := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
 			if failed && d.alike(a, next.repair) && a.Machine == fault.Machine(n.Identity) && a.SubmittedAt.After(since) && !d.bootedSince(a) &&
 				(newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
@@ -101,7 +101,7 @@ func (d decision) bootedSince(a record.Attempt) bool {
 func (d decision) attempts(machine, group string) []Ref {
 	var out []Ref
 	for _, r := range d.v.Records {
-		for i, a := range trace(r) {
+		for i, a := range record.Attempts(r) {
 			if a.Machine == machine && a.Group == group {
 				out = append(out, Ref{r, i, a})
 			}

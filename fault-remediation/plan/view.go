@@ -145,7 +145,7 @@ type Ref struct {
 func Current(records []record.Record) (Ref, bool) {
 	var open []Ref
 	for _, r := range records {
-		for i, a := range trace(r) {
+		for i, a := range record.Attempts(r) {
 			if a.FinishedAt == nil {
 				open = append(open, Ref{r, i, a})
 			}
@@ -168,7 +168,7 @@ func MayCreate(records []record.Record) bool {
 		return false
 	}
 	open := only(records, record.Open)
-	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !drained(r) })
+	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
 }
 
 // Unsettled says whether a record may still need a step: the backlog after a
@@ -177,18 +177,11 @@ func Unsettled(r record.Record) bool {
 	rem := r.Status.Remediation
 	switch {
 	case record.Open(r):
-		return drained(r) || rem != nil
+		return record.DrainSucceeded(r) || rem != nil
 	case rem == nil:
 		return false
 	}
 	return rem.Outcome == "" || slices.ContainsFunc(rem.Attempts, func(a record.Attempt) bool { return a.FinishedAt == nil })
-}
-
-func trace(r record.Record) []record.Attempt {
-	if r.Status.Remediation == nil {
-		return nil
-	}
-	return r.Status.Remediation.Attempts
 }
 
 // Undrained is the wait for the drain when nothing else can be decided, whatever
@@ -200,17 +193,12 @@ func Undrained(records []record.Record) *Step {
 		return nil
 	}
 	for _, r := range records {
-		if !record.Open(r) || drained(r) || r.Status.Remediation != nil {
+		if !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil {
 			return nil
 		}
 	}
 	// The drainer's stamp rings; asking again is a safety net.
 	return &Step{Reason: WaitDrain, After: watched, Message: "no record is drained"}
-}
-
-func drained(r record.Record) bool {
-	s := r.Status.UserPodsEvictionStatus.Status
-	return s == record.EvictionSucceeded || s == record.AlreadyDrained
 }
 
 func outcome(r record.Record) record.Outcome {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -41,7 +41,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !node.Spec.Unschedulable || marks.Session(node) != f.ID || node.Labels["team"] != "a" {
+	if !node.Spec.Unschedulable || nodemark.Session(node) != f.ID || node.Labels["team"] != "a" {
 		t.Errorf("not quarantined: %+v %+v", node.Spec, node.Annotations)
 	}
 	if d.Rings(made, node) {
@@ -59,7 +59,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	if node, err = cluster.Client().CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if node.Spec.Unschedulable || marks.Bears(node) || node.Labels["team"] != "a" {
+	if node.Spec.Unschedulable || nodemark.Bears(node) || node.Labels["team"] != "a" {
 		t.Errorf("not released: %+v %+v", node.Spec, node.Annotations)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -182,7 +183,7 @@ func (d *Desk) judge(seen facts) (ledger.Judgement, error) {
 		policy.Hold = why
 		return ledger.Judge(seen.view, policy, now), nil
 	}
-	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: marks.Session(node) != "", Order: judgement.Opens.Append}
+	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
 	granted, why, err := d.Places.Take(c, judgement.Opens.ID)
 	if errors.Is(err, places.ErrNotOpen) {
 		return judgement, outcome.Wait(waitForBudget, err.Error())

@@ -85,7 +85,7 @@ func (c *Claims) claimed() (map[string]string, error) {
 	}
 	claimed := map[string]string{}
 	for _, n := range nodes {
-		if uid := n.Annotations[nodemark.RepairAnnotation]; uid != "" {
+		if uid := nodemark.Read(n).Claim; uid != "" {
 			claimed[n.Name] = uid
 		}
 	}
@@ -126,7 +126,7 @@ func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
 // drop takes a claim off a Node that still bears it, and says so.
 func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	node, err := kube.ReadNode(ctx, c.Desk.Cluster.Clientset, name)
-	if errors.Is(err, kube.ErrGone) || (err == nil && node.Annotations[nodemark.RepairAnnotation] != uid) {
+	if errors.Is(err, kube.ErrGone) || (err == nil && nodemark.Read(node).Claim != uid) {
 		return nil
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	if err := c.Desk.tell(ctx, &facts{node: node}, EventClaimOrphaned, message); err != nil {
 		return err
 	}
-	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) })
+	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrGone) {
 		return nil // the next look decides anew
 	}

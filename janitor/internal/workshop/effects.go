@@ -45,12 +45,7 @@ func (c *Controller) begin(ctx context.Context, p *pass) error {
 // claim writes the object's uid on the Node, under the resourceVersion that
 // showed its session.
 func (c *Controller) claim(ctx context.Context, p *pass) error {
-	node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) {
-		if n.Annotations == nil {
-			n.Annotations = map[string]string{}
-		}
-		n.Annotations[nodemark.RepairAnnotation] = string(p.object.GetUID())
-	})
+	node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) { nodemark.SetClaim(n, string(p.object.GetUID())) })
 	if err != nil {
 		return gone(err, p)
 	}

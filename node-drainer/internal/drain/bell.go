@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -92,7 +92,7 @@ func telling(node *corev1.Node) plan.Node {
 func podChanged(a, b *corev1.Pod) bool {
 	return a.UID != b.UID || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
 		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b) ||
-		a.Annotations[eviction.DevicesAnnotation] != b.Annotations[eviction.DevicesAnnotation]
+		a.Annotations[nodemark.DevicesAnnotation] != b.Annotations[nodemark.DevicesAnnotation]
 }
 
 func ready(p *corev1.Pod) corev1.ConditionStatus {

@@ -26,12 +26,7 @@ func (d *Drain) do(ctx context.Context, node string, n *notes, sc scene, step pl
 // label writes the state label under the version of the Node that the step was
 // decided on.
 func (d *Drain) label(ctx context.Context, node *corev1.Node, state nodemark.State) error {
-	after, err := kube.PatchNode(ctx, d.client, node, func(n *corev1.Node) {
-		if n.Labels == nil {
-			n.Labels = map[string]string{}
-		}
-		n.Labels[nodemark.StateLabel] = string(state)
-	})
+	after, err := kube.PatchNode(ctx, d.client, node, func(n *corev1.Node) { nodemark.SetState(n, state) })
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // unfinished are the eviction statuses that something may follow.
 func unfinished() []record.Eviction {
-	return []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress}
+	return []record.Eviction{record.EvictionUnset, record.EvictionInProgress}
 }
 
 // Owed selects the faults in quarantine, or out of it again, whose drain is
