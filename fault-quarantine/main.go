@@ -14,6 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/feed"
@@ -43,11 +44,10 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	nodes := kube.WatchNodes(cluster.Clientset)
 	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := desk.NewMetrics(d.Registry)
-	notes := desk.NewNotes(cluster.Clientset, d.Log, metrics.EventsLost)
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &desk.Desk{
 		Brake: stop,
-		Store: fatal.Rest(), Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
+		Store: fatal.Rest(), Nodes: desk.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
@@ -73,7 +73,6 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	loop.Vet.Tell = handler.Tell
 	d.Go("node watch", nodes.Run)
-	d.Go("node events", notes.Run)
 	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, now) })
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("events", loop.Ready)

@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -48,7 +49,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
 	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Election.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
 	metrics := watch.NewMetrics(d.Registry, state.Size)
-	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(client.Clientset, cfg.Election.Namespace, cfg.State, d)
+	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(eventrecorder.Start(d, client), cfg.Election.Namespace, cfg.State)
 	publisher := &report.Publisher{
 		Name: machine.Agent, Outbox: state, Connector: metrics.Count(protos.NewPlatformConnectorClient(conn)), Clock: d.Clock,
 		Log: d.Log, Metrics: metrics.Publisher,

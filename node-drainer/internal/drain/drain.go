@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -51,6 +52,7 @@ type Drain struct {
 	log     *slog.Logger
 	metrics *Metrics
 	brake   *brake.Brake
+	events  *eventrecorder.Recorder
 	memory  *memory
 	hand    *hand
 	echoes  echo.Book // of records, by id
@@ -66,13 +68,15 @@ type Deps struct {
 	Metrics *Metrics
 	// Brake is the emergency brake; nil is never on.
 	Brake *brake.Brake
+	// Events writes those about Nodes; nil writes none.
+	Events *eventrecorder.Recorder
 }
 
 // New makes a Drain.
 func New(c Config, d Deps) *Drain {
 	out := &Drain{
 		records: d.Records, client: d.Client, world: d.World, config: c,
-		clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake, memory: newMemory(),
+		clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake, events: d.Events, memory: newMemory(),
 	}
 	out.hand = newHand(out)
 	d.Metrics.watch(out.memory.size)
@@ -158,7 +162,7 @@ func (d *Drain) step(ctx context.Context, node string, n *notes) (plan.Step, sce
 		return step, sc, err
 	}
 	crashpoint.Here("node-drainer/stamped")
-	d.tell(ctx, node, n, sc, step)
+	d.tell(node, n, sc, step)
 	return step, sc, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -165,9 +166,11 @@ func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 	s.world.Store(world)
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	events := eventrecorder.New(cluster.Clientset, eventrecorder.Component("node-drainer"), eyes.clock, log, registry)
+	go func() { fail(events.Run(ctx)) }()
 	drains := drain.New(config, drain.Deps{
 		Records: eyes.records, Client: cluster.Clientset, World: world,
-		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake,
+		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake, Events: events,
 	})
 	loop := &consume.Loop[record.Record]{
 		Name: "node-drainer", Open: feed.Of(eyes.records, "node-drainer", record.NodeQuarantineStatus()), Key: drains.Key,
