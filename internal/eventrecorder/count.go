@@ -33,18 +33,14 @@ type Fault struct {
 // fault's times and its last time, unless it shows the same or a later one already,
 // in whole seconds: then the fault was told.
 func Count(ctx context.Context, client kubernetes.Interface, node *corev1.Node, f Fault) error {
-	if err := count(ctx, client.CoreV1().Events(metav1.NamespaceDefault), f.event(node)); err != nil {
-		return fmt.Errorf("recording an event about node %s: %w", node.Name, err)
-	}
-	return nil
-}
-
-func (f Fault) event(node *corev1.Node) *corev1.Event {
 	e := newEvent(Node(node.Name), f.Component, metav1.NewTime(f.Last.Truncate(time.Second)))
 	sum := sha256.Sum256([]byte(string(node.UID) + "|" + f.Component + "|" + corev1.EventTypeWarning + "|" + f.Reason + "|" + f.Message))
 	e.Name = node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8])
 	e.Type, e.Reason, e.Message, e.Count = corev1.EventTypeWarning, f.Reason, f.Message, f.Times
-	return e
+	if err := count(ctx, client.CoreV1().Events(e.Namespace), e); err != nil {
+		return fmt.Errorf("recording an event about node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 func count(ctx context.Context, events typedcorev1.EventInterface, e *corev1.Event) error {

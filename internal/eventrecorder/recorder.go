@@ -38,6 +38,9 @@ const (
 	// writeTime bounds one try to write an Event, stopTime what is written when the
 	// process ends.
 	writeTime, stopTime = 5 * time.Second, 5 * time.Second
+	// awayTime is how long Write waits for nothing after one that was not answered, so
+	// that many Events of one act do not hold it up one after the other.
+	awayTime = 30 * time.Second
 	// alike and alikeWithin: so many different messages of one reason about one
 	// object within this time, and the later ones are combined in one Event.
 	alike, alikeWithin = 32, 10 * time.Minute
@@ -65,6 +68,7 @@ type Recorder struct {
 	waiting    chan *record.EventCorrelateResult
 	results    *prometheus.CounterVec
 	made       atomic.Int64 // Events; it keeps those of one moment apart
+	away       atomic.Int64 // the time until which Write does not wait, in Unix nanoseconds
 }
 
 // Start records the Events of a service with its process. What waits when the
@@ -107,10 +111,16 @@ func (r *Recorder) Event(about corev1.ObjectReference, eventtype, reason, messag
 
 // Write is Event for what must be told before something is done: it returns when
 // the Event is written. One that the API server does not take within five seconds is
-// written later, as by Event, so that no work depends on it.
+// written later, as by Event, and so are those of the next half minute, so that no
+// work depends on them.
 func (r *Recorder) Write(ctx context.Context, about corev1.ObjectReference, eventtype, reason, message string) {
 	e := r.correlate(about, eventtype, reason, message)
 	if e == nil {
+		return
+	}
+	now := r.clock.Now()
+	if now.UnixNano() < r.away.Load() {
+		r.queue(e)
 		return
 	}
 	switch err := r.try(ctx, e); {
@@ -119,6 +129,7 @@ func (r *Recorder) Write(ctx context.Context, about corev1.ObjectReference, even
 	case refused(err):
 		r.failed(e.Event, err)
 	default:
+		r.away.Store(now.Add(awayTime).UnixNano())
 		r.queue(e)
 	}
 }

@@ -170,6 +170,7 @@ func TestWriteFirst(t *testing.T) {
 		b.answers(func() error { return errors.New("connection refused") })
 		b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeNormal, "RebootSignal", "two")
 		b.results("written 1")
+		<-time.After(time.Minute)
 		b.answers(func() error {
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "", nil)
 		})
@@ -183,6 +184,25 @@ func TestWriteFirst(t *testing.T) {
 				t.Errorf("%s is counted %d times", e.Message, e.Count)
 			}
 		}
+	})
+}
+
+// TestManyWritesWaitOnce: an API server that hangs holds an act of many Events up for
+// the time of one.
+func TestManyWritesWaitOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.answers(func() error { <-time.After(5 * time.Second); return context.DeadlineExceeded })
+		began := time.Now()
+		for i := range 16 {
+			b.Write(t.Context(), eventrecorder.Node("gpu-1"), corev1.EventTypeWarning, "RepairNeedsHuman", fmt.Sprint("record ", i))
+		}
+		if d := time.Since(began); d != 5*time.Second {
+			t.Errorf("it took %s", d)
+		}
+		b.away.Store(nil)
+		b.flush()
+		b.results("written 16")
 	})
 }
 
