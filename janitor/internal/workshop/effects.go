@@ -23,18 +23,6 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
-// Reasons of Events.
-const (
-	// eventRebootSignal: the node's machine is about to be told to reboot.
-	eventRebootSignal = "RebootSignal"
-	// eventTerminateSignal: the node's machine is about to be given back.
-	eventTerminateSignal = "TerminateSignal"
-	// eventPluginUnavailable: the plugin did not take a signal; it is asked again.
-	eventPluginUnavailable = "PluginUnavailable"
-	// eventPluginRefused: the plugin refused a signal for good.
-	eventPluginRefused = "PluginRefused"
-)
-
 // begin writes the finalizer, then start and intent.
 func (c *Controller) begin(ctx context.Context, p *pass) error {
 	if before := copyOf(p.object); controllerutil.AddFinalizer(p.object, v1alpha1.ClaimFinalizer) {
@@ -191,9 +179,9 @@ func Asker(object metav1.Object) string {
 
 // complain shows on the object what is wrong with the plugin.
 func (c *Controller) complain(p *pass, failure *provider.Error) {
-	reason := eventPluginUnavailable
+	reason := "PluginUnavailable"
 	if failure.Delivery == provider.Refused {
-		reason = eventPluginRefused
+		reason = "PluginRefused"
 	}
 	c.Events.Event(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.object.GetName(), UID: p.object.GetUID(),

@@ -41,7 +41,7 @@ type Kind struct {
 // RebootNode is the kind of reboots.
 func RebootNode() Kind {
 	return Kind{
-		Name: "RebootNode", action: "reboot", announced: eventRebootSignal, needsBoot: true,
+		Name: "RebootNode", action: "reboot", announced: "RebootSignal", needsBoot: true,
 		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id", awaits: repair.BootUnchanged,
 		object: func() v1alpha1.Repair { return &v1alpha1.RebootNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.RebootNodeList{} },
@@ -56,7 +56,7 @@ func RebootNode() Kind {
 // TerminateNode is the kind of terminations.
 func TerminateNode() Kind {
 	return Kind{
-		Name: "TerminateNode", action: "terminate", announced: eventTerminateSignal, forGood: true,
+		Name: "TerminateNode", action: "terminate", announced: "TerminateSignal", forGood: true,
 		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone", awaits: repair.MachineThere,
 		object: func() v1alpha1.Repair { return &v1alpha1.TerminateNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.TerminateNodeList{} },
