@@ -110,7 +110,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 	id, err := c.tell(fenced, p, leaveBy)
 	c.here("janitor/signal-sent")
 	c.here("janitor/done")
-	retry := c.answered(ctx, p, before, reply{id, err})
+	retry := c.answered(p, before, reply{id, err})
 	if err := c.write(ctx, p.object); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 
 // answered notes the plugin's answer; before is when the signal before left. Its
 // error asks for another try.
-func (c *Controller) answered(ctx context.Context, p *pass, before *metav1.Time, r reply) error {
+func (c *Controller) answered(p *pass, before *metav1.Time, r reply) error {
 	now := c.Clock.Now()
 	if r.err == nil {
 		c.kind.acknowledge(p.object, now, r.id)
