@@ -12,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -43,11 +44,10 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	nodes := kube.WatchNodes(cluster.Clientset)
 	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := desk.NewMetrics(d.Registry)
-	notes := desk.NewNotes(cluster.Clientset, d.Log, metrics.EventsLost)
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &desk.Desk{
 		Brake: stop,
-		Store: fatal.Rest(), Said: opened, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
+		Store: fatal.Rest(), Said: opened, Nodes: desk.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
@@ -62,7 +62,6 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return cfg.NeedsRestart(c), nil
 	})
 	d.Go("node watch", nodes.Run)
-	d.Go("node events", notes.Run)
 	d.Ready("nodes", nodes.Synced)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, handler.Service(name, cfg.Workers, nodes, fatal))
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -46,7 +47,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	records := store.Acting(opened)
 	desk := &repair.Desk{
 		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
-		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {
 		desk.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: desk.Clock}

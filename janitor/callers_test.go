@@ -133,9 +133,7 @@ func TestCallersAreVerified(t *testing.T) {
 	if meta.IsStatusConditionTrue(denied.Status.Conditions, v1alpha1.ConditionSignalSent) || impl.signals.Load() != 0 {
 		t.Errorf("denied, but conditions are %v and %d signals took effect", denied.Status.Conditions, impl.signals.Load())
 	}
-	if !told(t, cluster, denied, "PluginRefused") {
-		t.Error("no Event says that the plugin refused")
-	}
+	eventually(t, "an Event that says so", func() bool { return told(t, cluster, denied, "PluginRefused") })
 
 	put(t, file, token(t, cluster, name, "janitor", "somebody-else"))
 	retried := create(name + "-2")

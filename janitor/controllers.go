@@ -66,7 +66,7 @@ func resetting(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) (*gpur
 		return nil, err
 	}
 	return gpureset.New(cfg.ResetPolicy(), gpureset.Deps{
-		Objects: shared.Objects, Cluster: shared.Nodes, Brake: shared.Brake, Excluded: excluded, Notices: shared.Notices,
+		Objects: shared.Objects, Cluster: shared.Nodes, Brake: shared.Brake, Excluded: excluded, Events: shared.Events,
 		Clock: shared.Clock, Log: d.Log, Metrics: gpureset.NewMetrics(d.Registry, shared.Metrics),
 		Services: gpureset.GPUOperator(cfg.GPUReset.ServiceManager.Namespace), Tool: cfg.ResetTool(),
 	}), nil

@@ -7,9 +7,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 )
 
@@ -31,12 +31,11 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	now := cluster.Clock(d.Clock)
 	shared := workshop.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
-		Notices: &notice.Board{Client: cluster.Clientset, Clock: now, Log: d.Log},
-		Brake:   brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
-		Clock:   now, Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
+		Events: eventrecorder.Start(d, cluster),
+		Brake:  brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
+		Clock:  cluster.Clock(d.Clock), Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
 	}
 	members, err := controllers(d, cfg, shared)
 	if err != nil {

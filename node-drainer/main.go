@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
@@ -50,7 +51,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		},
 		drain.Deps{
 			Records: own, Client: cluster.Clientset, World: world, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
-			Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
+			Events: eventrecorder.Start(d, cluster), Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
 	d.Go("watches", world.Run)
 	d.Ready("watches", world.Synced)

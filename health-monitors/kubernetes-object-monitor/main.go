@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/check"
@@ -16,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
@@ -48,7 +51,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
 	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Election.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
 	metrics := watch.NewMetrics(d.Registry, state.Size)
-	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(client.Clientset, cfg.Election.Namespace, cfg.State, d)
+	policies.Failed, policies.Refused = metrics.ReloadFailed, refusal(eventrecorder.Start(d, client), cfg.Election.Namespace, cfg.State)
 	publisher := &report.Publisher{
 		Name: machine.Agent, Outbox: state, Connector: metrics.Count(protos.NewPlatformConnectorClient(conn)), Clock: d.Clock,
 		Log: d.Log, Metrics: metrics.Publisher,
@@ -63,4 +66,13 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.Go("policies", policies.Run)
 	cfg.Election.Lead(d, cfg.Kube.Kubeconfig, "policies", monitor.Run)
 	return nil
+}
+
+// refusal tells of policies that are not taken over by an Event about the state's
+// ConfigMap, which is the one object of the monitor whose name it knows.
+func refusal(events *eventrecorder.Recorder, namespace, name string) func(context.Context, error) {
+	state := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: name}
+	return func(_ context.Context, problem error) {
+		events.Event(state, corev1.EventTypeWarning, "PoliciesRefused", problem.Error())
+	}
 }

@@ -201,46 +201,6 @@ func TestOnlyNotFoundIsGone(t *testing.T) {
 	}
 }
 
-func TestRecordNodeEventCountsRepeats(t *testing.T) {
-	client, _ := connect(t)
-	node := makeNode(t, client, "eventful")
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	e := kube.NodeEvent{Component: "fault-quarantine", Type: corev1.EventTypeWarning, Reason: "Quarantined", Message: "XID 79"}
-	other := e
-	other.Message = "XID 48"
-	for i, x := range []kube.NodeEvent{e, e, other, e} {
-		if err := kube.RecordNodeEvent(t.Context(), client.Clientset, node, x, at.Add(time.Duration(i)*time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := client.Clientset.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Node,involvedObject.name=eventful",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]int32{}
-	for _, x := range list.Items {
-		got[x.Type+" "+x.Reason+" "+x.Message] = x.Count
-		first, last := x.FirstTimestamp.Sub(at), x.LastTimestamp.Sub(at)
-		if x.Message == e.Message && (first != 0 || last != 3*time.Minute) {
-			t.Errorf("first %s, last %s", x.FirstTimestamp, x.LastTimestamp)
-		}
-	}
-	if diff := cmp.Diff(map[string]int32{"Warning Quarantined XID 79": 3, "Warning Quarantined XID 48": 1}, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-}
-
-func TestRecordNodeEventWithALongName(t *testing.T) {
-	client, _ := connect(t)
-	node := makeNode(t, client, strings.Repeat("n", 253))
-	e := kube.NodeEvent{Component: "c", Type: corev1.EventTypeNormal, Reason: "R", Message: "m"}
-	if err := kube.RecordNodeEvent(t.Context(), client.Clientset, node, e, time.Unix(0, 0)); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestNodesCacheAndBell(t *testing.T) {
 	client, _ := connect(t)
 	nodes := kube.WatchNodes(client.Clientset)

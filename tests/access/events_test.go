@@ -1,10 +1,12 @@
 package access
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -12,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -154,10 +157,12 @@ func TestConnectorTellsAboutItsNode(t *testing.T) {
 	w := newWorld(t)
 	own, victim := w.plain(t, "own"), w.plain(t, "victim")
 	connector := w.onNode(t, "platform-connectors", own.Name)
+	at := time.Now()
 	tell := func(node *corev1.Node, message string) error {
-		return kube.RecordNodeEvent(t.Context(), connector, node, kube.NodeEvent{
-			Component: "gpu-health-monitor", Type: corev1.EventTypeWarning, Reason: "GpuInforomWatch", Message: message,
-		}, time.Now())
+		at = at.Add(time.Second)
+		return eventrecorder.Count(t.Context(), connector, node, eventrecorder.Fault{
+			Component: "gpu-health-monitor", Reason: "GpuInforomWatch", Message: message, Times: 1, Last: at,
+		})
 	}
 	tries := 0
 	testkit.Until(t, 2*time.Minute, func() bool {
@@ -179,9 +184,10 @@ func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
 	connector := w.account(t, "platform-connectors-cluster")
 	at := time.Now()
 	for i, node := range []*corev1.Node{w.plain(t, "any"), w.plain(t, "other")} {
-		e := kube.NodeEvent{Component: "kubernetes-object-monitor", Type: corev1.EventTypeWarning, Reason: "PolicyIsNotHealthy", Message: "m"}
+		f := eventrecorder.Fault{Component: "kubernetes-object-monitor", Reason: "PolicyIsNotHealthy", Message: "m", Times: 2}
 		for _, last := range []time.Time{at, at, at.Add(time.Minute)} {
-			if err := kube.RecordNodeEventSeen(t.Context(), connector, node, e, kube.Seen{Times: 2, Last: last}); err != nil {
+			f.Last = last
+			if err := eventrecorder.Count(t.Context(), connector, node, f); err != nil {
 				t.Fatalf("node %d: %v", i, err)
 			}
 		}
@@ -191,6 +197,37 @@ func TestTheClustersConnectorTellsAboutAnyNode(t *testing.T) {
 		}
 		if len(list.Items) != 1 || list.Items[0].Count != 4 {
 			t.Errorf("node %s has %+v, want one Event, counted 4 times", node.Name, list.Items)
+		}
+	}
+}
+
+// TestServicesTell: with its own account each service writes an Event, and raises its
+// count when it says the same again, which is all that it may do.
+func TestServicesTell(t *testing.T) {
+	w := newWorld(t)
+	node := w.plain(t, "told").Name
+	policies := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "nvsentinel", Name: "kubernetes-object-monitor-state", UID: "told"}
+	for service, about := range map[string]corev1.ObjectReference{
+		"fault-quarantine": eventrecorder.Node(node), "node-drainer": eventrecorder.Node(node), "fault-remediation": eventrecorder.Node(node),
+		"janitor": eventrecorder.Node(node), "kubernetes-object-monitor": policies,
+	} {
+		registry := prometheus.NewRegistry()
+		client := w.account(t, service)
+		r := eventrecorder.New(client, eventrecorder.Component(service), clock.RealClock{}, slog.New(slog.NewTextHandler(t.Output(), nil)), registry)
+		for range 2 {
+			r.Event(about, corev1.EventTypeNormal, "Told", "m")
+		}
+		if err := r.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		events := w.admin.CoreV1().Events(metav1.NamespaceAll)
+		list, err := events.List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Told,source=nvsentinel-" + service + ",involvedObject.uid=" + string(about.UID)})
+		if err != nil || len(list.Items) != 1 || list.Items[0].Count != 2 {
+			t.Errorf("%s has told %+v, %v; want one Event, counted twice", service, list, err)
+			continue
+		}
+		if _, err := client.CoreV1().Events(list.Items[0].Namespace).Get(t.Context(), list.Items[0].Name, metav1.GetOptions{}); !refused(err) {
+			t.Errorf("%s reads Events: %v", service, err)
 		}
 	}
 }

@@ -105,8 +105,11 @@ func denied(t *testing.T, trip *trip) {
 	if status, message := condition(object, "SignalSent"); status != "False" || !strings.Contains(message, why) {
 		t.Errorf("SignalSent is %s: %s; want False, and the words %s", status, message, why)
 	}
-	if ok, err := noted(t.Context(), trip.fleet, object, "PluginRefused"); err != nil || !ok {
-		t.Errorf("an Event PluginRefused: %v, %v", ok, err)
+	err = trip.until(t.Context(), "an Event PluginRefused", func(ctx context.Context) (bool, error) {
+		return noted(ctx, trip.fleet, object, "PluginRefused")
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	books, err := trip.fleet.Books()
 	if err != nil || len(books) > 0 {

@@ -8,7 +8,7 @@ import (
 
 const (
 	listed   = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
-	repeated = "an Event about a Node that is there already: internal/kube, tests/access"
+	repeated = "an Event that is there already: internal/eventrecorder, tests/access"
 	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
 	braked   = "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake"
 	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/repair, tests/access TestLeasesOfNodes"
@@ -21,7 +21,6 @@ var unneeded = map[string]string{
 	"csp-plugin-kwok: create tokenreviews.authentication.k8s.io":          token,
 	"fault-quarantine: create events nvsentinel":                          braked,
 	"fault-quarantine: create events default":                             "a budget is used up, or a person released a node: fault-quarantine's own tests",
-	"fault-quarantine: get events default":                                repeated,
 	"fault-quarantine: list configmaps nvsentinel":                        listed,
 	"fault-quarantine: list nodes":                                        listed,
 	"fault-quarantine: patch events default":                              repeated,
@@ -35,7 +34,6 @@ var unneeded = map[string]string{
 	"fault-remediation: get repairruns.nvsentinel.dgxc.nvidia.com":        chained,
 	"fault-remediation: list repairruns.nvsentinel.dgxc.nvidia.com":       chained,
 	"fault-remediation: watch repairruns.nvsentinel.dgxc.nvidia.com":      chained,
-	"fault-remediation: get events default":                               repeated,
 	"fault-remediation: get terminatenodes.janitor.dgxc.nvidia.com":       replaced,
 	"fault-remediation: list configmaps nvsentinel":                       listed,
 	"fault-remediation: list gpuresets.janitor.dgxc.nvidia.com":           "a claim is looked at: fault-remediation's own tests",
@@ -47,6 +45,7 @@ var unneeded = map[string]string{
 	"janitor: delete nodes":                                               replaced,
 	"janitor: delete rebootnodes.janitor.dgxc.nvidia.com":                 "objects are removed after days: janitor's own tests",
 	"janitor: delete terminatenodes.janitor.dgxc.nvidia.com":              "objects are removed after days: janitor's own tests",
+	"janitor: patch events default":                                       repeated,
 	"janitor: get terminatenodes.janitor.dgxc.nvidia.com":                 replaced,
 	"janitor: list configmaps nvsentinel":                                 listed,
 	"janitor: list nodes":                                                 listed,
@@ -57,7 +56,6 @@ var unneeded = map[string]string{
 	"node-drainer: create events nvsentinel":                              braked,
 	"node-drainer: create events default":                                 "a drain is held up for long: node-drainer's own tests",
 	"node-drainer: delete pods":                                           "a deadline has passed (DeleteAfterTimeout): node-drainer's own tests",
-	"node-drainer: get events default":                                    repeated,
 	"node-drainer: list configmaps nvsentinel":                            listed,
 	"node-drainer: list nodes":                                            listed,
 	"node-drainer: list pods":                                             listed,

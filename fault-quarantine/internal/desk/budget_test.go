@@ -206,7 +206,7 @@ func TestAStaleCache(t *testing.T) {
 	}
 	s := storetest.SQLite(t)
 	d := newDesk(t, s, nil)
-	d.Nodes = desk.Cluster{Client: cluster.Client(), Clock: d.Clock, Log: d.Log}
+	d.Nodes = desk.Cluster{Client: cluster.Client()}
 	d.Places = places.New(cache.Lister, cache.Synced, testkit.NewClock(), places.Rules{
 		Limits: []budget.Limit{{Name: "b", Nodes: new(2)}}, Counted: labels.Everything(),
 	})

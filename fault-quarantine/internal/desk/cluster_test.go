@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
-	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -33,7 +30,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 	s := storetest.SQLite(t)
 	d := newDesk(t, s, nil)
-	d.Nodes = desk.Cluster{Client: cluster.Client(), Clock: d.Clock, Log: d.Log}
+	d.Nodes = desk.Cluster{Client: cluster.Client()}
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
 	handle(t, d)
@@ -109,17 +106,5 @@ func TestAChangeDuringTheMarkingIsSeen(t *testing.T) {
 	handle(t, d)
 	if got := storetest.MustGet(t, s, f.ID).Status.NodeQuarantined; got != record.QuarantineCanceled {
 		t.Errorf("the record is %q", got)
-	}
-}
-
-// TestEventsNeverHoldUpTheWork: without room an Event is counted and lost.
-func TestEventsNeverHoldUpTheWork(t *testing.T) {
-	lost := prometheus.NewCounter(prometheus.CounterOpts{Name: "lost"})
-	nodes := desk.Cluster{Clock: testkit.NewClock(), Later: desk.NewNotes(nil, nil, lost)} // nobody writes them
-	for range 5000 {
-		nodes.Note(t.Context(), newNode(), desk.Event{Reason: "NodeQuarantined"})
-	}
-	if n := testutil.ToFloat64(lost); n != 5000-4096 {
-		t.Errorf("%v events are counted as lost", n)
 	}
 }

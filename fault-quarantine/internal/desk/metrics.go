@@ -10,8 +10,6 @@ type Metrics struct {
 	Released    prometheus.Counter
 	Uncordoned  prometheus.Counter
 	Untainted   prometheus.Counter
-	// EventsLost are Kubernetes Events for which there was no room.
-	EventsLost prometheus.Counter
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded *prometheus.GaugeVec
 }
@@ -30,12 +28,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
 		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
 		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person ended by removing a taint of ours."),
-		EventsLost:  counter("events_lost_total", "Kubernetes Events that were not written because too many waited."),
 		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "fault_quarantine", Name: "stranded_faults",
 			Help: "Open PROCESS faults whose publisher says PERSIST_ONLY by now, by agent; told by the leader.",
 		}, []string{"agent"}),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.EventsLost, m.Stranded)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Stranded)
 	return m
 }

@@ -3,16 +3,15 @@ package desk
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -21,10 +20,8 @@ import (
 // decided from a stale cache would undo what a person just did.
 type Cluster struct {
 	Client kubernetes.Interface
-	Clock  clock.PassiveClock
-	Log    *slog.Logger
-	// Later writes the Events; nil writes them at once.
-	Later *Notes
+	// Events writes those about Nodes; nil writes none.
+	Events *eventrecorder.Recorder
 }
 
 // Read reads a Node; nil is certain absence.
@@ -46,19 +43,13 @@ func (c Cluster) Patch(ctx context.Context, before *corev1.Node, mutate func(*co
 	return kube.PatchNode(ctx, c.Client, before, mutate)
 }
 
-// Note records an Event about a Node; the Event is a courtesy, so that a
-// failure is logged and does not stop the work.
-func (c Cluster) Note(ctx context.Context, node *corev1.Node, e Event) {
-	event := kube.NodeEvent{Component: "fault-quarantine", Type: corev1.EventTypeNormal, Reason: e.Reason, Message: e.Message}
+// Note records an Event about a Node, besides the work.
+func (c Cluster) Note(_ context.Context, node *corev1.Node, e Event) {
+	eventtype := corev1.EventTypeNormal
 	if e.Warning {
-		event.Type = corev1.EventTypeWarning
+		eventtype = corev1.EventTypeWarning
 	}
-	n := note{node: node, event: event, at: c.Clock.Now()}
-	if c.Later == nil {
-		n.write(ctx, c.Client, c.Log)
-		return
-	}
-	c.Later.add(n)
+	c.Events.Event(eventrecorder.Node(node.Name), eventtype, e.Reason, e.Message)
 }
 
 // MarkedIn says from a cache of Nodes which ones bear our marks.

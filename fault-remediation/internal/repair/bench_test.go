@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -73,6 +74,7 @@ func newBench(t *testing.T) *bench {
 		},
 	}
 	b.Cluster = b.client(nil)
+	b.Events = b.recorder(b.Cluster)
 	b.addNode("boot-1")
 	return b
 }
@@ -131,6 +133,11 @@ func (b *bench) client(intercept func(*http.Request) (*http.Response, error)) *k
 		b.t.Fatal(err)
 	}
 	return c
+}
+
+// recorder writes what waits when the bench looks at the Events.
+func (b *bench) recorder(c *kube.Client) *eventrecorder.Recorder {
+	return eventrecorder.New(c.Clientset, eventrecorder.Component("fault-remediation"), b.clock, b.Log, prometheus.NewRegistry())
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -137,9 +137,7 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	if c.Desk.DryRun {
 		return nil
 	}
-	if err := c.Desk.tell(ctx, &facts{node: node}, EventClaimOrphaned, message); err != nil {
-		return err
-	}
+	c.Desk.tell(ctx, node, EventClaimOrphaned, message)
 	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrGone) {
 		return nil // the next look decides anew

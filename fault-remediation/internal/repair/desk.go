@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
@@ -41,6 +42,8 @@ type Desk struct {
 	Metrics *Metrics
 	// Brake is the emergency brake; nil is never on.
 	Brake *brake.Brake
+	// Events writes those about Nodes; nil writes none.
+	Events *eventrecorder.Recorder
 	// Leases are those that remediators of nodes share; nil takes none.
 	Leases *nodelease.Claims
 
@@ -152,7 +155,7 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) error {
 	case plan.Stamp:
 		f.reserved = true
 	case plan.Escalate:
-		return d.tell(ctx, f, EventEscalated, step.Message)
+		d.escalated(f, step.Message)
 	}
 	return nil
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -23,14 +23,11 @@ const (
 	EventLemon = "NodeIsALemon"
 )
 
-// component names us in Events.
-const component = "fault-remediation"
-
 // mark writes the state label and the view of the newest objects and of what a
 // person is asked for, and the lemon mark, in one patch under the resourceVersion
 // that showed the session. Without a session or a label to set only the lemon mark
 // is written. Whoever is to be asked is told by an Event first, so that a crash
-// between the two tells it again and never forgets it.
+// between the two tells it again and does not forget it.
 func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	staged := f.view.Node.Session != "" && step.Label != ""
 	if f.node == nil || !staged && step.Lemon == nil {
@@ -39,14 +36,10 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	view := ""
 	if staged {
 		view = plan.Annotation(f.view.Records, f.view.Node.Session, step.Create)
-		if err := d.call(ctx, f, view); err != nil {
-			return err
-		}
+		d.call(ctx, f, view)
 	}
 	if m := step.Lemon; m != nil && m.Label && !f.view.Node.Lemon.Label {
-		if err := d.tell(ctx, f, EventLemon, m.Message()); err != nil {
-			return err
-		}
+		d.tell(ctx, f.node, EventLemon, m.Message())
 	}
 	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
 		if staged {
@@ -67,32 +60,21 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 }
 
 // call asks a person for what the Node does not show yet.
-func (d *Desk) call(ctx context.Context, f *facts, view string) error {
+func (d *Desk) call(ctx context.Context, f *facts, view string) {
 	for _, call := range plan.NewCalls(nodemark.Read(f.node).Repairs, view) {
-		if err := d.tell(ctx, f, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")"); err != nil {
-			return err
-		}
+		d.tell(ctx, f.node, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")")
 		d.Metrics.calledHuman(call.Reason)
 	}
-	return nil
 }
 
-// tell records a warning about the Node. An API server that refuses Events does
-// not hold up what they tell about.
-func (d *Desk) tell(ctx context.Context, f *facts, reason, message string) error {
-	if f.node == nil {
-		return nil
+// tell writes a warning about the Node before what it tells of is done.
+func (d *Desk) tell(ctx context.Context, node *corev1.Node, reason, message string) {
+	d.Events.Write(ctx, eventrecorder.Node(node.Name), corev1.EventTypeWarning, reason, message)
+}
+
+// escalated tells of what is done already: besides the work.
+func (d *Desk) escalated(f *facts, message string) {
+	if f.node != nil {
+		d.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, EventEscalated, message)
 	}
-	err := kube.RecordNodeEvent(ctx, d.Cluster.Clientset, f.node, kube.NodeEvent{
-		Component: component, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
-	}, d.Clock.Now())
-	if err == nil {
-		return nil
-	}
-	d.Metrics.failed("event")
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		d.Log.Warn("event was refused", "node", f.view.Node.Name, "reason", reason, "message", message, "error", err)
-		return nil
-	}
-	return err
 }

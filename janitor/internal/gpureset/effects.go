@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
@@ -117,7 +117,7 @@ func (c *Controller) noteJob(ctx context.Context, p *pass, _ repair.Verdict) err
 // createJob creates the Job. That it has one name makes a second one impossible; an
 // answer that is lost is found out at the next look.
 func (c *Controller) createJob(ctx context.Context, p *pass, _ repair.Verdict) error {
-	c.Notices.Post(ctx, notice.OfNode(p.node), notice.GPUReset,
+	c.Events.Write(ctx, eventrecorder.Node(p.node.Name), corev1.EventTypeNormal, "GPUReset",
 		fmt.Sprintf("%s %s resets %s%s", Kind, p.object.Name, named(p.object), workshop.Asker(p.object)))
 	// Nothing may be created once another replica could lead.
 	fenced, cancel := lease.FenceCall(ctx)

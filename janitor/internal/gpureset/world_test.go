@@ -22,10 +22,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
@@ -94,7 +94,7 @@ func (w *world) restart() {
 	w.janitor = New(w.policy, Deps{
 		Objects: w.objects, Cluster: w.cluster.Client(), Clock: w.clock, Log: log,
 		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
-		Notices:  &notice.Board{Client: w.cluster.Client(), Clock: w.clock, Log: log},
+		Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
 		Metrics:  NewMetrics(w.metrics, workshop.NewMetrics(w.metrics)),
 		Services: GPUOperator(w.namespace),
 		Tool:     Tool{Namespace: w.namespace, Image: "example.com/gpu-reset:1", DriverRoot: "/run/nvidia/driver", Deadline: 5 * time.Minute},

@@ -27,9 +27,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
@@ -62,8 +62,8 @@ type Deps struct {
 	// Excluded are the nodes that are left alone besides those that are opted
 	// out by their label.
 	Excluded []labels.Selector
-	// Notices records what people should see as Events.
-	Notices *notice.Board
+	// Events writes what people should see; nil writes nothing.
+	Events  *eventrecorder.Recorder
 	Clock   clock.PassiveClock
 	Log     *slog.Logger
 	Metrics *Metrics

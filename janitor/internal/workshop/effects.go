@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
@@ -88,7 +88,7 @@ func (c *Controller) tell(ctx context.Context, p *pass, leaveBy time.Time) (stri
 
 // send announces the signal, notes it, sends it and notes the answer.
 func (c *Controller) send(ctx context.Context, p *pass) error {
-	c.Notices.Post(ctx, notice.OfNode(p.node), c.kind.announced, c.announcement(p.object))
+	c.Events.Write(ctx, eventrecorder.Node(p.node.Name), corev1.EventTypeNormal, c.kind.announced, c.announcement(p.object))
 	leaveBy := upToSecond(c.Clock.Now().Add(c.policy.ResendAfter / leaveShare))
 	before := p.object.Progress().LastSignalAt
 	if err := c.note(ctx, p, leaveBy); err != nil {
@@ -104,7 +104,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 	id, err := c.tell(fenced, p, leaveBy)
 	c.here("janitor/signal-sent")
 	c.here("janitor/done")
-	retry := c.answered(ctx, p, before, reply{id, err})
+	retry := c.answered(p, before, reply{id, err})
 	if err := c.write(ctx, p.object); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *Controller) send(ctx context.Context, p *pass) error {
 
 // answered notes the plugin's answer; before is when the signal before left. Its
 // error asks for another try.
-func (c *Controller) answered(ctx context.Context, p *pass, before *metav1.Time, r reply) error {
+func (c *Controller) answered(p *pass, before *metav1.Time, r reply) error {
 	now := c.Clock.Now()
 	if r.err == nil {
 		c.kind.acknowledge(p.object, now, r.id)
@@ -130,7 +130,7 @@ func (c *Controller) answered(ctx context.Context, p *pass, before *metav1.Time,
 		// The signal before took effect. The machine is asked for once more.
 		failure.Delivery = provider.Unknown
 	}
-	c.complain(ctx, p, failure)
+	c.complain(p, failure)
 	switch failure.Delivery {
 	case provider.NotSent:
 		disarm(p.object, now, before, failure)
@@ -172,15 +172,14 @@ func Asker(object metav1.Object) string {
 }
 
 // complain shows on the object what is wrong with the plugin.
-func (c *Controller) complain(ctx context.Context, p *pass, failure *provider.Error) {
-	reason := notice.PluginUnavailable
+func (c *Controller) complain(p *pass, failure *provider.Error) {
+	reason := "PluginUnavailable"
 	if failure.Delivery == provider.Refused {
-		reason = notice.PluginRefused
+		reason = "PluginRefused"
 	}
-	about := notice.Object{
+	c.Events.Event(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind.Name, Name: p.object.GetName(), UID: p.object.GetUID(),
-	}
-	c.Notices.Post(ctx, about, reason, failure.Error())
+	}, corev1.EventTypeWarning, reason, failure.Error())
 }
 
 // ask asks the plugin about the machine. No answer is a no.

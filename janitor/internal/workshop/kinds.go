@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
@@ -25,7 +24,7 @@ type Kind struct {
 	// awaits is what a signal that was taken is to change.
 	awaits repair.Reason
 	// announced is the reason of the Event before the signal.
-	announced notice.Reason
+	announced string
 	// needsBoot: there is no intent before the Node has reported its boot id.
 	needsBoot bool
 	// forGood: the Node will not come back.
@@ -42,7 +41,7 @@ type Kind struct {
 // RebootNode is the kind of reboots.
 func RebootNode() Kind {
 	return Kind{
-		Name: "RebootNode", action: "reboot", announced: notice.RebootSignal, needsBoot: true,
+		Name: "RebootNode", action: "reboot", announced: "RebootSignal", needsBoot: true,
 		goal: v1alpha1.ConditionNodeReady, hoped: "was Ready under another boot id", awaits: repair.BootUnchanged,
 		object: func() v1alpha1.Repair { return &v1alpha1.RebootNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.RebootNodeList{} },
@@ -57,7 +56,7 @@ func RebootNode() Kind {
 // TerminateNode is the kind of terminations.
 func TerminateNode() Kind {
 	return Kind{
-		Name: "TerminateNode", action: "terminate", announced: notice.TerminateSignal, forGood: true,
+		Name: "TerminateNode", action: "terminate", announced: "TerminateSignal", forGood: true,
 		goal: v1alpha1.ConditionNodeTerminated, hoped: "and its machine were gone", awaits: repair.MachineThere,
 		object: func() v1alpha1.Repair { return &v1alpha1.TerminateNode{} },
 		list:   func() client.ObjectList { return &v1alpha1.TerminateNodeList{} },

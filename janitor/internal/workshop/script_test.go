@@ -220,6 +220,9 @@ func (s *script) pass(name string) string {
 
 // events prints the Events about a Node and about the objects of its name.
 func (s *script) events(node string) string {
+	if err := s.janitor.Events.Flush(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 	list, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -227,7 +230,7 @@ func (s *script) events(node string) string {
 	var lines []string
 	for _, e := range list.Items {
 		name := strings.TrimPrefix(e.InvolvedObject.Name, s.prefix)
-		if e.Source.Component == "janitor" && name != e.InvolvedObject.Name && (name == node || name == "r"+node) {
+		if e.Source.Component == "nvsentinel-janitor" && name != e.InvolvedObject.Name && (name == node || name == "r"+node) {
 			lines = append(lines, fmt.Sprintf("%s %s %s: %s\n", e.InvolvedObject.Kind, e.Type, e.Reason, strings.ReplaceAll(e.Message, s.prefix, "")))
 		}
 	}

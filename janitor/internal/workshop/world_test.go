@@ -22,10 +22,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
@@ -144,11 +144,12 @@ func newWorld(t *testing.T) *world {
 // restart is a new janitor process.
 func (w *world) restart() {
 	w.metrics = prometheus.NewRegistry()
+	log := slog.New(slog.NewTextHandler(&w.logs, nil))
 	w.janitor = New(w.kind, w.policy, Deps{
 		Objects: w.objects, Nodes: w.cluster.Client(), Plugin: w.plugin, Clock: w.clock,
 		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
-		Notices:  &notice.Board{Client: w.cluster.Client(), Clock: w.clock, Log: slog.New(slog.NewTextHandler(&w.logs, nil))},
-		Log:      slog.New(slog.NewTextHandler(&w.logs, nil)), Metrics: NewMetrics(w.metrics),
+		Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
+		Log:      log, Metrics: NewMetrics(w.metrics),
 	})
 	w.janitor.here = func(point string) {
 		if point == w.crash {

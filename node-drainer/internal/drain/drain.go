@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
@@ -38,6 +39,7 @@ type Drain struct {
 	clock   clock.PassiveClock
 	log     *slog.Logger
 	metrics *Metrics
+	events  *eventrecorder.Recorder
 	memory  *memory
 	hand    *hand
 }
@@ -52,13 +54,15 @@ type Deps struct {
 	Metrics *Metrics
 	// Brake is the emergency brake; nil is never on.
 	Brake *brake.Brake
+	// Events writes those about Nodes; nil writes none.
+	Events *eventrecorder.Recorder
 }
 
 // New makes a Drain.
 func New(c Config, d Deps) *Drain {
 	out := &Drain{
 		records: d.Records, client: d.Client, world: d.World, config: c,
-		clock: d.Clock, log: d.Log, metrics: d.Metrics, memory: newMemory(),
+		clock: d.Clock, log: d.Log, metrics: d.Metrics, events: d.Events, memory: newMemory(),
 		hand: &hand{
 			client: d.Client, world: d.World, clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake,
 			grace: c.Policy.Eviction.Grace, perNode: c.PerNode, gate: newGate(c.InFlight, c.PerSecond),

@@ -39,7 +39,7 @@ func TestDrainANode(t *testing.T) {
 		t.Error("the pod of a system namespace was taken away")
 	}
 	s.eventually(func() error {
-		if got := s.events(); !strings.Contains(got, "DrainStarted") || !strings.Contains(got, "DrainSucceeded") {
+		if got := s.events(); !strings.Contains(got, "Normal DrainStarted") || !strings.Contains(got, "Normal DrainSucceeded") {
 			return fmt.Errorf("events %q, want DrainStarted and DrainSucceeded", got)
 		}
 		return nil
@@ -66,7 +66,7 @@ func TestADisruptionBudgetIsHonouredNamedAndAwaited(t *testing.T) {
 	})
 	s.wantLabel(nodemark.Draining)
 	s.eventually(func() error {
-		if got := s.events(); !strings.Contains(got, "DrainBlocked") {
+		if got := s.events(); !strings.Contains(got, "Warning DrainBlocked") {
 			return fmt.Errorf("events %q, want DrainBlocked", got)
 		}
 		return nil

@@ -60,7 +60,7 @@ func (s *stage) wantLabel(want nodemark.State) {
 	})
 }
 
-// events are the reasons of this room's Events about the node.
+// events are the types and reasons of this room's Events about the node.
 func (s *stage) events() string {
 	s.t.Helper()
 	events, err := s.cluster.Client().CoreV1().Events("default").List(s.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + s.node})
@@ -70,7 +70,7 @@ func (s *stage) events() string {
 	var reasons []string
 	for _, e := range events.Items {
 		if e.Source.Component == "nvsentinel-node-drainer" {
-			reasons = append(reasons, e.Reason)
+			reasons = append(reasons, e.Type+" "+e.Reason)
 		}
 	}
 	return strings.Join(reasons, " ")
@@ -113,7 +113,7 @@ func (s *stage) snapshot(id string) string {
 	}
 	drains := 0
 	for _, e := range events.Items {
-		if e.Type == "NodeDraining" {
+		if e.Source.Component == "nvsentinel-node-drainer" {
 			drains++
 		}
 	}

@@ -59,7 +59,7 @@ func (d *Drain) step(ctx context.Context, node string, n *notes) (step plan.Step
 		return step, false, err
 	}
 	crashpoint.Here("node-drainer/stamped")
-	d.tell(ctx, node, n, sc, step)
+	d.tell(node, n, sc, step)
 	if news { // others changed the records right after the stamp
 		return step, false, nil
 	}

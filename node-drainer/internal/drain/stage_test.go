@@ -20,6 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -166,10 +167,12 @@ func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 	s.world.Store(world)
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	events := eventrecorder.New(cluster.Clientset, eventrecorder.Component("node-drainer"), eyes.clock, log, registry)
+	go func() { fail(events.Run(ctx)) }()
 	own := &consumer.Records{Store: eyes.records, Writer: record.NodeDrainer}
 	drains := drain.New(config, drain.Deps{
 		Records: own, Client: cluster.Clientset, World: world,
-		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake,
+		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake, Events: events,
 	})
 	loop := drains.Service("node-drainer", 0).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: log, Registry: registry})
 	s.loop.Store(loop)

@@ -1,20 +1,15 @@
 package drain
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
-// Events on the Node: their type, and their reasons.
+// Reasons of the Events on the Node.
 const (
-	eventType      = "NodeDraining"
-	eventComponent = "nvsentinel-node-drainer"
-
 	drainStarted   = "DrainStarted"
 	drainSucceeded = "DrainSucceeded"
 	drainCancelled = "DrainCancelled"
@@ -25,7 +20,7 @@ const (
 )
 
 // tell makes a step visible: log, metrics and an Event on the Node.
-func (d *Drain) tell(ctx context.Context, node string, n *notes, sc scene, step plan.Step) {
+func (d *Drain) tell(node string, n *notes, sc scene, step plan.Step) {
 	d.metrics.stepped(step)
 	if len(step.Stamps) > 0 || len(step.Pods) > 0 {
 		d.log.Info("drain step", "node", node, "session", step.Session, "step", string(step.Kind),
@@ -38,15 +33,23 @@ func (d *Drain) tell(ctx context.Context, node string, n *notes, sc scene, step 
 	if e.reason == "" || sc.node == nil {
 		return
 	}
-	if err := d.announce(ctx, sc.node, n, e); err != nil {
-		d.metrics.errored("event")
-		d.log.Warn("an event was not written", "node", node, "reason", e.reason, "error", err)
+	if !n.announced[e] { // once in this process
+		n.announced[e] = true
+		d.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
 	}
 }
 
 // event is what an Event says; its message changes with the session alone, so
 // that the same news raises a count.
 type event struct{ reason, message string }
+
+// kind is the type of the Event: what asks for somebody is a Warning.
+func (e event) kind() string {
+	if e.reason == drainBlocked {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
 
 // announcement is the Event of a step; empty if it is not worth one, as the end
 // of a drain that had nothing to move.
@@ -77,18 +80,4 @@ func wasRunning(v plan.View, step plan.Step) bool {
 		}
 	}
 	return false
-}
-
-// announce writes an Event about the Node, once in this process.
-func (d *Drain) announce(ctx context.Context, node *corev1.Node, n *notes, e event) error {
-	if n.announced[e] {
-		return nil
-	}
-	err := kube.RecordNodeEvent(ctx, d.client, node, kube.NodeEvent{
-		Component: eventComponent, Type: eventType, Reason: e.reason, Message: e.message,
-	}, d.clock.Now())
-	if err == nil {
-		n.announced[e] = true
-	}
-	return err
 }

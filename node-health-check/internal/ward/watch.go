@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
@@ -170,7 +171,7 @@ func (w *Ward) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	k := &kinds{mapper: mgr.GetRESTMapper(), live: w.deps.Live, cache: mgr.GetCache(), followed: map[schema.GroupVersionKind]bool{}}
-	c := newController(w.deps, mgr.GetCache(), k, mgr.GetEventRecorder(name))
+	c := newController(w.deps, mgr.GetCache(), k, mgr.GetEventRecorder(eventrecorder.Component(name)))
 	bells := &bells{checks: mgr.GetCache(), log: w.log}
 	k.templates, k.remediations = bells.ofTemplates(), bells.ofRemediations()
 	if w.prepared != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -25,7 +25,7 @@ type news struct {
 
 	upTo  int64
 	order []conditions.Notice
-	seen  map[conditions.Notice]kube.Seen
+	seen  map[conditions.Notice]*eventrecorder.Fault
 }
 
 // news begins where a node's faults were told last. After a start nothing is known
@@ -34,7 +34,7 @@ func (o *Overview) news(node string) *news {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.told[node]
-	return &news{after: at, upTo: at, since: o.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]kube.Seen{}}
+	return &news{after: at, upTo: at, since: o.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]*eventrecorder.Fault{}}
 }
 
 // take notes a record of the node, if it is news about this machine.
@@ -47,12 +47,13 @@ func (n *news) take(r record.Record, machine record.NodeIdentity) {
 		return
 	}
 	notice := conditions.NoticeOf(r.Event)
-	have, known := n.seen[notice]
+	seen, known := n.seen[notice]
 	if !known {
-		n.order = append(n.order, notice)
+		seen = &eventrecorder.Fault{Component: notice.Agent, Reason: notice.Reason, Message: notice.Message}
+		n.seen[notice], n.order = seen, append(n.order, notice)
 	}
 	repeats, _ := r.Event.Repeats()
-	n.seen[notice] = kube.Seen{Times: have.Times + int32(min(max(repeats, 1), 1<<20)), Last: r.CreatedAt}
+	seen.Times, seen.Last = seen.Times+int32(min(max(repeats, 1), 1<<20)), r.CreatedAt
 }
 
 // tell writes the news as Events about the Node: of more than MaxNotices different
@@ -63,8 +64,7 @@ func (o *Overview) tell(ctx context.Context, node *corev1.Node, n *news) error {
 		n.order = slices.Delete(n.order, 0, over)
 	}
 	for _, notice := range n.order {
-		event := kube.NodeEvent{Component: notice.Agent, Type: corev1.EventTypeWarning, Reason: notice.Reason, Message: notice.Message}
-		err := kube.RecordNodeEventSeen(ctx, o.Client, node, event, n.seen[notice])
+		err := eventrecorder.Count(ctx, o.Client, node, *n.seen[notice])
 		if o.Metrics.Told(err); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -90,7 +90,7 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 	if node == nil {
 		return errors.New("the Node was not seen yet")
 	}
-	return kube.RecordNodeEvent(ctx, f.Client, node, kube.NodeEvent{
-		Component: "platform-connectors", Type: corev1.EventTypeWarning, Reason: "EventSetAside", Message: text,
-	}, f.Clock.Now())
+	return eventrecorder.Count(ctx, f.Client, node, eventrecorder.Fault{
+		Component: eventrecorder.Component("platform-connectors"), Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
+	})
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -182,8 +182,8 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	var written []conditions.Notice
 	var failure error
 	for _, n := range notices {
-		event := kube.NodeEvent{Component: n.Agent, Type: corev1.EventTypeWarning, Reason: n.Reason, Message: n.Message}
-		failure = kube.RecordNodeEvent(ctx, p.Client, node, event, p.Clock.Now())
+		fault := eventrecorder.Fault{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
+		failure = eventrecorder.Count(ctx, p.Client, node, fault)
 		if p.Metrics.Told(failure); failure != nil {
 			break
 		}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
@@ -159,7 +160,7 @@ func (w *Watch) manager(s *runtime.Scheme) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	c := &Controller{Deps: w.deps, events: mgr.GetEventRecorder(name), here: w.here}
+	c := &Controller{Deps: w.deps, events: mgr.GetEventRecorder(eventrecorder.Component(name)), here: w.here}
 	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), open: w.spaces(mgr, steps), spaces: map[string]cache.Cache{}, followed: map[place]bool{}}
 	if err := w.control(mgr, c); err != nil {
 		return nil, fmt.Errorf("adding the controllers: %w", err)

@@ -1,0 +1,129 @@
+package eventrecorder_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+// told are the Events about an object, "count type component reason: message".
+func told(t *testing.T, cluster *localcluster.Cluster, uid string) []string {
+	t.Helper()
+	list, err := cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range list.Items {
+		out = append(out, fmt.Sprintf("%d %s %s/%s %s: %s", e.Count, e.Type, e.Namespace, e.Source.Component, e.Reason, e.Message))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestALife runs a service with a recorder on a real API server, and ends it: what
+// it told is there, repeats as one Event that is counted, and again a new one in
+// the next life. kubectl describe finds those of a Node by its name.
+func TestALife(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	node := strings.Repeat("n", 253)
+	config := corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: cluster.Namespace(t), Name: "c", UID: "config-1"}
+	build := func(ctx context.Context, d *daemon.Daemon, _ struct{}) error {
+		client, err := kube.ForConfig(cluster.RESTConfig(), kube.Config{}, "test")
+		if err != nil {
+			return err
+		}
+		r := eventrecorder.Start(d, client)
+		for range 2 {
+			r.Event(eventrecorder.Node(node), corev1.EventTypeNormal, "NodeQuarantined", "session s1 opened")
+			r.Write(ctx, eventrecorder.Node(node), corev1.EventTypeWarning, "RepairNeedsHuman", "record r1")
+			r.Event(config, corev1.EventTypeWarning, "PoliciesRefused", strings.Repeat("ü", 600))
+		}
+		return nil
+	}
+	want := []string{
+		"2 Normal default/nvsentinel-test NodeQuarantined: session s1 opened",
+		"2 Warning default/nvsentinel-test RepairNeedsHuman: record r1",
+	}
+	wantConfig := []string{"2 Warning " + config.Namespace + "/nvsentinel-test PoliciesRefused: " + strings.Repeat("ü", 510) + "..."}
+	for range 2 {
+		if code := daemon.RunForTest(t, "test", struct{}{}, build).Stop(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if diff := cmp.Diff(want, told(t, cluster, node)); diff != "" {
+			t.Errorf("about the Node (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(wantConfig, told(t, cluster, "config-1")); diff != "" {
+			t.Errorf("about the ConfigMap (-want +got):\n%s", diff)
+		}
+		want, wantConfig = slices.Sorted(slices.Values(append(want, want...))), append(wantConfig, wantConfig...)
+	}
+}
+
+// TestAnEventThatExpired: the API server forgets Events after an hour; what repeats
+// then makes one anew.
+func TestAnEventThatExpired(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	r := eventrecorder.New(cluster.Client(), eventrecorder.Component("test"), clock.RealClock{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for range 2 {
+		r.Write(t.Context(), eventrecorder.Node("expired"), corev1.EventTypeNormal, "RebootSignal", "m")
+		if got := told(t, cluster, "expired"); len(got) != 1 {
+			t.Errorf("%q, want one Event", got)
+		}
+		err := cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "involvedObject.uid=expired"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCount: faults that say the same raise a count, whoever tells them, and what an
+// Event shows already is not counted again.
+func TestCount(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("f", 253), UID: "u1"}}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f := eventrecorder.Fault{Component: "gpu-health-monitor", Reason: "GpuInforomWatchIsNotHealthy", Message: "one", Times: 1}
+	other := f
+	other.Message = "two"
+	for i, x := range []eventrecorder.Fault{f, f, other, f, f} {
+		x.Last = at.Add(time.Duration(min(i, 3)) * time.Minute)
+		if err := eventrecorder.Count(t.Context(), cluster.Client(), node, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"1 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: two",
+		"3 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: one",
+	}
+	if diff := cmp.Diff(want, told(t, cluster, node.Name)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	list, err := cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + node.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if first, last := e.FirstTimestamp.Sub(at), e.LastTimestamp.Sub(at); e.Message == "one" && (first != 0 || last != 3*time.Minute) {
+			t.Errorf("first %s, last %s", e.FirstTimestamp, e.LastTimestamp)
+		}
+	}
+}

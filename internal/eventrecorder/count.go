@@ -1,0 +1,60 @@
+package eventrecorder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// maxNodePart of a Node's name goes into an Event's name, which has the same
+// limit of 253 characters and ends with a digest.
+const maxNodePart = 230
+
+// Fault is a fault that a Warning about its Node tells of: who says it, what, how
+// often it was seen, and when last.
+type Fault struct {
+	Component, Reason, Message string
+	Times                      int32
+	Last                       time.Time
+}
+
+// Count writes the Event of a fault before it returns, once for all processes and
+// lives: the Event's name is a digest of what it says. One that is there gets the
+// fault's times and its last time, unless it shows the same or a later one already,
+// in whole seconds: then the fault was told.
+func Count(ctx context.Context, client kubernetes.Interface, node *corev1.Node, f Fault) error {
+	e := newEvent(Node(node.Name), f.Component, metav1.NewTime(f.Last.Truncate(time.Second)))
+	sum := sha256.Sum256([]byte(string(node.UID) + "|" + f.Component + "|" + corev1.EventTypeWarning + "|" + f.Reason + "|" + f.Message))
+	e.Name = node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8])
+	e.Type, e.Reason, e.Message, e.Count = corev1.EventTypeWarning, f.Reason, f.Message, f.Times
+	if err := count(ctx, client.CoreV1().Events(e.Namespace), e); err != nil {
+		return fmt.Errorf("recording an event about node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+func count(ctx context.Context, events typedcorev1.EventInterface, e *corev1.Event) error {
+	if _, err := events.Create(ctx, e, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	have, err := events.Get(ctx, e.Name, metav1.GetOptions{})
+	if err != nil || !have.LastTimestamp.Before(&e.LastTimestamp) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"count": have.Count + e.Count, "lastTimestamp": e.LastTimestamp})
+	if err != nil {
+		return err
+	}
+	_, err = events.Patch(ctx, e.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
