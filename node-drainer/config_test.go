@@ -71,7 +71,7 @@ evictionTimeoutInSeconds = "1m"
 [[userNamespaces]]
 name = "*"
 [kube]
-kube-api-qps = -1.0
+qps = -1.0
 `)
 	if err == nil {
 		t.Fatal("no error")

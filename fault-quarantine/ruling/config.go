@@ -71,7 +71,7 @@ func Validate(sets []Set) error {
 	var problems []error
 	names := map[string]bool{}
 	for i, s := range sets {
-		at := fmt.Sprintf("rule-sets[%d] (%q)", i, s.Name)
+		at := fmt.Sprintf("ruleSets[%d] (%q)", i, s.Name)
 		if s.Name == "" {
 			problems = append(problems, fmt.Errorf("%s.name is empty", at))
 		}

@@ -24,7 +24,7 @@ import (
 // those of existing configuration files.
 type Config struct {
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
-	LabelPrefix string `toml:"label-prefix"`
+	LabelPrefix string `toml:"labelPrefix" old:"label-prefix"`
 	// Breaker is the quarantine budget of the whole cluster. It, Budgets,
 	// DefaultBudgets, GPUNodeLabel and RuleSets are taken over while the service runs.
 	Breaker Breaker `toml:"circuitBreaker"`
@@ -32,14 +32,14 @@ type Config struct {
 	Budgets []budget.Limit `toml:"budgets"`
 	// DefaultBudgets bounds the sessions open at once, as long as Budgets has no
 	// limits of the operator's own.
-	DefaultBudgets bool `toml:"default-budgets" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
+	DefaultBudgets bool `toml:"defaultBudgets" old:"default-budgets" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
 	// GPUNodeLabel chooses the nodes that percentages are taken of.
-	GPUNodeLabel string `toml:"gpu-node-label" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
+	GPUNodeLabel string `toml:"gpuNodeLabel" old:"gpu-node-label" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
 	// file has none.
-	RuleSets []ruling.Set `toml:"rule-sets"`
+	RuleSets []ruling.Set `toml:"ruleSets" old:"rule-sets"`
 	// DryRun judges every event and quarantines no node.
-	DryRun bool `toml:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
+	DryRun bool `toml:"dryRun" old:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
 	// Retention is how long a finished record is kept.
 	Retention time.Duration `toml:"retention" flag:"retention" usage:"how long a finished record is kept"`
 	// Workers is how many nodes are handled at once.
@@ -49,7 +49,7 @@ type Config struct {
 	// Datastore completes the address, or names the store without one.
 	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	SingleHost bool         `toml:"singleHost" old:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
 	Kube       kube.Config  `toml:"kube"`
 	Lease      lease.Config `toml:"leaderElection"`
 }
@@ -149,7 +149,7 @@ func (c Config) Validate() error {
 		problems = append(problems, err)
 	}
 	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {
-		problems = append(problems, fmt.Errorf("label-prefix %q makes no label key: %s", c.LabelPrefix, why))
+		problems = append(problems, fmt.Errorf("labelPrefix %q makes no label key: %s", c.LabelPrefix, why))
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
@@ -175,7 +175,7 @@ func (c Config) validateQuota() error {
 		names[l.Name] = true
 	}
 	if _, err := labels.Parse(c.GPUNodeLabel); err != nil {
-		problems = append(problems, fmt.Errorf("gpu-node-label %q: %w", c.GPUNodeLabel, err))
+		problems = append(problems, fmt.Errorf("gpuNodeLabel (--gpu-node-label) %q: %w", c.GPUNodeLabel, err))
 	}
 	return errors.Join(problems...)
 }

@@ -37,7 +37,7 @@ type Config struct {
 	// Datastore completes the address, or names the store without one.
 	Datastore storeopen.Parts `toml:"datastore"`
 	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	SingleHost bool         `toml:"singleHost" old:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
 	Kube       kube.Config  `toml:"kube"`
 	Lease      lease.Config `toml:"leaderElection"`
 }
