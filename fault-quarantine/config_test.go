@@ -28,7 +28,7 @@ func load(t *testing.T, text string, args ...string) config.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Parse(append([]string{"--store", "sqlite:///x"}, args...)); err != nil {
+	if err := flags.Parse(append([]string{"--store", "sqlite:///x", "--single-host"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := set.Load(file, os.LookupEnv); err != nil {
@@ -162,7 +162,7 @@ func TestWhatNeedsARestart(t *testing.T) {
 		"retention = \"1h\"\nworkers = 3":          {"retention", "workers"},
 		"[leaderElection]\nleaseDuration = \"1m\"": {"leaderElection"},
 	} {
-		if got := before.NeedsRestart(load(t, text)); !slices.Equal(got, want) {
+		if got := read.NeedsRestart(before, load(t, text)); !slices.Equal(got, want) {
 			t.Errorf("%q needs a restart: %q, want %q", text, got, want)
 		}
 	}

@@ -46,9 +46,9 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Election.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
+	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Lease.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
 	metrics := watch.NewMetrics(d.Registry, state.Size)
-	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(client.Clientset, cfg.Election.Namespace, cfg.State, d)
+	policies.Failed, policies.Refused = metrics.ReloadFailed, watch.Tell(client.Clientset, cfg.Lease.Namespace, cfg.State, d)
 	publisher := &report.Publisher{
 		Name: machine.Agent, Outbox: state, Connector: metrics.Count(protos.NewPlatformConnectorClient(conn)), Clock: d.Clock,
 		Log: d.Log, Metrics: metrics.Publisher,

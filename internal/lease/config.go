@@ -4,7 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
 )
+
+// Cluster is the part of a service's configuration that says how it reaches the API
+// server and which of its replicas acts; it is embedded.
+type Cluster struct {
+	Kube  kube.Config `toml:"kube"`
+	Lease Config      `toml:"leaderElection"`
+}
+
+// DefaultCluster is the pod's own account, without an election.
+func DefaultCluster() Cluster { return Cluster{Lease: Default()} }
+
+// Validate joins everything that is wrong.
+func (c Cluster) Validate() error { return errors.Join(c.Kube.Validate(), c.Lease.Validate()) }
 
 // Config of the election. It is a daemon.Election: a service that has it in its
 // configuration calls daemon.Elect.

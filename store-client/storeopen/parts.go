@@ -98,18 +98,6 @@ func (p Parts) given() []string {
 	return out
 }
 
-// Validate says what is wrong with a service's keys store and datastore, for its
-// configuration. Whether a sqlite file may be used is for Open to say.
-func Validate(store string, parts Parts) error {
-	if store == "" && len(parts.given()) == 0 {
-		return errors.New("store (--store) is empty, and no key of datastore is given")
-	}
-	if err := Check(store, Options{SingleHost: true, Parts: parts}); err != nil {
-		return fmt.Errorf("store (--store): %w", err)
-	}
-	return nil
-}
-
 // Address is the address that a configuration names: store, completed by the
 // parts, or the parts alone. It may hold a password.
 func (p Parts) Address(store string) (string, error) {

@@ -20,16 +20,12 @@ import (
 
 // Config of the event exporter.
 type Config struct {
+	storeopen.Location
+
 	Exporter Exporter `toml:"exporter"`
 	// Workers is how many requests are under way at once. A node's events go
 	// through one of them, in order.
 	Workers int `toml:"workers" flag:"workers" usage:"requests under way at once"`
-	// Store is the DSN of the records.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool `toml:"singleHost" old:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
 	// Kubeconfig is for the lease only.
 	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig for the lease; empty means the pod's service account"`
 	Lease      lease.Config `toml:"leaderElection"`
@@ -141,12 +137,9 @@ func (s Sink) TLS() post.TLS {
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	e := c.Exporter
-	problems := []error{c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
+	problems := []error{c.Location.Validate(), c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
 	if _, err := cloudevent.NewFrame(e.Metadata); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.metadata: %w", err))
-	}
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
 	}
 	if c.Workers < 1 || c.Workers > 1024 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be between 1 and 1024", c.Workers))

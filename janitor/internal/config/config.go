@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
 // Config is the configuration of the janitor.
 type Config struct {
+	lease.Cluster
+
 	// Global holds what every controller uses that does not set its own.
 	Global Global `toml:"global"`
 	// RebootNode configures the controller of RebootNode objects.
@@ -20,9 +21,6 @@ type Config struct {
 	TerminateNode TerminateNode `toml:"terminateNodeController"`
 	// GPUReset configures the controller of GPUReset objects.
 	GPUReset GPUReset `toml:"gpuResetController"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Global holds the defaults of all controllers.
@@ -133,7 +131,7 @@ func Default() Config {
 		},
 		TerminateNode: TerminateNode{Enabled: true},
 		GPUReset:      defaultGPUReset(),
-		Lease:         leases(),
+		Cluster:       lease.Cluster{Lease: leases()},
 	}
 }
 
@@ -147,7 +145,7 @@ func leases() lease.Config {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Cluster.Validate()}
 	if c.Global.TTL < 0 {
 		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
 	}

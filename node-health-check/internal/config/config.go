@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 )
 
 // Config is the configuration of node-health-check.
 type Config struct {
+	lease.Cluster
+
 	// DryRun decides and tells, and begins and removes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and tell, but begin and remove no remediation"`
 	// LeaseNamespace holds the leases of nodes; it has to be that of every other
@@ -27,22 +28,19 @@ type Config struct {
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
 		DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64,
-		Socket: "unix:///var/run/nvsentinel.sock", Lease: lease.Default(),
+		Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
 	}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Cluster.Validate()}
 	if c.LeaseNamespace == "" {
 		problems = append(problems, errors.New("leaseNamespace (--lease-namespace) is empty"))
 	}

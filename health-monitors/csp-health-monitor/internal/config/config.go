@@ -9,13 +9,15 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
+	storeopen.Location
+	lease.Cluster
+
 	// ClusterName stands in the stored documents; required.
 	ClusterName string `toml:"clusterName" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
 	// RoundSeconds is between two rounds of decisions.
@@ -37,21 +39,13 @@ type Config struct {
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-	// Store is the address of the maintenances.
-	Store string `toml:"store" flag:"store" usage:"address of the store: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"singleHost" old:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
-	Kube       kube.Config  `toml:"kube"`
-	Lease      lease.Config `toml:"leaderElection"`
 }
 
 // Default has the numbers of the earlier NVSentinel, and acts on nothing.
 func Default() Config {
 	return Config{
 		RoundSeconds: 60, PollSeconds: 60, LeadMinutes: 30, DelayMinutes: 15, ReadyMinutes: 60,
-		Strategy: string(record.PersistOnly), Socket: "unix:///var/run/nvsentinel.sock", Lease: lease.Default(),
+		Strategy: string(record.PersistOnly), Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -105,8 +99,5 @@ func (c Config) Validate() error {
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
-		wrong("store (--store): %w", err)
-	}
-	return errors.Join(append(problems, c.Kube.Validate(), c.Lease.Validate())...)
+	return errors.Join(append(problems, c.Location.Validate(), c.Cluster.Validate())...)
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
+	lease.Cluster
+
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
 	// Resync is how long an answer stands at most before it is looked at again.
@@ -32,9 +33,6 @@ type Config struct {
 	// MetricsAddress and ProbeAddress both serve metrics and probes.
 	MetricsAddress string `toml:"metricsBindAddress" flag:"metrics-bind-address" usage:"host:port of the metrics; --metrics-address, where given, replaces both this and the next"`
 	ProbeAddress   string `toml:"healthProbeBindAddress" flag:"health-probe-bind-address" usage:"host:port of the probes"`
-
-	Kube     kube.Config  `toml:"kube"`
-	Election lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without special wishes; numbers and path are
@@ -48,7 +46,7 @@ var Default = Config{
 	State:          "kubernetes-object-monitor-state",
 	MetricsAddress: ":8080",
 	ProbeAddress:   ":8081",
-	Election:       lease.Default(),
+	Cluster:        lease.DefaultCluster(),
 }
 
 // Addresses are where metrics and probes are served.
@@ -75,5 +73,5 @@ func (c Config) Validate() error {
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
-	return errors.Join(append(problems, c.Kube.Validate(), c.Election.Validate())...)
+	return errors.Join(append(problems, c.Cluster.Validate())...)
 }
