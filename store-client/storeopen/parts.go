@@ -21,7 +21,8 @@ type Parts struct {
 	// has one of its own.
 	Host string `toml:"host" env:"DATASTORE_HOST"`
 	// Port of hosts that bear none; 0 is the provider's own.
-	Port     int    `toml:"port" env:"DATASTORE_PORT"`
+	Port int `toml:"port" env:"DATASTORE_PORT"`
+	// Database has the records; User is the account there.
 	Database string `toml:"database" env:"DATASTORE_DATABASE,MONGODB_DATABASE_NAME"`
 	User     string `toml:"user" env:"DATASTORE_USERNAME"`
 	// Password comes from the environment, or from PasswordFile; a

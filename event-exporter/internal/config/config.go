@@ -25,7 +25,7 @@ type Config struct {
 	Exporter Exporter `toml:"exporter"`
 	// Workers is how many requests are under way at once. A node's events go
 	// through one of them, in order.
-	Workers int `toml:"workers" flag:"workers" usage:"requests under way at once"`
+	Workers int `toml:"workers" bounds:"1 to 1024" flag:"workers" usage:"requests under way at once"`
 	// Kubeconfig is for the lease only.
 	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig for the lease; empty means the pod's service account"`
 	Lease      lease.Config `toml:"leaderElection"`
@@ -41,7 +41,7 @@ type Exporter struct {
 	Failure  Failure           `toml:"failureHandling" old:"failure_handling"`
 	// MaxLag is the age of the oldest undelivered event from which on the
 	// service is not ready; 0 never.
-	MaxLag time.Duration `toml:"maxLag" old:"max_lag"`
+	MaxLag time.Duration `toml:"maxLag" bounds:"at least 0s" old:"max_lag"`
 }
 
 // Sink is the receiver.
@@ -49,12 +49,12 @@ type Sink struct {
 	// Endpoint gets the POST requests.
 	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the receiver"`
 	// Timeout bounds one request.
-	Timeout time.Duration `toml:"timeout"`
+	Timeout time.Duration `toml:"timeout" bounds:"above 0s"`
 	// Mode is structured or binary.
-	Mode post.Mode `toml:"mode"`
+	Mode post.Mode `toml:"mode" bounds:"structured, binary"`
 	// BatchSize is how many events one request carries at most; 1 sends none in
 	// batches.
-	BatchSize int `toml:"batchSize" old:"batch_size"`
+	BatchSize int `toml:"batchSize" bounds:"1 to 1000" old:"batch_size"`
 	// TokenFile holds a bearer token; it is read for every request.
 	TokenFile string `toml:"tokenFile" old:"token_file"`
 	// CAFile, CertFile and KeyFile are read for every connection.
@@ -65,7 +65,9 @@ type Sink struct {
 
 // OIDC are the OAuth2 client credentials; none without a token URL.
 type OIDC struct {
-	TokenURL   string `toml:"tokenURL" old:"token_url"`
+	// TokenURL gives the tokens; empty asks for none.
+	TokenURL string `toml:"tokenURL" old:"token_url"`
+	// ClientID and Scope, with blanks between several scopes, are what is asked for.
 	ClientID   string `toml:"clientID" old:"client_id"`
 	Scope      string `toml:"scope"`
 	SecretFile string `toml:"secretFile" old:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
@@ -76,22 +78,24 @@ type Backfill struct {
 	// Enabled sends what was stored before the first start on a store.
 	Enabled bool `toml:"enabled"`
 	// MaxAge is how far back that goes.
-	MaxAge time.Duration `toml:"maxAge" old:"max_age"`
+	MaxAge time.Duration `toml:"maxAge" bounds:"at least 0s" old:"max_age"`
 	// RateLimit bounds the events per second of which each is older than five
 	// minutes; 0 is no bound.
-	RateLimit float64 `toml:"rateLimit" old:"rate_limit"`
+	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second" old:"rate_limit"`
 }
 
 // Failure is what becomes of an event that is not delivered.
 type Failure struct {
-	InitialBackoff time.Duration `toml:"initialBackoff" old:"initial_backoff"`
-	MaxBackoff     time.Duration `toml:"maxBackoff" old:"max_backoff"`
-	Multiplier     float64       `toml:"backoffMultiplier" old:"backoff_multiplier"`
+	// InitialBackoff is the pause after the first failure, MaxBackoff the longest one;
+	// each is Multiplier times the one before.
+	InitialBackoff time.Duration `toml:"initialBackoff" bounds:"at least 1ms" old:"initial_backoff"`
+	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff" old:"max_backoff"`
+	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100" old:"backoff_multiplier"`
 	// MaxRetryAfter bounds the pause that a receiver can ask for.
-	MaxRetryAfter time.Duration `toml:"maxRetryAfter" old:"max_retry_after"`
+	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s" old:"max_retry_after"`
 	// PoisonStatus are the answers that blame the event, which becomes a dead
 	// letter.
-	PoisonStatus []int `toml:"poisonStatus" old:"poison_status"`
+	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599" old:"poison_status"`
 }
 
 // Default sends one event per request, and of the past a day at most.

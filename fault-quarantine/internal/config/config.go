@@ -41,9 +41,9 @@ type Config struct {
 	// DryRun judges every event and quarantines no node.
 	DryRun bool `toml:"dryRun" old:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
 	// Retention is how long a finished record is kept.
-	Retention time.Duration `toml:"retention" flag:"retention" usage:"how long a finished record is kept"`
+	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"how long a finished record is kept"`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes handled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes handled at once"`
 }
 
 // Breaker bounds how many nodes may go into quarantine within a rolling window.
@@ -51,11 +51,11 @@ type Breaker struct {
 	// Enabled switches this limit, not those of Budgets.
 	Enabled bool `toml:"enabled" flag:"circuit-breaker-enabled" usage:"bound the nodes that go into quarantine by circuitBreaker of the configuration file"`
 	// Percentage of the GPU nodes, rounded up.
-	Percentage *int `toml:"percentage"`
+	Percentage *int `toml:"percentage" bounds:"0 to 100"`
 	// Nodes is a number of nodes; without it only the percentage counts.
-	Nodes *int `toml:"nodes"`
+	Nodes *int `toml:"nodes" bounds:"at least 0"`
 	// Duration is the window; 0 counts every node in quarantine.
-	Duration time.Duration `toml:"duration"`
+	Duration time.Duration `toml:"duration" bounds:"at least 0s"`
 	// Label makes a budget of its own for each value of this Node label.
 	Label string `toml:"label"`
 	// ResetAt makes quarantines that began before it count no more.

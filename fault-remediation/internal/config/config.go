@@ -25,13 +25,13 @@ type Config struct {
 	// DryRun goes through every decision and writes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are handled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are handled at once"`
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
-	RecoveryWithin time.Duration `toml:"recoveryWithin" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
 	// OrphanedAfter is how long a Node's claim must have been seen without its
 	// repair object before it is dropped.
-	OrphanedAfter time.Duration `toml:"orphanedAfter" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
+	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
 
 	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
 	// none.
@@ -52,8 +52,8 @@ type Config struct {
 // Lemon is how many repairs make a lemon of a machine, and what becomes of it.
 type Lemon struct {
 	// Repairs within Window, the one that is about to begin included; 0 marks none.
-	Repairs int           `toml:"repairs"`
-	Window  time.Duration `toml:"window"`
+	Repairs int           `toml:"repairs" bounds:"0 or 2 to 10"`
+	Window  time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
 	// Keep leaves that repair, and every later one, to a person.
 	Keep bool `toml:"keep"`
 }

@@ -21,18 +21,18 @@ type Config struct {
 	// what is in it, is taken over while the service runs.
 	RulesPath string `toml:"rulesPath" live:"true" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
 	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" flag:"socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// Workers is how many nodes are judged at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes judged at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes judged at once"`
 	// CachedEvents bounds the events of all nodes that are kept in memory between
 	// judgements; a node that is dropped is read from the store again. Up to half
 	// of them are in the window of rules with scope = "cluster", if there are any.
-	CachedEvents int `toml:"cachedEvents" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
+	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
 }
 
 // Default has the built-in rules.

@@ -36,7 +36,7 @@ type Global struct {
 	// ManualMode leaves the signals to people.
 	ManualMode bool `toml:"manualMode"`
 	// TTL is how long an object is kept after its end.
-	TTL time.Duration `toml:"ttl" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
+	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
 }
 
 // Plugin says how a plugin is spoken to.
@@ -74,6 +74,7 @@ type Nodes struct {
 
 // NodesOverride is Nodes for one controller.
 type NodesOverride struct {
+	// Exclusions are label selectors of nodes that this controller never repairs.
 	Exclusions []string `toml:"exclusions"`
 }
 
@@ -98,7 +99,7 @@ type RebootNode struct {
 	// PollInterval is how often a node is looked at when nothing rings.
 	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch rings"`
 	// Workers is how many objects are worked on at once.
-	Workers int `toml:"workers" flag:"workers" usage:"repairs that are worked on at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"repairs that are worked on at once"`
 }
 
 // TerminateNode configures the termination controller. What is 0 is taken from

@@ -21,13 +21,13 @@ type Config struct {
 	// DryRun goes through every decision and writes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
 	// Workers is how many nodes are looked at at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are looked at at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are looked at at once"`
 	// EvictionsPerNode and EvictionsInFlight bound the evictions under way.
-	EvictionsPerNode  int `toml:"evictionsPerNode" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
-	EvictionsInFlight int `toml:"evictionsInFlight" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
+	EvictionsPerNode  int `toml:"evictionsPerNode" bounds:"at least 1" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
+	EvictionsInFlight int `toml:"evictionsInFlight" bounds:"at least 1" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
 	// EvictionsPerSecond is a ceiling for all nodes together; 0 is none, so that
 	// the API server's priority and fairness is the limit.
-	EvictionsPerSecond float64 `toml:"evictionsPerSecond" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
+	EvictionsPerSecond float64 `toml:"evictionsPerSecond" bounds:"at least 0" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
 }
 
 // Default is the configuration without a file.

@@ -19,7 +19,7 @@ type Config struct {
 	// remediator of the cluster.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators keep off each other's nodes"`
 	// Workers is how many objects are created, changed or removed at once.
-	Workers int `toml:"workers" flag:"workers" usage:"remediations that are created, changed or removed at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"remediations that are created, changed or removed at once"`
 
 	// Bridge reports the nodes of HealthEventRemediations as health events.
 	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`

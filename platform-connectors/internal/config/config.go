@@ -40,12 +40,12 @@ const (
 // Config is the configuration of a platform connector.
 type Config struct {
 	// Role is what this connector is for.
-	Role string `toml:"role" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
+	Role string `toml:"role" bounds:"node, gateway, cluster" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
 	// Config is that of the front door.
 	front.Config
 	storeopen.Location
 	// StoreAccount is what the store's account may do; by role node only.
-	StoreAccount string `toml:"storeAccount" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
+	StoreAccount string `toml:"storeAccount" bounds:"owner, append" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
 	// Gateway is what role gateway listens with.
 	Gateway Gateway `toml:"gateway"`
 	// Lease lets one of several connectors of role cluster act.
@@ -68,18 +68,18 @@ type Gateway struct {
 	// Audience is the one that the connectors' tokens must be for.
 	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"audience of the connectors' tokens"`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
+	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
 	// Reviews bounds the questions to the API server in flight.
-	Reviews int `toml:"reviews" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
+	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
 	// PerNode bounds the calls of one node.
-	PerNode int `toml:"perNode" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
 	// NodeBytes bounds what one node brings in the long run, per second.
-	NodeBytes int64 `toml:"nodeBytes" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
+	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
 	// MaxBytes bounds the requests that are worked on.
 	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
 	// Connections bounds all connections, PerAddress those of one address.
-	Connections int `toml:"connections" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
-	PerAddress  int `toml:"perAddress" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
+	Connections int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	PerAddress  int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
 }
 
 // Default is the configuration without a file.

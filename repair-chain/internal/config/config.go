@@ -14,7 +14,7 @@ type Config struct {
 	lease.Cluster
 
 	// Keep is how long a run that has ended is kept, with the objects of its steps.
-	Keep time.Duration `toml:"keepRuns" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
+	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
 }
 
 // Default is the configuration without a file.

@@ -21,17 +21,17 @@ type Config struct {
 	// ClusterName stands in the stored documents; required.
 	ClusterName string `toml:"clusterName" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
 	// RoundSeconds is between two rounds of decisions.
-	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
+	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" bounds:"10 to 3600 s" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
 	// PollSeconds is between two readings of the provider.
-	PollSeconds int `toml:"pollingIntervalSeconds" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
+	PollSeconds int `toml:"pollingIntervalSeconds" bounds:"30 to 3600 s" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
 	// LeadMinutes is before the start.
-	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
+	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" bounds:"0 to 10080 min" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
 	// DelayMinutes is behind the end.
-	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
+	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
 	// ReadyMinutes is behind the delay.
-	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
+	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// NodeName is the node that this replica runs on.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
 	// Socket is the platform connector of the node.

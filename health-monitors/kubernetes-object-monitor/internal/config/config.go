@@ -17,11 +17,11 @@ type Config struct {
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
 	// Resync is how long an answer stands at most before it is looked at again.
-	Resync time.Duration `toml:"resyncPeriod" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
+	Resync time.Duration `toml:"resyncPeriod" bounds:"at least 1s" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
 	// Workers is how many objects are evaluated at once.
-	Workers int `toml:"maxConcurrentReconciles" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
+	Workers int `toml:"maxConcurrentReconciles" bounds:"at least 1" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
 	// Strategy of events whose policy says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events

@@ -33,11 +33,11 @@ type Config struct {
 	// RequireReady holds the version back until DCGM was Ready once.
 	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"write DCGM's version only when its pod is Ready; once written it stays while the pod is there"`
 	// Grace is how long something must be missing.
-	Grace time.Duration `toml:"grace" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
+	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
 	// ClassesFile has the classes of devices; they are read once.
 	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count; empty has the built-in ones"`
 	// Workers is how many nodes are worked on at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are labelled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are labelled at once"`
 }
 
 // Default is the configuration without special wishes.
