@@ -50,8 +50,8 @@ func (s *spelling) item(list reflect.Type, value any, at string) {
 func (s *spelling) table(t reflect.Type, keys map[string]any, at string) {
 	switch t.Kind() {
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if field := t.Field(i); field.IsExported() {
+		for field := range t.Fields() {
+			if field.IsExported() {
 				s.field(field, keys, at)
 			}
 		}

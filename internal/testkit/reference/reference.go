@@ -52,7 +52,7 @@ func Check(t testing.TB, page, want string) {
 		return
 	}
 	lines := strings.Split(string(got), "\n")
-	for _, line := range strings.Split(want, "\n") {
+	for line := range strings.SplitSeq(want, "\n") {
 		if !slices.Contains(lines, line) {
 			t.Errorf("%s lacks\n%s", page, line)
 		}
@@ -217,7 +217,7 @@ func kind(t reflect.Type) string {
 
 // value is a default as a file writes it; empty where it is nothing.
 func value(v reflect.Value) string {
-	if s, ok := v.Interface().(fmt.Stringer); ok {
+	if s, ok := reflect.TypeAssert[fmt.Stringer](v); ok {
 		if v.IsZero() && v.Kind() != reflect.Int64 {
 			return ""
 		}
