@@ -8,4 +8,6 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "node-connector", config{Config: front.Default(), Gateway: upstream.Default()}) }
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "node-connector", config{Config: front.Default(), Gateway: upstream.Default()})
+}

@@ -8,4 +8,6 @@ import (
 	"github.com/nvidia/nvsentinel/repair-steps/internal/harvest"
 )
 
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "log-collector", config{Harvest: harvest.Default(), Depot: depot.Default(), TerminationLog: "/dev/termination-log"}) }
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "log-collector", config{Harvest: harvest.Default(), Depot: depot.Default(), TerminationLog: "/dev/termination-log"})
+}

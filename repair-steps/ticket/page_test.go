@@ -7,4 +7,6 @@ import (
 	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
 )
 
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "ticket", config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"}) }
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "ticket", config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"})
+}

@@ -7,4 +7,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "csp-health-monitor-oci", Config{Config: config.Default()}) }
+func TestConfigurationPage(t *testing.T) {
+	reference.Page(t, "csp-health-monitor-oci", Config{Config: config.Default()})
+}
