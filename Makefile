@@ -50,7 +50,7 @@ fmt: ## Format the Go code.
 	@gofmt -w $$(git ls-files '*.go' | grep -v -e '\.pb\.go$$' -e zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate code from protobufs, API types and catalogues, and manifests from the chart (needs protoc).
+generate: ## Regenerate code from protobufs, API types and catalogues, pages of the configuration, and manifests from the chart (needs protoc).
 	@hack/generate.sh
 
 .PHONY: build

@@ -56,6 +56,58 @@ func TestDefaultsAreSafe(t *testing.T) {
 	}
 }
 
+// TestAnExistingFileIsTaken: keys in their old spelling mean what they meant.
+func TestAnExistingFileIsTaken(t *testing.T) {
+	c, err := load(t, `
+store = "postgres://h/d"
+[exporter]
+max_lag = "1m"
+[exporter.metadata]
+cluster = "c"
+data_center = "eu_1"
+[exporter.sink]
+endpoint = "https://h/e"
+timeout = "30s"
+batch_size = 7
+ca_file = "ca"
+cert_file = "c"
+key_file = "k"
+[exporter.oidc]
+token_url = "https://t"
+client_id = "i"
+scope = "s"
+secret_file = "f"
+[exporter.backfill]
+enabled = true
+max_age = "720h"
+rate_limit = 1000.0
+[exporter.failure_handling]
+initial_backoff = "2s"
+max_backoff = "5m"
+backoff_multiplier = 3.0
+max_retry_after = "2h"
+poison_status = [400]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Exporter{
+		Metadata: map[string]string{"cluster": "c", "data_center": "eu_1"},
+		Sink: config.Sink{
+			Endpoint: "https://h/e", Timeout: 30 * time.Second, Mode: post.Structured, BatchSize: 7, CAFile: "ca", CertFile: "c", KeyFile: "k",
+		},
+		OIDC:     config.OIDC{TokenURL: "https://t", ClientID: "i", Scope: "s", SecretFile: "f"},
+		Backfill: config.Backfill{Enabled: true, MaxAge: 720 * time.Hour, RateLimit: 1000},
+		Failure: config.Failure{
+			InitialBackoff: 2 * time.Second, MaxBackoff: 5 * time.Minute, Multiplier: 3, MaxRetryAfter: 2 * time.Hour, PoisonStatus: []int{400},
+		},
+		MaxLag: time.Minute,
+	}
+	if diff := cmp.Diff(want, c.Exporter); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
 // TestProblemsAreNamed: what a person reads names the key and what would be
 // right.
 func TestProblemsAreNamed(t *testing.T) {
@@ -63,20 +115,20 @@ func TestProblemsAreNamed(t *testing.T) {
 		"unknown key":           {"insecure_skip_verify = true", `unknown key "exporter.sink.insecure_skip_verify"`},
 		"mode":                  {`mode = "avro"`, `exporter.sink.mode "avro" is not structured or binary`},
 		"batches of binary":     {"mode = \"binary\"\nbatch_size = 2", `use mode = "structured"`},
-		"batch size":            {"batch_size = 0", "between 1 and 1000"},
+		"batch size":            {"batchSize = 0", "between 1 and 1000"},
 		"timeout":               {`timeout = "0s"`, "exporter.sink.timeout is 0s"},
-		"half a certificate":    {`cert_file = "c"`, "cert_file and key_file belong together"},
-		"poison of ours":        {"[exporter.failure_handling]\npoison_status = [400, 401]", "poison_status 401"},
-		"poison of success":     {"[exporter.failure_handling]\npoison_status = [200]", "poison_status 200"},
-		"backoff":               {"[exporter.failure_handling]\nmax_backoff = \"1ms\"", "at most max_backoff 1ms"},
-		"multiplier":            {"[exporter.failure_handling]\nbackoff_multiplier = nan", "backoff_multiplier is NaN"},
-		"rate":                  {"[exporter.backfill]\nrate_limit = nan", "rate_limit is NaN"},
-		"age":                   {"[exporter.backfill]\nmax_age = \"-1h\"", "max_age is -1h0m0s"},
-		"two kinds of tokens":   {"token_file = \"f\"\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"", "exclude each other"},
-		"a client without url":  {"[exporter.oidc]\nclient_id = \"i\"", "token_url is empty"},
-		"a url without client":  {"[exporter.oidc]\ntoken_url = \"https://t\"", "needs client_id"},
+		"half a certificate":    {`certFile = "c"`, "certFile and keyFile belong together"},
+		"poison of ours":        {"[exporter.failureHandling]\npoison_status = [400, 401]", "poisonStatus 401"},
+		"poison of success":     {"[exporter.failureHandling]\npoison_status = [200]", "poisonStatus 200"},
+		"backoff":               {"[exporter.failureHandling]\nmax_backoff = \"1ms\"", "at most maxBackoff 1ms"},
+		"multiplier":            {"[exporter.failureHandling]\nbackoff_multiplier = nan", "backoffMultiplier is NaN"},
+		"rate":                  {"[exporter.backfill]\nrate_limit = nan", "rateLimit is NaN"},
+		"age":                   {"[exporter.backfill]\nmax_age = \"-1h\"", "maxAge is -1h0m0s"},
+		"two kinds of tokens":   {"tokenFile = \"f\"\n[exporter.oidc]\ntoken_url = \"https://t\"\nclient_id = \"i\"", "exclude each other"},
+		"a client without url":  {"[exporter.oidc]\nclient_id = \"i\"", "tokenURL is empty"},
+		"a url without client":  {"[exporter.oidc]\ntoken_url = \"https://t\"", "needs clientID"},
 		"a readable secret":     {"[exporter.oidc]\ntoken_url = \"http://t\"\nclient_id = \"i\"", "secret is not sent over a network in clear text"},
-		"negative lag":          {"[exporter]\nmax_lag = \"-1s\"", "exporter.max_lag is -1s"},
+		"negative lag":          {"[exporter]\nmax_lag = \"-1s\"", "exporter.maxLag is -1s"},
 		"leader without margin": {"[leaderElection]\nenabled = true\nrenewDeadline = \"1m\"", "leaderElection.leaseDuration"},
 	} {
 		if _, err := load(t, minimal+tt.more); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -105,7 +157,7 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	for endpoint, ok := range map[string]bool{"https://h": true, "http://h": false, "http://localhost:8": true, "http://127.0.0.1": true, "http://[::1]:8": true} {
-		if _, err := load(t, minimal+"token_file = \"f\"", "--endpoint="+endpoint); (err == nil) != ok {
+		if _, err := load(t, minimal+"tokenFile = \"f\"", "--endpoint="+endpoint); (err == nil) != ok {
 			t.Errorf("a token to %q: %v", endpoint, err)
 		}
 	}
@@ -114,7 +166,7 @@ func TestEndpoints(t *testing.T) {
 // FuzzConfig: no file makes the reader panic, and what it admits can be used.
 func FuzzConfig(f *testing.F) {
 	f.Add(minimal)
-	f.Add(minimal + "[exporter.failure_handling]\npoison_status = [400]\nbackoff_multiplier = 1.5\n[exporter.backfill]\nrate_limit = 0.5\n")
+	f.Add(minimal + "[exporter.failureHandling]\npoison_status = [400]\nbackoff_multiplier = 1.5\n[exporter.backfill]\nrate_limit = 0.5\n")
 	f.Add("[exporter.sink]\nendpoint = \"http://[::1\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := load(t, text)

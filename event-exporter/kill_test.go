@@ -48,7 +48,7 @@ func configure(t *testing.T, dsn, endpoint string, more ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.toml")
 	text := fmt.Sprintf("store = %q\nsingle-host = true\n[exporter.metadata]\ncluster = \"test\"\n[exporter.backfill]\nrate_limit = 0\n"+
-		"[exporter.failure_handling]\ninitial_backoff = \"10ms\"\nmax_backoff = \"200ms\"\n[exporter.sink]\nendpoint = %q\n", dsn, endpoint)
+		"[exporter.failureHandling]\ninitial_backoff = \"10ms\"\nmax_backoff = \"200ms\"\n[exporter.sink]\nendpoint = %q\n", dsn, endpoint)
 	if err := os.WriteFile(file, []byte(text+strings.Join(more, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestKilledInMidFlight(t *testing.T) {
 			every := max(100, *howMany/10)
 			poison := func(e event.Event) bool { return poisonous(e.ID(), every) }
 			b.does(unruly(poison))
-			file := configure(t, dsn, b.server.URL, "timeout = \"1s\"", fmt.Sprintf("batch_size = %d", *batch))
+			file := configure(t, dsn, b.server.URL, "timeout = \"1s\"", fmt.Sprintf("batchSize = %d", *batch))
 			records := storetest.Open(t, dsn, storeopen.Options{})
 			want := fill(t, records, *howMany/2, every)
 			writing := make(chan error, 1)
@@ -144,7 +144,7 @@ func TestKilledInMidFlight(t *testing.T) {
 			requests, repeats := b.tally()
 			t.Logf("%d events, %d kills: %d lost, %d repeats, %d requests, %d dead letters, in %s: %.0f/s", want, *kills, want-b.have(), repeats, requests, dead, took.Round(time.Millisecond), float64(want)/took.Seconds())
 			// A receiver that is slow for a second is asked again; this run counts requests.
-			nothingComesAgain(t, b, records, configure(t, dsn, b.server.URL, "timeout = \"2m\"", fmt.Sprintf("batch_size = %d", *batch)))
+			nothingComesAgain(t, b, records, configure(t, dsn, b.server.URL, "timeout = \"2m\"", fmt.Sprintf("batchSize = %d", *batch)))
 		})
 	}
 }

@@ -28,7 +28,7 @@ func load(t *testing.T, text string, args ...string) config.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flags.Parse(append([]string{"--store", "sqlite:///x"}, args...)); err != nil {
+	if err := flags.Parse(append([]string{"--store", "sqlite:///x", "--single-host"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := set.Load(file, os.LookupEnv); err != nil {
@@ -65,6 +65,45 @@ func TestBreakerKeysOfExistingFiles(t *testing.T) {
 	}
 }
 
+// TestAnExistingFileIsTaken: keys in their old spelling mean what they meant.
+func TestAnExistingFileIsTaken(t *testing.T) {
+	c := load(t, `
+label-prefix = "acme.example/"
+dry-run = false
+gpu-node-label = "a=b"
+default-budgets = false
+[kube]
+kube-api-qps = 5.0
+[circuitBreaker]
+percentage = 10
+duration = "5m"
+[[rule-sets]]
+enabled = true
+version = "1"
+name = "mine"
+priority = 7
+[[rule-sets.match.any]]
+kind = "HealthEvent"
+expression = "event.isFatal"
+[[rule-sets.match.all]]
+kind = "Node"
+expression = "'x' in node.metadata.labels"
+[rule-sets.taint]
+key = "k"
+value = "v"
+effect = "NoSchedule"
+[rule-sets.cordon]
+shouldCordon = true
+`)
+	sets := c.Rules()
+	if len(sets) != 1 || sets[0].Name != "mine" || sets[0].Taint == nil || !sets[0].Cordon.ShouldCordon || len(sets[0].Match.All) != 1 || len(sets[0].Match.Any) != 1 {
+		t.Errorf("rule sets %+v", sets)
+	}
+	if c.LabelPrefix != "acme.example/" || c.DryRun || c.GPUNodeLabel != "a=b" || c.DefaultBudgets || c.Kube.QPS != 5 {
+		t.Errorf("configuration %+v", c)
+	}
+}
+
 // TestSessionsAtOnceAreBounded: without any setting a fifth of the GPU nodes, and
 // a number in a zone, at least one; budgets of the file replace the built-in ones.
 func TestSessionsAtOnceAreBounded(t *testing.T) {
@@ -92,13 +131,13 @@ func TestSessionsAtOnceAreBounded(t *testing.T) {
 // from a built-in set at the same place.
 func TestARuleSetInheritsNothing(t *testing.T) {
 	c := load(t, `
-[[rule-sets]]
+[[ruleSets]]
 enabled = true
 name = "mine"
-[[rule-sets.match.any]]
+[[ruleSets.match.any]]
 kind = "HealthEvent"
 expression = "event.isFatal"
-[rule-sets.label]
+[ruleSets.label]
 key = "k"
 value = "v"
 `)
@@ -117,13 +156,13 @@ func TestWhatNeedsARestart(t *testing.T) {
 	before := load(t, "")
 	for text, want := range map[string][]string{
 		"": nil,
-		"default-budgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n":                                                     nil,
-		"[[rule-sets]]\nenabled = true\nname = \"mine\"\n[[rule-sets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[rule-sets.cordon]\nshouldCordon = true\n": nil,
-		"dry-run = false":                          {"dry-run"},
+		"defaultBudgets = false\ngpu-node-label = \"a=b\"\n[circuitBreaker]\nnodes = 3\n[[budgets]]\nname = \"n\"\nnodes = 1\n":                                                   nil,
+		"[[ruleSets]]\nenabled = true\nname = \"mine\"\n[[ruleSets.match.any]]\nkind = \"HealthEvent\"\nexpression = \"event.isFatal\"\n[ruleSets.cordon]\nshouldCordon = true\n": nil,
+		"dryRun = false":                           {"dryRun"},
 		"retention = \"1h\"\nworkers = 3":          {"retention", "workers"},
 		"[leaderElection]\nleaseDuration = \"1m\"": {"leaderElection"},
 	} {
-		if got := before.NeedsRestart(load(t, text)); !slices.Equal(got, want) {
+		if got := read.NeedsRestart(before, load(t, text)); !slices.Equal(got, want) {
 			t.Errorf("%q needs a restart: %q, want %q", text, got, want)
 		}
 	}

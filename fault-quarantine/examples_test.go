@@ -125,7 +125,7 @@ func TestTheBuiltInRuleSetsAreWrittenOut(t *testing.T) {
 
 // TestNoRuleSetsAreNotTheBuiltInOnes: an empty list is a list.
 func TestNoRuleSetsAreNotTheBuiltInOnes(t *testing.T) {
-	if sets := load(t, "rule-sets = []").Rules(); len(sets) != 0 {
+	if sets := load(t, "ruleSets = []").Rules(); len(sets) != 0 {
 		t.Errorf("%d rule sets in force", len(sets))
 	}
 	names := func(sets []ruling.Set) (out []string) {
@@ -145,8 +145,8 @@ func TestTheCommentOfTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(values), "\n  #   config: |\n  #     [[rule-sets]]")
-	text, _, _ := strings.Cut("[[rule-sets]]"+after, "\n  config:")
+	_, after, found := strings.Cut(string(values), "\n  #   config: |\n  #     [[ruleSets]]")
+	text, _, _ := strings.Cut("[[ruleSets]]"+after, "\n  config:")
 	if sets := load(t, strings.ReplaceAll(text, "\n  #     ", "\n")).Rules(); !found || len(sets) != 1 || sets[0].Taint == nil {
 		t.Errorf("values.yaml shows no rule set: %+v", sets)
 	}

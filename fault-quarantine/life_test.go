@@ -21,19 +21,19 @@ import (
 
 // tainting is a rule set that cordons, taints and labels.
 const tainting = `
-[[rule-sets]]
+[[ruleSets]]
 enabled = true
 name = "all"
-[[rule-sets.match.all]]
+[[ruleSets.match.all]]
 kind = "HealthEvent"
 expression = "event.isFatal"
-[rule-sets.cordon]
+[ruleSets.cordon]
 shouldCordon = true
-[rule-sets.taint]
+[ruleSets.taint]
 key = "example.com/fault"
 value = "gpu"
 effect = "NoSchedule"
-[rule-sets.label]
+[ruleSets.label]
 key = "example.com/fault"
 value = "gpu"
 `
@@ -300,18 +300,18 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := func(expression string) string {
-		return "[[rule-sets]]\nenabled = true\nname = \"r\"\ncordon.shouldCordon = true\n[[rule-sets.match.all]]\nkind = \"HealthEvent\"\nexpression = '''" + expression + "'''\n"
+		return "[[ruleSets]]\nenabled = true\nname = \"r\"\ncordon.shouldCordon = true\n[[ruleSets.match.all]]\nkind = \"HealthEvent\"\nexpression = '''" + expression + "'''\n"
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"CEL that does not compile": {rule("event.isFatal &&"), `rule-sets[0] ("r").match.all[0].expression`},
-		"CEL that returns a number": {rule("1 + 2"), `rule-sets[0] ("r").match.all[0].expression: it returns int, not bool`},
+		"CEL that does not compile": {rule("event.isFatal &&"), `ruleSets[0] ("r").match.all[0].expression`},
+		"CEL that returns a number": {rule("1 + 2"), `ruleSets[0] ("r").match.all[0].expression: it returns int, not bool`},
 		"an unknown key":            {"[circuitBreaker]\npercent = 3\n", `unknown key "circuitBreaker.percent"`},
 		"an unknown table":          {"[circuit-breaker]\n", `unknown key "circuit-breaker"`},
 		"a percentage":              {"[circuitBreaker]\npercentage = 101\n", "circuitBreaker.percentage is 101"},
 		"a duration":                {"[circuitBreaker]\nduration = \"soon\"\n", "circuitBreaker.duration"},
 		"a budget of nothing":       {"[[budgets]]\nname = \"x\"\n", "budgets[0] limits nothing"},
 		"a budget twice":            {"[[budgets]]\nname = \"x\"\nnodes = 1\n[[budgets]]\nname = \"x\"\nnodes = 1\n", "budgets[1].name"},
-		"a selector":                {"gpu-node-label = \"a=b=c\"\n", "gpu-node-label"},
+		"a selector":                {"gpuNodeLabel = \"a=b=c\"\n", "gpuNodeLabel"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := t.TempDir() + "/c.toml"

@@ -52,14 +52,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}
 	d.Registry.MustRegister(book, handler)
-	daemon.Reload(d, config.Default, func(c config.Config) ([]string, error) {
+	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
 		rules, err := ruling.Compile(c.Rules())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		handler.Use(rules)
 		book.Set(c.Quota())
-		return cfg.NeedsRestart(c), nil
+		return nil
 	})
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)

@@ -11,17 +11,17 @@ import (
 
 // about is a configuration with one rule set, which cordons for one code.
 func about(code, more string) string {
-	return fmt.Sprintf(`dry-run = false
+	return fmt.Sprintf(`dryRun = false
 %[1]s
 [circuitBreaker]
 percentage = 100
-[[rule-sets]]
+[[ruleSets]]
 enabled = true
 name = "code %[2]s"
-[[rule-sets.match.all]]
+[[ruleSets.match.all]]
 kind = "HealthEvent"
 expression = "'%[2]s' in event.errorCode"
-[rule-sets.cordon]
+[ruleSets.cordon]
 shouldCordon = true
 `, more, code)
 }

@@ -62,7 +62,7 @@ func newSite(t *testing.T, cluster *localcluster.Cluster, dsn string) *site {
 
 func (s *site) configure(text string) {
 	s.t.Helper()
-	text = "dry-run = false\n" + text
+	text = "dryRun = false\n" + text
 	if err := os.WriteFile(s.config+".new", []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}

@@ -40,13 +40,13 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
 		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: desk.NewMetrics(d.Registry),
 	})
-	daemon.Reload(d, config.Default, func(c config.Config) ([]string, error) {
+	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
 		changed, err := c.Rules()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		judge.Use(changed)
-		return cfg.NeedsRestart(c), nil
+		return nil
 	})
 	// The first feed brings what rules are asked about, the second what may end
 	// what they found. Neither begins before what a rule looks back on.

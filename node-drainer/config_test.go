@@ -35,6 +35,7 @@ func load(t *testing.T, text string, args ...string) (config.Config, error) {
 func TestThePredecessorsKeysStandAtTheTop(t *testing.T) {
 	c, err := load(t, `
 store = "sqlite:///tmp/x.db"
+singleHost = true
 evictionTimeoutInSeconds = "60"
 systemNamespaces = "^kube-system$"
 deleteAfterTimeoutMinutes = 30
@@ -71,7 +72,7 @@ evictionTimeoutInSeconds = "1m"
 [[userNamespaces]]
 name = "*"
 [kube]
-kube-api-qps = -1.0
+qps = -1.0
 `)
 	if err == nil {
 		t.Fatal("no error")

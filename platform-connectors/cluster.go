@@ -55,6 +55,6 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)
-	consumer.Lead(d, consumer.Election{Lease: cfg.Election, Kubeconfig: cfg.Kube.Kubeconfig, Task: "conditions"}, service)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "conditions"}, service)
 	return nil
 }

@@ -111,13 +111,16 @@ const (
 
 // Taint is a node taint asked for by a rule set.
 type Taint struct {
-	Key    string `json:"key" toml:"key"`
-	Value  string `json:"value" toml:"value"`
+	// Key and Value of the taint.
+	Key   string `json:"key" toml:"key"`
+	Value string `json:"value" toml:"value"`
+	// Effect is NoSchedule, PreferNoSchedule or NoExecute.
 	Effect string `json:"effect" toml:"effect"`
 }
 
 // Label is a node label asked for by a rule set.
 type Label struct {
+	// Key and Value of the label.
 	Key   string `json:"key" toml:"key"`
 	Value string `json:"value" toml:"value"`
 }

@@ -17,12 +17,12 @@ type Limit struct {
 	Name string `toml:"name"`
 	// Percentage of the population, rounded up; nil is no such bound, 0 lets
 	// no node in.
-	Percentage *int `toml:"percentage"`
+	Percentage *int `toml:"percentage" bounds:"0 to 100"`
 	// Nodes is a number of nodes; nil is no such bound, 0 lets no node in.
-	Nodes *int `toml:"nodes"`
+	Nodes *int `toml:"nodes" bounds:"at least 0"`
 	// Duration is the rolling window: only sessions that began within it count.
 	// Without it every session counts for as long as it lasts.
-	Duration time.Duration `toml:"duration"`
+	Duration time.Duration `toml:"duration" bounds:"at least 0s"`
 	// Label makes one budget of its own for each value of this Node label, such
 	// as a pool or a zone; nodes without the label share one.
 	Label string `toml:"label"`

@@ -14,10 +14,14 @@ import (
 
 // Set is one rule set of the configuration file.
 type Set struct {
-	Enabled  bool   `toml:"enabled"`
-	Version  string `toml:"version"`
-	Name     string `toml:"name"`
-	Priority int    `toml:"priority"`
+	// Enabled lets the set count.
+	Enabled bool `toml:"enabled"`
+	// Version is for people.
+	Version string `toml:"version"`
+	// Name stands in verdicts, labels and messages.
+	Name string `toml:"name"`
+	// Priority: of sets that ask for one taint or label, the highest counts.
+	Priority int `toml:"priority"`
 	// Match.All: every rule must hold. Match.Any: one must hold. With both
 	// groups given, either group matches the set.
 	Match Match `toml:"match"`
@@ -31,7 +35,9 @@ type Set struct {
 
 // Match groups the rules of a set.
 type Match struct {
+	// All have to hold.
 	All []Rule `toml:"all"`
+	// Any one has to hold.
 	Any []Rule `toml:"any"`
 }
 
@@ -45,6 +51,7 @@ type Rule struct {
 
 // Cordon asks for the node to be made unschedulable.
 type Cordon struct {
+	// ShouldCordon cordons the node.
 	ShouldCordon bool `toml:"shouldCordon"`
 }
 
@@ -71,7 +78,7 @@ func Validate(sets []Set) error {
 	var problems []error
 	names := map[string]bool{}
 	for i, s := range sets {
-		at := fmt.Sprintf("rule-sets[%d] (%q)", i, s.Name)
+		at := fmt.Sprintf("ruleSets[%d] (%q)", i, s.Name)
 		if s.Name == "" {
 			problems = append(problems, fmt.Errorf("%s.name is empty", at))
 		}

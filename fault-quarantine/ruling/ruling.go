@@ -60,8 +60,8 @@ func Compile(sets []Set) (*Rules, error) {
 	var problems []error
 	for i, s := range sets {
 		c := compiled{Set: s, order: i}
-		all, errAll := compile(env, s.Match.All, fmt.Sprintf("rule-sets[%d] (%q).match.all", i, s.Name))
-		anyOf, errAny := compile(env, s.Match.Any, fmt.Sprintf("rule-sets[%d] (%q).match.any", i, s.Name))
+		all, errAll := compile(env, s.Match.All, fmt.Sprintf("ruleSets[%d] (%q).match.all", i, s.Name))
+		anyOf, errAny := compile(env, s.Match.Any, fmt.Sprintf("ruleSets[%d] (%q).match.any", i, s.Name))
 		c.all, c.any = all, anyOf
 		problems = append(problems, errAll, errAny)
 		if s.Enabled {

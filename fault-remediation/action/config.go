@@ -39,13 +39,14 @@ type Templates struct {
 // Attempts bounds the repairs of one machine by one equivalence group.
 type Attempts struct {
 	// Max is how many objects may be created within Window.
-	Max int `toml:"max"`
+	Max int `toml:"max" bounds:"at least 1"`
 	// Window is rolling and goes across sessions.
-	Window time.Duration `toml:"window"`
+	Window time.Duration `toml:"window" bounds:"above 0s"`
 }
 
 // Config is one table [remediationActions."NAME"].
 type Config struct {
+	// APIGroup, Version and Kind are those of the repair objects.
 	APIGroup string `toml:"apiGroup"`
 	Version  string `toml:"version"`
 	Kind     string `toml:"kind"`
@@ -65,14 +66,16 @@ type Config struct {
 	// EquivalenceGroup joins actions that cure by the same means.
 	EquivalenceGroup string `toml:"equivalenceGroup"`
 	// CompleteConditionType is short for a rule on one condition.
-	CompleteConditionType string           `toml:"completeConditionType"`
-	HealthRule            *healthrule.Rule `toml:"healthRule"`
+	CompleteConditionType string `toml:"completeConditionType"`
+	// HealthRule says from the object whether the repair succeeded.
+	HealthRule *healthrule.Rule `toml:"healthRule"`
 	// UnknownTimeout is how long an object may stay without a verdict; "0s" is
 	// for ever (manual mode).
-	UnknownTimeout *time.Duration `toml:"unknownTimeout"`
-	Attempts       *Attempts      `toml:"attempts"`
+	UnknownTimeout *time.Duration `toml:"unknownTimeout" bounds:"at least 0s"`
+	// Attempts bound the objects that are created for one machine.
+	Attempts *Attempts `toml:"attempts"`
 	// Backoff is the pause after a failed repair; it doubles up to an hour.
-	Backoff *time.Duration `toml:"backoff"`
+	Backoff *time.Duration `toml:"backoff" bounds:"at least 0s"`
 	// OnFailure is what follows when no attempt is left: "stop" (default) leaves
 	// the fault to a person, "escalate NAME" repairs it by another action.
 	OnFailure string `toml:"onFailure"`

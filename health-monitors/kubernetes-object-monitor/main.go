@@ -49,9 +49,9 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Election.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
+	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Lease.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
 	metrics := watch.NewMetrics(d.Registry, state.Size)
-	policies.Failed, policies.Refused = metrics.ReloadFailed, refusal(eventrecorder.Start(d, client), cfg.Election.Namespace, cfg.State)
+	policies.Failed, policies.Refused = metrics.ReloadFailed, refusal(eventrecorder.Start(d, client), cfg.Lease.Namespace, cfg.State)
 	publisher := &report.Publisher{
 		Name: machine.Agent, Outbox: state, Connector: metrics.Count(protos.NewPlatformConnectorClient(conn)), Clock: d.Clock,
 		Log: d.Log, Metrics: metrics.Publisher,
@@ -64,7 +64,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.Ready("state", state.Ready)
 	d.Ready("objects", monitor.Ready)
 	d.Go("policies", policies.Run)
-	cfg.Election.Lead(d, cfg.Kube.Kubeconfig, "policies", monitor.Run)
+	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "policies", monitor.Run)
 	return nil
 }
 

@@ -15,6 +15,7 @@ type Set struct {
 	program string
 	target  any
 	given   []setting
+	old     []string
 }
 
 // setting is one flag as the command line gave it.
@@ -38,7 +39,8 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 // the environment that fields name, applies the flags that were given, resolves references with lookup, and validates.
 func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	if file != "" {
-		if err := decodeFile(s.program, file, s.target); err != nil {
+		var err error
+		if s.old, err = decodeFile(s.program, file, s.target); err != nil {
 			return err
 		}
 	}
@@ -58,3 +60,7 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	}
 	return nil
 }
+
+// Old tells which keys of the loaded file have an old spelling, each as
+// "single-host is an old spelling of singleHost".
+func (s *Set) Old() []string { return s.old }

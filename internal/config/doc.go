@@ -7,7 +7,8 @@
 // Validate() error it is called last. The tag `alias:"other"` declares further
 // names of the same flag; `prefix:"first-"` of a nested struct begins the names
 // of its flags. The tag `env:"NAME"` names a variable of the
-// environment that overrides the file, and yields to the flag.
+// environment that overrides the file, and yields to the flag. The tag
+// `old:"other"` names earlier spellings of the field's key, which Old tells of.
 //
 // A string that is wholly ${env:NAME} or ${file:/path} is replaced by what it
 // names, which is the way a secret gets into a configuration.

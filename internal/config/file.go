@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,23 +17,42 @@ import (
 )
 
 // decodeFile reads a strict file over target: TOML, or YAML (or JSON) with the same
-// keys if its name ends in .yaml, .yml or .json.
-func decodeFile(program, file string, target any) error {
+// keys if its name ends in .yaml, .yml or .json. old tells which keys have an old
+// spelling.
+func decodeFile(program, file string, target any) (old []string, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", file, err)
+		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
-	text := string(content)
+	keys, text := map[string]any{}, string(content)
 	isYAML := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
 	if isYAML {
-		if text, err = fromYAML(content); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		if err := fromYAML(content, &keys); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+	} else if _, err := toml.Decode(text, &keys); err != nil {
+		return nil, fileError(file, content, err, true)
+	}
+	if old, err = respelled(reflect.TypeOf(target).Elem(), keys); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	lines := !isYAML && len(old) == 0
+	if !lines {
+		written, err := toml.Marshal(keys)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		text = string(written)
 	}
 	meta, err := toml.Decode(text, target)
 	if err != nil {
-		return fileError(file, content, err, isYAML)
+		return nil, fileError(file, content, err, lines)
 	}
+	return old, unknown(program, file, meta)
+}
+
+// unknown is the error of keys that no field has.
+func unknown(program, file string, meta toml.MetaData) error {
 	var errs []error
 	told := map[string]bool{"": true}
 	for _, key := range meta.Undecoded() {
@@ -46,37 +66,33 @@ func decodeFile(program, file string, target any) error {
 	return errors.Join(errs...)
 }
 
-// fromYAML is the TOML of a YAML document: one set of keys, rules and errors
-// holds for both. A key that is null is one that is not given.
-func fromYAML(content []byte) (string, error) {
-	keys := map[string]any{}
+// fromYAML reads the keys of a YAML document, which are decoded as those of TOML:
+// one set of keys, rules and errors holds for both. A key that is null is one that
+// is not given.
+func fromYAML(content []byte, keys *map[string]any) error {
 	numbers := func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d }
-	if err := yaml.UnmarshalStrict(content, &keys, numbers); err != nil {
-		return "", err
-	}
-	text, err := toml.Marshal(keys)
-	return string(text), err
+	return yaml.UnmarshalStrict(content, keys, numbers)
 }
 
-// fileError names the file, and the line where the decoder knows it.
-func fileError(file string, content []byte, err error, isYAML bool) error {
+// fileError names the file, and the line where the decoder read the file itself.
+func fileError(file string, content []byte, err error, lines bool) error {
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		key := ""
 		if parse.LastKey != "" {
 			key = fmt.Sprintf(" (key %q)", parse.LastKey)
 		}
-		if isYAML { // the lines are those of its TOML
+		if !lines { // they are those of what was made of it
 			return fmt.Errorf("%s%s: %s", file, key, parse.Message)
 		}
 		hint := ""
-		if _, err := fromYAML(content); err == nil {
+		if err := fromYAML(content, &map[string]any{}); err == nil {
 			hint = "; it reads like YAML, which is taken from a file whose name ends in .yaml"
 		}
 		return fmt.Errorf("%s: line %d%s: %s%s", file, parse.Position.Line, key, parse.Message, hint)
 	}
 	// The decoder's error for a wrong type is a plain text that begins so.
 	if text, ok := strings.CutPrefix(err.Error(), "toml: "); ok {
-		if _, rest, found := strings.Cut(text, "(last key "); found && isYAML {
+		if _, rest, found := strings.Cut(text, "(last key "); found && !lines {
 			text = "(last key " + rest
 		}
 		return fmt.Errorf("%s: %s", file, strings.Replace(text, "(last key ", "(key ", 1))

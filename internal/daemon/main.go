@@ -114,7 +114,7 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 // start runs one invocation and returns its exit code.
 func start[C any](ctx context.Context, in invocation, def C, build func(ctx context.Context, d *Daemon, cfg C) error) int {
 	opts, cfg := defaultOptions(in.lookup), def
-	code, done := configure(in, &opts, &opts.Basics, &cfg)
+	old, code, done := configure(in, &opts, &opts.Basics, &cfg)
 	if done {
 		return code
 	}
@@ -127,9 +127,7 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	if in.logging != nil {
 		in.logging(log)
 	}
-	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
-		log.Warn("a variable of the environment has no effect", "variable", n.Name, "reason", n.Text())
-	}
+	in.warn(log, old)
 	d := newDaemon(in.name, log)
 	d.in = in
 	first, second := addressesOf(opts, cfg)
@@ -155,12 +153,24 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	return exitStopped
 }
 
+// warn says what of the invocation has no effect, or has a better name: old are
+// keys of the configuration in an old spelling.
+func (in invocation) warn(log *slog.Logger, old []string) {
+	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
+		log.Warn("a variable of the environment has no effect", "variable", n.Name, "reason", n.Text())
+	}
+	if len(old) > 0 {
+		log.Warn("keys of the configuration have an old spelling", "keys", old)
+	}
+}
+
 // configure reads the command line and the configuration; done means that the
-// process ends with the code. all are the program's own flags, of which basics are a part.
-func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, done bool) {
-	fail := func(err error) (int, bool) {
+// process ends with the code. all are the program's own flags, of which basics are
+// a part; old are the file's keys in an old spelling.
+func configure[C any](in invocation, all any, opts *basics, cfg *C) (old []string, code int, done bool) {
+	fail := func(err error) ([]string, int, bool) {
 		fmt.Fprintf(in.stderr, "%s: %v\n", in.name, err)
-		return exitUsage, true
+		return nil, exitUsage, true
 	}
 	flags := flag.NewFlagSet(in.name, flag.ContinueOnError)
 	flags.SetOutput(in.stderr)
@@ -174,10 +184,10 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, d
 	}
 	flags.Usage = func() { config.PrintUsage(flags) }
 	if err := flags.Parse(in.args); errors.Is(err, flag.ErrHelp) {
-		return exitStopped, true
+		return nil, exitStopped, true
 	} else if err != nil {
 		hint(in, err)
-		return exitUsage, true
+		return nil, exitUsage, true
 	}
 	if flags.NArg() > 0 {
 		return fail(fmt.Errorf("unexpected argument %q", flags.Arg(0)))
@@ -187,19 +197,26 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (code int, d
 	}
 	if opts.Version {
 		fmt.Fprintln(in.stdout, in.name, Version())
-		return exitStopped, true
+		return nil, exitStopped, true
 	}
 	if err := bound.Load(opts.File, in.lookup); err != nil {
 		return fail(err)
 	}
 	if opts.CheckConfig {
-		for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
-			fmt.Fprintf(in.stderr, "%s: a variable without effect: %s\n", in.name, n.Text())
-		}
-		fmt.Fprintln(in.stdout, "the configuration is valid")
-		return exitStopped, true
+		in.check(bound.Old())
 	}
-	return 0, false
+	return bound.Old(), exitStopped, opts.CheckConfig
+}
+
+// check says of a valid configuration what a start would warn of.
+func (in invocation) check(old []string) {
+	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
+		fmt.Fprintf(in.stderr, "%s: a variable without effect: %s\n", in.name, n.Text())
+	}
+	for _, key := range old {
+		fmt.Fprintf(in.stderr, "%s: key %s\n", in.name, key)
+	}
+	fmt.Fprintln(in.stdout, "the configuration is valid")
 }
 
 // hint says below the usage what a flag that is not known was to the earlier

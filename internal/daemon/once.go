@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
 // Job is a program that does one thing and ends, handed to its run function.
@@ -37,7 +36,7 @@ func Once[C any](name string, def C, run func(ctx context.Context, j *Job, cfg C
 // once runs one invocation and returns its exit code.
 func once[C any](ctx context.Context, in invocation, def C, run func(ctx context.Context, j *Job, cfg C) error) int {
 	opts, cfg := defaultBasics(in.lookup), def
-	code, done := configure(in, &opts, &opts, &cfg)
+	old, code, done := configure(in, &opts, &opts, &cfg)
 	if done {
 		return code
 	}
@@ -47,9 +46,7 @@ func once[C any](ctx context.Context, in invocation, def C, run func(ctx context
 		return exitUsage
 	}
 	log = log.With("service", in.name)
-	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
-		log.Warn("a variable of the environment has no effect", "variable", n.Name, "reason", n.Text())
-	}
+	in.warn(log, old)
 	j := &Job{Name: in.name, Version: Version(), Log: log, Clock: crashpoint.Clock(clock.RealClock{})}
 	err = guard(ctx, func(ctx context.Context) error { return run(ctx, j, cfg) })
 	if err != nil {

@@ -27,17 +27,18 @@ type Files interface{ Files() []string }
 // Reload starts a task that reads the configuration again, over fresh defaults
 // and with the same flags, whenever the content of the file of --config, or of a
 // file that it names (Files), has changed, and gives it to take. take keeps what
-// may change while the service runs, all of it or with an error nothing, and
-// returns the keys that need a restart and differ. A configuration that cannot be
-// read, is not valid or is not taken leaves the one in force: log, metric and
-// readiness say so until it is mended. Without any file there is nothing to do.
-func Reload[C any](d *Daemon, def func() C, take func(C) (restart []string, err error)) {
+// may change while the service runs (the fields tagged `live:"true"`), all of it or
+// with an error nothing; other keys that differ from those of started are told to
+// need a restart. A configuration that cannot be read, is not valid or is not taken
+// leaves the one in force: log, metric and readiness say so until it is mended.
+// Without any file there is nothing to do.
+func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	failed := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvs_config_reload_failed", Help: "1 while the configuration file cannot be used and an older content is in force.",
 	})
 	d.Registry.MustRegister(failed)
 	file, cfg, err := reread(d.in, def())
-	r := &reloader[C]{d: d, file: file, def: def, take: take, failed: failed}
+	r := &reloader[C]{d: d, file: file, started: started, def: def, take: take, failed: failed}
 	r.follow(cfg)
 	if err == nil && len(r.files) == 0 {
 		return
@@ -59,11 +60,12 @@ func Reload[C any](d *Daemon, def func() C, take func(C) (restart []string, err 
 
 // reloader is the state of a Reload.
 type reloader[C any] struct {
-	d      *Daemon
-	file   string // of --config
-	def    func() C
-	take   func(C) ([]string, error)
-	failed prometheus.Gauge
+	d       *Daemon
+	file    string // of --config
+	started C
+	def     func() C
+	take    func(C) error
+	failed  prometheus.Gauge
 
 	files   []string
 	looked  bool
@@ -114,9 +116,8 @@ func (r *reloader[C]) look() {
 	first := !r.looked
 	r.looked, r.content = true, content
 	_, cfg, err := reread(r.d.in, r.def())
-	var restart []string
 	if err == nil {
-		restart, err = r.take(cfg)
+		err = r.take(cfg)
 	}
 	if err != nil {
 		r.refuse(err.Error())
@@ -124,7 +125,7 @@ func (r *reloader[C]) look() {
 	}
 	r.follow(cfg)
 	r.refuse("")
-	switch {
+	switch restart := config.NeedsRestart(r.started, cfg); {
 	case len(restart) > 0:
 		r.d.Log.Warn("the changed configuration is in force but for keys that need a restart", "files", r.files, "keys", restart)
 	case !first:

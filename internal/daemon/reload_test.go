@@ -30,14 +30,14 @@ func TestReload(t *testing.T) {
 	write("name = \"one\"\nwait = \"1s\"\n")
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	taken, ready := make(chan settings, 10), make(chan struct{})
-	running := RunForTest(t, "reloads", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
+	running := RunForTest(t, "reloads", settings{}, func(_ context.Context, d *Daemon, cfg settings) error {
 		d.Clock = clock
-		Reload(d, func() settings { return settings{Place: "default"} }, func(s settings) ([]string, error) {
+		Reload(d, cfg, func() settings { return settings{Place: "default"} }, func(s settings) error {
 			if s.Name == "refused" {
-				return nil, errors.New("not this one")
+				return errors.New("not this one")
 			}
 			taken <- s
-			return nil, nil
+			return nil
 		})
 		close(ready)
 		return nil

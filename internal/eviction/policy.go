@@ -55,11 +55,11 @@ type Config struct {
 	SystemNamespaces string `toml:"systemNamespaces"`
 	// DeleteAfterTimeoutMinutes is the deadline of DeleteAfterTimeout, counted
 	// from the fault.
-	DeleteAfterTimeoutMinutes int `toml:"deleteAfterTimeoutMinutes"`
+	DeleteAfterTimeoutMinutes int `toml:"deleteAfterTimeoutMinutes" bounds:"at least 1 min"`
 	// NotReadyTimeoutMinutes is how long a pod may be not ready, or stay after
 	// the end of its grace period, before it counts as lost and holds the drain
 	// of a node no longer.
-	NotReadyTimeoutMinutes int `toml:"notReadyTimeoutMinutes"`
+	NotReadyTimeoutMinutes int `toml:"notReadyTimeoutMinutes" bounds:"at least 1 min"`
 	// PartialDrainEnabled says that COMPONENT_RESET is carried out on the GPU
 	// alone, so that only the pods on that GPU have to go. Set it only together
 	// with such a repair: a reboot under it would end the pods that stayed.

@@ -37,12 +37,15 @@ type MultiMatch struct {
 
 // Matchers are tests on the object's conditions and fields.
 type Matchers struct {
+	// MatchConditions look at status.conditions.
 	MatchConditions []ConditionMatcher `json:"matchConditions,omitempty" toml:"matchConditions"`
-	MatchFields     []FieldMatcher     `json:"matchFields,omitempty" toml:"matchFields"`
+	// MatchFields look at any field.
+	MatchFields []FieldMatcher `json:"matchFields,omitempty" toml:"matchFields"`
 }
 
 // ConditionMatcher matches a condition by exact type and status.
 type ConditionMatcher struct {
+	// Type and Status are those of the condition.
 	Type   string `json:"type" toml:"type"`
 	Status string `json:"status" toml:"status"`
 }
@@ -60,6 +63,7 @@ const (
 
 // FieldMatcher matches the value at a path.
 type FieldMatcher struct {
+	// Key is the path of the field, Operator compares it with Values.
 	Key      string   `json:"key" toml:"key"`
 	Operator Operator `json:"operator" toml:"operator"`
 	Values   []string `json:"values,omitempty" toml:"values"`

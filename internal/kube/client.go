@@ -19,14 +19,14 @@ type Config struct {
 	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
 	// QPS and Burst throttle the client; 0 means no throttle of our own: the
 	// API server's priority and fairness is the limit.
-	QPS   float64 `toml:"kube-api-qps" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
-	Burst int     `toml:"kube-api-burst" flag:"kube-api-burst" usage:"burst of the client-side limit"`
+	QPS   float64 `toml:"qps" bounds:"at least 0" old:"kube-api-qps" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
+	Burst int     `toml:"burst" bounds:"at least 0" old:"kube-api-burst" flag:"kube-api-burst" usage:"burst of the client-side limit"`
 }
 
 // Validate checks the limits.
 func (c Config) Validate() error {
 	if c.QPS < 0 || c.Burst < 0 {
-		return fmt.Errorf("kube-api-qps %v and kube-api-burst %d must not be negative", c.QPS, c.Burst)
+		return fmt.Errorf("kube.qps (--kube-api-qps) %v and kube.burst (--kube-api-burst) %d must not be negative", c.QPS, c.Burst)
 	}
 	return nil
 }

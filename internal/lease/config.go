@@ -4,7 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
 )
+
+// Cluster is the part of a service's configuration that says how it reaches the API
+// server and which of its replicas acts; it is embedded.
+type Cluster struct {
+	Kube  kube.Config `toml:"kube"`
+	Lease Config      `toml:"leaderElection"`
+}
+
+// DefaultCluster is the pod's own account, without an election.
+func DefaultCluster() Cluster { return Cluster{Lease: Default()} }
+
+// Validate joins everything that is wrong.
+func (c Cluster) Validate() error { return errors.Join(c.Kube.Validate(), c.Lease.Validate()) }
 
 // Config of the election. It is a daemon.Election: a service that has it in its
 // configuration calls daemon.Elect.
@@ -14,11 +29,11 @@ type Config struct {
 	// Namespace holds the Lease object.
 	Namespace string `toml:"namespace" flag:"leader-elect-namespace" usage:"namespace of the lease"`
 	// Duration is how long a lease lives without renewal.
-	Duration time.Duration `toml:"leaseDuration" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
+	Duration time.Duration `toml:"leaseDuration" bounds:"above renewDeadline" flag:"leader-elect-lease-duration" usage:"how long a lease lives without renewal"`
 	// RenewDeadline is when a leader that cannot renew stops acting.
-	RenewDeadline time.Duration `toml:"renewDeadline" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
+	RenewDeadline time.Duration `toml:"renewDeadline" bounds:"above 2 retryPeriod" flag:"leader-elect-renew-deadline" usage:"when a leader that cannot renew its lease stops"`
 	// RetryPeriod is between two attempts.
-	RetryPeriod time.Duration `toml:"retryPeriod" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
+	RetryPeriod time.Duration `toml:"retryPeriod" bounds:"above 0s" flag:"leader-elect-retry-period" usage:"time between two attempts to take or renew the lease"`
 }
 
 // Default is off, with the durations that Kubernetes' own controllers use.

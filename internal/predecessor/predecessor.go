@@ -93,19 +93,27 @@ func (n Name) Text() string {
 
 // Hint is the sentence about what a program was given and does not know, or empty.
 // A key is found by its whole path, by a table that it is in, or, where the list
-// has a name without a table, by its last part.
+// has a name without a table, by its last part; how its words are set apart, by case
+// or by a sign, does not count.
 func Hint(kind Kind, program, given string) string {
+	if kind == Key {
+		given = folded(given)
+	}
 	names := slices.DeleteFunc(All(), func(n Name) bool { return n.Kind != kind || !n.For(program) })
 	for _, same := range []func(Name) bool{
-		func(n Name) bool { return n.Name == given },
-		func(n Name) bool { return strings.HasPrefix(given, n.Name+".") },
-		func(n Name) bool { return kind == Key && strings.HasSuffix(given, "."+n.Name) },
+		func(n Name) bool { return n.Name == given || kind == Key && folded(n.Name) == given },
+		func(n Name) bool { return kind == Key && strings.HasPrefix(given, folded(n.Name)+".") },
+		func(n Name) bool { return kind == Key && strings.HasSuffix(given, "."+folded(n.Name)) },
 	} {
 		if i := slices.IndexFunc(names, same); i >= 0 {
 			return names[i].Text()
 		}
 	}
 	return ""
+}
+
+func folded(key string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key))
 }
 
 // InEnvironment are the variables of a program's environment that mean something to

@@ -21,7 +21,8 @@ type Parts struct {
 	// has one of its own.
 	Host string `toml:"host" env:"DATASTORE_HOST"`
 	// Port of hosts that bear none; 0 is the provider's own.
-	Port     int    `toml:"port" env:"DATASTORE_PORT"`
+	Port int `toml:"port" env:"DATASTORE_PORT"`
+	// Database has the records; User is the account there.
 	Database string `toml:"database" env:"DATASTORE_DATABASE,MONGODB_DATABASE_NAME"`
 	User     string `toml:"user" env:"DATASTORE_USERNAME"`
 	// Password comes from the environment, or from PasswordFile; a
@@ -96,18 +97,6 @@ func (p Parts) given() []string {
 		}
 	}
 	return out
-}
-
-// Validate says what is wrong with a service's keys store and datastore, for its
-// configuration. Whether a sqlite file may be used is for Open to say.
-func Validate(store string, parts Parts) error {
-	if store == "" && len(parts.given()) == 0 {
-		return errors.New("store (--store) is empty, and no key of datastore is given")
-	}
-	if err := Check(store, Options{SingleHost: true, Parts: parts}); err != nil {
-		return fmt.Errorf("store (--store): %w", err)
-	}
-	return nil
 }
 
 // Address is the address that a configuration names: store, completed by the

@@ -348,13 +348,14 @@ func TestNodePolicies(t *testing.T) {
 	}{
 		"the accounts of the release": {nil, "system:serviceaccount:" + release + ":platform-connectors'"},
 		"the prefix by default":       {nil, `expression: "'k8saas.nvidia.com/'"`},
-		"another prefix":              {[]string{"--set-string", `faultQuarantine.config=label-prefix = "acme.example/"`}, `expression: "'acme.example/'"`},
+		"another prefix":              {[]string{"--set-string", `faultQuarantine.config=labelPrefix = "acme.example/"`}, `expression: "'acme.example/'"`},
+		"its old spelling":            {[]string{"--set-string", `faultQuarantine.config=label-prefix = "acme.example/"`}, `expression: "'acme.example/'"`},
 	} {
 		if text, err := template(t, append(slices.Clone(only), tc.with...)...); err != nil || !strings.Contains(text, tc.want) {
 			t.Errorf("%s: no %s in the rendering (%v)", name, tc.want, err)
 		}
 	}
-	if _, err := template(t, append(only, "--set-string", `faultQuarantine.config=label-prefix = "a' + 'b"`)...); err == nil || !strings.Contains(err.Error(), "label-prefix") {
+	if _, err := template(t, append(only, "--set-string", `faultQuarantine.config=labelPrefix = "a' + 'b"`)...); err == nil || !strings.Contains(err.Error(), "labelPrefix") {
 		t.Errorf("a prefix that would be code: %v, want it refused", err)
 	}
 	for _, o := range rendered(t, file("store"), "--set=admission.nodes=false") {

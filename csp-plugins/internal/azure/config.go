@@ -14,7 +14,7 @@ import (
 type Config struct {
 	csp.Config
 	// Cloud is one of clouds.
-	Cloud string `toml:"cloud" flag:"cloud" usage:"which Azure: public, china or government"`
+	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"which Azure: public, china or government"`
 	// Endpoint replaces the address of Azure Resource Manager.
 	Endpoint string `toml:"endpoint" flag:"arm-endpoint" usage:"https URL of Azure Resource Manager, for a private cloud; empty is that of --cloud"`
 	// Authority says who gives tokens, in a private cloud.

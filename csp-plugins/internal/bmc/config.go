@@ -61,9 +61,9 @@ func (e Entry) Over(defaults Entry) Entry {
 type Config struct {
 	cloud.Config
 	// CheckEvery is the time between two checks of all BMCs.
-	CheckEvery time.Duration `toml:"checkEvery" flag:"check-every" usage:"time between two checks whether the BMCs answer and take the credentials"`
+	CheckEvery time.Duration `toml:"checkEvery" bounds:"at least 10s" flag:"check-every" usage:"time between two checks whether the BMCs answer and take the credentials"`
 	// ChecksAtOnce is how many BMCs are checked at the same time.
-	ChecksAtOnce int `toml:"checksAtOnce" flag:"checks-at-once" usage:"how many BMCs are checked at the same time"`
+	ChecksAtOnce int `toml:"checksAtOnce" bounds:"1 to 256" flag:"checks-at-once" usage:"how many BMCs are checked at the same time"`
 }
 
 // DefaultConfig is the configuration without a file.

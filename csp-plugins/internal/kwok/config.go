@@ -14,7 +14,7 @@ type Config struct {
 	Listen string `toml:"listen" flag:"listen" usage:"host:port or unix:///path that the janitor calls"`
 	// RebootTime is how long a machine has no power, and how long one that is
 	// terminated is still there.
-	RebootTime time.Duration `toml:"rebootTime" flag:"reboot-time" usage:"how long a rebooting machine has no power, and one that is terminated is still there"`
+	RebootTime time.Duration `toml:"rebootTime" bounds:"at least 0s" flag:"reboot-time" usage:"how long a rebooting machine has no power, and one that is terminated is still there"`
 	// Books is the file of everything that was asked and done; required.
 	Books string `toml:"books" flag:"books" usage:"append-only file of all that was asked and done; also what a restarted plugin goes on from"`
 	// BootIDDir holds <node>/boot_id of machines that have a folder.

@@ -20,16 +20,12 @@ import (
 
 // Config of the event exporter.
 type Config struct {
+	storeopen.Location
+
 	Exporter Exporter `toml:"exporter"`
 	// Workers is how many requests are under way at once. A node's events go
 	// through one of them, in order.
-	Workers int `toml:"workers" flag:"workers" usage:"requests under way at once"`
-	// Store is the DSN of the records.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
+	Workers int `toml:"workers" bounds:"1 to 1024" flag:"workers" usage:"requests under way at once"`
 	// Kubeconfig is for the lease only.
 	Kubeconfig string       `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig for the lease; empty means the pod's service account"`
 	Lease      lease.Config `toml:"leaderElection"`
@@ -42,10 +38,10 @@ type Exporter struct {
 	Sink     Sink              `toml:"sink"`
 	OIDC     OIDC              `toml:"oidc"`
 	Backfill Backfill          `toml:"backfill"`
-	Failure  Failure           `toml:"failure_handling"`
+	Failure  Failure           `toml:"failureHandling" old:"failure_handling"`
 	// MaxLag is the age of the oldest undelivered event from which on the
 	// service is not ready; 0 never.
-	MaxLag time.Duration `toml:"max_lag"`
+	MaxLag time.Duration `toml:"maxLag" bounds:"at least 0s" old:"max_lag"`
 }
 
 // Sink is the receiver.
@@ -53,26 +49,28 @@ type Sink struct {
 	// Endpoint gets the POST requests.
 	Endpoint string `toml:"endpoint" flag:"endpoint" usage:"URL of the receiver"`
 	// Timeout bounds one request.
-	Timeout time.Duration `toml:"timeout"`
+	Timeout time.Duration `toml:"timeout" bounds:"above 0s"`
 	// Mode is structured or binary.
-	Mode post.Mode `toml:"mode"`
+	Mode post.Mode `toml:"mode" bounds:"structured, binary"`
 	// BatchSize is how many events one request carries at most; 1 sends none in
 	// batches.
-	BatchSize int `toml:"batch_size"`
+	BatchSize int `toml:"batchSize" bounds:"1 to 1000" old:"batch_size"`
 	// TokenFile holds a bearer token; it is read for every request.
-	TokenFile string `toml:"token_file"`
+	TokenFile string `toml:"tokenFile" old:"token_file"`
 	// CAFile, CertFile and KeyFile are read for every connection.
-	CAFile   string `toml:"ca_file"`
-	CertFile string `toml:"cert_file"`
-	KeyFile  string `toml:"key_file"`
+	CAFile   string `toml:"caFile" old:"ca_file"`
+	CertFile string `toml:"certFile" old:"cert_file"`
+	KeyFile  string `toml:"keyFile" old:"key_file"`
 }
 
 // OIDC are the OAuth2 client credentials; none without a token URL.
 type OIDC struct {
-	TokenURL   string `toml:"token_url"`
-	ClientID   string `toml:"client_id"`
+	// TokenURL gives the tokens; empty asks for none.
+	TokenURL string `toml:"tokenURL" old:"token_url"`
+	// ClientID and Scope, with blanks between several scopes, are what is asked for.
+	ClientID   string `toml:"clientID" old:"client_id"`
 	Scope      string `toml:"scope"`
-	SecretFile string `toml:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
+	SecretFile string `toml:"secretFile" old:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
 }
 
 // Backfill bounds what is sent of the past.
@@ -80,22 +78,24 @@ type Backfill struct {
 	// Enabled sends what was stored before the first start on a store.
 	Enabled bool `toml:"enabled"`
 	// MaxAge is how far back that goes.
-	MaxAge time.Duration `toml:"max_age"`
+	MaxAge time.Duration `toml:"maxAge" bounds:"at least 0s" old:"max_age"`
 	// RateLimit bounds the events per second of which each is older than five
 	// minutes; 0 is no bound.
-	RateLimit float64 `toml:"rate_limit"`
+	RateLimit float64 `toml:"rateLimit" bounds:"0 to 1e9, per second" old:"rate_limit"`
 }
 
 // Failure is what becomes of an event that is not delivered.
 type Failure struct {
-	InitialBackoff time.Duration `toml:"initial_backoff"`
-	MaxBackoff     time.Duration `toml:"max_backoff"`
-	Multiplier     float64       `toml:"backoff_multiplier"`
+	// InitialBackoff is the pause after the first failure, MaxBackoff the longest one;
+	// each is Multiplier times the one before.
+	InitialBackoff time.Duration `toml:"initialBackoff" bounds:"at least 1ms" old:"initial_backoff"`
+	MaxBackoff     time.Duration `toml:"maxBackoff" bounds:"at least initialBackoff" old:"max_backoff"`
+	Multiplier     float64       `toml:"backoffMultiplier" bounds:"1 to 100" old:"backoff_multiplier"`
 	// MaxRetryAfter bounds the pause that a receiver can ask for.
-	MaxRetryAfter time.Duration `toml:"max_retry_after"`
+	MaxRetryAfter time.Duration `toml:"maxRetryAfter" bounds:"at least 0s" old:"max_retry_after"`
 	// PoisonStatus are the answers that blame the event, which becomes a dead
 	// letter.
-	PoisonStatus []int `toml:"poison_status"`
+	PoisonStatus []int `toml:"poisonStatus" bounds:"400 to 599" old:"poison_status"`
 }
 
 // Default sends one event per request, and of the past a day at most.
@@ -141,18 +141,15 @@ func (s Sink) TLS() post.TLS {
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	e := c.Exporter
-	problems := []error{c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
+	problems := []error{c.Location.Validate(), c.Lease.Validate(), e.Sink.validate(), e.validateCredentials(), e.Backfill.validate(), e.Failure.validate()}
 	if _, err := cloudevent.NewFrame(e.Metadata); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.metadata: %w", err))
-	}
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
 	}
 	if c.Workers < 1 || c.Workers > 1024 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be between 1 and 1024", c.Workers))
 	}
 	if e.MaxLag < 0 {
-		problems = append(problems, fmt.Errorf("exporter.max_lag is %s; it must not be negative", e.MaxLag))
+		problems = append(problems, fmt.Errorf("exporter.maxLag is %s; it must not be negative", e.MaxLag))
 	}
 	return errors.Join(problems...)
 }
@@ -169,13 +166,13 @@ func (s Sink) validate() error {
 		problems = append(problems, fmt.Errorf("exporter.sink.mode %q is not structured or binary", s.Mode))
 	}
 	if s.BatchSize < 1 || s.BatchSize > 1000 {
-		problems = append(problems, fmt.Errorf("exporter.sink.batch_size is %d; it must be between 1 and 1000", s.BatchSize))
+		problems = append(problems, fmt.Errorf("exporter.sink.batchSize is %d; it must be between 1 and 1000", s.BatchSize))
 	}
 	if s.Mode == post.Binary && s.BatchSize > 1 {
-		problems = append(problems, errors.New("exporter.sink.batch_size is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
+		problems = append(problems, errors.New("exporter.sink.batchSize is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {
-		problems = append(problems, errors.New("exporter.sink.cert_file and key_file belong together"))
+		problems = append(problems, errors.New("exporter.sink.certFile and keyFile belong together"))
 	}
 	return errors.Join(problems...)
 }
@@ -185,13 +182,13 @@ func (e Exporter) validateCredentials() error {
 	var problems []error
 	o := e.OIDC
 	if o.TokenURL == "" && (o.ClientID != "" || o.Scope != "") {
-		problems = append(problems, errors.New("exporter.oidc.token_url is empty, but client_id or scope is given"))
+		problems = append(problems, errors.New("exporter.oidc.tokenURL is empty, but clientID or scope is given"))
 	}
 	if o.TokenURL == "" && e.Sink.TokenFile == "" {
 		return errors.Join(problems...)
 	}
 	if o.TokenURL != "" && e.Sink.TokenFile != "" {
-		problems = append(problems, errors.New("exporter.oidc.token_url and exporter.sink.token_file exclude each other"))
+		problems = append(problems, errors.New("exporter.oidc.tokenURL and exporter.sink.tokenFile exclude each other"))
 	}
 	if u, err := address(e.Sink.Endpoint); err == nil && !private(u) {
 		problems = append(problems, fmt.Errorf("exporter.sink.endpoint %q: a token is not sent over a network in clear text; use https", e.Sink.Endpoint))
@@ -200,12 +197,12 @@ func (e Exporter) validateCredentials() error {
 		return errors.Join(problems...)
 	}
 	if u, err := address(o.TokenURL); err != nil {
-		problems = append(problems, fmt.Errorf("exporter.oidc.token_url: %w", err))
+		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL: %w", err))
 	} else if !private(u) {
-		problems = append(problems, fmt.Errorf("exporter.oidc.token_url %q: a secret is not sent over a network in clear text; use https", o.TokenURL))
+		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL %q: a secret is not sent over a network in clear text; use https", o.TokenURL))
 	}
 	if o.ClientID == "" || o.SecretFile == "" {
-		problems = append(problems, errors.New("exporter.oidc needs client_id and secret_file (--oidc-secret-path)"))
+		problems = append(problems, errors.New("exporter.oidc needs clientID and secretFile (--oidc-secret-path)"))
 	}
 	return errors.Join(problems...)
 }
@@ -223,7 +220,7 @@ func address(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q is no URL of https or http with a host", u.Redacted())
 	}
 	if u.User != nil {
-		return nil, errors.New("it holds a user or password; use token_file or exporter.oidc")
+		return nil, errors.New("it holds a user or password; use tokenFile or exporter.oidc")
 	}
 	return u, nil
 }
@@ -237,29 +234,29 @@ func private(u *url.URL) bool {
 func (b Backfill) validate() error {
 	var problems []error
 	if b.MaxAge < 0 {
-		problems = append(problems, fmt.Errorf("exporter.backfill.max_age is %s; it must not be negative", b.MaxAge))
+		problems = append(problems, fmt.Errorf("exporter.backfill.maxAge is %s; it must not be negative", b.MaxAge))
 	}
 	if !(b.RateLimit >= 0 && b.RateLimit <= 1e9) {
-		problems = append(problems, fmt.Errorf("exporter.backfill.rate_limit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit))
+		problems = append(problems, fmt.Errorf("exporter.backfill.rateLimit is %v; it must be a number from 0 (no bound) to 1e9", b.RateLimit))
 	}
 	return errors.Join(problems...)
 }
 
 func (f Failure) validate() error {
-	const at = "exporter.failure_handling."
+	const at = "exporter.failureHandling."
 	var problems []error
 	if f.InitialBackoff < time.Millisecond || f.MaxBackoff < f.InitialBackoff {
-		problems = append(problems, fmt.Errorf("%sinitial_backoff %s must be at least 1ms and at most max_backoff %s", at, f.InitialBackoff, f.MaxBackoff))
+		problems = append(problems, fmt.Errorf("%sinitialBackoff %s must be at least 1ms and at most maxBackoff %s", at, f.InitialBackoff, f.MaxBackoff))
 	}
 	if !(f.Multiplier >= 1 && f.Multiplier <= 100) {
-		problems = append(problems, fmt.Errorf("%sbackoff_multiplier is %v; it must be between 1 and 100", at, f.Multiplier))
+		problems = append(problems, fmt.Errorf("%sbackoffMultiplier is %v; it must be between 1 and 100", at, f.Multiplier))
 	}
 	if f.MaxRetryAfter < 0 {
-		problems = append(problems, fmt.Errorf("%smax_retry_after is %s; it must not be negative", at, f.MaxRetryAfter))
+		problems = append(problems, fmt.Errorf("%smaxRetryAfter is %s; it must not be negative", at, f.MaxRetryAfter))
 	}
 	for _, s := range f.PoisonStatus {
 		if s < 400 || s > 599 || slices.Contains(neverPoison, s) {
-			problems = append(problems, fmt.Errorf("%spoison_status %d: it must be from 400 to 599 and none of %v, which do not blame an event", at, s, neverPoison))
+			problems = append(problems, fmt.Errorf("%spoisonStatus %d: it must be from 400 to 599 and none of %v, which do not blame an event", at, s, neverPoison))
 		}
 	}
 	return errors.Join(problems...)

@@ -13,8 +13,6 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	appconfig "github.com/nvidia/nvsentinel/internal/config"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -23,35 +21,29 @@ import (
 // Config of fault-quarantine. The keys of rule sets and circuit breaker are
 // those of existing configuration files.
 type Config struct {
+	storeopen.Location
+	lease.Cluster
+
 	// LabelPrefix is put before cordon-by, cordon-reason and their like.
-	LabelPrefix string `toml:"label-prefix"`
-	// Breaker is the quarantine budget of the whole cluster. It, Budgets,
-	// DefaultBudgets, GPUNodeLabel and RuleSets are taken over while the service runs.
-	Breaker Breaker `toml:"circuitBreaker"`
+	LabelPrefix string `toml:"labelPrefix" old:"label-prefix"`
+	// Breaker is the quarantine budget of the whole cluster.
+	Breaker Breaker `toml:"circuitBreaker" live:"true"`
 	// Budgets are further limits, each over the cluster or per value of a label.
-	Budgets []budget.Limit `toml:"budgets"`
+	Budgets []budget.Limit `toml:"budgets" live:"true"`
 	// DefaultBudgets bounds the sessions open at once, as long as Budgets has no
 	// limits of the operator's own.
-	DefaultBudgets bool `toml:"default-budgets" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
+	DefaultBudgets bool `toml:"defaultBudgets" old:"default-budgets" live:"true" flag:"default-budgets" usage:"bound the nodes in quarantine at once, by 20 % of the GPU nodes and 64 nodes of a zone, unless the configuration file has budgets"`
 	// GPUNodeLabel chooses the nodes that percentages are taken of.
-	GPUNodeLabel string `toml:"gpu-node-label" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
+	GPUNodeLabel string `toml:"gpuNodeLabel" old:"gpu-node-label" live:"true" flag:"gpu-node-label" usage:"label selector of the nodes that budget percentages are taken of"`
 	// RuleSets decide which faults quarantine a node; the built-in ones if the
 	// file has none.
-	RuleSets []ruling.Set `toml:"rule-sets"`
+	RuleSets []ruling.Set `toml:"ruleSets" old:"rule-sets" live:"true"`
 	// DryRun judges every event and quarantines no node.
-	DryRun bool `toml:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
+	DryRun bool `toml:"dryRun" old:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
 	// Retention is how long a finished record is kept.
-	Retention time.Duration `toml:"retention" flag:"retention" usage:"how long a finished record is kept"`
+	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"how long a finished record is kept"`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes handled at once"`
-	// Store is the DSN of the records.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
-	Kube       kube.Config  `toml:"kube"`
-	Lease      lease.Config `toml:"leaderElection"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes handled at once"`
 }
 
 // Breaker bounds how many nodes may go into quarantine within a rolling window.
@@ -59,11 +51,11 @@ type Breaker struct {
 	// Enabled switches this limit, not those of Budgets.
 	Enabled bool `toml:"enabled" flag:"circuit-breaker-enabled" usage:"bound the nodes that go into quarantine by circuitBreaker of the configuration file"`
 	// Percentage of the GPU nodes, rounded up.
-	Percentage *int `toml:"percentage"`
+	Percentage *int `toml:"percentage" bounds:"0 to 100"`
 	// Nodes is a number of nodes; without it only the percentage counts.
-	Nodes *int `toml:"nodes"`
+	Nodes *int `toml:"nodes" bounds:"at least 0"`
 	// Duration is the window; 0 counts every node in quarantine.
-	Duration time.Duration `toml:"duration"`
+	Duration time.Duration `toml:"duration" bounds:"at least 0s"`
 	// Label makes a budget of its own for each value of this Node label.
 	Label string `toml:"label"`
 	// ResetAt makes quarantines that began before it count no more.
@@ -89,7 +81,7 @@ const (
 // Default is safe: it judges and changes nothing.
 func Default() Config {
 	return Config{
-		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Lease: lease.Default(),
+		LabelPrefix: nodemark.DefaultLabelPrefix, DryRun: true, Cluster: lease.DefaultCluster(),
 		Breaker:      Breaker{Enabled: true, Percentage: new(defaultPercentage), Duration: defaultWindow},
 		GPUNodeLabel: "nvidia.com/gpu.present=true", DefaultBudgets: true,
 		Retention: 30 * 24 * time.Hour, Workers: 128,
@@ -118,15 +110,6 @@ func (c Config) Quota() places.Rules {
 	return places.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
 }
 
-// NeedsRestart lists the keys of a changed configuration that differ and are not
-// taken over while the service runs.
-func (c Config) NeedsRestart(changed Config) []string {
-	for _, x := range []*Config{&c, &changed} { // copies
-		x.Breaker, x.Budgets, x.DefaultBudgets, x.GPUNodeLabel, x.RuleSets = Breaker{}, nil, false, "", nil
-	}
-	return appconfig.Changed(c, changed)
-}
-
 // budgets are the operator's, or the built-in ones: the circuit breaker bounds a
 // rate, and no rate keeps a fleet from going into quarantine node by node.
 func (c Config) budgets() []budget.Limit {
@@ -141,15 +124,12 @@ func (c Config) budgets() []budget.Limit {
 
 // Validate checks everything.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate(), c.validateQuota()}
+	problems := []error{c.Location.Validate(), c.Cluster.Validate(), c.validateQuota()}
 	if _, err := ruling.Compile(c.Rules()); err != nil {
 		problems = append(problems, err)
 	}
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
-	}
 	for _, why := range validation.IsQualifiedName(c.LabelPrefix + "cordon-timestamp") {
-		problems = append(problems, fmt.Errorf("label-prefix %q makes no label key: %s", c.LabelPrefix, why))
+		problems = append(problems, fmt.Errorf("labelPrefix %q makes no label key: %s", c.LabelPrefix, why))
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))
@@ -175,7 +155,7 @@ func (c Config) validateQuota() error {
 		names[l.Name] = true
 	}
 	if _, err := labels.Parse(c.GPUNodeLabel); err != nil {
-		problems = append(problems, fmt.Errorf("gpu-node-label %q: %w", c.GPUNodeLabel, err))
+		problems = append(problems, fmt.Errorf("gpuNodeLabel (--gpu-node-label) %q: %w", c.GPUNodeLabel, err))
 	}
 	return errors.Join(problems...)
 }

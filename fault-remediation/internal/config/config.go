@@ -12,7 +12,6 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/eviction"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -20,22 +19,19 @@ import (
 
 // Config is the configuration of fault remediation.
 type Config struct {
-	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost admits a sqlite store.
-	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
+	storeopen.Location
+	lease.Cluster
+
 	// DryRun goes through every decision and writes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
 	// Workers is how many nodes are handled at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are handled at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are handled at once"`
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
-	RecoveryWithin time.Duration `toml:"recoveryWithin" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
 	// OrphanedAfter is how long a Node's claim must have been seen without its
 	// repair object before it is dropped.
-	OrphanedAfter time.Duration `toml:"orphanedAfter" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
+	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
 
 	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
 	// none.
@@ -51,23 +47,20 @@ type Config struct {
 	// Eviction is the node drainer's policy: which pods have to be gone before
 	// an object is created. Give both services the same.
 	Eviction eviction.Config `toml:"eviction"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Lemon is how many repairs make a lemon of a machine, and what becomes of it.
 type Lemon struct {
 	// Repairs within Window, the one that is about to begin included; 0 marks none.
-	Repairs int           `toml:"repairs"`
-	Window  time.Duration `toml:"window"`
+	Repairs int           `toml:"repairs" bounds:"0 or 2 to 10"`
+	Window  time.Duration `toml:"window" bounds:"above 0s, at most 720h"`
 	// Keep leaves that repair, and every later one, to a person.
 	Keep bool `toml:"keep"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Lease: lease.Default(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default(),
+	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default(),
 		Lemon: Lemon{Repairs: plan.DefaultLemonRepairs, Window: plan.DefaultLemonWindow}}
 }
 
@@ -78,10 +71,7 @@ func (c Config) Policy() plan.Policy {
 
 // Validate joins everything that is wrong, each with its key.
 func (c Config) Validate() error {
-	var problems []error
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{c.Location.Validate(), c.Cluster.Validate()}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers (--workers) %d is less than 1", c.Workers))
 	}
@@ -92,12 +82,6 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) %s is not above 0", c.OrphanedAfter))
 	}
 	problems = append(problems, c.Lemon.validate())
-	if err := c.Lease.Validate(); err != nil {
-		problems = append(problems, err)
-	}
-	if err := c.Kube.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("kube: %w", err))
-	}
 	if err := c.Eviction.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("eviction: %w", err))
 	}

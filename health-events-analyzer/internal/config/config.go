@@ -8,44 +8,37 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
-	appconfig "github.com/nvidia/nvsentinel/internal/config"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config of health-events-analyzer.
 type Config struct {
+	storeopen.Location
+	lease.Cluster
+
 	// RulesPath is a file of rules that stands in for the built-in ones. It, and
 	// what is in it, is taken over while the service runs.
-	RulesPath string `toml:"rulesPath" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
+	RulesPath string `toml:"rulesPath" live:"true" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
 	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" flag:"socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"socket-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// Workers is how many nodes are judged at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes judged at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes judged at once"`
 	// CachedEvents bounds the events of all nodes that are kept in memory between
 	// judgements; a node that is dropped is read from the store again. Up to half
 	// of them are in the window of rules with scope = "cluster", if there are any.
-	CachedEvents int `toml:"cachedEvents" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
-	// Store is the address of the records.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
-	Kube       kube.Config  `toml:"kube"`
-	Lease      lease.Config `toml:"leaderElection"`
+	CachedEvents int `toml:"cachedEvents" bounds:"at least 0" flag:"cached-events" usage:"events kept in memory; nodes beyond it are read again when they have news; rules of the cluster hold at most half"`
 }
 
 // Default has the built-in rules.
 func Default() Config {
 	return Config{
-		Strategy: string(record.Process), Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Lease: lease.Default(),
+		Strategy: string(record.Process), Socket: "unix:///var/run/nvsentinel.sock", Workers: 16, CachedEvents: 500_000, Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -69,16 +62,9 @@ func (c Config) Files() []string {
 	return []string{c.RulesPath}
 }
 
-// NeedsRestart lists the keys of a changed configuration that differ and are not
-// taken over while the service runs.
-func (c Config) NeedsRestart(changed Config) []string {
-	c.RulesPath = changed.RulesPath
-	return appconfig.Changed(c, changed)
-}
-
 // Validate checks everything.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Location.Validate(), c.Cluster.Validate()}
 	if _, err := c.Rules(); err != nil {
 		problems = append(problems, err)
 	}
@@ -87,9 +73,6 @@ func (c Config) Validate() error {
 	}
 	if c.Socket == "" {
 		problems = append(problems, errors.New("platformConnectorSocket (--socket) is empty: give the connector's, for example unix:///var/run/nvsentinel.sock"))
-	}
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
 	}
 	if c.Workers < 1 {
 		problems = append(problems, fmt.Errorf("workers is %d; it must be at least 1", c.Workers))

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
 // Config is the configuration of the janitor.
 type Config struct {
+	lease.Cluster
+
 	// Global holds what every controller uses that does not set its own.
 	Global Global `toml:"global"`
 	// RebootNode configures the controller of RebootNode objects.
@@ -20,9 +21,6 @@ type Config struct {
 	TerminateNode TerminateNode `toml:"terminateNodeController"`
 	// GPUReset configures the controller of GPUReset objects.
 	GPUReset GPUReset `toml:"gpuResetController"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Global holds the defaults of all controllers.
@@ -38,7 +36,7 @@ type Global struct {
 	// ManualMode leaves the signals to people.
 	ManualMode bool `toml:"manualMode"`
 	// TTL is how long an object is kept after its end.
-	TTL time.Duration `toml:"ttl" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
+	TTL time.Duration `toml:"ttl" bounds:"at least 0s" flag:"ttl" usage:"how long a repair object is kept after its end; 0 keeps it for ever"`
 }
 
 // Plugin says how a plugin is spoken to.
@@ -76,6 +74,7 @@ type Nodes struct {
 
 // NodesOverride is Nodes for one controller.
 type NodesOverride struct {
+	// Exclusions are label selectors of nodes that this controller never repairs.
 	Exclusions []string `toml:"exclusions"`
 }
 
@@ -100,7 +99,7 @@ type RebootNode struct {
 	// PollInterval is how often a node is looked at when nothing rings.
 	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch rings"`
 	// Workers is how many objects are worked on at once.
-	Workers int `toml:"workers" flag:"workers" usage:"repairs that are worked on at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"repairs that are worked on at once"`
 }
 
 // TerminateNode configures the termination controller. What is 0 is taken from
@@ -133,7 +132,7 @@ func Default() Config {
 		},
 		TerminateNode: TerminateNode{Enabled: true},
 		GPUReset:      defaultGPUReset(),
-		Lease:         leases(),
+		Cluster:       lease.Cluster{Lease: leases()},
 	}
 }
 
@@ -147,7 +146,7 @@ func leases() lease.Config {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Cluster.Validate()}
 	if c.Global.TTL < 0 {
 		problems = append(problems, fmt.Errorf("global.ttl (--ttl) %s is negative", c.Global.TTL))
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -16,38 +15,29 @@ import (
 // at the top of the file, under the predecessor's keys.
 type Config struct {
 	eviction.Config
-	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost admits a sqlite store.
-	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
+	storeopen.Location
+	lease.Cluster
+
 	// DryRun goes through every decision and writes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and log, but write nothing to the cluster or the store"`
 	// Workers is how many nodes are looked at at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are looked at at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are looked at at once"`
 	// EvictionsPerNode and EvictionsInFlight bound the evictions under way.
-	EvictionsPerNode  int `toml:"evictionsPerNode" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
-	EvictionsInFlight int `toml:"evictionsInFlight" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
+	EvictionsPerNode  int `toml:"evictionsPerNode" bounds:"at least 1" flag:"evictions-per-node" usage:"evictions under way at once, of one node"`
+	EvictionsInFlight int `toml:"evictionsInFlight" bounds:"at least 1" flag:"evictions-in-flight" usage:"evictions under way at once, of all nodes"`
 	// EvictionsPerSecond is a ceiling for all nodes together; 0 is none, so that
 	// the API server's priority and fairness is the limit.
-	EvictionsPerSecond float64 `toml:"evictionsPerSecond" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
+	EvictionsPerSecond float64 `toml:"evictionsPerSecond" bounds:"at least 0" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Config: eviction.Default(), Lease: lease.Default(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
+	return Config{Config: eviction.Default(), Cluster: lease.DefaultCluster(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	var problems []error
-	if err := storeopen.Validate(c.Store, c.Datastore); err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{c.Location.Validate(), c.Cluster.Validate(), c.Config.Validate()}
 	for _, bound := range []struct {
 		key   string
 		value int
@@ -63,8 +53,5 @@ func (c Config) Validate() error {
 	if r := c.EvictionsPerSecond; r < 0 || math.IsNaN(r) || math.IsInf(r, 0) {
 		problems = append(problems, fmt.Errorf("evictionsPerSecond (--evictions-per-second) %v is not a number of at least 0", r))
 	}
-	if err := c.Kube.Validate(); err != nil {
-		problems = append(problems, fmt.Errorf("kube: %w", err))
-	}
-	return errors.Join(append(problems, c.Lease.Validate(), c.Config.Validate())...)
+	return errors.Join(problems...)
 }

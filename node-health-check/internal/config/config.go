@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 )
 
 // Config is the configuration of node-health-check.
 type Config struct {
+	lease.Cluster
+
 	// DryRun decides and tells, and begins and removes nothing.
 	DryRun bool `toml:"dryRun" flag:"dry-run" usage:"decide and tell, but begin and remove no remediation"`
 	// LeaseNamespace holds the leases of nodes; it has to be that of every other
 	// remediator of the cluster.
 	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators keep off each other's nodes"`
 	// Workers is how many objects are created, changed or removed at once.
-	Workers int `toml:"workers" flag:"workers" usage:"remediations that are created, changed or removed at once"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"remediations that are created, changed or removed at once"`
 
 	// Bridge reports the nodes of HealthEventRemediations as health events.
 	Bridge bool `toml:"bridge" flag:"bridge" usage:"report the nodes of HealthEventRemediations as health events and mirror what comes of them"`
@@ -27,22 +28,19 @@ type Config struct {
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
 		DryRun: true, LeaseNamespace: nodelease.DefaultNamespace, Workers: 64,
-		Socket: "unix:///var/run/nvsentinel.sock", Lease: lease.Default(),
+		Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
 	}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Cluster.Validate()}
 	if c.LeaseNamespace == "" {
 		problems = append(problems, errors.New("leaseNamespace (--lease-namespace) is empty"))
 	}

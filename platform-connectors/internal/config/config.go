@@ -40,21 +40,16 @@ const (
 // Config is the configuration of a platform connector.
 type Config struct {
 	// Role is what this connector is for.
-	Role string `toml:"role" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
+	Role string `toml:"role" bounds:"node, gateway, cluster" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
 	// Config is that of the front door.
 	front.Config
-	// Store is the address of the record store; required.
-	Store string `toml:"store" flag:"store" usage:"address of the records: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
+	storeopen.Location
 	// StoreAccount is what the store's account may do; by role node only.
-	StoreAccount string `toml:"storeAccount" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost admits a sqlite store.
-	SingleHost bool `toml:"singleHost" flag:"single-host" usage:"admit a sqlite store, which only the processes of one host can share"`
+	StoreAccount string `toml:"storeAccount" bounds:"owner, append" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
 	// Gateway is what role gateway listens with.
 	Gateway Gateway `toml:"gateway"`
-	// Election lets one of several connectors of role cluster act.
-	Election lease.Config `toml:"leaderElection"`
+	// Lease lets one of several connectors of role cluster act.
+	Lease lease.Config `toml:"leaderElection"`
 	// Coverage is what role cluster looks for besides.
 	Coverage coverage.Config `toml:"coverage"`
 }
@@ -73,24 +68,24 @@ type Gateway struct {
 	// Audience is the one that the connectors' tokens must be for.
 	Audience string `toml:"audience" flag:"gateway-token-audience" usage:"audience of the connectors' tokens"`
 	// VerdictLife is how long a positive verdict about a token is remembered.
-	VerdictLife time.Duration `toml:"verdictLife" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
+	VerdictLife time.Duration `toml:"verdictLife" bounds:"above 0s, at most 10m" flag:"gateway-token-verdict-life" usage:"how long a token that was found valid is not asked about again, 10m at most"`
 	// Reviews bounds the questions to the API server in flight.
-	Reviews int `toml:"reviews" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
+	Reviews int `toml:"reviews" bounds:"at least 1" flag:"gateway-token-reviews" usage:"questions to the API server about tokens at the same time, at most"`
 	// PerNode bounds the calls of one node.
-	PerNode int `toml:"perNode" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
+	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
 	// NodeBytes bounds what one node brings in the long run, per second.
-	NodeBytes int64 `toml:"nodeBytes" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
+	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
 	// MaxBytes bounds the requests that are worked on.
 	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
 	// Connections bounds all connections, PerAddress those of one address.
-	Connections int `toml:"connections" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
-	PerAddress  int `toml:"perAddress" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
+	Connections int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	PerAddress  int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Election: lease.Default(), Coverage: coverage.Default(),
+		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
@@ -100,7 +95,7 @@ func Default() Config {
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.ValidateShared()}
+	problems := []error{c.ValidateShared(), c.Location.Validate()}
 	switch c.Role {
 	case RoleNode:
 		problems = append(problems, c.ValidateDoor())
@@ -117,9 +112,6 @@ func (c Config) Validate() error {
 	if c.StoreAccount == AccountAppend && c.Role != RoleNode {
 		problems = append(problems, fmt.Errorf("storeAccount (--store-account) is append: role %s reads records", c.Role))
 	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
-		problems = append(problems, fmt.Errorf("store (--store): %w", err))
-	}
 	return errors.Join(problems...)
 }
 
@@ -135,7 +127,7 @@ func (c Config) validateCluster() error {
 	if c.Coverage.Enabled {
 		problems = append(problems, c.Coverage.Validate())
 	}
-	return errors.Join(append(problems, c.Election.Validate())...)
+	return errors.Join(append(problems, c.Lease.Validate())...)
 }
 
 // ClusterAgents are those whose faults role cluster shows; its own reports are among

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/platform-connectors/authority"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
+	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 func good() Config {
@@ -19,7 +20,7 @@ func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := Config{Role: "window", Config: front.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour}, Store: "sqlite:///x"}
+	bad := Config{Role: "window", Config: front.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour}, Location: storeopen.Location{Store: "sqlite:///x"}}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
@@ -40,7 +41,7 @@ func TestValidate(t *testing.T) {
 func TestRoleCluster(t *testing.T) {
 	c := Default()
 	c.Role, c.Store = RoleCluster, "postgres://store/HealthEventsDatabase"
-	c.Election.Enabled, c.Election.RenewDeadline = true, c.Election.Duration
+	c.Lease.Enabled, c.Lease.RenewDeadline = true, c.Lease.Duration
 	c.Kubernetes = false
 	err := c.Validate()
 	if err == nil {
@@ -51,7 +52,7 @@ func TestRoleCluster(t *testing.T) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
 	}
-	c.Election, c.Kubernetes = Default().Election, true
+	c.Lease, c.Kubernetes = Default().Lease, true
 	c.Publishers.Agents = []authority.Agent{{Name: "w", Account: "system:serviceaccount:nvsentinel:w", ClusterWide: true}}
 	if err := c.Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)

@@ -47,9 +47,9 @@ type Config struct {
 	// Enabled looks for uncovered nodes.
 	Enabled bool `toml:"enabled" flag:"coverage" usage:"role cluster: look for GPU nodes without a Ready monitor or connector pod, and report them"`
 	// After is how long a node may be without.
-	After time.Duration `toml:"after" flag:"coverage-after" usage:"how long a GPU node may be without a live publisher until it is reported"`
+	After time.Duration `toml:"after" bounds:"at least 1m" flag:"coverage-after" usage:"how long a GPU node may be without a live publisher until it is reported"`
 	// Strategy is that of the reports.
-	Strategy string `toml:"processingStrategy" flag:"coverage-processing-strategy" usage:"strategy of the reports: PERSIST_ONLY or PROCESS"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"coverage-processing-strategy" usage:"strategy of the reports: PERSIST_ONLY or PROCESS"`
 	// Namespace is where the pods are.
 	Namespace string `toml:"namespace" flag:"coverage-namespace" usage:"namespace of the monitors' and connectors' pods"`
 	// Publishers and Connectors are values of app.kubernetes.io/name.

@@ -26,7 +26,7 @@ type Config struct {
 	// SpoolDir is a folder on the node's own disk.
 	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
 	// SpoolMaxBytes bounds what is accepted and not stored yet.
-	SpoolMaxBytes int64 `toml:"spoolMaxBytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
+	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
 	// Kubernetes switches the Kubernetes sink and the binding of events to the
 	// node's machine on or off.
 	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
@@ -38,7 +38,7 @@ type Config struct {
 	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"permit rules of the pipeline to make PROCESS of an event that its publisher reports as PERSIST_ONLY, so that it is acted upon"`
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
-	RepeatWindow time.Duration `toml:"repeatWindow" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
+	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 

@@ -17,7 +17,7 @@ const maxVerdictLife = 10 * time.Minute
 // Publishers is who may send what.
 type Publishers struct {
 	// Tokens is off, optional or required.
-	Tokens string `toml:"tokens" flag:"publisher-tokens" usage:"service account tokens of publishers: off (ignored), optional (checked when given) or required"`
+	Tokens string `toml:"tokens" bounds:"off, optional, required" flag:"publisher-tokens" usage:"service account tokens of publishers: off (ignored), optional (checked when given) or required"`
 	// Audience is the one that tokens must be for.
 	Audience string `toml:"audience" flag:"publisher-token-audience" usage:"audience of the publishers' tokens"`
 	// VerdictLife is how long a positive verdict about a token is remembered.

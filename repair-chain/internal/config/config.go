@@ -6,27 +6,25 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
 // Config is the configuration of repair-chain.
 type Config struct {
-	// Keep is how long a run that has ended is kept, with the objects of its steps.
-	Keep time.Duration `toml:"keepRuns" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
+	lease.Cluster
 
-	Kube  kube.Config  `toml:"kube"`
-	Lease lease.Config `toml:"leaderElection"`
+	// Keep is how long a run that has ended is kept, with the objects of its steps.
+	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Keep: 30 * 24 * time.Hour, Lease: lease.Default()}
+	return Config{Keep: 30 * 24 * time.Hour, Cluster: lease.DefaultCluster()}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Kube.Validate(), c.Lease.Validate()}
+	problems := []error{c.Cluster.Validate()}
 	if c.Keep < 0 {
 		problems = append(problems, fmt.Errorf("keepRuns (--keep-runs) is %s; it must not be negative", c.Keep))
 	}

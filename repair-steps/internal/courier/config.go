@@ -13,8 +13,8 @@ type Config struct {
 	TokenFile string `toml:"tokenFile" flag:"token-file" usage:"file of a bearer token, for https only"`
 	CAFile    string `toml:"caFile" flag:"ca-file" usage:"file of the authorities of the receiver's certificate, as PEM; empty means the system's"`
 	// TryTimeout bounds one request, SendTimeout all of them.
-	TryTimeout  time.Duration `toml:"tryTimeout" flag:"try-timeout" usage:"how long one request may take"`
-	SendTimeout time.Duration `toml:"sendTimeout" flag:"send-timeout" usage:"how long it is tried, with growing pauses or those that the receiver asks for"`
+	TryTimeout  time.Duration `toml:"tryTimeout" bounds:"above 0s" flag:"try-timeout" usage:"how long one request may take"`
+	SendTimeout time.Duration `toml:"sendTimeout" bounds:"above 0s" flag:"send-timeout" usage:"how long it is tried, with growing pauses or those that the receiver asks for"`
 }
 
 // Validate joins everything that is wrong for sending to the address that flag names.

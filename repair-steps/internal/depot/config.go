@@ -22,7 +22,7 @@ type Config struct {
 	UploadURL string `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
 	// KeepDir keeps archives on the node.
 	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"folder that keeps the archive, in place of an upload"`
-	Keep    int    `toml:"keep" flag:"keep" usage:"archives that keep-dir keeps; the oldest are removed"`
+	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"archives that keep-dir keeps; the oldest are removed"`
 	Name    string `toml:"name" flag:"name" env:"ARCHIVE_NAME" usage:"name of the archive in keep-dir, such as RUN-STEP; another one of that name is replaced; ARCHIVE_NAME in the environment is its default"`
 
 	Sending courier.Config `toml:"sending"`

@@ -28,18 +28,18 @@ type Config struct {
 	// WorkDir holds the parts and the archive until it is sent.
 	WorkDir string `toml:"workDir" flag:"work-dir" usage:"folder for the archive until it is sent; needs max-total-bytes and three times max-part-bytes"`
 
-	Units []string      `toml:"units" flag:"units" usage:"units whose journals are collected; * is allowed"`
-	Since time.Duration `toml:"since" flag:"since" usage:"how far back the journals of units are read; the kernel's is read from the boot on"`
+	Units []string      `toml:"units" bounds:"at most 32" flag:"units" usage:"units whose journals are collected; * is allowed"`
+	Since time.Duration `toml:"since" bounds:"above 0s" flag:"since" usage:"how far back the journals of units are read; the kernel's is read from the boot on"`
 	Files []string      `toml:"files" flag:"files" usage:"files of the host, by patterns"`
 	// SMI and BugReport ask the driver.
 	SMI       bool `toml:"nvidiaSMI" flag:"nvidia-smi" usage:"ask nvidia-smi -q, where it is found"`
 	BugReport bool `toml:"nvidiaBugReport" flag:"nvidia-bug-report" usage:"run nvidia-bug-report.sh, where it is found"`
 
-	PartTimeout      time.Duration `toml:"partTimeout" flag:"part-timeout" usage:"how long one part may take"`
-	BugReportTimeout time.Duration `toml:"nvidiaBugReportTimeout" flag:"nvidia-bug-report-timeout" usage:"how long nvidia-bug-report.sh may take"`
-	Timeout          time.Duration `toml:"timeout" flag:"timeout" usage:"how long all parts may take; what is not collected then is left out"`
-	MaxPart          int64         `toml:"maxPartBytes" flag:"max-part-bytes" usage:"bytes of one part; of a longer one the newest are kept"`
-	MaxTotal         int64         `toml:"maxTotalBytes" flag:"max-total-bytes" usage:"bytes of all parts, before they are compressed; what is more is left out"`
+	PartTimeout      time.Duration `toml:"partTimeout" bounds:"above 0s" flag:"part-timeout" usage:"how long one part may take"`
+	BugReportTimeout time.Duration `toml:"nvidiaBugReportTimeout" bounds:"above 0s" flag:"nvidia-bug-report-timeout" usage:"how long nvidia-bug-report.sh may take"`
+	Timeout          time.Duration `toml:"timeout" bounds:"above 0s" flag:"timeout" usage:"how long all parts may take; what is not collected then is left out"`
+	MaxPart          int64         `toml:"maxPartBytes" bounds:"at least 1048576 bytes" flag:"max-part-bytes" usage:"bytes of one part; of a longer one the newest are kept"`
+	MaxTotal         int64         `toml:"maxTotalBytes" bounds:"at least maxPartBytes" flag:"max-total-bytes" usage:"bytes of all parts, before they are compressed; what is more is left out"`
 }
 
 // Default collects from the kernel, the kubelet, the container runtime and the GPU stack.

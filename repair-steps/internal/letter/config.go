@@ -37,11 +37,11 @@ type Config struct {
 	// Facts is a JSON object, the template's data.
 	Facts    string `toml:"facts" flag:"facts" usage:"file of the facts, a JSON object; the template sees its keys"`
 	Template string `toml:"template" flag:"template" usage:"file of the Go template that makes the body; empty means the built-in one"`
-	MaxBody  int    `toml:"maxBodyBytes" flag:"max-body-bytes" usage:"bytes of the body"`
+	MaxBody  int    `toml:"maxBodyBytes" bounds:"1 to 4194304 bytes" flag:"max-body-bytes" usage:"bytes of the body"`
 	// Header and Key let the receiver know a repetition.
 	Header   string   `toml:"idempotencyHeader" flag:"idempotency-header" usage:"header that holds the key"`
 	Key      string   `toml:"idempotencyKey" flag:"idempotency-key" env:"TICKET_KEY" usage:"key that is the same however often this ticket is sent, such as RUN/STEP; TICKET_KEY in the environment is its default"`
-	Conflict Conflict `toml:"onConflict" flag:"on-conflict" usage:"what HTTP 409 means: fail, retry (a request with this key is under way) or exists (there is such a ticket)"`
+	Conflict Conflict `toml:"onConflict" bounds:"fail, retry, exists" flag:"on-conflict" usage:"what HTTP 409 means: fail, retry (a request with this key is under way) or exists (there is such a ticket)"`
 
 	Sending courier.Config `toml:"sending"`
 }

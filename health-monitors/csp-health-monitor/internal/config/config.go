@@ -9,27 +9,29 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
 // Config is the part of the configuration that all providers share.
 type Config struct {
+	storeopen.Location
+	lease.Cluster
+
 	// ClusterName stands in the stored documents; required.
 	ClusterName string `toml:"clusterName" flag:"cluster-name" usage:"name of the cluster, as it stands in the stored maintenances"`
 	// RoundSeconds is between two rounds of decisions.
-	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
+	RoundSeconds int `toml:"maintenanceEventPollIntervalSeconds" bounds:"10 to 3600 s" flag:"maintenance-event-poll-interval-seconds" usage:"seconds between two looks at the stored maintenances, at least 10"`
 	// PollSeconds is between two readings of the provider.
-	PollSeconds int `toml:"pollingIntervalSeconds" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
+	PollSeconds int `toml:"pollingIntervalSeconds" bounds:"30 to 3600 s" flag:"polling-interval-seconds" usage:"seconds between two readings of the provider, at least 30"`
 	// LeadMinutes is before the start.
-	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
+	LeadMinutes int `toml:"triggerQuarantineWorkflowTimeLimitMinutes" bounds:"0 to 10080 min" flag:"trigger-quarantine-workflow-time-limit-minutes" usage:"minutes before its start at which a maintenance takes its node out of service"`
 	// DelayMinutes is behind the end.
-	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
+	DelayMinutes int `toml:"postMaintenanceHealthyDelayMinutes" bounds:"0 to 10080 min" flag:"post-maintenance-healthy-delay-minutes" usage:"minutes after its end at which a node is looked at first"`
 	// ReadyMinutes is behind the delay.
-	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
+	ReadyMinutes int `toml:"nodeReadinessTimeoutMinutes" bounds:"1 to 10080 min" flag:"node-readiness-timeout-minutes" usage:"minutes after that in which a node has to be ready; one that is not is told of, and still healed when it is"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// NodeName is the node that this replica runs on.
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this replica runs on: a provider that cannot be read is told of it; empty tells nobody"`
 	// Socket is the platform connector of the node.
@@ -37,21 +39,13 @@ type Config struct {
 	// TokenPath is a projected service-account token; the connector takes events
 	// about other nodes only with one.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
-	// Store is the address of the maintenances.
-	Store string `toml:"store" flag:"store" usage:"address of the store: sqlite:///path, postgres://user@host/database or mongodb://host,host/database"`
-	// Datastore completes the address, or names the store without one.
-	Datastore storeopen.Parts `toml:"datastore"`
-	// SingleHost permits the embedded store.
-	SingleHost bool         `toml:"single-host" flag:"single-host" usage:"all services run on this host, so that the embedded sqlite store may be used"`
-	Kube       kube.Config  `toml:"kube"`
-	Lease      lease.Config `toml:"leaderElection"`
 }
 
 // Default has the numbers of the earlier NVSentinel, and acts on nothing.
 func Default() Config {
 	return Config{
 		RoundSeconds: 60, PollSeconds: 60, LeadMinutes: 30, DelayMinutes: 15, ReadyMinutes: 60,
-		Strategy: string(record.PersistOnly), Socket: "unix:///var/run/nvsentinel.sock", Lease: lease.Default(),
+		Strategy: string(record.PersistOnly), Socket: "unix:///var/run/nvsentinel.sock", Cluster: lease.DefaultCluster(),
 	}
 }
 
@@ -105,8 +99,5 @@ func (c Config) Validate() error {
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
-	if err := storeopen.Check(c.Store, storeopen.Options{SingleHost: c.SingleHost, Parts: c.Datastore}); err != nil {
-		wrong("store (--store): %w", err)
-	}
-	return errors.Join(append(problems, c.Kube.Validate(), c.Lease.Validate())...)
+	return errors.Join(append(problems, c.Location.Validate(), c.Cluster.Validate())...)
 }

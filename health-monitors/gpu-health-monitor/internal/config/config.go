@@ -25,19 +25,19 @@ type Config struct {
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
 	// Mode is remote (a host engine of somebody else's) or embedded (one within this
 	// monitor).
-	Mode string `toml:"dcgmMode" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded (or local-managed): one within this monitor"`
+	Mode string `toml:"dcgmMode" bounds:"remote, embedded" flag:"dcgm-mode" usage:"remote: a host engine at --dcgm-addr; embedded (or local-managed): one within this monitor"`
 	// Address of the host engine.
 	Address string `toml:"dcgmAddr" flag:"dcgm-addr" usage:"host:port of the host engine, or unix:// and the path of its socket (mode remote)"`
 	// PollInterval is how often DCGM is looked at.
-	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often DCGM is looked at; each look costs the host engine some milliseconds, and it judges by samples of 30s"`
+	PollInterval time.Duration `toml:"pollInterval" bounds:"at least 1s" flag:"poll-interval" usage:"how often DCGM is looked at; each look costs the host engine some milliseconds, and it judges by samples of 30s"`
 	// CallDeadline is that of each call of DCGM.
-	CallDeadline time.Duration `toml:"callDeadline" flag:"call-deadline" usage:"how long one call of DCGM may take before it is given up as hanging"`
+	CallDeadline time.Duration `toml:"callDeadline" bounds:"at least 6s" flag:"call-deadline" usage:"how long one call of DCGM may take before it is given up as hanging"`
 	// ReconnectPause is that before another connection after one that failed at once.
-	ReconnectPause time.Duration `toml:"reconnectPause" flag:"reconnect-pause" usage:"pause before another connection, doubled up to 2m while they fail: the host engine never forgets the watches of one"`
+	ReconnectPause time.Duration `toml:"reconnectPause" bounds:"at least 1s" flag:"reconnect-pause" usage:"pause before another connection, doubled up to 2m while they fail: the host engine never forgets the watches of one"`
 	// SettleTime is how long after a connection nothing is healthy.
-	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after a connection to the host engine no fault is taken to have ended"`
+	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after a connection to the host engine no fault is taken to have ended"`
 	// EscalateAfter restarts a node whose DCGM does not answer.
-	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" flag:"connectivity-failure-escalation-threshold" usage:"after how many failing looks in a row GpuDcgmConnectivityFailure recommends RESTART_BM; 0 never"`
+	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" bounds:"at least 0" flag:"connectivity-failure-escalation-threshold" usage:"after how many failing looks in a row GpuDcgmConnectivityFailure recommends RESTART_BM; 0 never"`
 	// ErrorMapping is merged over the built-in table.
 	ErrorMapping string `toml:"dcgmErrorMappingConfigFile" flag:"dcgm-error-mapping-config-file" usage:"CSV of name,action that is merged over the built-in table of DCGM's errors; empty has that alone"`
 	// Suppressed codes are counted and not told.
@@ -45,7 +45,7 @@ type Config struct {
 	// UnbridgedPCIe suppresses NVLinks that are down on PCIe cards.
 	UnbridgedPCIe bool `toml:"suppressNvlinkDownUnbridgedPCIe" flag:"suppress-nvlink-down-unbridged-pcie" usage:"do not tell of NVLinks that are down on PCIe cards of which none is up, by the metadata file"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// Checks overrides single checks, by name.
 	Checks map[string]Check `toml:"checks"`
 	// BootIDPath holds the id of the running boot.
@@ -59,17 +59,18 @@ type Config struct {
 	// MetadataPath is the node's GPU metadata file; it may be missing.
 	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, faults begin and end when there is room"`
+	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full, faults begin and end when there is room"`
 }
 
 // Check is what an operator says of one check; what is empty stays as it is.
 type Check struct {
-	Strategy string `toml:"processingStrategy"`
+	// Strategy of the check's events: PROCESS or PERSIST_ONLY.
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY"`
 	// Raise and Clear are [k, n]: in k of the last n looks.
 	Raise []int `toml:"raise"`
 	Clear []int `toml:"clear"`
 	// For is how long every look has to show it, besides Raise.
-	For *time.Duration `toml:"for"`
+	For *time.Duration `toml:"for" bounds:"at least 0s"`
 }
 
 // Modes.

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
 // Config is the configuration of the monitor.
 type Config struct {
+	lease.Cluster
+
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
 	// Resync is how long an answer stands at most before it is looked at again.
-	Resync time.Duration `toml:"resyncPeriod" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
+	Resync time.Duration `toml:"resyncPeriod" bounds:"at least 1s" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
 	// Workers is how many objects are evaluated at once.
-	Workers int `toml:"maxConcurrentReconciles" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
+	Workers int `toml:"maxConcurrentReconciles" bounds:"at least 1" flag:"max-concurrent-reconciles" usage:"objects that are evaluated at once"`
 	// Strategy of events whose policy says none: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a policy does not say it"`
 	// Socket is the platform connector of the node.
 	Socket string `toml:"platformConnectorSocket" flag:"platform-connector-socket" usage:"socket of the platform connector"`
 	// TokenPath is a projected service-account token; the connector takes events
@@ -32,9 +33,6 @@ type Config struct {
 	// MetricsAddress and ProbeAddress both serve metrics and probes.
 	MetricsAddress string `toml:"metricsBindAddress" flag:"metrics-bind-address" usage:"host:port of the metrics; --metrics-address, where given, replaces both this and the next"`
 	ProbeAddress   string `toml:"healthProbeBindAddress" flag:"health-probe-bind-address" usage:"host:port of the probes"`
-
-	Kube     kube.Config  `toml:"kube"`
-	Election lease.Config `toml:"leaderElection"`
 }
 
 // Default is the configuration without special wishes; numbers and path are
@@ -48,7 +46,7 @@ var Default = Config{
 	State:          "kubernetes-object-monitor-state",
 	MetricsAddress: ":8080",
 	ProbeAddress:   ":8081",
-	Election:       lease.Default(),
+	Cluster:        lease.DefaultCluster(),
 }
 
 // Addresses are where metrics and probes are served.
@@ -75,5 +73,5 @@ func (c Config) Validate() error {
 	if _, err := record.ParseStrategy(c.Strategy); err != nil {
 		wrong("processingStrategy (--processingStrategy): %w", err)
 	}
-	return errors.Join(append(problems, c.Kube.Validate(), c.Election.Validate())...)
+	return errors.Join(append(problems, c.Cluster.Validate())...)
 }

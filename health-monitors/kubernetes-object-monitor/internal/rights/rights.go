@@ -48,7 +48,7 @@ func Run(args []string, out, problems io.Writer) int {
 	var r request
 	flags.StringVar(&r.policies, "policy-config-path", config.Default.Policies, "file with the policies")
 	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that is asked for the resource names of the kinds; without it they are the regular plurals")
-	flags.StringVar(&r.namespace, "namespace", config.Default.Election.Namespace, "namespace of the service account")
+	flags.StringVar(&r.namespace, "namespace", config.Default.Lease.Namespace, "namespace of the service account")
 	flags.StringVar(&r.account, "service-account", machine.Agent, "service account that gets the rights")
 	flags.Usage = func() {
 		fmt.Fprintln(problems, machine.Agent+" rbac [flags]\nPrints the roles that the policies need, to be applied as they are.")

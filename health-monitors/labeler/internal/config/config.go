@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 )
 
@@ -20,6 +19,8 @@ const Name = "labeler"
 
 // Config is the configuration of the labeler.
 type Config struct {
+	lease.Cluster
+
 	// DCGMApp, DriverApp and GKEApp are how pods are found.
 	DCGMApp   string `toml:"dcgmAppLabel" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
 	DriverApp string `toml:"driverAppLabel" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
@@ -32,20 +33,17 @@ type Config struct {
 	// RequireReady holds the version back until DCGM was Ready once.
 	RequireReady bool `toml:"requireDCGMReadyForBootstrap" flag:"require-dcgm-ready-for-bootstrap" usage:"write DCGM's version only when its pod is Ready; once written it stays while the pod is there"`
 	// Grace is how long something must be missing.
-	Grace time.Duration `toml:"grace" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
+	Grace time.Duration `toml:"grace" bounds:"at least 1m" flag:"grace" usage:"how long a pod must be gone, or fewer devices be counted, until the labels follow"`
 	// ClassesFile has the classes of devices; they are read once.
 	ClassesFile string `toml:"expectedDeviceCountsConfigFile" flag:"expected-device-counts-config-file" usage:"TOML file with the classes of devices to count; empty has the built-in ones"`
 	// Workers is how many nodes are worked on at once.
-	Workers int `toml:"workers" flag:"workers" usage:"nodes that are labelled at once"`
-
-	Kube     kube.Config  `toml:"kube"`
-	Election lease.Config `toml:"leaderElection"`
+	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"nodes that are labelled at once"`
 }
 
 // Default is the configuration without special wishes.
 var Default = Config{
 	DCGMApp: "nvidia-dcgm", DriverApp: "nvidia-driver-daemonset", GKEApp: "nvidia-driver-installer",
-	RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Election: lease.Default(),
+	RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Cluster: lease.DefaultCluster(),
 }
 
 // version is what a version of DCGM is written as.
@@ -71,7 +69,7 @@ func (c Config) Validate() error {
 	wrong(c.Grace < time.Minute, "grace (--grace) %s is less than 1m: a pod that is replaced would take the labels off", c.Grace)
 	wrong(c.Workers < 1, "workers (--workers) %d is less than 1", c.Workers)
 	_, err := c.Policy()
-	return errors.Join(append(problems, err, c.Kube.Validate(), c.Election.Validate())...)
+	return errors.Join(append(problems, err, c.Cluster.Validate())...)
 }
 
 // Policy is what decisions need of the configuration.

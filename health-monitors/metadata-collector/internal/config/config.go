@@ -27,14 +27,14 @@ type Config struct {
 	// BootIDPath holds the id of the running boot.
 	BootIDPath string `toml:"bootIDPath" flag:"boot-id-path" usage:"file with the id of the running boot"`
 	// Interval and Refresh are times between looks.
-	Interval time.Duration `toml:"interval" flag:"interval" usage:"time between two looks at the driver's folder, and between two tries"`
-	Refresh  time.Duration `toml:"refresh" flag:"refresh" usage:"longest time between two questions to the driver: how late a lost NVLink is in the file"`
+	Interval time.Duration `toml:"interval" bounds:"at least 1s" flag:"interval" usage:"time between two looks at the driver's folder, and between two tries"`
+	Refresh  time.Duration `toml:"refresh" bounds:"at least interval" flag:"refresh" usage:"longest time between two questions to the driver: how late a lost NVLink is in the file"`
 	// Socket is the kubelet's.
 	Socket string `toml:"podResourcesSocket" flag:"pod-resources-socket" usage:"the kubelet's PodResources socket, to annotate the node's pods with the GPUs that they hold; empty does not"`
 	// Kube is how to reach the API server.
 	Kube kube.Config `toml:"kube"`
 	// Deadline bounds a question.
-	Deadline time.Duration `toml:"deadline" flag:"deadline" usage:"how long the driver may take to answer"`
+	Deadline time.Duration `toml:"deadline" bounds:"at least 1s" flag:"deadline" usage:"how long the driver may take to answer"`
 }
 
 // Default is the configuration of a node without special wishes.

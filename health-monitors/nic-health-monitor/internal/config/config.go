@@ -37,22 +37,22 @@ type Config struct {
 	// TokenPath is a projected service-account token; empty sends none.
 	TokenPath string `toml:"platformConnectorTokenPath" flag:"platform-connector-token-path" usage:"file with the bearer token for the platform connector; empty sends none"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// Interval is the time from look to look.
-	Interval time.Duration `toml:"interval" flag:"interval" usage:"time from look to look"`
+	Interval time.Duration `toml:"interval" bounds:"at least 100ms" flag:"interval" usage:"time from look to look"`
 	// Looks and Persist say when a state is believed.
-	Looks   int           `toml:"looks" flag:"looks" usage:"looks in a row that must agree before a state is believed"`
-	Persist time.Duration `toml:"persistTime" flag:"persist-time" usage:"how long a link must be down, or a card away, to be a fault"`
+	Looks   int           `toml:"looks" bounds:"at least 1" flag:"looks" usage:"looks in a row that must agree before a state is believed"`
+	Persist time.Duration `toml:"persistTime" bounds:"at least 0s" flag:"persist-time" usage:"how long a link must be down, or a card away, to be a fault"`
 	// Steady says when a fault of state is over.
-	Steady time.Duration `toml:"steadyTime" flag:"steady-time" usage:"how long it must be well again before that is reported"`
+	Steady time.Duration `toml:"steadyTime" bounds:"at least 0s" flag:"steady-time" usage:"how long it must be well again before that is reported"`
 	// Reload is for updates of the driver.
-	Reload time.Duration `toml:"reloadTime" flag:"reload-time" usage:"how long all cards of a driver may be away at once: it is loaded anew"`
+	Reload time.Duration `toml:"reloadTime" bounds:"at least 0s" flag:"reload-time" usage:"how long all cards of a driver may be away at once: it is loaded anew"`
 	// Settle is for links that come up.
-	Settle time.Duration `toml:"settleTime" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
+	Settle time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after the first look of a boot, and after a driver is back, no fault of links and cards is reported"`
 	// Quiet is for counters.
-	Quiet time.Duration `toml:"quietTime" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
+	Quiet time.Duration `toml:"quietTime" bounds:"at least 0s" flag:"quiet-time" usage:"how long a counter that is not fatal must stay within its bound for its fault to end"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full nothing new is reported until something left"`
+	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full nothing new is reported until something left"`
 	// Counters are rules in place of the built-in ones of the same code.
 	Counters []Counter `toml:"counters"`
 }
@@ -66,8 +66,9 @@ type Counter struct {
 	// More than Over within Window is a fault; a Window of zero is the time since
 	// the first look of the boot.
 	Over   uint64        `toml:"over"`
-	Window time.Duration `toml:"window"`
-	Fatal  bool          `toml:"fatal"`
+	Window time.Duration `toml:"window" bounds:"at least 0s"`
+	// Fatal makes the fault fatal.
+	Fatal bool `toml:"fatal"`
 	// Action is the recommended one: NONE by default, REPLACE_VM if fatal.
 	Action string `toml:"action"`
 	// Off takes a built-in rule away.

@@ -24,7 +24,7 @@ type Config struct {
 	NodeName string `toml:"nodeName" flag:"node-name" usage:"name of the node this monitor runs on"`
 	// Source is kmsg (the kernel's own ring), journal (systemd's) or file (a
 	// syslog file).
-	Source string `toml:"source" flag:"source" usage:"where the kernel log is read: kmsg, journal or file"`
+	Source string `toml:"source" bounds:"kmsg, journal, file" flag:"source" usage:"where the kernel log is read: kmsg, journal or file"`
 	// LogPath is the device, folder or file; empty is the source's usual path.
 	LogPath string `toml:"logPath" flag:"log-path" usage:"device, journal folder or file to read (default /dev/kmsg, /var/log/journal or /var/log/kern.log)"`
 	// KernelOnly is the operator's word that only the kernel writes into the file.
@@ -44,17 +44,17 @@ type Config struct {
 	MetadataPath string `toml:"metadataPath" flag:"metadata-path" usage:"GPU metadata file of the node"`
 	// SettleTime is how long a check must be quiet after a reboot before it is
 	// reported healthy.
-	SettleTime time.Duration `toml:"settleTime" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
+	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"quiet time after a reboot before a check is reported healthy"`
 	// Strategy of the events: PROCESS or PERSIST_ONLY.
-	Strategy string `toml:"processingStrategy" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
+	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY"`
 	// LookBack bounds what a first look at the log reports.
-	LookBack time.Duration `toml:"lookBack" flag:"look-back" usage:"how old a fault may be that is found on a node which no state knows of"`
+	LookBack time.Duration `toml:"lookBack" bounds:"at least 0s" flag:"look-back" usage:"how old a fault may be that is found on a node which no state knows of"`
 	// GapStrategy is that of SysLogsGap, which tells of lost lines.
-	GapStrategy string `toml:"gapProcessingStrategy" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
+	GapStrategy string `toml:"gapProcessingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"gap-processing-strategy" usage:"strategy of the events that tell of lost lines (SysLogsGap): PROCESS or PERSIST_ONLY"`
 	// EveryEvent reports each event of a storm.
 	EveryEvent bool `toml:"everyEvent" flag:"every-event" usage:"report every event; else, of those that differ in their text only, ten and then one a minute that counts the others"`
 	// OutboxMiB bounds the events that wait for the connector, in MiB.
-	OutboxMiB int `toml:"outboxMiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
+	OutboxMiB int `toml:"outboxMiB" bounds:"at least 1 MiB" flag:"outbox-mib" usage:"bound of the outbox in MiB; when it is full the log is read no further"`
 	// UserLines accepts XID lines that programs wrote into the kernel log.
 	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
 	// CataloguePath is a file of codes and patterns merged over the built-in ones.
@@ -69,6 +69,7 @@ type Config struct {
 // Cancellation is one XID whose report clears others on the same device. Codes
 // are error codes as reported: "162", "149.NETIR_LINK_EVT".
 type Cancellation struct {
+	// OnErrorCode is the XID that clears, CancelErrorCodes are those that it clears.
 	OnErrorCode      string   `toml:"onErrorCode"`
 	CancelErrorCodes []string `toml:"cancelErrorCodes"`
 }

@@ -1,0 +1,49 @@
+package reference
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Index checks, or writes, the page of what all programs have in common: common is
+// the struct of their flags.
+func Index(t testing.TB, common any) {
+	t.Helper()
+	r := &rows{t: t, source: source{root: root(t)}}
+	r.fields(reflect.ValueOf(common), place{given: true})
+	var out strings.Builder
+	out.WriteString(about)
+	out.WriteString("\n| flag | type | default | meaning |\n|---|---|---|---|\n")
+	for _, x := range r.all {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", code(x.flag), x.kind, code(x.value), Cell(x.meaning))
+	}
+	out.WriteString("\n## Programs\n\n")
+	pages, err := filepath.Glob(filepath.Join(root(t), "docs/configuration/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if name := strings.TrimSuffix(filepath.Base(page), ".md"); name != "README" {
+			fmt.Fprintf(&out, "- [%s](%s.md)\n", name, name)
+		}
+	}
+	Check(t, "docs/configuration/README.md", out.String())
+}
+
+const about = `# Configuration
+
+Written from the programs by ` + "`make generate`" + `.
+
+A program reads its defaults, then the file of ` + "`--config`" + `, then variables of the environment, then flags; the later wins. The file is TOML, or YAML with the same keys if its name ends in ` + "`.yaml`" + `. An unknown key is an error at the start, and so is a value out of its bounds. ` + "`--check-config`" + ` says both without a start.
+
+- Keys are written in camelCase. An old spelling stays valid and is named in a warning at the start; both spellings together are an error.
+- ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `; ` + "`a[].b`" + ` that of each table in the list ` + "`[[a]]`" + `; ` + "`a.NAME.b`" + ` that of a table with a name of yours.
+- A text that is wholly ` + "`${env:NAME}`" + ` or ` + "`${file:/path}`" + ` is replaced by what it names, which is the way to give a secret.
+- A duration is written like ` + "`90s`, `5m` or `24h`" + `. A list is separated by commas in a flag.
+- Restart "no": a change of the file is taken over while the program runs.
+
+## Flags of every program
+`
