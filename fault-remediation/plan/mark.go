@@ -21,10 +21,8 @@ func (d decision) label(s Step) nodemark.State {
 	if len(mine) == 0 {
 		return ""
 	}
-	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(trace(r)) > 0 })
-	created := slices.ContainsFunc(mine, func(r record.Record) bool {
-		return slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.UID != "" })
-	})
+	tried := attempts(mine)
+	created := slices.ContainsFunc(tried, func(x Ref) bool { return x.Attempt.UID != "" })
 	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
 	case Nothing, WaitRecovery, WaitHuman:
 		return settled(mine)
@@ -37,7 +35,7 @@ func (d decision) label(s Step) nodemark.State {
 			return nodemark.Remediating
 		}
 	case WaitObject, WaitBackoff, WaitReady, WaitSymptoms, ReadError, KindMissing:
-		if tried {
+		if len(tried) > 0 {
 			return nodemark.Remediating
 		}
 	}
@@ -91,15 +89,14 @@ type view struct {
 func Annotation(records []record.Record, session string, creating *Creation) string {
 	v := view{EquivalenceGroups: map[string]group{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
-	for _, r := range records {
-		for _, a := range trace(r) {
-			exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
-			if a.Session == session && exists && a.Ordinal > newest[a.Group] {
-				newest[a.Group] = a.Ordinal
-				// The API server's times are whole seconds.
-				at := a.SubmittedAt.UTC().Truncate(time.Second)
-				v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
-			}
+	for _, x := range attempts(records) {
+		a := x.Attempt
+		exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
+		if a.Session == session && exists && a.Ordinal > newest[a.Group] {
+			newest[a.Group] = a.Ordinal
+			// The API server's times are whole seconds.
+			at := a.SubmittedAt.UTC().Truncate(time.Second)
+			v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
 		}
 	}
 	if session == "" || len(v.EquivalenceGroups)+len(v.NeedsHuman) == 0 {

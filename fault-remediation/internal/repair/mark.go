@@ -47,7 +47,7 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 			return err
 		}
 	}
-	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+	node, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
 		if staged {
 			set(&n.Labels, nodemark.StateLabel, string(step.Label))
 			put(&n.Annotations, nodemark.LatestFaultRemediationState, view)
@@ -58,6 +58,9 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	})
 	if errors.Is(err, kube.ErrGone) {
 		return nil
+	}
+	if err == nil {
+		f.node, f.view.Node = node, nodeFacts(node)
 	}
 	return err
 }
