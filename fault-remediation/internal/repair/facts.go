@@ -59,8 +59,8 @@ func reserve(f *facts, step plan.Step) *reservation {
 	return r
 }
 
-// nodeOf is the Node, if these are records that it was read with.
-func (r *reservation) nodeOf(records []record.Record) *corev1.Node {
+// knownNode is the Node, if these are records that it was read with.
+func (r *reservation) knownNode(records []record.Record) *corev1.Node {
 	if r == nil || slices.ContainsFunc(records, func(x record.Record) bool { return !r.records[x.ID] }) {
 		return nil
 	}

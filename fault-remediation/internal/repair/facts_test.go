@@ -30,16 +30,16 @@ func TestWhatAReservationKnows(t *testing.T) {
 		t.Error("a name whose stamp was lost leaves a reservation")
 	}
 	r := reserve(f, plan.Step{Reason: plan.Stamp})
-	if r.nodeOf([]record.Record{reserved}) != f.node || r.nodeOf([]record.Record{reserved, {ID: "new"}}) != nil {
+	if r.knownNode([]record.Record{reserved}) != f.node || r.knownNode([]record.Record{reserved, {ID: "new"}}) != nil {
 		t.Error("the Node is not known for its records, or for others")
 	}
 	if !r.names(record.Attempt{Name: "o"}) || r.names(record.Attempt{Name: "o", UID: "u"}) || r.names(record.Attempt{Name: "other"}) {
 		t.Error("the object is not absent under its name alone")
 	}
-	if marked := reserve(read(nodemark.Remediating), plan.Step{Reason: plan.Stamp}); marked.nodeOf(nil) != nil || !marked.names(record.Attempt{Name: "o"}) {
+	if marked := reserve(read(nodemark.Remediating), plan.Step{Reason: plan.Stamp}); marked.knownNode(nil) != nil || !marked.names(record.Attempt{Name: "o"}) {
 		t.Error("a Node that the mark may not change is known")
 	}
-	if r = nil; r.nodeOf(nil) != nil || r.names(record.Attempt{Name: "o"}) {
+	if r = nil; r.knownNode(nil) != nil || r.names(record.Attempt{Name: "o"}) {
 		t.Error("no reservation knows something")
 	}
 }

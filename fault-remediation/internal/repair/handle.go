@@ -34,7 +34,7 @@ func (d *Desk) Handle(ctx context.Context, node string) error {
 		case step.Reason == plan.Stamp && crashpoint.Sabotaged("fault-remediation/skip-name-stamp"):
 			step, err = d.createUnstamped(ctx, f, step)
 		case step.Create != nil:
-			step, err = d.begin(ctx, f, step)
+			step, err = d.do(ctx, f, step)
 		case len(step.Writes) > 0:
 			_, err = d.stamp(ctx, f, step)
 		}
@@ -49,10 +49,10 @@ func (d *Desk) Handle(ctx context.Context, node string) error {
 	return outcome.Wait(raceWait, "node "+node+" changes faster than it is repaired")
 }
 
-// begin has the reserved object created, and records that it exists. What becomes of
+// do has the reserved object created, and records that it exists. What becomes of
 // it from then on rings the node: nothing is read again to wait for it, and the Node
 // has its mark already.
-func (d *Desk) begin(ctx context.Context, f *facts, step plan.Step) (plan.Step, error) {
+func (d *Desk) do(ctx context.Context, f *facts, step plan.Step) (plan.Step, error) {
 	step, err := d.create(ctx, f, step)
 	if err != nil || len(step.Writes) == 0 {
 		return step, err

@@ -35,7 +35,7 @@ func (d *Desk) observe(ctx context.Context, name string, reserved *reservation) 
 	if !plan.NeedsNode(records) {
 		return f, nil
 	}
-	if f.node, err = d.liveNode(ctx, name, reserved.nodeOf(records)); err != nil {
+	if f.node, err = d.liveNode(ctx, name, reserved.knownNode(records)); err != nil {
 		return nil, err
 	}
 	f.view.Node.Presence = plan.Absent
