@@ -10,9 +10,9 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
-	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -34,20 +34,17 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	desk := &export.Desk{
-		Source: records, Graveyard: records, Receiver: receiver, Frame: frame,
+		Records: records, Receiver: receiver, Frame: frame,
 		Policy: e.Failure.Policy(), Pauses: e.Failure.Pauses(), Lanes: cfg.Workers, Batch: e.Sink.BatchSize,
 		LookBack: e.Backfill.LookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
 		Clock: d.Clock, Log: d.Log, Metrics: export.NewMetrics(d.Registry),
 	}
-	fatal := aside.Of(records, export.Consumer, d.Clock)
-	desk.Aside = fatal.Aside
-	loop := desk.Loop(consume.NewMetrics(d.Registry, export.Namespace))
-	loop.Vet = fatal.Vetting(nil, desk.Try)
-	loop.Vet.Records = desk.Waiting
+	service := desk.Service()
+	service.Vet = aside.Of(records, export.Consumer, d.Clock).Vetting(nil, desk.Try)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kubeconfig, Task: "events"}, service)
+	desk.Metrics.Show(desk)
 	d.Ready("receiver", desk.Receiving)
 	d.Ready("lag", desk.KeepsUp)
-	d.Ready("events", loop.Ready)
-	d.Elect("events", loop.Run)
 	return nil
 }
 

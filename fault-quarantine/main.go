@@ -5,18 +5,16 @@ package main
 import (
 	"context"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -61,22 +59,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		book.Set(c.Quota())
 		return cfg.NeedsRestart(c), nil
 	})
-	loop := &consume.Loop[record.Record]{
-		Name: name, Open: feed.Of(records, name, record.ProcessableHealthEventInserts()), Key: func(r record.Record) string { return r.Event.NodeName },
-		Handle: handler.Handle, Backlog: handler.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(handler.Rings), book.Bell, handler.BrakeBell(stop)},
-		Tasks: []consume.Task{handler.Stranded(), {Name: "nodes that count", Do: func(ctx context.Context) error {
-			return nodes.Bell(desk.Counts)(ctx, func(string) { book.Poke() })
-		}}},
-		Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_quarantine"),
-		Vet: fatal.Vetting(desk.Present, handler.Try),
-	}
-	loop.Vet.Tell = handler.Tell
 	d.Go("node watch", nodes.Run)
 	d.Go("node events", notes.Run)
-	d.Go("retention", func(ctx context.Context) error { return handler.Expire(ctx, now) })
 	d.Ready("nodes", nodes.Synced)
-	d.Ready("events", loop.Ready)
-	d.Elect("events", loop.Run)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, handler.Service(name, cfg.Workers, nodes, fatal))
 	return nil
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -44,7 +43,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	desk := &repair.Desk{
-		Records: records, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
+		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {
@@ -57,18 +56,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)
-	loop := &consume.Loop[record.Record]{
-		Name: name, Open: feed.Of(records, name, record.QuarantinedAndDrainedNodes()), Key: desk.Key, Workers: cfg.Workers,
-		Handle: desk.Handle, Backlog: desk.Backlog,
-		Bells: []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell},
-		Tasks: []consume.Task{claims.Task()},
-		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "fault_remediation"),
-		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
-	}
+	service := desk.Service(name, cfg.Workers)
+	service.Bells = []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell}
+	service.Tasks = []consume.Task{claims.Task()}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)
 	d.Ready("repair kinds", objects.Ready)
-	d.Ready("events", loop.Ready)
-	d.Elect("repairs", loop.Run)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "repairs"}, service)
 	return nil
 }

@@ -165,7 +165,7 @@ func (w *world) stamp(writer record.Writer, id string, change func(*record.Statu
 		w.t.Fatal(err)
 	}
 	change(&r.Status)
-	if err := w.records.Update(w.t.Context(), writer, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}}); err != nil {
+	if _, err := w.records.Update(w.t.Context(), writer, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}}); err != nil {
 		w.t.Fatal(err)
 	}
 }

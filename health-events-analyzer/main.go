@@ -11,11 +11,10 @@ import (
 	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/desk"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
-	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -52,29 +51,17 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	// The first feed brings what rules are asked about, the second what may end
 	// what they found. Neither begins before what a rule looks back on.
 	begin := func() time.Time { return d.Clock.Now().Add(-rule.Longest(rules)) }
-	faults := feed.From(records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin, nil)
-	causes := feed.From(records, record.AnalyzerAgent+"-causes", record.AnalyzerCauses(), begin, nil)
-	// One life of one process: both loops share its account.
+	// One life of one process: both share its account.
 	vet := fatal.Vetting(nil, judge.Try)
 	vet.Records = judge.Recent
-	loop := func(name, metrics string, open feed.Open, key func(record.Record) string) *consume.Loop[record.Record] {
-		return &consume.Loop[record.Record]{
-			Name: name, Open: open, Key: key, Handle: judge.Handle, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log,
-			Metrics: consume.NewMetrics(d.Registry, metrics), Vet: vet,
-		}
+	faults := &consumer.Service{
+		Name: record.AnalyzerAgent, Metrics: "health_events_analyzer", Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),
+		Since: begin, Key: judge.Trigger, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
 	}
-	events := loop("faults", "health_events_analyzer", faults, judge.Trigger)
-	ends := loop("causes", "health_events_analyzer_causes", causes, judge.Cause)
-	d.Ready("faults", events.Ready)
-	d.Ready("causes", ends.Ready)
-	d.Elect("events", func(ctx context.Context) error {
-		ended := make(chan error, 1)
-		go func() { ended <- ends.Run(ctx) }()
-		err := events.Run(ctx)
-		if other := <-ended; err == nil {
-			err = other
-		}
-		return err
-	})
+	causes := &consumer.Service{
+		Name: record.AnalyzerAgent + "-causes", Metrics: "health_events_analyzer_causes", Store: records, Selector: record.AnalyzerCauses(),
+		Since: begin, Key: judge.Cause, Reconcile: judge.Handle, Workers: cfg.Workers, Vet: vet,
+	}
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, faults, causes)
 	return nil
 }

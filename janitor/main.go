@@ -44,6 +44,6 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
 	d.Ready("caches", watch.Synced)
-	d.Elect("repairs", watch.Run)
+	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "repairs", watch.Run)
 	return nil
 }

@@ -7,14 +7,12 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
-	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
-	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -42,29 +40,18 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
+	own := &consumer.Records{Store: records, Writer: record.NodeDrainer}
 	drains := drain.New(
 		drain.Config{
 			Policy: plan.DefaultPolicy(policy), DryRun: cfg.DryRun,
 			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
 		drain.Deps{
-			Records: records, Client: cluster.Clientset, World: world, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
+			Records: own, Client: cluster.Clientset, World: world, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 			Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
 		})
-	loop := &consume.Loop[record.Record]{
-		Name: name, Open: feed.Of(records, name, record.NodeQuarantineStatus()), Key: drains.Key, Workers: cfg.Workers,
-		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
-		Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "node_drainer"),
-		Vet: aside.Of(records, name, d.Clock).Vetting(nil, nil),
-	}
 	d.Go("watches", world.Run)
 	d.Ready("watches", world.Synced)
-	d.Ready("drains", loop.Ready)
-	d.Elect("drains", func(ctx context.Context) error {
-		if err := world.WaitForSync(ctx); err != nil {
-			return err
-		}
-		return loop.Run(ctx)
-	})
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "drains"}, drains.Service(name, cfg.Workers))
 	return nil
 }

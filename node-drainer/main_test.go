@@ -121,7 +121,7 @@ func TestAWrongClockEndsNoDrain(t *testing.T) {
 	}
 	fault.Status.NodeQuarantined, fault.Status.Session, fault.Status.Faults = record.Quarantined, "r1", []record.Fault{{Key: "k"}}
 	fault.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}, At: time.Now()}
-	if err := db.Update(ctx, record.FaultQuarantine, []store.Change{{ID: "r1", Revision: fault.Revision, Status: fault.Status}}); err != nil {
+	if _, err := db.Update(ctx, record.FaultQuarantine, []store.Change{{ID: "r1", Revision: fault.Revision, Status: fault.Status}}); err != nil {
 		t.Fatal(err)
 	}
 	rules := filepath.Join(t.TempDir(), "drainer.toml")

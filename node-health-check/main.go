@@ -48,7 +48,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		d.Log.Info("dry run: remediations are decided about and told of, and none is begun or removed")
 	}
 	d.Ready("checks", w.Synced)
-	d.Elect("checks", w.Run)
+	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "checks", w.Run)
 	return nil
 }
 

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -14,8 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
-	"github.com/nvidia/nvsentinel/store-client/aside"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -39,9 +35,9 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	asked := &clearing.Desk{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
 	nodes := kube.WatchNodes(cluster.Clientset)
-	loop := &consume.Loop[record.Record]{
-		Name: name + "-cluster", Open: feed.Of(records, name+"-cluster", shown.Selector()), Key: func(r record.Record) string { return r.Event.NodeName },
-		Handle: func(ctx context.Context, node string) error {
+	service := &consumer.Service{
+		Name: name + "-cluster", Metrics: "platform_connector_cluster", Store: records, Selector: shown.Selector(),
+		Reconcile: func(ctx context.Context, node string) error {
 			if err := asked.Handle(ctx, node); err != nil {
 				return err
 			}
@@ -49,31 +45,16 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		},
 		Backlog: shown.Backlog,
 		Bells:   []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant), nodes.Bell(clearing.Relevant)},
-		Clock:   d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, "platform_connector_cluster"),
-		Vet: aside.Of(records, name+"-cluster", d.Clock).Vetting(nil, nil),
 	}
-	d.Go("node watch", nodes.Run)
-	d.Ready("nodes", nodes.Synced)
-	d.Ready("conditions", loop.Ready)
-	lead := []func(context.Context) error{loop.Run}
 	if cfg.Coverage.Enabled {
 		watch := coverage.New(coverage.Options{
 			Config: cfg.Coverage, Client: cluster.Clientset, Nodes: nodes, Records: records, Clock: d.Clock, Log: d.Log,
 		}, d.Registry)
 		d.Go("pod watch", watch.Cache)
-		lead = append(lead, watch.Run)
+		service.Tasks = []consume.Task{{Name: "coverage", Do: watch.Run}}
 	}
-	d.Elect("conditions", together(lead))
+	d.Go("node watch", nodes.Run)
+	d.Ready("nodes", nodes.Synced)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Election, Kubeconfig: cfg.Kube.Kubeconfig, Task: "conditions"}, service)
 	return nil
-}
-
-// together runs the leader's work until all of it has ended.
-func together(work []func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		for _, run := range work {
-			group.Go(func() error { return run(ctx) })
-		}
-		return group.Wait()
-	}
 }

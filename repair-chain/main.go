@@ -31,6 +31,6 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: runs.NewMetrics(d.Registry),
 	})
 	d.Ready("runs", w.Synced)
-	d.Elect("runs", w.Run)
+	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "runs", w.Run)
 	return nil
 }

@@ -61,6 +61,6 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.Ready("state", state.Ready)
 	d.Ready("objects", monitor.Ready)
 	d.Go("policies", policies.Run)
-	d.Elect("policies", monitor.Run)
+	cfg.Election.Lead(d, cfg.Kube.Kubeconfig, "policies", monitor.Run)
 	return nil
 }

@@ -35,7 +35,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.Ready("caches", caches.Ready)
 	d.Ready("labels", loop.Ready)
 	d.Go("caches", caches.Run)
-	d.Elect("labels", func(ctx context.Context) error { return labeler.Run(ctx, loop) })
+	cfg.Election.Lead(d, cfg.Kube.Kubeconfig, "labels", func(ctx context.Context) error { return labeler.Run(ctx, loop) })
 	return nil
 }
 

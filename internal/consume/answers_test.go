@@ -79,25 +79,6 @@ func TestTheLastCommitComesAtTheStop(t *testing.T) {
 	})
 }
 
-// TestAStopIsNoTerminalFailure stops the loop while a handler takes the end of
-// its context for a reason to give up.
-func TestAStopIsNoTerminalFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &tape{keys: []string{"a"}}
-		l := loop(f, func(ctx context.Context, _ string) error {
-			<-ctx.Done()
-			return outcome.Terminal(ctx.Err(), "the API server does not answer")
-		})
-		l.GiveUp = func(context.Context, string, error) error { t.Error("gave up"); return nil }
-		stop := begin(t, l)
-		<-time.After(time.Second)
-		stop()
-		if f.position() != 0 {
-			t.Errorf("position %d, want 0", f.position())
-		}
-	})
-}
-
 func TestCommitsAreThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &tape{}
@@ -125,31 +106,6 @@ func TestACommitThatFailsIsRepeated(t *testing.T) {
 			t.Errorf("position %d, want 1", f.position())
 		}
 		stop()
-	})
-}
-
-func TestGiveUpThatFailsIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, calls, stamps := &tape{keys: []string{"a"}}, 0, 0
-		cause := errors.New("no such kind")
-		l := loop(f, func(context.Context, string) error { calls++; return outcome.Terminal(cause, "cannot repair") })
-		l.GiveUp = func(_ context.Context, key string, err error) error {
-			stamps++
-			if key != "a" || !errors.Is(err, cause) {
-				t.Errorf("gave up on %q with %v", key, err)
-			}
-			if f.position() != 0 {
-				t.Error("the position was released before the stamp")
-			}
-			if stamps < 3 {
-				return errors.New("the store is away")
-			}
-			return nil
-		}
-		run(t, l, time.Minute)
-		if calls != 3 || stamps != 3 || f.position() != 1 {
-			t.Errorf("%d calls, %d stamps, position %d; want 3, 3, 1", calls, stamps, f.position())
-		}
 	})
 }
 

@@ -41,7 +41,7 @@ type Vetting[R any] struct {
 	Memory Memory
 	// ID of a delivery or record.
 	ID func(R) string
-	// Records are those that the handler of a key reads. Nil says that no record is
+	// Records are those that the handler of a key reads; items are known. Nil says that no record is
 	// to be set aside for what becomes of its key: that only makes others go first.
 	Records func(ctx context.Context, key string, each func(R) error) error
 	// Try computes what handling computes of one record, without any effect and
@@ -227,7 +227,7 @@ func (l *Loop[R]) landed(ctx context.Context) {
 func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 	careful, suspect, rest := l.vigil.turn(key, l.Clock.Now())
 	if !careful {
-		return l.Handle(ctx, key)
+		return l.call(ctx, key)
 	}
 	if rest > 0 {
 		return outcome.Wait(rest, suspected)
@@ -238,12 +238,12 @@ func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 		return err
 	}
 	defer l.landed(ctx)
-	if suspect && l.Vet.Records != nil {
+	if suspect && (l.Vet.Records != nil || l.Items != nil) {
 		if err := l.look(ctx, key); err != nil {
 			return err
 		}
 	}
-	err := l.Handle(ctx, key)
+	err := l.call(ctx, key)
 	if suspect && ctx.Err() == nil {
 		l.vigil.survived()
 	}
@@ -272,9 +272,16 @@ func (v *vigil) survived() {
 
 // look tries the records of a key one by one, each alone in flight.
 func (l *Loop[R]) look(ctx context.Context, key string) error {
-	err := l.Vet.Records(ctx, key, func(r R) error {
-		return l.try(ctx, Flight{Key: key, Record: l.Vet.ID(r)}, r)
-	})
+	try := func(r R) error { return l.try(ctx, Flight{Key: key, Record: l.Vet.ID(r)}, r) }
+	var err error
+	if l.Items == nil {
+		err = l.Vet.Records(ctx, key, try)
+	}
+	for _, r := range l.Waiting(key) {
+		if err == nil {
+			err = try(r)
+		}
+	}
 	return errors.Join(err, l.note(ctx, Flight{Key: key}))
 }
 
@@ -307,16 +314,19 @@ func (v *vigil) pause(record string) time.Duration {
 	return v.past.Pause(record, v.took)
 }
 
+// aside says that a delivery shows a record that is set aside.
+func (l *Loop[R]) aside(item R) bool { return l.Vet != nil && l.Vet.Memory.Aside(l.Vet.ID(item)) }
+
 // admit reads a delivery's key, which is empty for a record that is set aside. In
 // a careful life whose like ended with nothing in flight, that is in flight too.
 func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 	if l.Vet == nil {
 		return l.Key(item), nil
 	}
-	id := l.Vet.ID(item)
-	if l.Vet.Memory.Aside(id) {
+	if l.aside(item) {
 		return "", nil
 	}
+	id := l.Vet.ID(item)
 	if !l.vigil.careful.Load() || !l.deep() {
 		return l.Key(item), nil
 	}

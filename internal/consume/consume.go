@@ -38,6 +38,9 @@ const (
 	// maxUnsettled entries of the ledger stop the reading of the feed until some
 	// settle. A key has at most two, however many deliveries it holds.
 	maxUnsettled = 1 << 17
+	// MaxItems and MaxItemBytes bound the deliveries that are read ahead of Items.
+	MaxItems     = 4096
+	MaxItemBytes = 64 << 20
 )
 
 // Feed is a resumable stream of deliveries. Next blocks for the next one and
@@ -65,8 +68,8 @@ type Task struct {
 // The handler's answer says what happens next: nil settles what was delivered
 // for the key before the handler started; outcome.Wait asks again soon with the
 // position held; outcome.Park settles and asks again later, at once when the
-// key is rung; outcome.Terminal calls GiveUp and settles; any other error, and
-// a panic, is tried again with backoff, the position held.
+// key is rung; any other error, and a panic, is tried again with backoff, the
+// position held.
 type Loop[R any] struct {
 	// Name of the loop in logs and metrics.
 	Name string
@@ -79,9 +82,16 @@ type Loop[R any] struct {
 	// Handle observes, decides, does and stamps for one key. Its context ends
 	// with the loop's.
 	Handle func(ctx context.Context, key string) error
-	// GiveUp stamps a terminal failure; nil only logs it. If it fails, the key
-	// is handled again with backoff.
-	GiveUp func(ctx context.Context, key string, err error) error
+	// Items, instead of Handle, handles the deliveries of a key themselves, oldest
+	// first, of which it returns how many are done: those are settled, the answer is
+	// about the others, and nil asks for them again at once. The loop reads so many
+	// ahead as fit into MaxItems and MaxItemBytes.
+	Items func(ctx context.Context, key string, items []R) (done int, err error)
+	// Weight is about what a delivery takes in memory, in bytes; needed by Items.
+	Weight func(R) int
+	// Pace is waited for before a delivery is taken in, such as for its turn at a
+	// bounded rate; an error is the context's. May be nil.
+	Pace func(ctx context.Context, item R) error
 	// Backlog rings every key with open work; it runs to its end before the
 	// feed is read, and again after an error. May be nil.
 	Backlog func(ctx context.Context, ring func(key string)) error
@@ -117,6 +127,7 @@ type Loop[R any] struct {
 	feed    Feed[R] // nil until it is open
 	phase   phase
 	ledger  *ledger
+	waiting backlog[R]
 	held    map[string]hold // keys whose last answer was not final
 	trouble map[string]hold // sources (feed, backlog, commit, bells, tasks) that fail
 
@@ -222,6 +233,7 @@ func (l *Loop[R]) start() {
 	}
 	l.dirty, l.room = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.ledger, l.held, l.trouble = newLedger(), map[string]hold{}, map[string]hold{}
+	l.waiting.byKey = map[string]items[R]{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: l.Clock},

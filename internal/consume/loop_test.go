@@ -146,21 +146,16 @@ func TestEachResult(t *testing.T) {
 		"parked":            {func(int) error { return outcome.Park(10*time.Second, "pods") }, 5, 1},
 		"error then fine":   {func(n int) error { return map[bool]error{true: boom}[n < 4] }, 4, 1},
 		"error for ever":    {func(int) error { return boom }, 5, 0},
-		"terminal":          {func(int) error { return outcome.Terminal(boom, "no such kind") }, 1, 1},
 		"panic":             {func(n int) error { return map[bool]error{true: panics(n)}[false] }, 3, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, calls, gaveUp := &tape{keys: []string{"n1"}}, 0, 0
+				f, calls := &tape{keys: []string{"n1"}}, 0
 				l := loop(f, func(context.Context, string) error { calls++; return tt.result(calls) })
-				l.GiveUp = func(context.Context, string, error) error { gaveUp++; return nil }
 				run(t, l, time.Minute)
 				if calls < tt.calls || f.position() != tt.committed {
 					t.Errorf("%d calls, position %d; want at least %d and %d", calls, f.position(), tt.calls, tt.committed)
-				}
-				if (gaveUp > 0) != (name == "terminal") {
-					t.Errorf("gave up %d times", gaveUp)
 				}
 			})
 		})

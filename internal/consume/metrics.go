@@ -9,12 +9,11 @@ import (
 
 // Values of the label outcome.
 const (
-	resultSettled  = "settled"
-	resultWait     = "wait"
-	resultPark     = "park"
-	resultTerminal = "terminal"
-	resultError    = "error"
-	resultIgnored  = "ignored" // a delivery without a key
+	resultSettled = "settled"
+	resultWait    = "wait"
+	resultPark    = "park"
+	resultError   = "error"
+	resultIgnored = "ignored" // a delivery without a key
 )
 
 // Metrics of one loop. Counters are written by the loop, gauges are read from

@@ -53,6 +53,11 @@ func (l *Loop[R]) follow(ctx context.Context, feed Feed[R]) error {
 		if err != nil {
 			return err
 		}
+		if l.Pace != nil && !l.aside(item) {
+			if err := l.Pace(ctx, item); err != nil {
+				return err
+			}
+		}
 		l.deliver(ctx, item, position)
 		l.awaitRoom(ctx)
 	}
@@ -74,6 +79,7 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 	}
 	l.mu.Lock()
 	l.ledger.receive(key, position, l.Clock.Now())
+	l.keep(key, item)
 	count := l.ledger.count
 	l.mu.Unlock()
 	switch key {
@@ -90,7 +96,7 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 func (l *Loop[R]) awaitRoom(ctx context.Context) {
 	for {
 		l.mu.Lock()
-		full := l.ledger.unsettled >= l.limit
+		full := l.ledger.unsettled >= l.limit || l.waiting.count >= MaxItems || l.waiting.weight >= MaxItemBytes
 		l.mu.Unlock()
 		if !full {
 			return

@@ -26,16 +26,16 @@ func (l *Loop[R]) work(ctx context.Context) {
 func (l *Loop[R]) handle(ctx context.Context, key string) {
 	// Deliveries received from here on may carry facts the handler does not
 	// read, so they are left to the next round.
-	l.mu.Lock()
-	upTo := l.ledger.count
-	l.mu.Unlock()
+	upTo := uint64(0) // of items those that are done are settled one by one
+	if l.Items == nil {
+		l.mu.Lock()
+		upTo = l.ledger.count
+		l.mu.Unlock()
+	}
 
 	began := l.Clock.Now()
 	err := protect(func() error { return l.vetted(ctx, key) })
 	result := resultOf(err)
-	if result == resultTerminal && ctx.Err() == nil {
-		result, err = l.giveUp(ctx, key, err)
-	}
 	if ctx.Err() != nil && err != nil {
 		return // cut short by the shutdown: nothing is known to be done
 	}
@@ -63,21 +63,8 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	default:
 		l.settle(key, upTo)
 		l.queue.Forget(key)
+		l.goOn(key)
 	}
-}
-
-// giveUp stamps a terminal failure; if the stamp fails, it is an error like
-// any other and the key is handled again.
-func (l *Loop[R]) giveUp(ctx context.Context, key string, err error) (string, error) {
-	l.Log.Error("giving up", "key", key, "error", err)
-	if l.GiveUp == nil {
-		return resultTerminal, nil
-	}
-	stamp := protect(func() error { return l.GiveUp(ctx, key, err) })
-	if stamp == nil {
-		return resultTerminal, nil
-	}
-	return resultError, fmt.Errorf("stamping the failure of %s: %w", key, stamp)
 }
 
 // protect turns a panic into an error: a poison key must not stop the others.
@@ -100,9 +87,6 @@ func resultOf(err error) string {
 	}
 	if _, _, ok := outcome.AsPark(err); ok {
 		return resultPark
-	}
-	if _, ok := outcome.AsTerminal(err); ok {
-		return resultTerminal
 	}
 	return resultError
 }

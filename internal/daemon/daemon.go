@@ -30,9 +30,7 @@ type Daemon struct {
 	// Registry is served on /metrics.
 	Registry *prometheus.Registry
 
-	election   Election
-	kubeconfig string
-	in         invocation // for Reload
+	in invocation // for Reload
 
 	ctx    context.Context // of all tasks; ends with the first failure or signal
 	cancel context.CancelCauseFunc
@@ -88,47 +86,6 @@ func (d *Daemon) OnStop(name string, do func(ctx context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stops = append(d.stops, stop{name, do})
-}
-
-// Candidate is what an Election needs to know of the process.
-type Candidate struct {
-	// Service and Name make the name of the lease.
-	Service, Name string
-	// Kubeconfig is the value of the flag --kubeconfig; empty is in-cluster.
-	Kubeconfig string
-	Log        *slog.Logger
-	Registry   prometheus.Registerer
-}
-
-// Election is the part of a configuration that lets one replica act:
-// lease.Config. Elect runs run while this process leads; standing tells
-// readiness who leads. It returns an error when leadership is lost.
-type Election interface {
-	Elect(ctx context.Context, c Candidate, standing func(string), run func(ctx context.Context) error) error
-}
-
-// Elect starts a named task that runs while this process leads, if the
-// configuration holds an Election, and at once otherwise. A replica that
-// stands by is ready. When the lease is lost the process exits.
-func (d *Daemon) Elect(name string, run func(ctx context.Context) error) {
-	if d.election == nil {
-		d.Go(name, run)
-		return
-	}
-	var mu sync.Mutex
-	detail := "no leader seen yet"
-	d.Ready(name+" lease", func() (bool, string) {
-		mu.Lock()
-		defer mu.Unlock()
-		return true, detail
-	})
-	standing := func(s string) {
-		mu.Lock()
-		defer mu.Unlock()
-		detail = s
-	}
-	c := Candidate{Service: d.Name, Name: name, Kubeconfig: d.kubeconfig, Log: d.Log, Registry: d.Registry}
-	d.Go(name, func(ctx context.Context) error { return d.election.Elect(ctx, c, standing, run) })
 }
 
 // guard turns a panic of a task into an error, so that the shutdown is orderly.

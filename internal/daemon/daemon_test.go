@@ -22,10 +22,9 @@ import (
 
 // settings is the configuration of the test's services.
 type settings struct {
-	Name       string        `toml:"name" flag:"name" usage:"a name"`
-	Kubeconfig string        `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig"`
-	Lease      *ballot       `toml:"-"`
-	Wait       time.Duration `toml:"wait" flag:"wait" usage:"a time"`
+	Name  string        `toml:"name" flag:"name" usage:"a name"`
+	Place string        `toml:"place" flag:"place" usage:"a place"`
+	Wait  time.Duration `toml:"wait" flag:"wait" usage:"a time"`
 }
 
 func (s settings) Validate() error {
@@ -33,21 +32,6 @@ func (s settings) Validate() error {
 		return errors.New("name must not be bad")
 	}
 	return nil
-}
-
-// ballot is an Election that a test decides.
-type ballot struct {
-	got Candidate
-	err error
-}
-
-func (b *ballot) Elect(ctx context.Context, c Candidate, standing func(string), run func(context.Context) error) error {
-	b.got = c
-	standing("leading in a test")
-	if err := run(ctx); err != nil {
-		return err
-	}
-	return b.err
 }
 
 // lost is an error that leaves little time.
@@ -280,48 +264,16 @@ func TestASignalDuringASlowBuildIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestElect(t *testing.T) {
-	t.Run("through the configuration", func(t *testing.T) {
-		b := &ballot{}
-		r := RunForTest(t, "svc", settings{Lease: b}, func(_ context.Context, d *Daemon, _ settings) error {
-			d.Elect("work", untilDone)
-			return nil
-		}, "--kubeconfig=/some/kubeconfig")
-		// It is ready before the task has begun, and the task says so.
-		var got Readiness
-		await(t, func() bool {
-			_, got = readiness(t, r)
-			return got.Ready && got.Checks[0].Detail != "no leader seen yet"
-		})
-		if diff := cmp.Diff([]CheckState{{Name: "work lease", OK: true, Detail: "leading in a test"}}, got.Checks); diff != "" {
-			t.Errorf("checks (-want +got):\n%s", diff)
-		}
-		if code := r.Stop(); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-		if b.got.Service != "svc" || b.got.Name != "work" || b.got.Kubeconfig != "/some/kubeconfig" || b.got.Log == nil || b.got.Registry == nil {
-			t.Errorf("candidate %+v", b.got)
-		}
+// TestALostLeaseEndsTheProcess whatever else still runs.
+func TestALostLeaseEndsTheProcess(t *testing.T) {
+	r := RunForTest(t, "svc", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
+		d.Go("work", func(context.Context) error { return lost{} })
+		d.Go("other", untilDone)
+		return nil
 	})
-	t.Run("a lost lease ends the process", func(t *testing.T) {
-		r := RunForTest(t, "svc", settings{Lease: &ballot{err: lost{}}}, func(_ context.Context, d *Daemon, _ settings) error {
-			d.Elect("work", func(context.Context) error { return nil })
-			d.Go("other", untilDone)
-			return nil
-		})
-		if code := r.Wait(); code != 1 {
-			t.Errorf("exit code %d, want 1", code)
-		}
-	})
-	t.Run("without one it runs at once", func(t *testing.T) {
-		ran := make(chan struct{})
-		r := RunForTest(t, "svc", struct{}{}, func(_ context.Context, d *Daemon, _ struct{}) error {
-			d.Elect("work", func(ctx context.Context) error { close(ran); return untilDone(ctx) })
-			return nil
-		})
-		<-ran
-		r.Stop()
-	})
+	if code := r.Wait(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
 }
 
 func TestLogsAreJSON(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"reflect"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -133,7 +132,6 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	}
 	d := newDaemon(in.name, log)
 	d.in = in
-	d.election, d.kubeconfig = electionOf(reflect.ValueOf(cfg)), kubeconfigOf(reflect.ValueOf(cfg))
 	first, second := addressesOf(opts, cfg)
 	server, err := d.serve(ctx, first)
 	if err != nil {
@@ -266,43 +264,3 @@ func newLogger(w io.Writer, o basics) (*slog.Logger, error) {
 }
 
 func stack() []byte { return debug.Stack() }
-
-// electionOf finds the Election in a configuration.
-func electionOf(v reflect.Value) Election {
-	var found Election
-	walk(v, func(field reflect.Value, _ reflect.StructTag) bool {
-		if field.Kind() == reflect.Pointer && field.IsNil() {
-			return false
-		}
-		found, _ = reflect.TypeAssert[Election](field)
-		return found != nil
-	})
-	return found
-}
-
-// kubeconfigOf finds the value behind the flag --kubeconfig.
-func kubeconfigOf(v reflect.Value) string {
-	path := ""
-	walk(v, func(field reflect.Value, tag reflect.StructTag) bool {
-		if tag.Get("flag") != "kubeconfig" || field.Kind() != reflect.String {
-			return false
-		}
-		path = field.String()
-		return true
-	})
-	return path
-}
-
-// walk visits the exported fields of nested structs until visit says true.
-func walk(v reflect.Value, visit func(reflect.Value, reflect.StructTag) bool) bool {
-	if v.Kind() != reflect.Struct {
-		return false
-	}
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if field.IsExported() && (visit(v.Field(i), field.Tag) || walk(v.Field(i), visit)) {
-			return true
-		}
-	}
-	return false
-}

@@ -32,7 +32,7 @@ func TestReload(t *testing.T) {
 	taken, ready := make(chan settings, 10), make(chan struct{})
 	running := RunForTest(t, "reloads", settings{}, func(_ context.Context, d *Daemon, _ settings) error {
 		d.Clock = clock
-		Reload(d, func() settings { return settings{Kubeconfig: "default"} }, func(s settings) ([]string, error) {
+		Reload(d, func() settings { return settings{Place: "default"} }, func(s settings) ([]string, error) {
 			if s.Name == "refused" {
 				return nil, errors.New("not this one")
 			}
@@ -82,11 +82,11 @@ func TestReload(t *testing.T) {
 			}
 		}
 	}
-	if s := next(); s.Name != "one" || s.Wait != 7*time.Second || s.Kubeconfig != "default" {
+	if s := next(); s.Name != "one" || s.Wait != 7*time.Second || s.Place != "default" {
 		t.Errorf("first: %+v", s)
 	}
 	write("name = \"two\"\n")
-	if s := next(); s.Name != "two" || s.Wait != 7*time.Second || s.Kubeconfig != "default" {
+	if s := next(); s.Name != "two" || s.Wait != 7*time.Second || s.Place != "default" {
 		t.Errorf("changed: %+v", s)
 	}
 	for _, bad := range []string{"name = \"bad\"\n", "nmae = \"x\"\n", "name = ", "name = \"refused\"\n"} {

@@ -2,12 +2,10 @@ package lease_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -27,11 +25,7 @@ func TestElectOnARealAPIServer(t *testing.T) {
 	leases := cluster.Client().CoordinationV1().Leases(cfg.Namespace)
 	holders := map[string]bool{}
 	for range 2 {
-		who := daemon.Candidate{
-			Service: "svc", Name: "the work", Kubeconfig: cluster.AdminKubeconfig(),
-			Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		}
-		err := cfg.Elect(t.Context(), who, func(string) {}, func(ctx context.Context) error {
+		led := func(ctx context.Context) error {
 			held, err := leases.Get(ctx, "svc-the-work", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -48,9 +42,13 @@ func TestElectOnARealAPIServer(t *testing.T) {
 				t.Errorf("the fence ends at %s, bounded %v, %v", end, bounded, fence.Err())
 			}
 			return nil
+		}
+		r := daemon.RunForTest(t, "svc", struct{}{}, func(_ context.Context, d *daemon.Daemon, _ struct{}) error {
+			cfg.Lead(d, cluster.AdminKubeconfig(), "the work", led)
+			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
+		if code := r.Wait(); code != 0 {
+			t.Fatalf("exit code %d", code)
 		}
 		free, err := leases.Get(t.Context(), "svc-the-work", metav1.GetOptions{})
 		if err != nil || *free.Spec.HolderIdentity != "" {

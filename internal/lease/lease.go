@@ -5,8 +5,10 @@ package lease
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,32 +41,49 @@ func (lostError) Grace() time.Duration { return lostGrace }
 // it does from now on may be done by another one too.
 var ErrLost error = lostError{}
 
-// Elect runs run while this process leads, and at once when the election is
-// off. When ctx ends, the lease is released after run has returned. A lost
-// lease ends run's context and is ErrLost.
-func (c Config) Elect(ctx context.Context, who daemon.Candidate, standing func(string), run func(context.Context) error) error {
-	if !c.Enabled {
-		standing("no election: this is the only replica")
-		return run(ctx)
-	}
-	client, err := kube.Connect(kube.Config{Kubeconfig: who.Kubeconfig}, who.Service+"-lease")
-	if err != nil {
-		return err
-	}
-	return c.elect(ctx, client.Clientset, who, standing, run)
+// candidate is a process that wants to lead one task.
+type candidate struct {
+	service, task string
+	log           *slog.Logger
+	registry      prometheus.Registerer
+	// standing tells readiness who leads.
+	standing func(string)
 }
 
-// elect is Elect on a given client.
-func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daemon.Candidate, standing func(string), run func(context.Context) error) error {
+// Lead starts a task of the service that runs while this process leads, and at once
+// when the election is off. The lease is named after the service and the task, and is
+// looked for with the kubeconfig; empty is the pod's own account. A replica that stands
+// by is ready. When the process stops, the lease is released after run has returned; a
+// lost lease ends run's context, and the process (ErrLost).
+func (c Config) Lead(d *daemon.Daemon, kubeconfig, task string, run func(ctx context.Context) error) {
+	var detail atomic.Value
+	detail.Store("no leader seen yet")
+	who := candidate{d.Name, task, d.Log, d.Registry, func(s string) { detail.Store(s) }}
+	d.Ready(task+" lease", func() (bool, string) { return true, detail.Load().(string) }) //nolint:forcetypeassert // stored above
+	d.Go(task, func(ctx context.Context) error {
+		if !c.Enabled {
+			who.standing("no election: this is the only replica")
+			return run(ctx)
+		}
+		client, err := kube.Connect(kube.Config{Kubeconfig: kubeconfig}, d.Name+"-lease")
+		if err != nil {
+			return err
+		}
+		return c.elect(ctx, client.Clientset, who, run)
+	})
+}
+
+// elect runs run while this process leads.
+func (c Config) elect(ctx context.Context, client kubernetes.Interface, who candidate, run func(context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("naming this candidate: %w", err)
 	}
 	leading := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nvs_lease_leading", Help: "1 while this process holds the lease of the task.",
-		ConstLabels: prometheus.Labels{"task": who.Name},
+		ConstLabels: prometheus.Labels{"task": who.task},
 	})
-	if err := who.Registry.Register(leading); err != nil {
+	if err := who.registry.Register(leading); err != nil {
 		return fmt.Errorf("registering the lease's metric: %w", err)
 	}
 	// A restarted container has the same host name and process id, and must not
@@ -72,7 +91,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 	identity := host + "_" + string(uuid.NewUUID())
 	lock := &fencedLock{
 		Interface: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: who.Service + "-" + slug(who.Name)},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: who.service + "-" + slug(who.task)},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
@@ -86,15 +105,15 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		// Not ReleaseOnCancel: it lets a lease go that could not be renewed in
 		// time, while the work still runs.
-		Name: who.Service, Lock: lock,
+		Name: who.service, Lock: lock,
 		LeaseDuration: c.Duration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { standing("leading"); leading.Set(1); t.act(ctx) },
-			OnStoppedLeading: func() { standing("not leading"); leading.Set(0) },
+			OnStartedLeading: func(ctx context.Context) { who.standing("leading"); leading.Set(1); t.act(ctx) },
+			OnStoppedLeading: func() { who.standing("not leading"); leading.Set(0) },
 			OnNewLeader: func(leader string) {
-				who.Log.Info("leader seen", "task", who.Name, "leader", leader, "self", leader == identity)
+				who.log.Info("leader seen", "task", who.task, "leader", leader, "self", leader == identity)
 				if leader != identity {
-					standing("standing by for " + leader)
+					who.standing("standing by for " + leader)
 				}
 			},
 		},
@@ -109,7 +128,7 @@ func (c Config) elect(ctx context.Context, client kubernetes.Interface, who daem
 	started, err := t.result()
 	if started {
 		if release := lock.release(context.WithoutCancel(ctx)); release != nil {
-			who.Log.Warn("lease not released, it ends by time", "task", who.Name, "error", release)
+			who.log.Warn("lease not released, it ends by time", "task", who.task, "error", release)
 		}
 	}
 	return err

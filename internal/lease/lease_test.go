@@ -44,13 +44,13 @@ func start(t *testing.T, client *fake.Clientset, run func(context.Context) error
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	who := daemon.Candidate{Service: "svc", Name: "the work", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+	who := candidate{"svc", "the work", slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func(s string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.standing = s
+	}}
 	go func() {
-		r.done <- cfg.elect(ctx, client, who, func(s string) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.standing = s
-		}, run)
+		r.done <- cfg.elect(ctx, client, who, run)
 	}()
 	return r
 }
@@ -251,16 +251,18 @@ func TestAFenceLooksAtTheClock(t *testing.T) {
 
 func TestWithoutElectionItRunsAtOnce(t *testing.T) {
 	ran := false
-	said := ""
-	err := Default().Elect(t.Context(), daemon.Candidate{}, func(s string) { said = s }, func(ctx context.Context) error {
-		fence, cancel := Fence(ctx)
-		defer cancel()
-		_, bounded := fence.Deadline()
-		ran = fence.Err() == nil && !bounded
+	r := daemon.RunForTest(t, "svc", struct{}{}, func(_ context.Context, d *daemon.Daemon, _ struct{}) error {
+		Default().Lead(d, "", "work", func(ctx context.Context) error {
+			fence, cancel := Fence(ctx)
+			defer cancel()
+			_, bounded := fence.Deadline()
+			ran = fence.Err() == nil && !bounded
+			return nil
+		})
 		return nil
 	})
-	if err != nil || !ran || said == "" {
-		t.Errorf("ran %v, said %q, error %v", ran, said, err)
+	if code := r.Wait(); code != 0 || !ran {
+		t.Errorf("exit code %d, ran %v", code, ran)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package outcome holds the errors with which a handler says what happens
-// next: ask again soon, let go and ask again later, or give up. Every other
+// next: ask again soon, or let go and ask again later. Every other
 // error means "try again with backoff". The meaning is carried out by
 // internal/consume.
 package outcome
@@ -32,20 +32,6 @@ func (e *park) Error() string {
 	return fmt.Sprintf("%s (parked, asking again in %s)", e.why, e.after)
 }
 
-type terminal struct {
-	err error
-	why string
-}
-
-func (e *terminal) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("%s (giving up)", e.why)
-	}
-	return fmt.Sprintf("%s (giving up): %v", e.why, e.err)
-}
-
-func (e *terminal) Unwrap() error { return e.err }
-
 // Wait asks for another try after d, at most MaxWait, with the feed's position
 // held: for a lost race or a cold cache.
 func Wait(d time.Duration, why string) error {
@@ -56,12 +42,6 @@ func Wait(d time.Duration, why string) error {
 // after d, at once when it is rung, and found by the backlog after a restart.
 func Park(d time.Duration, why string) error {
 	return &park{after: max(d, 0), why: why}
-}
-
-// Terminal says that no further try can help; the room stamps the failure and
-// the work is settled. err is the cause and may be nil.
-func Terminal(err error, why string) error {
-	return &terminal{err: err, why: why}
 }
 
 // AsWait tells whether err, or what it wraps, is a Wait, and its parts.
@@ -78,13 +58,4 @@ func AsPark(err error) (d time.Duration, why string, ok bool) {
 		return e.after, e.why, true
 	}
 	return 0, "", false
-}
-
-// AsTerminal tells whether err, or what it wraps, is Terminal, and why; the
-// cause is found by errors.Is and errors.As.
-func AsTerminal(err error) (why string, ok bool) {
-	if e, found := errors.AsType[*terminal](err); found {
-		return e.why, true
-	}
-	return "", false
 }

@@ -1,7 +1,6 @@
 package outcome_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -14,7 +13,7 @@ func TestPredicates(t *testing.T) {
 	tests := []struct {
 		name    string
 		err     error
-		want    string // wait, park, terminal or other
+		want    string // wait, park or other
 		after   time.Duration
 		why     string
 		message string
@@ -24,8 +23,6 @@ func TestPredicates(t *testing.T) {
 		{"wait is never negative", outcome.Wait(-time.Hour, "x"), "wait", 0, "x", "x (asking again in 0s, position held)"},
 		{"park keeps its time", outcome.Park(time.Hour, "drain runs"), "park", time.Hour, "drain runs", "drain runs (parked, asking again in 1h0m0s)"},
 		{"wrapped park", fmt.Errorf("handling n: %w", outcome.Park(time.Second, "p")), "park", time.Second, "p", "handling n: p (parked, asking again in 1s)"},
-		{"terminal", outcome.Terminal(io.EOF, "no template"), "terminal", 0, "no template", "no template (giving up): EOF"},
-		{"terminal without cause", outcome.Terminal(nil, "no template"), "terminal", 0, "no template", "no template (giving up)"},
 		{"other", io.EOF, "other", 0, "", "EOF"},
 	}
 	for _, tt := range tests {
@@ -41,21 +38,12 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-func TestTerminalUnwraps(t *testing.T) {
-	if !errors.Is(outcome.Terminal(io.EOF, "x"), io.EOF) {
-		t.Error("the cause of a terminal error is not found by errors.Is")
-	}
-}
-
 func classify(err error) (kind string, after time.Duration, why string) {
 	if d, w, ok := outcome.AsWait(err); ok {
 		return "wait", d, w
 	}
 	if d, w, ok := outcome.AsPark(err); ok {
 		return "park", d, w
-	}
-	if w, ok := outcome.AsTerminal(err); ok {
-		return "terminal", 0, w
 	}
 	return "other", 0, ""
 }

@@ -206,15 +206,7 @@ func (b *Book) Vetting(of func(key string) record.Selector, try func(context.Con
 	v := &consume.Vetting[record.Record]{Memory: b, ID: func(r record.Record) string { return r.ID }, Try: try}
 	if of != nil {
 		v.Records = func(ctx context.Context, key string, each func(record.Record) error) error {
-			q := store.Query{Selector: of(key), Limit: page}
-			return store.Pages(ctx, b.Rest(), q, func(records []record.Record) error {
-				for _, r := range records {
-					if err := each(r); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			return store.Each(ctx, b.Rest(), store.Query{Selector: of(key), Limit: page}, each)
 		}
 	}
 	return v

@@ -19,28 +19,28 @@ import (
 
 // Update implements store.Store: one document is a compare-and-set by itself,
 // several are a transaction.
-func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) error {
+func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) ([]record.Record, error) {
 	if len(changes) == 0 {
-		return nil
+		return nil, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	err := s.update(bounded, writer, changes)
+	after, err := s.update(bounded, writer, changes)
 	switch {
 	case err == nil:
-		return nil
+		return after, nil
 	case errors.Is(err, store.ErrConflict):
 		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
 	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
 		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
 	}
-	return fmt.Errorf("updating %d records: %w", len(changes), err)
+	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
 }
 
-func (s *Store) update(ctx context.Context, writer record.Writer, changes []store.Change) error {
+func (s *Store) update(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {
 	now, err := s.hello(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(changes) == 1 {
 		return s.replace(ctx, writer, changes, now.LocalTime)
@@ -48,31 +48,32 @@ func (s *Store) update(ctx context.Context, writer record.Writer, changes []stor
 	session, err := s.client.StartSession(options.Session().SetDefaultTransactionOptions(
 		options.Transaction().SetReadConcern(readconcern.Snapshot())))
 	if err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
+		return nil, fmt.Errorf("beginning a transaction: %w", err)
 	}
 	defer session.EndSession(ctx)
 	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-		return nil, s.replace(ctx, writer, changes, now.LocalTime)
+		after, err = s.replace(ctx, writer, changes, now.LocalTime)
+		return nil, err
 	})
-	return err
+	return after, err
 }
 
 // replace reads the records, decides about the batch and writes it, each
 // document only at the revision that was read.
-func (s *Store) replace(ctx context.Context, writer record.Writer, changes []store.Change, now time.Time) error {
+func (s *Store) replace(ctx context.Context, writer record.Writer, changes []store.Change, now time.Time) ([]record.Record, error) {
 	before, storedAt, err := s.read(ctx, changes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	after, err := provider.Apply(writer, before, changes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	models := make([]mongo.WriteModel, len(after))
 	for i, r := range after {
 		doc, err := encode(r, storedAt[r.ID].StoredAt, now)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		at := append(byID(r.ID), bson.E{Key: "revision", Value: r.Revision - 1})
 		models[i] = mongo.NewReplaceOneModel().SetFilter(at).SetReplacement(doc)
@@ -82,12 +83,12 @@ func (s *Store) replace(ctx context.Context, writer record.Writer, changes []sto
 	slices.SortFunc(models, byFilter)
 	res, err := s.events().BulkWrite(ctx, models)
 	if err != nil {
-		return fmt.Errorf("writing: %w", err)
+		return nil, fmt.Errorf("writing: %w", err)
 	}
 	if res.MatchedCount != int64(len(models)) {
-		return fmt.Errorf("%d of %d records: %w", int64(len(models))-res.MatchedCount, len(models), store.ErrConflict)
+		return nil, fmt.Errorf("%d of %d records: %w", int64(len(models))-res.MatchedCount, len(models), store.ErrConflict)
 	}
-	return nil
+	return after, nil
 }
 
 func byFilter(a, b mongo.WriteModel) int {

@@ -42,7 +42,7 @@ func TestABatchOfUpdatesIsAFewStatements(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Update(t.Context(), record.FaultQuarantine, changes); err != nil {
+	if _, err := s.Update(t.Context(), record.FaultQuarantine, changes); err != nil {
 		t.Fatal(err)
 	}
 	var statements, judged int
@@ -60,7 +60,7 @@ func BenchmarkUpdate(b *testing.B) {
 			s := storetest.Open(b, dsn, storeopen.Options{})
 			changes := appended(b, s, size)
 			for b.Loop() {
-				if err := s.Update(b.Context(), record.FaultQuarantine, changes); err != nil {
+				if _, err := s.Update(b.Context(), record.FaultQuarantine, changes); err != nil {
 					b.Fatal(err)
 				}
 				for i := range changes {

@@ -65,8 +65,12 @@ func (b *broken) Append(ctx context.Context, records []record.Record) (results [
 	return results, err
 }
 
-func (b *broken) Update(ctx context.Context, w record.Writer, changes []store.Change) error {
-	return b.write(ctx, func(ctx context.Context) error { return b.Store.Update(ctx, w, changes) })
+func (b *broken) Update(ctx context.Context, w record.Writer, changes []store.Change) (after []record.Record, err error) {
+	err = b.write(ctx, func(ctx context.Context) error {
+		after, err = b.Store.Update(ctx, w, changes)
+		return err
+	})
+	return after, err
 }
 
 func (b *broken) Book(ctx context.Context, booking store.Booking) error {

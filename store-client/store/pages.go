@@ -10,6 +10,9 @@ import (
 // Enough ends Pages early, without an error.
 var Enough = errors.New("no more pages are wanted") //nolint:errname,staticcheck // a word, not a failure
 
+// PageRecords bounds the records of a page that names no bound.
+const PageRecords = 500
+
 // Lister lists records.
 type Lister interface {
 	List(ctx context.Context, q Query) ([]record.Record, error)
@@ -17,11 +20,14 @@ type Lister interface {
 
 // Pages reads a query in append order, ascending or descending, from q.After on
 // and calls visit with every page that is not empty. Pages are bounded by
-// q.Limit, which must not be 0, and by PageBytes. It ends with the last page,
+// q.Limit, of which 0 is PageRecords, and by PageBytes. It ends with the last page,
 // with an error, or when visit returns Enough.
 func Pages(ctx context.Context, records Lister, q Query, visit func(page []record.Record) error) error {
-	if q.Limit <= 0 || q.Order == BySeqDescending {
-		return errors.New("pages need a limit and an append order")
+	if q.Order == BySeqDescending {
+		return errors.New("pages need an append order")
+	}
+	if q.Limit <= 0 {
+		q.Limit = PageRecords
 	}
 	for more := true; more; {
 		more = false
@@ -42,4 +48,16 @@ func Pages(ctx context.Context, records Lister, q Query, visit func(page []recor
 		q.After = page[len(page)-1].Append
 	}
 	return nil
+}
+
+// Each is Pages, record by record.
+func Each(ctx context.Context, records Lister, q Query, visit func(record.Record) error) error {
+	return Pages(ctx, records, q, func(page []record.Record) error {
+		for _, r := range page {
+			if err := visit(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -130,9 +130,10 @@ type Store interface {
 	// List reads the records of a query. A document that cannot be decoded is left
 	// out, as if it were not stored: who may append could have made it.
 	List(ctx context.Context, q Query) ([]record.Record, error)
-	// Update applies a batch of compare-and-sets as writer, all or nothing:
+	// Update applies a batch of compare-and-sets as writer, all or nothing, and
+	// returns the records as they are written, in the order of the changes:
 	// ErrConflict, ErrNotFound, or the joined errors of record.CheckWrite.
-	Update(ctx context.Context, writer record.Writer, changes []Change) error
+	Update(ctx context.Context, writer record.Writer, changes []Change) ([]record.Record, error)
 	// Feed opens the named consumer's change feed at its stored position. With
 	// InsertsOnly each record comes once; otherwise a record comes again after
 	// each change (several changes may come as one), with its latest content.

@@ -230,7 +230,7 @@ func readAbsent(t *testing.T, b Backend) {
 	if _, err := s.Get(within(t), "absent"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("reading an absent record: %v, want ErrNotFound", err)
 	}
-	err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: "absent"}})
+	_, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: "absent"}})
 	if !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("updating an absent record: %v, want ErrNotFound", err)
 	}

@@ -2,12 +2,17 @@ package storetest
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -22,9 +27,9 @@ type replica struct {
 
 func newReplica(s store.Store) *replica {
 	r := &replica{news: make(chan struct{}, 1)}
-	r.loop = &consume.Loop[record.Record]{
-		Name: "service", Open: feed.Of(s, "service", everyChange()), Key: func(r record.Record) string { return r.ID },
-		Handle: func(_ context.Context, id string) error {
+	service := &consumer.Service{
+		Name: "service", Metrics: "service", Store: s, Selector: everyChange(), Key: func(r record.Record) string { return r.ID },
+		Reconcile: func(_ context.Context, id string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.handled = append(r.handled, id)
@@ -35,6 +40,7 @@ func newReplica(s store.Store) *replica {
 			return nil
 		},
 	}
+	r.loop = service.Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	return r
 }
 

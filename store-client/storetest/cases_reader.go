@@ -71,7 +71,7 @@ func readerWrites(t *testing.T, b Backend) {
 	}
 	changed := before.Status
 	changed.UserPodsEvictionStatus.Status = record.EvictionInProgress
-	if err := writer.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, Revision: before.Revision, Status: changed}}); err == nil {
+	if _, err := writer.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, Revision: before.Revision, Status: changed}}); err == nil {
 		t.Error("a reader updated")
 	}
 	if _, err := writer.Expire(within(t), time.Now().AddDate(100, 0, 0)); err == nil {

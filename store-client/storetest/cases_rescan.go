@@ -96,7 +96,7 @@ func deleteRecord(t *testing.T, s store.Store, r record.Record) {
 	at := now.CreatedAt
 	now.Status.QuarantineVerdict = &record.Verdict{Reason: record.NoRuleMatched}
 	change := store.Change{ID: r.ID, Revision: now.Revision, Status: now.Status, ExpireAt: &at}
-	if err := s.Update(within(t), record.FaultQuarantine, []store.Change{change}); err != nil {
+	if _, err := s.Update(within(t), record.FaultQuarantine, []store.Change{change}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Expire(within(t), at.Add(store.ExpireGrace+time.Second)); n != 1 || err != nil {

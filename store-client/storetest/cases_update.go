@@ -35,7 +35,7 @@ func updateRace(t *testing.T, b Backend) {
 			for n := range 10 {
 				now := MustGet(t, s, r.ID)
 				rewrite(fmt.Sprint(g, "/", n))(&now.Status)
-				err := s.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, Revision: now.Revision, Status: now.Status}})
+				_, err := s.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, Revision: now.Revision, Status: now.Status}})
 				switch {
 				case err == nil:
 					wins.Add(1)
@@ -70,7 +70,7 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 		"illegal":    {store.Change{ID: c.ID, Status: record.Status{NodeQuarantined: record.QuarantineCanceled}}, record.ErrIllegalTransition},
 		"unstorable": {store.Change{ID: c.ID, Status: record.Status{Session: "\x00"}}, nil},
 	} {
-		err := s.Update(within(t), record.FaultQuarantine, []store.Change{good, tc.bad})
+		_, err := s.Update(within(t), record.FaultQuarantine, []store.Change{good, tc.bad})
 		if err == nil || tc.want != nil && !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
@@ -80,12 +80,17 @@ func updateAllOrNothing(t *testing.T, b Backend) {
 			}
 		}
 	}
-	if err := s.Update(within(t), record.FaultQuarantine, []store.Change{good, {ID: c.ID, Status: judged}}); err != nil {
-		t.Fatalf("the good batch: %v", err)
+	written, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: c.ID, Status: judged}, good})
+	if err != nil || len(written) != 2 {
+		t.Fatalf("the good batch: %v, %d records", err, len(written))
 	}
-	for _, id := range []string{a.ID, c.ID} {
-		if r := MustGet(t, s, id); r.Revision != 1 || !r.Judged() {
+	for i, id := range []string{c.ID, a.ID} {
+		r := MustGet(t, s, id)
+		if r.Revision != 1 || !r.Judged() {
 			t.Errorf("after the good batch: %+v", r)
+		}
+		if diff := cmp.Diff(r, written[i]); diff != "" {
+			t.Errorf("what was written is told as something else (-stored +told):\n%s", diff)
 		}
 	}
 }
@@ -128,7 +133,8 @@ func updateAll(ctx context.Context, s store.Store, records []record.Record, text
 		rewrite(text)(&now.Status)
 		changes = append(changes, store.Change{ID: r.ID, Revision: now.Revision, Status: now.Status})
 	}
-	return s.Update(ctx, record.NodeDrainer, changes)
+	_, err := s.Update(ctx, record.NodeDrainer, changes)
+	return err
 }
 
 func updateAfterCut(t *testing.T, b Backend) {
@@ -182,7 +188,7 @@ func updateOwnership(t *testing.T, b Backend) {
 			MustAppend(t, s, r)
 			st := record.Status{}
 			f.edit(&st)
-			err := s.Update(within(t), w, []store.Change{{ID: r.ID, Status: st}})
+			_, err := s.Update(within(t), w, []store.Change{{ID: r.ID, Status: st}})
 			last := MustGet(t, s, r.ID)
 			if w == f.owner && (err != nil || !sameDocument(last.Status, st)) {
 				t.Errorf("%s by its owner: %v, stored %+v", f.name, err, last.Status)
@@ -201,10 +207,10 @@ func expiryOwnership(t *testing.T, s store.Store, at time.Time) {
 	t.Helper()
 	r := Record("n")
 	MustAppend(t, s, r)
-	if err := s.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, ExpireAt: &at}}); !errors.Is(err, record.ErrNotOwner) {
+	if _, err := s.Update(within(t), record.NodeDrainer, []store.Change{{ID: r.ID, ExpireAt: &at}}); !errors.Is(err, record.ErrNotOwner) {
 		t.Errorf("expireAt by %s: %v, want ErrNotOwner", record.NodeDrainer, err)
 	}
-	if err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, ExpireAt: &at}}); err != nil {
+	if _, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, ExpireAt: &at}}); err != nil {
 		t.Errorf("expireAt by its owner: %v", err)
 	}
 	got := update(t, s, record.NodeDrainer, r.ID, rewrite("later"))
@@ -224,7 +230,7 @@ func every(t *testing.T, s store.Store) {
 		for _, to := range someQuarantines {
 			r := Seed(t, s, Record("n", func(r *record.Record) { r.Status.NodeQuarantined = from }))[0]
 			r.Status.NodeQuarantined = to
-			err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}})
+			_, err := s.Update(within(t), record.FaultQuarantine, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}})
 			tr := record.Transition{Field: "nodequarantined", From: string(from), To: string(to)}
 			if want := legal[tr] || from == to; want != (err == nil) || !want && !errors.Is(err, record.ErrIllegalTransition) {
 				t.Errorf("%+v: %v", tr, err)

@@ -108,7 +108,7 @@ func Seed(t testing.TB, s store.Store, records ...record.Record) []record.Record
 				changes = append(changes, store.Change{ID: r.ID, Revision: before.Revision, Status: after, ExpireAt: expire})
 			}
 		}
-		if err := s.Update(t.Context(), step.writer, changes); err != nil {
+		if _, err := s.Update(t.Context(), step.writer, changes); err != nil {
 			t.Fatalf("stamping as %s: %v", step.writer, err)
 		}
 	}

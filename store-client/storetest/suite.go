@@ -189,7 +189,7 @@ func update(t testing.TB, s store.Store, w record.Writer, id string, edit func(*
 	t.Helper()
 	r := MustGet(t, s, id)
 	edit(&r.Status)
-	if err := s.Update(within(t), w, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}}); err != nil {
+	if _, err := s.Update(within(t), w, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}}); err != nil {
 		t.Fatalf("updating record %q: %v", id, err)
 	}
 	return MustGet(t, s, id)

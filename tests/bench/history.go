@@ -240,7 +240,8 @@ func (h *chronicle) append(ctx context.Context) (record.Record, error) {
 
 // stamp writes a verdict as fault-quarantine would.
 func (h *chronicle) stamp(ctx context.Context, r record.Record, reason record.Reason) error {
-	return h.store.Update(ctx, record.FaultQuarantine, []store.Change{verdict(r, reason)})
+	_, err := h.store.Update(ctx, record.FaultQuarantine, []store.Change{verdict(r, reason)})
+	return err
 }
 
 func verdict(r record.Record, reason record.Reason) store.Change {

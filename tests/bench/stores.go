@@ -59,7 +59,8 @@ func (h *chronicle) measureBatch(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.store.Update(ctx, record.FaultQuarantine, changes)
+	_, err = h.store.Update(ctx, record.FaultQuarantine, changes)
+	return err
 }
 
 // faults are n more faults, and what finishes them.
@@ -117,7 +118,7 @@ func (d mongoDatabase) clone(ctx context.Context, _ string, n int) (err error) {
 		if _, err := s.Append(ctx, records); err != nil {
 			return err
 		}
-		if err := s.Update(ctx, record.FaultQuarantine, changes); err != nil {
+		if _, err := s.Update(ctx, record.FaultQuarantine, changes); err != nil {
 			return err
 		}
 	}

@@ -40,15 +40,14 @@ func source(t *testing.T, file string) string {
 // feed is only a doorbell: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/main.go":       "feed.Of(records, name, record.ProcessableHealthEventInserts())",
-		"node-drainer/main.go":           "feed.Of(records, name, record.NodeQuarantineStatus())",
-		"fault-remediation/main.go":      "feed.Of(records, name, record.QuarantinedAndDrainedNodes())",
-		"health-events-analyzer/main.go": "feed.From(records, record.AnalyzerAgent, record.ProcessableNonFatalUnhealthyInserts(), begin, nil)",
-
-		"event-exporter/internal/export/intake.go": "feed.From(d.Source, Consumer, record.AllHealthEventInserts(), since, ",
+		"fault-quarantine/internal/desk/service.go":    "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
+		"node-drainer/internal/drain/service.go":       "Store: d.records, Selector: record.NodeQuarantineStatus(),",
+		"fault-remediation/internal/repair/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
+		"health-events-analyzer/main.go":               "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
+		"event-exporter/internal/export/desk.go":       "Store: d.Records, Selector: record.AllHealthEventInserts(),",
 	} {
 		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
-		if text := source(t, file); strings.Count(text, "feed.Of(")+strings.Count(text, "feed.From(") != max(1, feeds) || !strings.Contains(text, selector) {
+		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {
 			t.Errorf("%s does not read %s", file, selector)
 		}
 	}

@@ -259,7 +259,7 @@ func stores() []Filter {
 func quarantine() []Filter {
 	const room, ledger, run = "fault-quarantine/", "fault-quarantine/ledger/ledger.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
 	return []Filter{
-		{"fault-quarantine", "the feed is the named one", room + "main.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-quarantine", "the feed is the named one", room + "internal/desk/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
@@ -271,7 +271,7 @@ func quarantine() []Filter {
 func drain() []Filter {
 	const room, file, run = "node-drainer/", "node-drainer/internal/drain/observe.go", "TestNoSelectorOfTheDrainSeesPersistOnly"
 	return []Filter{
-		{"node-drainer", "the feed is the named one", room + "main.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"node-drainer", "the feed is the named one", room + "internal/drain/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"node-drainer", "the plan", room + "plan/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/plan", "TestPersistOnlyRecordsChangeNoStep"},
 		{"node-drainer", "owed drains", file, `Name: "DrainOwed", Node: node, Strategy: record.Process, `, `Name: "DrainOwed", Node: node, `, "./node-drainer/internal/drain", run},
 		{"node-drainer", "the records of a node", file, `Name: "DrainOfNode", Node: node, Strategy: record.Process, `, `Name: "DrainOfNode", Node: node, `, "./node-drainer/internal/drain", run},
@@ -282,7 +282,7 @@ func drain() []Filter {
 func repair() []Filter {
 	const room, file, run = "fault-remediation/", "fault-remediation/internal/repair/selectors.go", "TestNoSelectorOfTheRepairSeesPersistOnly"
 	return []Filter{
-		{"fault-remediation", "the feed is the named one", room + "main.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the feed is the named one", room + "internal/repair/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		{"fault-remediation", "the plan", room + "plan/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/plan", "TestPersistOnlyRecordsChangeNoStep"},
 		{"fault-remediation", "the records of a node", file, "Node: node, Strategy: record.Process,\n", "Node: node,\n", "./fault-remediation/internal/repair", run},
 		{"fault-remediation", "the backlog", file, `Name: "Unsettled repairs", Strategy: record.Process, `, `Name: "Unsettled repairs", `, "./fault-remediation/internal/repair", run},
@@ -307,7 +307,7 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/export/intake.go", "feed.From(d.Source, Consumer, record."
+	const intake, feed = "event-exporter/internal/export/desk.go", "Store: d.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
 		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},

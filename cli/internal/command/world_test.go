@@ -180,7 +180,7 @@ func (w *world) addObject(t *testing.T) string {
 		Session: w.fault.ID, SubmittedAt: x.GetCreationTimestamp().UTC(),
 	}}}
 	change := store.Change{ID: w.fault.ID, Revision: w.fault.Revision, Status: status}
-	if err := w.records.Update(t.Context(), record.FaultRemediation, []store.Change{change}); err != nil {
+	if _, err := w.records.Update(t.Context(), record.FaultRemediation, []store.Change{change}); err != nil {
 		t.Fatal(err)
 	}
 	return x.GetName()

@@ -10,30 +10,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/cloudevents/sdk-go/v2/event"
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/answer"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
-	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // Receiver takes events.
 type Receiver interface {
 	Send(ctx context.Context, events []event.Event) post.Result
-}
-
-// Graveyard keeps what no receiver will take.
-type Graveyard interface {
-	Dead(ctx context.Context, letter store.DeadLetter) error
 }
 
 // Pauses between two tries of the same events.
@@ -44,12 +38,12 @@ type Pauses struct {
 
 // Desk is the exporter between store and receiver.
 type Desk struct {
-	Source    feed.Source
-	Graveyard Graveyard
-	Receiver  Receiver
-	Frame     cloudevent.Frame
-	Policy    answer.Policy
-	Pauses    Pauses
+	// Records are the store's, which keeps what no receiver will take as dead letters.
+	Records  store.Store
+	Receiver Receiver
+	Frame    cloudevent.Frame
+	Policy   answer.Policy
+	Pauses   Pauses
 	// Lanes is how many requests are under way at once, Batch how many events
 	// one of them carries at most.
 	Lanes, Batch int
@@ -58,9 +52,6 @@ type Desk struct {
 	// Rate bounds the records per second of which each is older than five
 	// minutes; 0 is no bound.
 	Rate float64
-	// Aside says whether a record is passed over because it killed the process; nil
-	// is never.
-	Aside func(id string) bool
 	// MaxLag is the age of the oldest undelivered record from which on the
 	// service is not ready; 0 never.
 	MaxLag  time.Duration
@@ -68,42 +59,43 @@ type Desk struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	lanes *lanes
-	gate  gate
+	lanes   map[string]*lane
+	turn    turn
+	gate    gate
+	service *consumer.Service
 }
 
-// Loop is the desk at work; the caller runs it once.
-func (d *Desk) Loop(metrics *consume.Metrics) *consume.Loop[record.Record] {
-	d.lanes = newLanes(d.Lanes, d.Batch, func() *backoff.ExponentialBackOff {
-		return &backoff.ExponentialBackOff{
-			InitialInterval: d.Pauses.Initial, MaxInterval: d.Pauses.Longest, Multiplier: d.Pauses.Multiplier,
-			RandomizationFactor: backoff.DefaultRandomizationFactor,
-		}
-	})
-	d.Metrics.show(d)
-	return &consume.Loop[record.Record]{
-		Name: Consumer, Open: d.open, Key: func(r record.Record) string { return d.lanes.of(r).name },
-		Handle: d.Handle, Workers: d.Lanes, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+// Consumer is the exporter's name in the store.
+const Consumer = "event-exporter"
+
+// Service makes the desk a consumer of the store, once: it sends the records
+// themselves, each after its turn, and begins with the look-back if the exporter never
+// ran on this store.
+func (d *Desk) Service() *consumer.Service {
+	d.lanes = d.newLanes()
+	if d.Rate > 0 {
+		d.turn.limit = rate.NewLimiter(rate.Limit(d.Rate), max(1, int(d.Rate)))
 	}
+	d.service = &consumer.Service{
+		Name: Consumer, Metrics: Namespace, Store: d.Records, Selector: record.AllHealthEventInserts(),
+		Since: func() time.Time { return d.Clock.Now().Add(-d.LookBack) }, Key: d.key, Items: d.Send, Weight: weight, Pace: d.pace, Workers: d.Lanes,
+	}
+	return d.service
 }
 
-// Handle sends what waits in a lane. Nil settles everything that was in it
-// when it began; an error leaves what is not sent where it is.
-func (d *Desk) Handle(ctx context.Context, name string) error {
-	one := d.lanes.byName[name]
-	for left := d.lanes.waiting(one); left > 0; {
-		if err := d.mayGo(one); err != nil {
-			return err
-		}
-		batch := d.lanes.head(one, min(left, one.size))
-		done, err := d.deliver(ctx, one, batch)
-		d.lanes.settle(one, done)
-		left -= done
-		if err != nil {
-			return err
-		}
+func (d *Desk) key(r record.Record) string {
+	d.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
+	return d.laneOf(r)
+}
+
+// Send sends the first records of a lane in one request; done are those that are
+// delivered or buried.
+func (d *Desk) Send(ctx context.Context, name string, records []record.Record) (done int, err error) {
+	one := d.lanes[name]
+	if err := d.mayGo(one); err != nil {
+		return 0, err
 	}
-	return nil
+	return d.deliver(ctx, one, records[:min(len(records), one.size)])
 }
 
 // mayGo waits out the pauses of the lane and of everyone.
@@ -153,17 +145,6 @@ func (d *Desk) encode(batch []record.Record) ([]event.Event, error) {
 		events = append(events, e)
 	}
 	return events, nil
-}
-
-// Waiting visits the records that wait in a lane.
-func (d *Desk) Waiting(_ context.Context, name string, each func(record.Record) error) error {
-	one := d.lanes.byName[name]
-	for _, r := range d.lanes.head(one, d.lanes.waiting(one)) {
-		if err := each(r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Try makes what would be sent of a record, and sends nothing.
@@ -238,7 +219,7 @@ func (d *Desk) bury(ctx context.Context, r record.Record, why answer.Reason, det
 	if err != nil {
 		return err
 	}
-	err = d.Graveyard.Dead(ctx, store.DeadLetter{
+	err = d.Records.Dead(ctx, store.DeadLetter{
 		ID: r.ID, Source: Consumer, Reason: fmt.Sprintf("%s: %s", why, detail), Body: body, At: d.Clock.Now(),
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -32,6 +33,7 @@ import (
 // world is a store, whose position is an index, and a receiver, which outlive
 // the exporter.
 type world struct {
+	store.Store
 	t       *testing.T
 	mu      sync.Mutex
 	records []record.Record
@@ -46,13 +48,14 @@ type world struct {
 	// answer of the receiver for the ids of a request.
 	answer func(ids []string) post.Result
 	buried func() error
+	aside  passing
 }
 
 func newWorld(t *testing.T, records ...record.Record) *world {
 	return &world{
 		t: t, records: records, more: make(chan struct{}, 1), taken: map[string]int{}, dead: map[string]string{},
 		answer: func([]string) post.Result { return status(200) },
-		buried: func() error { return nil },
+		buried: func() error { return nil }, aside: passing{},
 	}
 }
 
@@ -177,7 +180,7 @@ func (w *world) desk(edit func(*export.Desk)) (*export.Desk, *consume.Loop[recor
 	}
 	registry := prometheus.NewRegistry()
 	d := &export.Desk{
-		Source: w, Graveyard: w, Receiver: w, Frame: frame,
+		Records: w, Receiver: w, Frame: frame,
 		Policy: answer.Policy{Poison: []int{400, 413, 422}, LongestWish: time.Hour},
 		Pauses: export.Pauses{Initial: time.Second, Longest: time.Minute, Multiplier: 2},
 		Lanes:  4, Batch: 1, LookBack: 24 * time.Hour,
@@ -186,7 +189,10 @@ func (w *world) desk(edit func(*export.Desk)) (*export.Desk, *consume.Loop[recor
 	if edit != nil {
 		edit(d)
 	}
-	loop := d.Loop(consume.NewMetrics(registry, export.Namespace))
+	service := d.Service()
+	service.Vet = &consume.Vetting[record.Record]{Memory: w.aside, ID: func(r record.Record) string { return r.ID }, Try: d.Try}
+	loop := service.Loop(&daemon.Daemon{Clock: d.Clock, Log: d.Log, Registry: registry})
+	d.Metrics.Show(d)
 	return d, loop
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
 	"github.com/nvidia/nvsentinel/internal/consume"
@@ -58,9 +57,8 @@ func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, history(20, 3)...)
 		w.dead["r0007"] = "set aside"
-		aside := passing{"r0007": true}
-		d, loop := w.desk(func(d *export.Desk) { d.Aside = aside.Aside })
-		loop.Vet = &consume.Vetting[record.Record]{Memory: aside, ID: func(r record.Record) string { return r.ID }, Records: d.Waiting, Try: d.Try}
+		w.aside["r0007"] = true
+		d, loop := w.desk(nil)
 		w.answer = func([]string) post.Result { return status(503) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -69,13 +67,9 @@ func TestWhatIsSetAsideIsPassedOver(t *testing.T) {
 		<-time.After(time.Minute)
 		var waiting []string
 		for lane := range 4 {
-			err := d.Waiting(ctx, fmt.Sprintf("lane-%02d", lane), func(r record.Record) error {
+			for _, r := range loop.Waiting(fmt.Sprintf("lane-%02d", lane)) {
 				d.Try(ctx, r)
 				waiting = append(waiting, r.ID)
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
 			}
 		}
 		if slices.Contains(waiting, "r0007") || len(waiting) != 19 {

@@ -51,8 +51,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// show adds the gauges that are read from the desk.
-func (m *Metrics) show(d *Desk) {
+// Show adds the gauges that are read from a desk whose service has its loop.
+func (m *Metrics) Show(d *Desk) {
 	gauge := func(name, help string, value func() float64) prometheus.GaugeFunc {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}, value)
 	}

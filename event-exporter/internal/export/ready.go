@@ -3,6 +3,8 @@ package export
 import (
 	"fmt"
 	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
 // Receiving says whether the receiver knows us: credentials and address.
@@ -26,11 +28,16 @@ func (d *Desk) KeepsUp() (ok bool, detail string) {
 }
 
 // lag is the age of the oldest record that is neither delivered nor buried; 0
-// if there is none.
+// if there is none. The loop of the service is made before.
 func (d *Desk) lag() time.Duration {
-	at, ok := d.lanes.oldest()
-	if !ok {
+	oldest := d.turn.oldest()
+	d.service.Oldest(func(r record.Record) {
+		if oldest.IsZero() || r.CreatedAt.Before(oldest) {
+			oldest = r.CreatedAt
+		}
+	})
+	if oldest.IsZero() {
 		return 0
 	}
-	return max(0, d.Clock.Since(at))
+	return max(0, d.Clock.Since(oldest))
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// pageSize bounds a page of a list.
-const pageSize = 500
-
 // Backlog reads the open sessions and the held nodes for the budget, opens it,
 // and rings every node with unjudged, Held or open records.
 //
@@ -59,7 +56,7 @@ func (d *Desk) pages(ctx context.Context, selector record.Selector, each func([]
 }
 
 func (d *Desk) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
-	if err := store.Pages(ctx, d.Store, store.Query{Selector: selector, After: after, Limit: pageSize}, each); err != nil {
+	if err := store.Pages(ctx, d.Store, store.Query{Selector: selector, After: after}, each); err != nil {
 		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
 	}
 	return nil
@@ -83,12 +80,12 @@ func (d *Desk) touch(ctx context.Context, page []record.Record) error {
 }
 
 func (d *Desk) touchBatch(ctx context.Context, changes []store.Change) error {
-	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	_, err := d.Store.Update(ctx, record.FaultQuarantine, changes)
 	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
 	for _, c := range changes {
-		err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
+		_, err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}

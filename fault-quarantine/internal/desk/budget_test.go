@@ -89,7 +89,7 @@ type late struct {
 	before func()
 }
 
-func (l late) Update(ctx context.Context, w record.Writer, changes []store.Change) error {
+func (l late) Update(ctx context.Context, w record.Writer, changes []store.Change) ([]record.Record, error) {
 	if do := l.before; do != nil {
 		do()
 	}

@@ -128,12 +128,13 @@ func (d *Desk) handle(ctx context.Context, name string) error {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/decided")
-	if err := d.stamp(ctx, judgement, ledger.Recoveries(seen.view.Pending)); err != nil {
+	written, err := d.stamp(ctx, judgement, ledger.Recoveries(seen.view.Pending))
+	if err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/stamped")
 	if seen.node != nil {
-		if err := d.mark(ctx, seen.node, judgement); err != nil {
+		if err := d.mark(ctx, seen.node, judgement, written); err != nil {
 			return err
 		}
 		crashpoint.Here("fault-quarantine/done")
@@ -256,24 +257,30 @@ func (d *Desk) policy(node *corev1.Node) ledger.Policy {
 // stamp writes the judgement in parts, each as one batch of compare-and-sets
 // within the time that no other replica can lead: a pile of records gets through
 // however slow the store is. What a stopped pass has not written is judged again.
-func (d *Desk) stamp(ctx context.Context, j ledger.Judgement, recoveries []record.Record) error {
+// It returns the revisions that it made, by the records' ids.
+func (d *Desk) stamp(ctx context.Context, j ledger.Judgement, recoveries []record.Record) (written map[string]int64, err error) {
 	if crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
-		return nil
+		return nil, nil
 	}
+	written = map[string]int64{}
 	for _, part := range j.Batches(batchOf(j)) {
 		changes := make([]store.Change, len(part))
 		for i, r := range part {
 			if j.Brief[r.ID] {
 				full, err := d.readWhole(ctx, r)
 				if err != nil {
-					return err
+					return nil, err
 				}
 				r.Status = ledger.Whole(full, r, recoveries)
 			}
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
-		if err := d.update(ctx, changes); err != nil {
-			return err
+		after, err := d.update(ctx, changes)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range after {
+			written[r.ID] = r.Revision
 		}
 		for _, r := range part {
 			d.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
@@ -281,22 +288,22 @@ func (d *Desk) stamp(ctx context.Context, j ledger.Judgement, recoveries []recor
 				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
 		}
 	}
-	return nil
+	return written, nil
 }
 
 // update writes one batch under a fence of its own.
-func (d *Desk) update(ctx context.Context, changes []store.Change) error {
+func (d *Desk) update(ctx context.Context, changes []store.Change) ([]record.Record, error) {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("writing verdicts: another replica may lead: %w", err)
+		return nil, fmt.Errorf("writing verdicts: another replica may lead: %w", err)
 	}
-	err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	after, err := d.Store.Update(ctx, record.FaultQuarantine, changes)
 	if errors.Is(err, store.ErrConflict) {
-		return outcome.Wait(0, "another writer changed a record of the node")
+		return nil, outcome.Wait(0, "another writer changed a record of the node")
 	}
 	if err != nil {
-		return fmt.Errorf("writing verdicts: %w", err)
+		return nil, fmt.Errorf("writing verdicts: %w", err)
 	}
-	return nil
+	return after, nil
 }

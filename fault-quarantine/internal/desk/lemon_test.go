@@ -32,7 +32,7 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 				}
 				r.Status.FaultRemediated = new(bool)
 				r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: record.Lemon}
-				if err := d.Store.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
+				if _, err := d.Store.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
 					t.Fatal(err)
 				}
 			}

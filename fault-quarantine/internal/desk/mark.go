@@ -24,8 +24,9 @@ type Event struct {
 }
 
 // mark brings the Node to what its open records ask for, then stamps the
-// records whose quarantine is finished by that.
-func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) error {
+// records whose quarantine is finished by that; written are the revisions that the
+// judgement made.
+func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement, written map[string]int64) error {
 	desired := marks.Of(j.Open).Without(j.Brief)
 	for _, r := range j.Changed {
 		if r.Status.NodeQuarantined == record.QuarantineCanceled {
@@ -51,7 +52,7 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement) 
 		return fmt.Errorf("marking node %s: %w", node.Name, err)
 	}
 	d.note(ctx, node, after, desired)
-	if err := d.finish(ctx, j, now); err != nil || !news {
+	if err := d.finish(ctx, j, written, now); err != nil || !news {
 		return err
 	}
 	return outcome.Wait(0, "the node changed while it was marked")
@@ -115,21 +116,19 @@ func (d *Desk) note(ctx context.Context, was, is *corev1.Node, desired marks.Des
 }
 
 // finish stamps when the Node was seen to bear the marks of a record. What this
-// judgement changed has been written once since it was read; anything else that
+// judgement changed stands at the revision that was written; anything else that
 // changed it meanwhile is a conflict.
-func (d *Desk) finish(ctx context.Context, j ledger.Judgement, now time.Time) error {
+func (d *Desk) finish(ctx context.Context, j ledger.Judgement, written map[string]int64, now time.Time) error {
 	if crashpoint.Sabotaged("fault-quarantine/skip-stamp") {
 		return nil
-	}
-	written := map[string]int64{}
-	for _, r := range j.Changed {
-		written[r.ID] = 1
 	}
 	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool { return r.Status.QuarantineFinishTimestamp != nil })
 	for batch := range slices.Chunk(unmarked, batchOf(j)) {
 		changes := make([]store.Change, len(batch))
 		for i, r := range batch {
-			r.Revision += written[r.ID]
+			if made, changed := written[r.ID]; changed {
+				r.Revision = made
+			}
 			if j.Brief[r.ID] {
 				full, err := d.readWhole(ctx, r)
 				if err != nil {
@@ -140,7 +139,7 @@ func (d *Desk) finish(ctx context.Context, j ledger.Judgement, now time.Time) er
 			r.Status.QuarantineFinishTimestamp = &now
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
-		if err := d.update(ctx, changes); err != nil {
+		if _, err := d.update(ctx, changes); err != nil {
 			return err
 		}
 	}

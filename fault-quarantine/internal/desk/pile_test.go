@@ -27,9 +27,9 @@ type slow struct {
 	each time.Duration
 }
 
-func (s slow) Update(ctx context.Context, w record.Writer, changes []store.Change) error {
+func (s slow) Update(ctx context.Context, w record.Writer, changes []store.Change) ([]record.Record, error) {
 	if d := time.Duration(len(changes)) * s.each; d > 10*time.Second {
-		return fmt.Errorf("updating %d records takes %s: %w", len(changes), d, context.DeadlineExceeded)
+		return nil, fmt.Errorf("updating %d records takes %s: %w", len(changes), d, context.DeadlineExceeded)
 	}
 	return s.Store.Update(ctx, w, changes)
 }
@@ -146,9 +146,9 @@ type stopped struct {
 
 var errStopped = errors.New("stopped between two batches")
 
-func (s *stopped) Update(ctx context.Context, w record.Writer, changes []store.Change) error {
+func (s *stopped) Update(ctx context.Context, w record.Writer, changes []store.Change) ([]record.Record, error) {
 	if s.left--; s.left < 0 {
-		return errStopped
+		return nil, errStopped
 	}
 	return s.Store.Update(ctx, w, changes)
 }

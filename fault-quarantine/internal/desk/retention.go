@@ -2,32 +2,25 @@ package desk
 
 import (
 	"context"
+	"fmt"
 	"time"
 
-	"k8s.io/utils/clock"
+	"github.com/nvidia/nvsentinel/internal/consume"
 )
 
 // expireEvery is how often expired records are looked for.
 const expireEvery = 10 * time.Minute
 
-// Expire deletes records whose expireAt has passed, now and then, until ctx
-// ends. Only expireAt expires a record; deleting twice is harmless, so that
-// every replica may do it.
-func (d *Desk) Expire(ctx context.Context, c clock.WithTicker) error {
-	ticker := c.NewTicker(expireEvery)
-	defer ticker.Stop()
-	for {
-		n, err := d.Store.Expire(ctx, c.Now())
-		switch {
-		case err != nil && ctx.Err() == nil:
-			d.Log.Error("expiring records failed, trying again", "in", expireEvery, "error", err)
-		case n > 0:
+// Expiry deletes records whose expireAt has passed. Only expireAt expires a record.
+func (d *Desk) Expiry() consume.Task {
+	return consume.Task{Name: "retention", Every: expireEvery, Do: func(ctx context.Context) error {
+		n, err := d.Store.Expire(ctx, d.Clock.Now())
+		if err != nil {
+			return fmt.Errorf("expiring records: %w", err)
+		}
+		if n > 0 {
 			d.Log.Info("records expired", "count", n)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C():
-		}
-	}
+		return nil
+	}}
 }

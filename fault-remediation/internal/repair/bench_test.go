@@ -17,17 +17,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -65,7 +68,7 @@ func newBench(t *testing.T) *bench {
 		t: t, cluster: cluster, store: records, clock: fake,
 		node: "n-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), session: "session-of-" + t.Name(),
 		Desk: &repair.Desk{
-			Records: records, Repairs: compile(t, action.Default()), Policy: plan.Policy{RecoveryWithin: plan.DefaultRecoveryWithin},
+			Records: own(records), Repairs: compile(t, action.Default()), Policy: plan.Policy{RecoveryWithin: plan.DefaultRecoveryWithin},
 			Eviction: pods, Clock: fake, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: repair.NewMetrics(prometheus.NewRegistry()),
 		},
 	}
@@ -186,7 +189,7 @@ func (b *bench) update(writer record.Writer, id string, change func(*record.Stat
 	b.t.Helper()
 	r := b.record(id)
 	change(&r.Status)
-	err := b.store.Update(b.t.Context(), writer, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}})
+	_, err := b.store.Update(b.t.Context(), writer, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}})
 	if err != nil {
 		b.t.Fatalf("updating %s as %s: %v", id, writer, err)
 	}
@@ -310,4 +313,15 @@ func decode(t *testing.T, body []byte) *unstructured.Unstructured {
 		t.Fatalf("decoding %s: %v", body, err)
 	}
 	return obj
+}
+
+// own are a store's records as fault-remediation writes them.
+func own(s store.Store) *consumer.Records {
+	return &consumer.Records{Store: s, Writer: record.FaultRemediation}
+}
+
+// key is what a delivery of the feed rings.
+func (b *bench) key(r record.Record) string {
+	process := &daemon.Daemon{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+	return b.Service("fault-remediation", 1).Loop(process).Key(r)
 }

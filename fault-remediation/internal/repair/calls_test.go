@@ -58,11 +58,11 @@ func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
 	if a := b.record("r1").Status.Remediation.Attempts[0]; a.UID != string(b.onlyObject().GetUID()) {
 		t.Errorf("the record names the uid %q", a.UID)
 	}
-	if key := b.Key(b.record("r1")); key != "" {
+	if key := b.key(b.record("r1")); key != "" {
 		t.Errorf("the desk's own stamp rings %q", key)
 	}
 	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Message = "told by the drainer" })
-	if key := b.Key(b.record("r1")); key != b.node {
+	if key := b.key(b.record("r1")); key != b.node {
 		t.Errorf("another room's stamp rings %q, want the node", key)
 	}
 }

@@ -105,7 +105,7 @@ func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
 	}
 	uids := map[string]bool{}
 	for _, gvr := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }) {
-		for page := (metav1.ListOptions{Limit: backlogPage}); ; {
+		for page := (metav1.ListOptions{Limit: 500}); ; {
 			list, err := c.Objects.Resource(gvr).List(ctx, page)
 			if kindMissing(err) {
 				break

@@ -5,14 +5,11 @@
 package repair
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/brake"
@@ -20,18 +17,12 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
-
-// Records is what the desk needs of the store.
-type Records interface {
-	List(ctx context.Context, q store.Query) ([]record.Record, error)
-	Update(ctx context.Context, writer record.Writer, changes []store.Change) error
-}
 
 // Desk repairs nodes, one step at a time.
 type Desk struct {
-	Records Records
+	Records *consumer.Records
 	Cluster *kube.Client
 	Repairs action.Policy
 	Policy  plan.Policy
@@ -47,37 +38,8 @@ type Desk struct {
 	// Leases are those that remediators of nodes share; nil takes none.
 	Leases *nodelease.Claims
 
-	stamps  echo.Book // of records, by id
 	objects echo.Book // of repair objects, by namespace and name
 	// taken is when this desk took the lease of a node last, by its name: for half of
 	// the lease's life. What is not known here, after a start, is taken once more.
 	taken sync.Map
-}
-
-// Backlog rings every node that a record still needs a step for.
-func (d *Desk) Backlog(ctx context.Context, ring func(node string)) error {
-	for _, selector := range []record.Selector{record.OpenOfNode(""), Unsettled()} {
-		if err := d.ringAll(ctx, selector, ring); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// backlogPage bounds one read of the backlog.
-const backlogPage = 500
-
-func (d *Desk) ringAll(ctx context.Context, selector record.Selector, ring func(node string)) error {
-	err := store.Pages(ctx, d.Records, store.Query{Selector: selector, Limit: backlogPage}, func(page []record.Record) error {
-		for _, r := range page {
-			if plan.Unsettled(r) {
-				ring(r.Event.NodeName)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing the backlog %q: %w", selector.Name, err)
-	}
-	return nil
 }

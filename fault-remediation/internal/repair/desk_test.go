@@ -74,17 +74,17 @@ type failing struct {
 	written bool
 }
 
-func (f *failing) Update(ctx context.Context, w record.Writer, c []store.Change) error {
+func (f *failing) Update(ctx context.Context, w record.Writer, c []store.Change) ([]record.Record, error) {
 	f.updates++
 	if f.updates != f.fail {
 		return f.Store.Update(ctx, w, c)
 	}
 	if f.written {
-		if err := f.Store.Update(ctx, w, c); err != nil {
-			return err
+		if _, err := f.Store.Update(ctx, w, c); err != nil {
+			return nil, err
 		}
 	}
-	return errors.New("the store is gone")
+	return nil, errors.New("the store is gone")
 }
 
 // TestInterrupted: an interruption around each stamp, seen or not seen by the
@@ -100,7 +100,7 @@ func TestInterrupted(t *testing.T) {
 			b := newBench(t)
 			b.fault("r1", record.ActionRestartVM)
 			f.Store = b.store
-			b.Records = &f
+			b.Records = own(&f)
 			if err := b.Handle(t.Context(), b.node); err == nil || !strings.Contains(err.Error(), "the store is gone") {
 				t.Fatalf("Handle = %v, want the interruption", err)
 			}
@@ -164,7 +164,7 @@ func TestDeletedObjectIsLost(t *testing.T) {
 func TestForeignObjectOfTheSameName(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
-	b.Records = &failing{Store: b.store, fail: 1, written: true}
+	b.Records = own(&failing{Store: b.store, fail: 1, written: true})
 	if err := b.Handle(t.Context(), b.node); err == nil {
 		t.Fatal("no interruption after the name was stamped")
 	}
@@ -272,7 +272,7 @@ func TestTwoDesksOneObject(t *testing.T) {
 	b := newBench(t)
 	b.fault("r1", record.ActionRestartVM)
 	other := repair.Desk{
-		Records: b.Records, Cluster: b.Cluster, Repairs: b.Repairs, Policy: b.Policy, Eviction: b.Eviction,
+		Records: own(b.store), Cluster: b.Cluster, Repairs: b.Repairs, Policy: b.Policy, Eviction: b.Eviction,
 		Clock: b.Clock, Log: b.Log, Metrics: b.Metrics,
 	}
 	var both sync.WaitGroup
@@ -327,7 +327,7 @@ func TestBacklog(t *testing.T) {
 	var rung []string
 	ring := func() []string {
 		rung = nil
-		if err := b.Backlog(t.Context(), func(n string) { rung = append(rung, n) }); err != nil {
+		if err := b.Service("fault-remediation", 1).Backlog(t.Context(), func(n string) { rung = append(rung, n) }); err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(rung)

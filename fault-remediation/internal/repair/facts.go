@@ -17,12 +17,13 @@ type facts struct {
 	node *corev1.Node
 }
 
-// wrote takes what a step has written into the facts.
+// wrote takes the statuses that a step has written into the facts. What is to be
+// written next is decided on records that are read again.
 func (f *facts) wrote(step plan.Step) {
 	for i := range f.view.Records {
 		for _, w := range step.Writes {
 			if r := &f.view.Records[i]; r.ID == w.ID {
-				r.Status, r.Revision = w.Status, w.Revision+1
+				r.Status = w.Status
 			}
 		}
 	}

@@ -161,7 +161,7 @@ func TestEscalationSurvivesTheStore(t *testing.T) {
 			b.parks(plan.WaitObject)
 			b.finish(b.onlyObject(), "NodeReady", "False", "Timeout", "boot-1")
 			// The first update closes the attempt, the second escalates.
-			b.Records = &failing{Store: b.store, fail: 2, written: written}
+			b.Records = own(&failing{Store: b.store, fail: 2, written: written})
 			if err := b.Handle(t.Context(), b.node); err == nil {
 				t.Fatal("no interruption at the escalation")
 			}

@@ -148,7 +148,7 @@ func TestAPersonTakesTheMarkOff(t *testing.T) {
 			whole := b.Cluster
 			if f != nil {
 				f.Store = b.store
-				b.Records = f
+				b.Records = own(f)
 			} else {
 				b.Cluster = b.client(func(r *http.Request) (*http.Response, error) {
 					if r.Method == http.MethodPatch {

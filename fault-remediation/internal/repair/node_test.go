@@ -59,7 +59,7 @@ func TestAnotherMachineComesBack(t *testing.T) {
 	b := newBench(t)
 	b.Repairs = once(t, "")
 	b.fault("r1", record.ActionRestartVM)
-	b.Records = &failing{Store: b.store, fail: 1, written: true}
+	b.Records = own(&failing{Store: b.store, fail: 1, written: true})
 	if err := b.Handle(t.Context(), b.node); err == nil {
 		t.Fatal("no interruption after the name was stamped")
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -20,7 +18,7 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) (quiet bool,
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
 	}
-	news, err := d.write(ctx, changes)
+	news, err := d.Records.Write(ctx, changes)
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil
 	}
@@ -36,35 +34,6 @@ func (d *Desk) stamp(ctx context.Context, f *facts, step plan.Step) (quiet bool,
 		return !news, d.tell(ctx, f, EventEscalated, step.Message)
 	}
 	return !news, nil
-}
-
-// write updates records; news says that others changed them right after it.
-func (d *Desk) write(ctx context.Context, changes []store.Change) (news bool, err error) {
-	for _, c := range changes {
-		d.stamps.Begin(c.ID)
-	}
-	err = d.Records.Update(ctx, record.FaultRemediation, changes)
-	for _, c := range changes {
-		made := "" // after a failure nobody knows
-		if err == nil {
-			made = revision(c.Revision + 1) // every update adds one
-		}
-		if d.stamps.End(c.ID, made) {
-			news = true
-		}
-	}
-	return news, err
-}
-
-func revision(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Key is the node that a delivery of the feed rings: none if it is a stamp of
-// this desk, on which the handling that wrote it has gone on already.
-func (d *Desk) Key(r record.Record) string {
-	if d.stamps.Heard(r.ID, revision(r.Revision)) {
-		return ""
-	}
-	return r.Event.NodeName
 }
 
 func stampPoint(r plan.Reason) string {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -25,7 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -157,12 +157,8 @@ func (x *bench) room(c config.Config) func() time.Duration {
 	registry := prometheus.NewRegistry()
 	drains := drain.New(
 		drain.Config{Policy: plan.DefaultPolicy(policy), PerNode: c.EvictionsPerNode, InFlight: c.EvictionsInFlight},
-		drain.Deps{Records: db, Client: x.client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: drain.NewMetrics(registry)})
-	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Open: feed.Of(db, "node-drainer", record.NodeQuarantineStatus()), Key: drains.Key, Workers: c.Workers,
-		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
-		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: consume.NewMetrics(registry, "node_drainer"),
-	}
+		drain.Deps{Records: &consumer.Records{Store: db, Writer: record.NodeDrainer}, Client: x.client, World: world, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: drain.NewMetrics(registry)})
+	loop := drains.Service("node-drainer", c.Workers).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: registry})
 	return func() time.Duration {
 		began := time.Now()
 		ended := make(chan error, 1)
@@ -190,7 +186,7 @@ func (x *bench) quarantine(ctx context.Context, db store.Store, name string) err
 	}
 	r.Status.NodeQuarantined, r.Status.Session, r.Status.Faults = record.Quarantined, name, []record.Fault{{Key: "k"}}
 	r.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched, Effects: record.Effects{Cordon: true}, At: time.Now()}
-	if err := db.Update(ctx, record.FaultQuarantine, []store.Change{{ID: name, Revision: r.Revision, Status: r.Status}}); err != nil {
+	if _, err := db.Update(ctx, record.FaultQuarantine, []store.Change{{ID: name, Revision: r.Revision, Status: r.Status}}); err != nil {
 		return err
 	}
 	node, err := kube.ReadNode(ctx, x.client, name)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,17 +16,11 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/internal/echo"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
-
-// Records is the part of the store that drains use.
-type Records interface {
-	List(ctx context.Context, q store.Query) ([]record.Record, error)
-	Update(ctx context.Context, writer record.Writer, changes []store.Change) error
-}
 
 // Config says how drains are carried out.
 type Config struct {
@@ -43,7 +36,7 @@ type Config struct {
 // Drain is the handler of nodes. Handle may be called for several nodes at
 // once, but for one node by one caller at a time.
 type Drain struct {
-	records Records
+	records *consumer.Records
 	client  kubernetes.Interface
 	world   *World
 	config  Config
@@ -53,12 +46,11 @@ type Drain struct {
 	brake   *brake.Brake
 	memory  *memory
 	hand    *hand
-	echoes  echo.Book // of records, by id
 }
 
 // Deps are the parts a Drain works with.
 type Deps struct {
-	Records Records
+	Records *consumer.Records
 	Client  kubernetes.Interface
 	World   *World
 	Clock   clock.PassiveClock
@@ -205,7 +197,7 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 	}
 	now := d.clock.Now()
 	var err error
-	n.news, err = d.write(ctx, changes(sc.records, step.Stamps, now))
+	n.news, err = d.records.Write(ctx, changes(sc.records, step.Stamps, now))
 	switch {
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return outcome.Wait(lostRace, "the node's records changed meanwhile")
@@ -216,35 +208,6 @@ func (d *Drain) stamp(ctx context.Context, node string, n *notes, sc scene, step
 		n.reported = now
 	}
 	return nil
-}
-
-// write updates records; news says that others changed them right after it.
-func (d *Drain) write(ctx context.Context, changes []store.Change) (news bool, err error) {
-	for _, c := range changes {
-		d.echoes.Begin(c.ID)
-	}
-	err = d.records.Update(ctx, record.NodeDrainer, changes)
-	for _, c := range changes {
-		made := "" // after a failure nobody knows
-		if err == nil {
-			made = revision(c.Revision + 1) // every update adds one
-		}
-		if d.echoes.End(c.ID, made) {
-			news = true
-		}
-	}
-	return news, err
-}
-
-func revision(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Key is the node that a delivery of the feed rings: none if it is this room's
-// own stamp, on which the visit that wrote it has gone on already.
-func (d *Drain) Key(r record.Record) string {
-	if d.echoes.Heard(r.ID, revision(r.Revision)) {
-		return ""
-	}
-	return r.Event.NodeName
 }
 
 func changes(records []record.Record, stamps []plan.Stamp, now time.Time) []store.Change {

@@ -191,7 +191,7 @@ func TestADrainedNodeIsKeptEmptyUntilItsRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Status.FaultRemediated = record.Yes()
-	if err := s.records.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
+	if _, err := s.records.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
 		t.Fatal(err)
 	}
 	s.look()

@@ -107,20 +107,6 @@ func kept() record.Selector {
 	return record.Selector{Open: record.Yes(), Evictions: []record.Eviction{record.EvictionSucceeded, record.AlreadyDrained}, Remediated: "null"}
 }
 
-// Backlog rings every node with a drain that is owed, or to be kept up.
-func (d *Drain) Backlog(ctx context.Context, ring func(key string)) error {
-	err := store.Pages(ctx, d.records, store.Query{Limit: 500, Selector: Outstanding()}, func(page []record.Record) error {
-		for _, r := range page {
-			ring(r.Event.NodeName)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing the backlog of drains: %w", err)
-	}
-	return nil
-}
-
 // deaf plants a fault for the crash tests, which must find it: a drain that
 // does not hear that its node recovered.
 func deaf(sc scene) scene {

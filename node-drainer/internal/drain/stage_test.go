@@ -19,13 +19,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
-	"github.com/nvidia/nvsentinel/store-client/feed"
+	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -165,15 +166,12 @@ func (s *stage) work(ctx context.Context, config drain.Config, eyes sight) {
 	s.world.Store(world)
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	own := &consumer.Records{Store: eyes.records, Writer: record.NodeDrainer}
 	drains := drain.New(config, drain.Deps{
-		Records: eyes.records, Client: cluster.Clientset, World: world,
+		Records: own, Client: cluster.Clientset, World: world,
 		Clock: eyes.clock, Log: log, Metrics: drain.NewMetrics(registry), Brake: eyes.brake,
 	})
-	loop := &consume.Loop[record.Record]{
-		Name: "node-drainer", Open: feed.Of(eyes.records, "node-drainer", record.NodeQuarantineStatus()), Key: drains.Key,
-		Handle: drains.Handle, Backlog: drains.Backlog, Bells: []func(context.Context, func(string)) error{drains.Bell},
-		Clock: clock.RealClock{}, Log: log, Metrics: consume.NewMetrics(registry, "node_drainer"),
-	}
+	loop := drains.Service("node-drainer", 0).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: log, Registry: registry})
 	s.loop.Store(loop)
 	fail(loop.Run(ctx))
 }
@@ -241,7 +239,8 @@ func (s *stage) write(id string, as record.Writer, change func(*record.Status)) 
 			return err
 		}
 		change(&r.Status)
-		return s.records.Update(s.t.Context(), as, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}})
+		_, err = s.records.Update(s.t.Context(), as, []store.Change{{ID: id, Revision: r.Revision, Status: r.Status}})
+		return err
 	})
 }
 

@@ -30,7 +30,7 @@ import (
 const (
 	// lookEvery is how often all Nodes are looked at.
 	lookEvery = 15 * time.Second
-	// page is how many records one list brings, and how many one append takes.
+	// page is how many records one append takes.
 	page = 500
 )
 
@@ -256,10 +256,8 @@ func (w *Watch) ready() (map[string]map[string]bool, error) {
 // recall reads what was reported.
 func (w *Watch) recall(ctx context.Context) error {
 	last := map[string]*record.Record{}
-	err := store.Pages(ctx, w.records, store.Query{Selector: record.Coverage(), Limit: page}, func(records []record.Record) error {
-		for _, r := range records {
-			last[r.Event.NodeName] = &r
-		}
+	err := store.Each(ctx, w.records, store.Query{Selector: record.Coverage()}, func(r record.Record) error {
+		last[r.Event.NodeName] = &r
 		return nil
 	})
 	if err != nil {

@@ -23,9 +23,6 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// page is how many records one list brings.
-const page = 500
-
 // Records is the part of the store that is read.
 type Records interface {
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
@@ -126,12 +123,7 @@ func (o *Overview) remember(node string, desired []corev1.NodeCondition) {
 
 // each visits the agents' records of a node, or of all, in append order.
 func (o *Overview) each(ctx context.Context, node string, visit func(record.Record)) error {
-	err := store.Pages(ctx, o.Records, store.Query{Selector: o.of(node), Limit: page}, func(records []record.Record) error {
-		for _, r := range records {
-			visit(r)
-		}
-		return nil
-	})
+	err := store.Each(ctx, o.Records, store.Query{Selector: o.of(node)}, func(r record.Record) error { visit(r); return nil })
 	if err != nil {
 		return fmt.Errorf("reading the records of cluster-wide agents: %w", err)
 	}

@@ -15,16 +15,16 @@ import (
 
 // Update implements store.Store: rows are locked in id order, all changes are
 // checked, then all are written.
-func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) error {
+func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {
 	if len(changes) == 0 {
-		return nil
+		return nil, nil
 	}
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := s.lock(ctx, tx, changes)
 		if err != nil {
 			return err
 		}
-		after, err := provider.Apply(writer, before, changes)
+		after, err = provider.Apply(writer, before, changes)
 		if err != nil {
 			return err
 		}
@@ -44,13 +44,13 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 	switch {
 	case err == nil:
 		s.bell.Ring()
-		return nil
+		return after, nil
 	case errors.Is(err, store.ErrConflict):
 		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
 	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
 		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
 	}
-	return fmt.Errorf("updating %d records: %w", len(changes), err)
+	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
 }
 
 // lockRows bounds the ids of one SELECT.

@@ -59,7 +59,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	d.Ready("connector", publisher.Ready)
 	d.Ready("nodes", nodes.Synced)
 	d.Go("nodes", nodes.Run)
-	d.Elect("maintenances", func(ctx context.Context) error { return lead(ctx, nodes, monitor, publisher) })
+	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "maintenances", func(ctx context.Context) error { return lead(ctx, nodes, monitor, publisher) })
 	return nil
 }
 
