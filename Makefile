@@ -2,8 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := data-models internal store-client platform-connectors health-monitors health-monitors/csp-health-monitor fault-quarantine \
-	node-drainer fault-remediation health-events-analyzer event-exporter node-health-check repair-chain repair-steps janitor janitor/protos csp-plugins cli tests
+MODULES := $(shell sed -n 's,^\t\./,,p' go.work)
 PREPARE = CGO_ENABLED=0 go run ./tests/cmd/prepare
 
 STORE ?= sqlite

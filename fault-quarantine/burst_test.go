@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -75,7 +75,7 @@ func burst(t *testing.T, s *site, round int) {
 	testkit.Until(t, patience, func() bool { return len(s.inQuarantine(names)) == faults })
 	for i, name := range names {
 		r := s.await(ids[i], record.Matched, record.Quarantined)
-		if got := marks.Session(s.node(name)); got != ids[i] || r.Status.Session != ids[i] || len(r.Status.Faults) == 0 {
+		if got := nodemark.Session(s.node(name)); got != ids[i] || r.Status.Session != ids[i] || len(r.Status.Faults) == 0 {
 			t.Errorf("node %s is in session %q, its fault %s in %q", name, got, ids[i], r.Status.Session)
 		}
 	}

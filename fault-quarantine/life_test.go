@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -105,7 +104,7 @@ func TestAPersonReleasesANode(t *testing.T) {
 			third := s.fault(node)
 			s.await(third.ID, record.Matched, record.Quarantined)
 			again := s.awaitNode(node, quarantined)
-			if again.Annotations[tt.marker] != "" || marks.Session(again) != third.ID {
+			if again.Annotations[tt.marker] != "" || nodemark.Session(again) != third.ID {
 				t.Errorf("the next session: %v", again.Annotations)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -31,11 +32,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
+	opened, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock})
 	if err != nil {
 		return err
 	}
-	d.OnStop("store", func(context.Context) error { return records.Close() })
+	d.OnStop("store", func(context.Context) error { return opened.Close() })
+	records := store.Acting(opened)
 	now := cluster.Clock(d.Clock)
 	fatal := aside.Of(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset)
@@ -45,7 +47,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
 	handler := &desk.Desk{
 		Brake: stop,
-		Store: fatal.Rest(), Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
+		Store: fatal.Rest(), Said: opened, Nodes: desk.Cluster{Client: cluster.Clientset, Clock: now, Log: d.Log, Later: notes}, Rules: rules,
 		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -185,10 +185,10 @@ func (s *site) awaitNode(name string, wanted func(*corev1.Node) bool) *corev1.No
 }
 
 // quarantined says whether a Node is cordoned in a session.
-func quarantined(n *corev1.Node) bool { return n.Spec.Unschedulable && marks.Session(n) != "" }
+func quarantined(n *corev1.Node) bool { return n.Spec.Unschedulable && nodemark.Session(n) != "" }
 
 // clean says whether nothing of ours is left on a Node.
-func clean(n *corev1.Node) bool { return !n.Spec.Unschedulable && !marks.Bears(n) }
+func clean(n *corev1.Node) bool { return !n.Spec.Unschedulable && !nodemark.Bears(n) }
 
 // inQuarantine are the names of the nodes that are.
 func (s *site) inQuarantine(names []string) []string {

@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -33,13 +34,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	records, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
+	opened, err := storeopen.Open(ctx, cfg.Store, storeopen.Options{
 		SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: d.Registry, Clock: d.Clock,
 	})
 	if err != nil {
 		return err
 	}
-	d.OnStop("store", func(context.Context) error { return records.Close() })
+	d.OnStop("store", func(context.Context) error { return opened.Close() })
+	records := store.Acting(opened)
 	own := &consumer.Records{Store: records, Writer: record.NodeDrainer}
 	drains := drain.New(
 		drain.Config{

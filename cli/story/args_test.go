@@ -78,7 +78,7 @@ func clockOf(t *testing.T, text string) time.Time {
 func (a args) node() story.Node {
 	n := story.Node{
 		Name: a.or("name", "gpu-1"), Ready: a.or("ready", "True"), Unschedulable: a.has("cordoned"), OurCordon: a.has("ours"),
-		Session: a.or("session", ""), Claim: a.or("claim", ""), State: a.or("state", ""), OptedOut: a.has("optedout"),
+		Session: a.or("session", ""), Claim: a.or("claim", ""), State: nodemark.State(a.or("state", "")), OptedOut: a.has("optedout"),
 	}
 	if ids := a.or("unknown", ""); ids != "" {
 		n.Unknown = []string{ids}
@@ -100,7 +100,7 @@ func (a args) node() story.Node {
 		n.Conditions = []story.Condition{{Type: check, Status: "True", Message: a.Input}}
 	}
 	if id := a.or("call", ""); id != "" {
-		n.Calls = []story.Call{{Record: id, Action: "REPLACE_VM", Reason: "AttemptsUsedUp", Message: a.Input}}
+		n.Calls = []nodemark.Call{{Record: id, Action: "REPLACE_VM", Reason: "AttemptsUsedUp", Message: a.Input}}
 	}
 	if id := a.or("active", ""); id != "" {
 		n.Active = []record.Event{{

@@ -186,7 +186,7 @@ func marks(e record.Effects) string {
 
 func (t teller) drain(r record.Record) []Step {
 	e := r.Status.UserPodsEvictionStatus
-	if e.Status == record.EvictionUnset || e.Status == record.EvictionNotStarted {
+	if e.Status == record.EvictionUnset {
 		return nil
 	}
 	s := Step{Kind: Drain, At: instant(r.Status.DrainFinishTimestamp), Text: joined(string(e.Status), e.Message)}

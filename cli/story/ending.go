@@ -36,7 +36,7 @@ func verdictOfRepair(r record.Record, rem *record.Remediation) (Step, bool) {
 			s.Text, s.Record = "Covered by the repair of another record: "+joined(rem.Reason, rem.Message), rem.Cause
 		}
 		return s, true
-	case record.OutcomeFailed, record.OutcomeNeedsHuman:
+	case record.OutcomeNeedsHuman:
 		s.Mood = Bad
 		return s, true
 	case record.OutcomeCanceled:
@@ -142,7 +142,6 @@ func (t teller) end(r record.Record) []Step {
 var causes = map[string]string{
 	record.ClearedManual:   "a person took our marks off the Node",
 	record.ClearedNodeGone: "the machine is gone",
-	record.ClearedReboot:   "covered by a reboot",
 }
 
 // cause is what cleared an entry.

@@ -116,9 +116,9 @@ type Node struct {
 	Taints        []record.Taint `json:"taints,omitempty"`
 	// Session, Claim and State are our marks: the session's id, the uid of the
 	// repair object that claims the node, the state label.
-	Session string `json:"session,omitempty"`
-	Claim   string `json:"claim,omitempty"`
-	State   string `json:"state,omitempty"`
+	Session string         `json:"session,omitempty"`
+	Claim   string         `json:"claim,omitempty"`
+	State   nodemark.State `json:"state,omitempty"`
 	// OurCordon says that the cordon is claimed by fault-quarantine.
 	OurCordon bool `json:"ourCordon"`
 	OptedOut  bool `json:"optedOut"`
@@ -130,19 +130,11 @@ type Node struct {
 	// Conditions are the checks that report a fault now.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Calls are what fault-remediation asks a person for.
-	Calls []Call `json:"needsHuman,omitempty"`
+	Calls []nodemark.Call `json:"needsHuman,omitempty"`
 	// Active are the faults that the Node itself lists while it is quarantined.
 	Active []record.Event `json:"-"`
 	// Labels of the Node.
 	Labels map[string]string `json:"-"`
-}
-
-// Call is one thing that a person is asked for.
-type Call struct {
-	Record  string `json:"record"`
-	Action  string `json:"action"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
 }
 
 // Condition is a condition of a Node or of a repair object.

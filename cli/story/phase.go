@@ -149,7 +149,7 @@ func human(r record.Record) (Standing, bool) {
 }
 
 func repairing(r record.Record) (Standing, bool) {
-	for _, a := range attempts(r) {
+	for _, a := range record.Attempts(r) {
 		if a.FinishedAt == nil {
 			reason := fmt.Sprintf("attempt %d: %s %s", a.Ordinal, a.Kind, a.Name)
 			return Standing{Phase: Remediating, Reason: joined(reason, joined(joined(a.Reason, a.Message), waits(r))), Object: a.Kind + "/" + a.Name}, true
@@ -169,7 +169,7 @@ func undrained(r record.Record) (Standing, bool) {
 		reason = "waiting for fault-quarantine to mark the Node"
 	}
 	st := r.Status.UserPodsEvictionStatus.Status
-	return Standing{Phase: Quarantined, Reason: reason}, st == record.EvictionUnset || st == record.EvictionNotStarted
+	return Standing{Phase: Quarantined, Reason: reason}, st == record.EvictionUnset
 }
 
 func unrepaired(r record.Record) (Standing, bool) {
@@ -213,10 +213,9 @@ func ofBacklog(s sighting, records []record.Record) (Standing, bool) {
 }
 
 // states is what the state label tells when the store cannot be asked.
-var states = map[string]Phase{
-	string(nodemark.Quarantined): Quarantined, string(nodemark.Draining): Draining, string(nodemark.DrainSucceeded): Quarantined,
-	string(nodemark.DrainFailed): NeedsHuman, string(nodemark.Remediating): Remediating,
-	string(nodemark.RemediationSucceeded): Recovering, string(nodemark.RemediationFailed): NeedsHuman,
+var states = map[nodemark.State]Phase{
+	nodemark.Quarantined: Quarantined, nodemark.Draining: Draining, nodemark.DrainSucceeded: Quarantined,
+	nodemark.Remediating: Remediating, nodemark.RemediationSucceeded: Recovering, nodemark.RemediationFailed: NeedsHuman,
 }
 
 // ofNode is the standing that the Node alone gives.
@@ -251,7 +250,7 @@ func ofMarks(n *Node, storeRead bool) Standing {
 	}
 	st := Standing{Phase: Quarantined, Session: n.Session, Reason: "by the Node's marks; the store was not read"}
 	if p, ok := states[n.State]; ok {
-		st.Phase, st.Reason = p, "by the Node's label "+n.State+"; the store was not read"
+		st.Phase, st.Reason = p, "by the Node's label "+string(n.State)+"; the store was not read"
 	}
 	for _, c := range n.Calls {
 		st.Phase, st.Reason = NeedsHuman, joined(c.Reason, c.Message)
@@ -280,13 +279,6 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func attempts(r record.Record) []record.Attempt {
-	if r.Status.Remediation == nil {
-		return nil
-	}
-	return r.Status.Remediation.Attempts
 }
 
 func only(records []record.Record, keep func(record.Record) bool) []record.Record {

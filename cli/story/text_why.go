@@ -41,7 +41,7 @@ func (p *page) sighting(n Node) {
 		marks += ", taint " + t.Key + ":" + t.Effect
 	}
 	if n.State != "" {
-		marks += ", state " + n.State
+		marks += ", state " + string(n.State)
 	}
 	p.line("  Node: %s, %s; boot %s", ready, plain(marks), plain(n.Identity.BootID))
 	for _, c := range n.Conditions {

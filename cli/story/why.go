@@ -258,7 +258,7 @@ func claimant(f Facts) string {
 	}
 	asked := func(a record.Attempt) bool { return a.UID == claim || name != "" && a.Name == name }
 	switch {
-	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), func(r record.Record) bool { return slices.ContainsFunc(attempts(r), asked) }):
+	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), func(r record.Record) bool { return slices.ContainsFunc(record.Attempts(r), asked) }):
 		return ""
 	case f.Store.Read:
 		return by + ", which no open fault asked for"

@@ -79,6 +79,9 @@ type Override struct {
 	Skip  bool `json:"skip"`
 }
 
+// HealthyMessage is the text of a healthy event, and of a condition without faults.
+const HealthyMessage = "No Health Failures"
+
 // Event is a health event as the door accepted it. Field names in the stored
 // document are the wire names in lower case, enums are stored by name.
 type Event struct {

@@ -64,13 +64,22 @@ type Eviction string
 // Values of userPodsEvictionStatus.status; empty is not written yet.
 const (
 	EvictionUnset      Eviction = ""
-	EvictionNotStarted Eviction = "NotStarted"
 	EvictionInProgress Eviction = "InProgress"
 	EvictionSucceeded  Eviction = "Succeeded"
 	AlreadyDrained     Eviction = "AlreadyDrained"
 	EvictionFailed     Eviction = "Failed"
 	EvictionCanceled   Eviction = "Cancelled"
 )
+
+// Final says whether nothing follows this value.
+func (e Eviction) Final() bool {
+	switch e {
+	case EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled:
+		return true
+	case EvictionUnset, EvictionInProgress:
+	}
+	return false
+}
 
 // Reason is why fault-quarantine judged a record as it did.
 type Reason string
@@ -95,7 +104,6 @@ const (
 const (
 	ClearedManual   = "manual"
 	ClearedNodeGone = "node-gone"
-	ClearedReboot   = "reboot"
 	// ClearedNodeReleased: the Node, which was marked for it, was found released,
 	// and its checks healthy. The store was at an older state then.
 	ClearedNodeReleased = "node-released"
@@ -141,7 +149,7 @@ type Verdict struct {
 type Fault struct {
 	Key              string     `json:"key"`
 	ClearedTimestamp *time.Time `json:"clearedtimestamp"`
-	// ClearedBy is a record id, manual, node-gone, reboot or node-released.
+	// ClearedBy is a record id, manual, node-gone or node-released.
 	ClearedBy string `json:"clearedby"`
 }
 
@@ -158,7 +166,6 @@ type Outcome string
 const (
 	OutcomeSucceeded Outcome = "Succeeded"
 	OutcomeCovered   Outcome = "Covered"
-	OutcomeFailed    Outcome = "Failed"
 	OutcomeCanceled  Outcome = "Cancelled"
 	// OutcomeNeedsHuman ends in remediation-failed with a reason a person can act on.
 	OutcomeNeedsHuman Outcome = "NeedsHuman"
@@ -327,6 +334,40 @@ func (s Status) AllCleared() bool {
 // with an entry that is not cleared. Only open records hold a session.
 func Open(r Record) bool {
 	return r.Acts() && r.IsFault() && r.Reason() == Matched && !r.Status.AllCleared()
+}
+
+// InQuarantine says whether the record is a fault for which its node was taken out of
+// service, whether it is open or cleared since.
+func InQuarantine(r Record) bool {
+	q := r.Status.NodeQuarantined
+	return r.IsFault() && (q == Quarantined || q == AlreadyQuarantined)
+}
+
+// DrainFinal says whether the record's drain is over, in whatever way: nothing
+// follows.
+func DrainFinal(r Record) bool { return r.Status.UserPodsEvictionStatus.Status.Final() }
+
+// DrainSucceeded says whether the pods that had to go for the record are gone.
+func DrainSucceeded(r Record) bool {
+	e := r.Status.UserPodsEvictionStatus.Status
+	return e == EvictionSucceeded || e == AlreadyDrained
+}
+
+// RepairAction is the action that a record is repaired by: its event's own, or the one
+// it was escalated to.
+func RepairAction(r Record) Action {
+	if rem := r.Status.Remediation; rem != nil && rem.Action != "" {
+		return rem.Action
+	}
+	return r.Event.EffectiveAction()
+}
+
+// Attempts are the repair objects of a record's trace, in their order.
+func Attempts(r Record) []Attempt {
+	if r.Status.Remediation == nil {
+		return nil
+	}
+	return r.Status.Remediation.Attempts
 }
 
 // Pending says whether fault-quarantine still owes the record a final verdict.

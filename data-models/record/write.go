@@ -60,8 +60,7 @@ var (
 		AlreadyQuarantined: {QuarantineCanceled},
 	}
 	evictionMoves = map[Eviction][]Eviction{
-		EvictionUnset:      {EvictionNotStarted, EvictionInProgress, EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled},
-		EvictionNotStarted: {EvictionInProgress, EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled},
+		EvictionUnset:      {EvictionInProgress, EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled},
 		EvictionInProgress: {EvictionSucceeded, AlreadyDrained, EvictionFailed, EvictionCanceled},
 	}
 	verdictMoves = map[Reason][]Reason{

@@ -1,3 +1,6 @@
+// Package marks computes what a Node must look like from its open faults: the
+// cordon, taints, labels and annotations of the session as a whole, and their
+// removal. It is pure; foreign cordons, taints, labels and annotations stay.
 package marks
 
 import (
@@ -81,49 +84,43 @@ type Painter struct {
 // taints and labels (and the annotations that claim them) and ends the session
 // alone.
 func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
-	c := readClaims(node)
+	m := nodemark.Read(node)
 	if d.Session == "" {
-		p.release(node, c, d.Ended, now)
+		p.release(node, m, d.Ended, now)
 		return
 	}
-	if c.session != d.Session {
-		set(&node.Labels, nodemark.StateLabel, string(nodemark.Quarantined))
-		delete(node.Annotations, nodemark.QuarantinedNodeUncordonedManually)
-		delete(node.Annotations, nodemark.QuarantinedNodeUntaintedManually)
-		delete(node.Annotations, nodemark.ReleasedAnnotation)
+	if m.Session != d.Session {
+		nodemark.SetState(node, nodemark.Quarantined)
+		drop(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation)
 	}
-	set(&node.Annotations, nodemark.SessionAnnotation, d.Session)
-	set(&node.Annotations, nodemark.QuarantineHealthEvent, faultsJSON(d.Lost, d.Faults))
-	if len(d.Unknown) == 0 {
-		delete(node.Annotations, nodemark.UnknownAnnotation)
-	} else {
-		set(&node.Annotations, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
-	}
-	p.cordon(node, c, d, now)
-	applyTaints(node, c.taints, d.Effects.Taints)
-	applyLabels(node, c.labels, d.Effects.Labels)
+	nodemark.Annotate(node, nodemark.SessionAnnotation, d.Session)
+	nodemark.ListFaults(node, d.Lost, d.Faults)
+	nodemark.Annotate(node, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
+	p.cordon(node, m.Applied, d, now)
+	applyTaints(node, m.Applied.Taints, d.Effects.Taints)
+	applyLabels(node, m.Applied.Labels, d.Effects.Labels)
 }
 
 // cordon makes the node unschedulable. A cordon that was there before is its
 // owner's; when the owner lifts it, the node still has faults and ours begins.
-func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
+func (p Painter) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
 	switch {
 	case !d.Effects.Cordon:
-		p.uncordon(node, c, now)
-	case !c.cordoned && node.Spec.Unschedulable:
-		set(&node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting, nodemark.True)
+		p.uncordon(node, ours, now)
+	case !ours.Cordon && node.Spec.Unschedulable:
+		nodemark.Annotate(node, nodemark.QuarantineHealthEventCordonPreExisting, nodemark.True)
 	default:
 		node.Spec.Unschedulable = true
-		delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
-		set(&node.Annotations, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
+		drop(node, nodemark.QuarantineHealthEventCordonPreExisting)
+		nodemark.Annotate(node, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
 		p.forget(node)
-		set(&node.Labels, keys.CordonBy, us)
+		nodemark.Label(node, keys.CordonBy, us)
 		if len(d.RuleSets) > 0 || len(d.Unknown) == 0 {
-			set(&node.Labels, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
+			nodemark.Label(node, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
 		}
 		if node.Labels[keys.CordonTimestamp] == "" {
-			set(&node.Labels, keys.CordonTimestamp, stamp(now))
+			nodemark.Label(node, keys.CordonTimestamp, stamp(now))
 		}
 		for _, k := range []string{keys.UncordonBy, keys.UncordonReason, keys.UncordonTimestamp} {
 			delete(node.Labels, k)
@@ -133,26 +130,26 @@ func (p Painter) cordon(node *corev1.Node, c claims, d Desired, now time.Time) {
 
 // uncordon takes back a cordon of ours and says so in labels, unless a person
 // was faster.
-func (p Painter) uncordon(node *corev1.Node, c claims, now time.Time) {
+func (p Painter) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
-	delete(node.Annotations, nodemark.QuarantineHealthEventCordonPreExisting)
-	if !c.cordoned {
+	drop(node, nodemark.QuarantineHealthEventCordonPreExisting)
+	if !ours.Cordon {
 		return
 	}
 	p.forget(node)
-	ours := node.Spec.Unschedulable
+	there := node.Spec.Unschedulable
 	node.Spec.Unschedulable = false
-	delete(node.Annotations, nodemark.QuarantineHealthEventIsCordoned)
+	drop(node, nodemark.QuarantineHealthEventIsCordoned)
 	reason := node.Labels[keys.CordonReason]
 	for _, k := range []string{keys.CordonBy, keys.CordonReason, keys.CordonTimestamp} {
 		delete(node.Labels, k)
 	}
-	if !ours {
+	if !there {
 		return
 	}
-	set(&node.Labels, keys.UncordonBy, us)
-	set(&node.Labels, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
-	set(&node.Labels, keys.UncordonTimestamp, stamp(now))
+	nodemark.Label(node, keys.UncordonBy, us)
+	nodemark.Label(node, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
+	nodemark.Label(node, keys.UncordonTimestamp, stamp(now))
 }
 
 // us is who the labels say has cordoned or uncordoned a Node.
@@ -191,29 +188,29 @@ func FollowCordon(node *corev1.Node) {
 
 // applyTaints brings the session's taints to want. A wanted taint that was
 // there before is its owner's; when the owner removes it, ours takes its place.
-func applyTaints(node *corev1.Node, ours []claimedTaint, want []record.Taint) {
-	var keep []claimedTaint
+func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.Taint) {
+	var keep []nodemark.AppliedTaint
 	for _, t := range ours {
 		switch {
 		case slices.Contains(want, t.Taint):
-			if !t.PreExisting || hasTaint(node, t.Taint) {
+			if !t.PreExisting || nodemark.HasTaint(node, t.Taint) {
 				keep = append(keep, t)
 			}
 		case !t.PreExisting:
-			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return sameTaint(x, t.Taint) })
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return nodemark.TaintOf(x) == t.Taint })
 		}
 	}
 	for _, t := range want {
-		if slices.ContainsFunc(keep, func(k claimedTaint) bool { return k.Taint == t }) {
+		if slices.ContainsFunc(keep, func(k nodemark.AppliedTaint) bool { return k.Taint == t }) {
 			continue
 		}
-		present := hasTaint(node, t)
-		keep = append(keep, claimedTaint{Taint: t, PreExisting: present})
+		present := nodemark.HasTaint(node, t)
+		keep = append(keep, nodemark.AppliedTaint{Taint: t, PreExisting: present})
 		if !present {
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
 		}
 	}
-	claim(node, nodemark.QuarantineHealthEventAppliedTaints, keep)
+	nodemark.ApplyTaints(node, keep)
 }
 
 func applyLabels(node *corev1.Node, ours, want []record.Label) {
@@ -227,66 +224,47 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 		_, present := node.Labels[l.Key]
 		mine := slices.ContainsFunc(ours, func(o record.Label) bool { return o.Key == l.Key })
 		if !present || mine {
-			set(&node.Labels, l.Key, l.Value)
+			nodemark.Label(node, l.Key, l.Value)
 			keep = append(keep, l)
 		}
 	}
-	claim(node, nodemark.QuarantineHealthEventAppliedLabels, keep)
+	nodemark.ApplyLabels(node, keep)
 }
 
 // release ends the session on the Node and, unless a repair object claims the
 // Node, takes back every mark of ours. A person who takes away a mark that was
 // kept for a claim takes back the rest as well.
-func (p Painter) release(node *corev1.Node, c claims, judged []string, now time.Time) {
-	if !Bears(node) {
+func (p Painter) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
+	if !nodemark.Bears(node) {
 		return
 	}
-	hand, ended := c.takenBy(node), ending(node, judged)
-	delete(node.Annotations, nodemark.SessionAnnotation)
-	delete(node.Annotations, nodemark.QuarantineHealthEvent)
-	delete(node.Annotations, nodemark.UnknownAnnotation)
-	delete(node.Labels, nodemark.StateLabel)
+	hand, ended := m.Applied.TakenFrom(node), ending(node, m.Unknown, judged)
+	drop(node, nodemark.SessionAnnotation, nodemark.QuarantineHealthEvent, nodemark.UnknownAnnotation)
+	nodemark.SetState(node, "")
 	switch hand {
-	case ByUncordon:
-		set(&node.Annotations, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
-	case ByUntaint:
-		set(&node.Annotations, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
-	case ByNobody:
-		if node.Annotations[nodemark.RepairAnnotation] != "" {
+	case nodemark.ByUncordon:
+		nodemark.Annotate(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
+	case nodemark.ByUntaint:
+		nodemark.Annotate(node, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
+	case nodemark.ByNobody:
+		if m.Claim != "" {
 			return
 		}
 	}
-	if hand != ByNobody && ended != "" {
-		set(&node.Annotations, nodemark.ReleasedAnnotation, ended)
+	if hand != nodemark.ByNobody && ended != "" {
+		nodemark.Annotate(node, nodemark.ReleasedAnnotation, ended)
 	}
-	p.uncordon(node, c, now)
-	applyTaints(node, c.taints, nil)
-	applyLabels(node, c.labels, nil)
-	delete(node.Annotations, nodemark.LatestFaultRemediationState)
+	p.uncordon(node, m.Applied, now)
+	applyTaints(node, m.Applied.Taints, nil)
+	applyLabels(node, m.Applied.Labels, nil)
+	drop(node, nodemark.LatestFaultRemediationState)
 }
 
-// claim writes a list of marks into an annotation, or removes it when empty.
-func claim[T any](node *corev1.Node, key string, list []T) {
-	if len(list) == 0 {
-		delete(node.Annotations, key)
-		return
+// drop takes annotations away.
+func drop(node *corev1.Node, keys ...string) {
+	for _, key := range keys {
+		nodemark.Annotate(node, key, "")
 	}
-	set(&node.Annotations, key, encode(list))
-}
-
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "[]"
-	}
-	return string(b)
-}
-
-func set(m *map[string]string, key, value string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = value
 }
 
 var notLabel = regexp.MustCompile(`[^a-zA-Z0-9_.-]+`)

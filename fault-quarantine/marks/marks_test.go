@@ -54,7 +54,7 @@ func TestMarkAndRelease(t *testing.T) {
 			t.Errorf("label %s = %q, want %q", key, got, want)
 		}
 	}
-	if marks.Released(node) || !marks.Bears(node) || marks.Session(node) != "f1" {
+	if nodemark.Read(node).Released != nodemark.ByNobody || !nodemark.Bears(node) || nodemark.Session(node) != "f1" {
 		t.Error("the node does not show its session")
 	}
 	again := node.DeepCopy()
@@ -123,12 +123,12 @@ func TestEachRecoveryLiftsItsOwn(t *testing.T) {
 	both := []record.Record{open("f1", "f1", tainting), open("f2", "f1", cordoning)}
 	painter.Apply(node, marks.Of(both), now)
 	painter.Apply(node, marks.Of(both[:1]), now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || marks.Released(node) {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Errorf("the cordon stays or the taint went: %+v", node.Spec)
 	}
 	painter.Apply(node, marks.Of(both), now)
 	painter.Apply(node, marks.Of(both[1:]), now)
-	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Released(node) {
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Errorf("the taint stays or the cordon went: %+v", node.Spec)
 	}
 }
@@ -138,15 +138,15 @@ func TestReleaseWhileClaimed(t *testing.T) {
 	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	node.Annotations[nodemark.RepairAnnotation] = "uid"
 	painter.Apply(node, marks.Desired{}, now)
-	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || marks.Session(node) != "" || node.Labels[nodemark.StateLabel] != "" {
+	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Session(node) != "" || node.Labels[nodemark.StateLabel] != "" {
 		t.Errorf("a claimed node keeps cordon and taints and ends the session: %+v", node)
 	}
-	if !marks.Bears(node) {
+	if !nodemark.Bears(node) {
 		t.Error("nothing claims the marks that stay")
 	}
 	delete(node.Annotations, nodemark.RepairAnnotation)
 	painter.Apply(node, marks.Desired{}, now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Bears(node) {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
 		t.Errorf("the release was not completed: %+v", node)
 	}
 }
@@ -160,7 +160,7 @@ func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 	painter.Apply(node, marks.Desired{}, now)
 	node.Spec.Unschedulable = false
 	painter.Apply(node, marks.Desired{}, now)
-	if len(node.Spec.Taints) != 1 || marks.Bears(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+	if len(node.Spec.Taints) != 1 || nodemark.Bears(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("the release was not completed: %+v", node)
 	}
 }
@@ -171,15 +171,15 @@ func TestReleasedByHand(t *testing.T) {
 	untaint := func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }
 	for name, tt := range map[string]struct {
 		undo func(*corev1.Node)
-		hand marks.Hand
+		hand nodemark.Hand
 		want string // annotation
 		by   string // label uncordon-by
 	}{
-		"uncordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, marks.ByUncordon, nodemark.QuarantinedNodeUncordonedManually, ""},
-		"untainted":  {untaint, marks.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
-		"both": {func(n *corev1.Node) { n.Spec.Unschedulable = false; untaint(n) }, marks.ByUncordon,
+		"uncordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, nodemark.ByUncordon, nodemark.QuarantinedNodeUncordonedManually, ""},
+		"untainted":  {untaint, nodemark.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
+		"both": {func(n *corev1.Node) { n.Spec.Unschedulable = false; untaint(n) }, nodemark.ByUncordon,
 			nodemark.QuarantinedNodeUncordonedManually, ""},
-		"another value": {func(n *corev1.Node) { n.Spec.Taints[1].Value = "mine" }, marks.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
+		"another value": {func(n *corev1.Node) { n.Spec.Taints[1].Value = "mine" }, nodemark.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
 	} {
 		for _, claim := range []string{"", "uid"} {
 			t.Run(name+claim, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestReleasedByHand(t *testing.T) {
 					node.Annotations[nodemark.RepairAnnotation] = claim
 					want.Annotations[nodemark.RepairAnnotation] = claim
 				}
-				if got := marks.ReleasedBy(node); got != tt.hand {
+				if got := nodemark.Read(node).Released; got != tt.hand {
 					t.Fatalf("released by %q, want %q", got, tt.hand)
 				}
 				painter.Apply(node, marks.Desired{Ended: []string{"f1", "f2"}}, now)
@@ -209,13 +209,13 @@ func TestReleasedByHand(t *testing.T) {
 					t.Errorf("after the release: %s", diff)
 				}
 				painter.Apply(node, marks.Of([]record.Record{open("f2", "f2", everything())}), now)
-				if ended := marks.Ended(node); ended != nil {
+				if ended := nodemark.Read(node).Ended; ended != nil {
 					t.Errorf("in the next session a person has ended %v", ended)
 				}
 			})
 		}
 	}
-	if marks.Released(bare()) {
+	if nodemark.Read(bare()).Released != nodemark.ByNobody {
 		t.Error("a node without claims counts as released")
 	}
 }
@@ -232,7 +232,7 @@ func TestEndedFaultsAreBounded(t *testing.T) {
 	painter.Apply(node, marks.Of(list), now)
 	node.Spec.Unschedulable = false
 	painter.Apply(node, marks.Desired{}, now)
-	if ended := marks.Ended(node); len(ended) != 128 || ended[0] != "f0" {
+	if ended := nodemark.Read(node).Ended; len(ended) != 128 || ended[0] != "f0" {
 		t.Errorf("%d faults are noted: %v", len(ended), ended)
 	}
 }
@@ -246,7 +246,7 @@ func TestForeignMarksThatGo(t *testing.T) {
 	faults := marks.Of([]record.Record{open("f1", "f1", everything())})
 	painter.Apply(node, faults, now)
 	node.Spec.Unschedulable, node.Spec.Taints = false, node.Spec.Taints[:1]
-	if marks.Released(node) {
+	if nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Error("a foreign hand's own cordon counts as ours")
 	}
 	painter.Apply(node, faults, now)
@@ -254,11 +254,11 @@ func TestForeignMarksThatGo(t *testing.T) {
 		t.Errorf("a faulty node is schedulable: %+v", node.Spec)
 	}
 	node.Spec.Unschedulable = false
-	if !marks.Released(node) {
+	if nodemark.Read(node).Released == nodemark.ByNobody {
 		t.Error("now the cordon is ours, and taking it away is a release")
 	}
 	painter.Apply(node, marks.Desired{}, now)
-	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || marks.Bears(node) {
+	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
 		t.Errorf("leftovers: %+v", node)
 	}
 }

@@ -2,7 +2,9 @@ package ruling
 
 import (
 	"maps"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -24,6 +26,29 @@ func TestTheShapeIsTheEvent(t *testing.T) {
 		have, want := slices.Sorted(maps.Keys(x.value.(map[string]any))), slices.Sorted(slices.Values(known(x.shape)))
 		if !slices.Equal(have, want) {
 			t.Errorf("%s has %v, the event %v", x.shape, want, have)
+		}
+	}
+}
+
+// TestThePageNamesEveryField: docs/rule-sets.md is the only place that tells them.
+func TestThePageNamesEveryField(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rule-sets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := append(known(reflect.TypeFor[eventShape]()), known(reflect.TypeFor[entityShape]())...)
+	keys = append(keys, known(reflect.TypeFor[overrideShape]())...)
+	for _, shape := range []reflect.Type{
+		reflect.TypeFor[Set](), reflect.TypeFor[Match](), reflect.TypeFor[Rule](), reflect.TypeFor[Cordon](),
+		reflect.TypeFor[record.Taint](), reflect.TypeFor[record.Label](),
+	} {
+		for field := range shape.Fields() {
+			keys = append(keys, field.Tag.Get("toml"))
+		}
+	}
+	for _, key := range keys {
+		if !regexp.MustCompile("`[^`\n]*\\b" + key + "\\b[^`\n]*`").Match(page) {
+			t.Errorf("docs/rule-sets.md does not name %s", key)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 		return wait(WaitMarks, "the Node is schedulable")
 	}
 	for _, r := range mine {
-		if !drained(r) {
+		if !record.DrainSucceeded(r) {
 			return drain(fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status))
 		}
 	}
@@ -95,7 +95,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 func (d decision) settle(mine []record.Record) (Step, bool) {
 	e := d.edit()
 	for _, r := range only(mine, unremediated) {
-		if name := asked(r); d.repairs.NeedsHuman(name) {
+		if name := record.RepairAction(r); d.repairs.NeedsHuman(name) {
 			e.human(r, HumanAction, action.NextStep(name, d.v.Node.Name))
 		}
 	}
@@ -167,11 +167,11 @@ type job struct {
 func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool) {
 	var jobs []job
 	for _, r := range only(mine, unremediated) {
-		if repair, known := d.repairs.Of(asked(r)); known {
+		if repair, known := d.repairs.Of(record.RepairAction(r)); known {
 			jobs = append(jobs, job{r, repair.For(r)})
 		}
 	}
-	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(asked(r)) })
+	human := slices.ContainsFunc(mine, func(r record.Record) bool { return d.repairs.NeedsHuman(record.RepairAction(r)) })
 	if human {
 		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
 		if len(weaker) == 0 && len(jobs) > 0 {
@@ -183,7 +183,7 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 		return job{}, d.recovery(mine), false
 	}
 	return slices.MinFunc(jobs, func(a, b job) int { // of equals one with a trace: the objects of a slot stay in one record
-		return cmp.Or(cmp.Compare(b.repair.Rank, a.repair.Rank), cmp.Compare(min(1, len(trace(b.record))), min(1, len(trace(a.record)))), cmp.Compare(a.record.Append, b.record.Append))
+		return cmp.Or(cmp.Compare(b.repair.Rank, a.repair.Rank), cmp.Compare(min(1, len(record.Attempts(b.record))), min(1, len(record.Attempts(a.record)))), cmp.Compare(a.record.Append, b.record.Append))
 	}), Step{}, true
 }
 
@@ -255,15 +255,6 @@ func (d decision) stamp(next job, s slot) Step {
 	rem := e.of(next.record).Remediation
 	rem.Attempts = append(rem.Attempts, at)
 	return e.step(Stamp, fmt.Sprintf("reserving %s %s, attempt %d of %d", at.Kind, at.Name, len(s.used)+1, a.Attempts.Max))
-}
-
-// asked is the action that a record is repaired by: its event's own, or the one
-// it was escalated to.
-func asked(r record.Record) record.Action {
-	if rem := r.Status.Remediation; rem != nil && rem.Action != "" {
-		return rem.Action
-	}
-	return r.Event.EffectiveAction()
 }
 
 func unremediated(r record.Record) bool { return r.Status.FaultRemediated == nil }

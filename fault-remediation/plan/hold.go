@@ -32,7 +32,7 @@ type end struct {
 func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 	a := next.repair
 	for _, r := range mine {
-		other, known := d.repairs.Of(asked(r))
+		other, known := d.repairs.Of(record.RepairAction(r))
 		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
 			continue
 		}

@@ -63,7 +63,7 @@ func (d decision) needed() []nodemark.LemonRepair {
 // unforgiven are what of a record counts as a repair.
 func unforgiven(r record.Record) (out []nodemark.LemonRepair) {
 	rem := r.Status.Remediation
-	for _, a := range trace(r) {
+	for _, a := range record.Attempts(r) {
 		if didSomething(a) && (rem.Forgiven == nil || a.SubmittedAt.After(*rem.Forgiven)) {
 			out = append(out, nodemark.LemonRepair{Session: a.Session, At: a.SubmittedAt})
 		}

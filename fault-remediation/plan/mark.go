@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -56,38 +55,17 @@ func settled(mine []record.Record) nodemark.State {
 	return label
 }
 
-// group is a repair object in the annotation that shows the newest per group.
-type group struct {
-	MaintenanceCR string    `json:"maintenanceCR"`
-	CreatedAt     time.Time `json:"createdAt"`
-	ActionName    string    `json:"actionName"`
-}
-
-// Call asks a person about one record.
-type Call struct {
-	Record  string `json:"record"`
-	Action  string `json:"action"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
 // A Node shows maxCalls at most, each message cut to maxCallMessage bytes.
 const (
 	maxCalls       = 8
 	maxCallMessage = 900
 )
 
-// view is the annotation's shape.
-type view struct {
-	EquivalenceGroups map[string]group `json:"equivalenceGroups"`
-	NeedsHuman        []Call           `json:"needsHuman,omitempty"`
-}
-
 // Annotation is what the Node shows of a session: its newest object per group,
 // with the one that is about to be created, and what a person is asked for;
 // empty when there is neither. Nothing is decided from it.
 func Annotation(records []record.Record, session string, creating *Creation) string {
-	v := view{EquivalenceGroups: map[string]group{}, NeedsHuman: calls(records, session)}
+	v := nodemark.Repairs{EquivalenceGroups: map[string]nodemark.RepairObject{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
 	for _, x := range attempts(records) {
 		a := x.Attempt
@@ -96,27 +74,23 @@ func Annotation(records []record.Record, session string, creating *Creation) str
 			newest[a.Group] = a.Ordinal
 			// The API server's times are whole seconds.
 			at := a.SubmittedAt.UTC().Truncate(time.Second)
-			v.EquivalenceGroups[a.Group] = group{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
+			v.EquivalenceGroups[a.Group] = nodemark.RepairObject{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
 		}
 	}
-	if session == "" || len(v.EquivalenceGroups)+len(v.NeedsHuman) == 0 {
+	if session == "" {
 		return ""
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return string(text)
+	return v.Text()
 }
 
 // calls are the open records of a session that need a person.
-func calls(records []record.Record, session string) []Call {
-	var out []Call
+func calls(records []record.Record, session string) []nodemark.Call {
+	var out []nodemark.Call
 	for _, r := range records {
 		if record.Open(r) && r.Status.Session == session && outcome(r) == record.OutcomeNeedsHuman && len(out) < maxCalls {
 			rem := r.Status.Remediation
 			message := strings.ToValidUTF8(rem.Message[:min(len(rem.Message), maxCallMessage)], "")
-			out = append(out, Call{Record: r.ID, Action: string(asked(r)), Reason: rem.Reason, Message: message})
+			out = append(out, nodemark.Call{Record: r.ID, Action: string(record.RepairAction(r)), Reason: rem.Reason, Message: message})
 		}
 	}
 	return out
@@ -124,11 +98,7 @@ func calls(records []record.Record, session string) []Call {
 
 // NewCalls are the calls of an annotation that an earlier one lacks: those that
 // nobody was told of yet. An annotation somebody broke told nothing.
-func NewCalls(before, after string) []Call {
-	var old, now view
-	_ = json.Unmarshal([]byte(before), &old)
-	if json.Unmarshal([]byte(after), &now) != nil {
-		return nil
-	}
-	return only(now.NeedsHuman, func(c Call) bool { return !slices.Contains(old.NeedsHuman, c) })
+func NewCalls(before, after string) []nodemark.Call {
+	told := nodemark.ParseRepairs(before).NeedsHuman
+	return only(nodemark.ParseRepairs(after).NeedsHuman, func(c nodemark.Call) bool { return !slices.Contains(told, c) })
 }

@@ -162,7 +162,7 @@ func Current(records []record.Record) (Ref, bool) {
 // quarantine rings before its drain; nothing more is worth reading then.
 func NeedsNode(records []record.Record) bool {
 	return slices.ContainsFunc(records, func(r record.Record) bool {
-		return !record.Open(r) || drained(r) || r.Status.Remediation != nil
+		return !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil
 	})
 }
 
@@ -175,7 +175,7 @@ func MayCreate(v View) bool {
 		return false
 	}
 	open := only(v.Records, record.Open)
-	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !drained(r) })
+	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
 }
 
 // Unsettled says whether a record may still need a step: the backlog after a
@@ -184,24 +184,17 @@ func Unsettled(r record.Record) bool {
 	rem := r.Status.Remediation
 	switch {
 	case record.Open(r):
-		return drained(r) || rem != nil
+		return record.DrainSucceeded(r) || rem != nil
 	case rem == nil:
 		return false
 	}
 	return rem.Outcome == "" || unfinished(r)
 }
 
-func trace(r record.Record) []record.Attempt {
-	if r.Status.Remediation == nil {
-		return nil
-	}
-	return r.Status.Remediation.Attempts
-}
-
 // attempts are those of all records, in their order.
 func attempts(records []record.Record) (out []Ref) {
 	for _, r := range records {
-		for i, a := range trace(r) {
+		for i, a := range record.Attempts(r) {
 			out = append(out, Ref{r, i, a})
 		}
 	}
@@ -219,18 +212,13 @@ func newest(records []record.Record, meant func(record.Attempt) bool) *record.At
 }
 
 func unfinished(r record.Record) bool {
-	return slices.ContainsFunc(trace(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
+	return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
 }
 
 // failed says that something may have been sent for an attempt, which ended without
 // success.
 func failed(a record.Attempt) bool {
 	return a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
-}
-
-func drained(r record.Record) bool {
-	s := r.Status.UserPodsEvictionStatus.Status
-	return s == record.EvictionSucceeded || s == record.AlreadyDrained
 }
 
 func outcome(r record.Record) record.Outcome {

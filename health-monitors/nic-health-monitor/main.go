@@ -10,8 +10,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/nic-health-monitor/internal/watch"
+	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 func main() { daemon.Main(config.Agent, config.Default, build) }
@@ -34,7 +34,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	monitor := &watch.Monitor{
 		Node: cfg.NodeName, Policy: policy, Interval: cfg.Interval, Cards: tree, Outbox: outbox, BootID: bootid.File(cfg.BootIDPath),
-		Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
+		Cleared: clearance.Follow(cleared.Path(cfg.Socket)), Clock: d.Clock, Log: d.Log, Metrics: watch.NewMetrics(d.Registry),
 	}
 	looks := monitor.Rounds()
 	d.Ready("cards", looks.Ready)

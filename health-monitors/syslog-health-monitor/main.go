@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 func main() { daemon.Main(config.Agent, config.Default, build) }
@@ -33,7 +33,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	log := cfg.OpenLog(d.Clock)
 	d.OnStop("kernel log", func(context.Context) error { return log.Close() })
 	monitor := &watch.Monitor{
-		Policy: policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(nodemark.ClearedPath(cfg.Socket)), BootID: bootid.File(cfg.BootIDPath),
+		Policy: policy, Outbox: outbox, Source: log, Cleared: clearance.Follow(cleared.Path(cfg.Socket)), BootID: bootid.File(cfg.BootIDPath),
 		Devices: gpumetadata.Follow(cfg.MetadataPath, sighting.Address), Clock: d.Clock, Log: d.Log,
 		Metrics: watch.NewMetrics(d.Registry, log.Counts),
 	}

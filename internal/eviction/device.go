@@ -1,17 +1,14 @@
 package eviction
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// DevicesAnnotation of a pod lists the devices that it was given:
-// {"devices":{"nvidia.com/gpu":["GPU-..."]}}.
-const DevicesAnnotation = "dgxc.nvidia.com/devices"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
 
 // Reasons for a pod to be in or out of the extent of a GPU's repair.
 const (
@@ -33,7 +30,7 @@ const uuidPrefix = "GPU-"
 
 // holdsGPU judges a pod by the devices it was given.
 func holdsGPU(pod *corev1.Pod, gpus []string) (bool, Reason) {
-	given, ok := devicesOf(pod)
+	given, ok := nodemark.Devices(pod.Annotations)
 	for _, ids := range given {
 		if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(gpus, wholeGPU(id)) }) {
 			return true, HoldsGPU
@@ -48,19 +45,6 @@ func holdsGPU(pod *corev1.Pod, gpus []string) (bool, Reason) {
 		}
 	}
 	return false, OtherDevices
-}
-
-// devicesOf reads the annotation; ok is false when it cannot be read.
-func devicesOf(pod *corev1.Pod) (given map[string][]string, ok bool) {
-	text, has := pod.Annotations[DevicesAnnotation]
-	if !has {
-		return nil, true
-	}
-	var a annotation
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return nil, false
-	}
-	return a.Devices, true
 }
 
 // wholeGPU is the UUID in the id of a shared GPU ("GPU-...::3").
@@ -94,28 +78,6 @@ func IsGPU(resource string) bool {
 	return slices.ContainsFunc(gpuResources, func(prefix string) bool { return strings.HasPrefix(resource, prefix) })
 }
 
-// EncodeDevices is the content of DevicesAnnotation for the ids of a pod's devices
-// by resource, in a fixed order; empty for none.
-func EncodeDevices(given map[string][]string) string {
-	if len(given) == 0 {
-		return ""
-	}
-	sorted := map[string][]string{}
-	for resource, ids := range given {
-		sorted[resource] = slices.Compact(slices.Sorted(slices.Values(ids)))
-	}
-	text, err := json.Marshal(annotation{sorted})
-	if err != nil {
-		return "" // strings always encode
-	}
-	return string(text)
-}
-
-// annotation is the content of DevicesAnnotation.
-type annotation struct {
-	Devices map[string][]string `json:"devices"`
-}
-
 // Facts is the pod with what this package judges by, its names and its labels,
 // and nothing else: a cluster's pods are many, and large.
 func Facts(pod *corev1.Pod) *corev1.Pod {
@@ -136,7 +98,7 @@ func Facts(pod *corev1.Pod) *corev1.Pod {
 
 func readAnnotations(all map[string]string) map[string]string {
 	var out map[string]string
-	for _, key := range []string{DevicesAnnotation, corev1.MirrorPodAnnotationKey, configSource} {
+	for _, key := range []string{nodemark.DevicesAnnotation, corev1.MirrorPodAnnotationKey, configSource} {
 		if value, ok := all[key]; ok {
 			if out == nil {
 				out = map[string]string{}

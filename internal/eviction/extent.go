@@ -74,7 +74,7 @@ func (p Policy) ExtentOf(r record.Record) (Extent, Reason) {
 	if o := override(r); o.Skip && !o.Force {
 		return Extent{}, SkipAsked
 	}
-	if !p.PartialDrain || repairOf(r) != record.ActionComponentReset {
+	if !p.PartialDrain || record.RepairAction(r) != record.ActionComponentReset {
 		return WholeNode(), WholeNodeRepair
 	}
 	gpus := gpusOf(r.Event)
@@ -82,15 +82,6 @@ func (p Policy) ExtentOf(r record.Record) (Extent, Reason) {
 		return WholeNode(), GPUNotNamed
 	}
 	return GPUs(gpus...), GPURepair
-}
-
-// repairOf is the action that a fault is repaired by: its event's own, or the
-// one it was escalated to.
-func repairOf(r record.Record) record.Action {
-	if trace := r.Status.Remediation; trace != nil && trace.Action != "" {
-		return trace.Action
-	}
-	return r.Event.EffectiveAction()
 }
 
 func override(r record.Record) record.Override {
@@ -132,7 +123,7 @@ type Demand struct {
 func (p Policy) Demands(records []record.Record, session string) []Demand {
 	var out []Demand
 	for _, r := range records {
-		if session != "" && r.Status.Session == session && r.Status.FaultRemediated == nil && record.Open(r) && inQuarantine(r) {
+		if session != "" && r.Status.Session == session && r.Status.FaultRemediated == nil && record.Open(r) && record.InQuarantine(r) {
 			out = append(out, p.DemandOf(r))
 		}
 	}
@@ -149,11 +140,6 @@ func Union(demands []Demand) Extent {
 		gpus = append(gpus, d.Extent.gpus...)
 	}
 	return GPUs(gpus...)
-}
-
-func inQuarantine(r record.Record) bool {
-	q := r.Status.NodeQuarantined
-	return q == record.Quarantined || q == record.AlreadyQuarantined
 }
 
 // DemandOf is the demand of one fault.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // open is a fault of session s.
@@ -101,7 +102,7 @@ func asks(name corev1.ResourceName, n int64) func(*corev1.Pod) {
 	}
 }
 
-func given(text string) func(*corev1.Pod) { return annotated(DevicesAnnotation, text) }
+func given(text string) func(*corev1.Pod) { return annotated(nodemark.DevicesAnnotation, text) }
 
 func claims(p *corev1.Pod) {
 	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}

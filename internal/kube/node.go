@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -16,16 +15,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // ErrGone means the API server is certain that the object does not exist. Any
 // other error of a read leaves that unknown.
 var ErrGone = errors.New("node is gone")
 
-// conflictWait is the longest time a lost race waits before it looks again; a
-// random part of it keeps the losers apart.
-const conflictWait = 200 * time.Millisecond
+// ErrConflict means that the object is not the one that was read any more: look
+// again, decide again.
+var ErrConflict = errors.New("changed meanwhile")
 
 // ReadNode reads a Node from the API server itself. ErrGone is certain absence.
 func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Node, error) {
@@ -42,8 +40,8 @@ func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*c
 // PatchNode applies mutate to a copy of before and sends the difference as one
 // JSON merge patch under before's resourceVersion and uid; lists such as taints
 // go whole. mutate sees and may change metadata and spec; there is no status.
-// Without a difference nothing is sent and before is returned. A conflict is
-// outcome.Wait: look again, decide again. A Node that is gone is ErrGone.
+// Without a difference nothing is sent and before is returned. A Node that has
+// changed since, or is another one, is ErrConflict; one that is gone is ErrGone.
 func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	patch, err := nodePatch(before, mutate)
 	if err != nil || patch == nil {
@@ -52,7 +50,7 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 	after, err := client.CoreV1().Nodes().Patch(ctx, before.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsConflict(err):
-		return nil, outcome.Wait(rand.N(conflictWait), "node "+before.Name+" changed meanwhile")
+		return nil, fmt.Errorf("node %s: %w", before.Name, ErrConflict)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: %s", ErrGone, before.Name)
 	case err != nil:

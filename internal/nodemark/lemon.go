@@ -60,8 +60,15 @@ func (l Lemon) Within(now time.Time) int {
 	return n
 }
 
-// KeptLemon says whether a Node is a lemon whose session is kept for a person.
-func KeptLemon(labels, annotations map[string]string) bool {
-	l, ok := ParseLemon(annotations[LemonAnnotation])
-	return ok && labels[LemonLabel] == LemonYes && l.Kept != "" && l.Kept == annotations[SessionAnnotation]
+// LemonMark is the mark of a lemon on a Node: its label, and the annotation beside
+// it, a Lemon's text or what somebody made of it.
+type LemonMark struct {
+	Label bool
+	Note  string
+}
+
+// KeptLemon says whether the Node is a lemon whose session is kept for a person.
+func (m Marks) KeptLemon() bool {
+	l, ok := ParseLemon(m.Lemon.Note)
+	return ok && m.Lemon.Label && l.Kept != "" && l.Kept == m.Session
 }

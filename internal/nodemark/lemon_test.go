@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -62,9 +64,11 @@ func TestKeptLemon(t *testing.T) {
 		"a person's label":  {"true", "", "s1", false},
 		"somebody broke it": {"true", "{", "s1", false},
 	} {
-		labels := map[string]string{nodemark.LemonLabel: tt.label}
-		notes := map[string]string{nodemark.LemonAnnotation: tt.note, nodemark.SessionAnnotation: tt.session}
-		if got := nodemark.KeptLemon(labels, notes); got != tt.want {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{nodemark.LemonLabel: tt.label},
+			Annotations: map[string]string{nodemark.LemonAnnotation: tt.note, nodemark.SessionAnnotation: tt.session},
+		}}
+		if got := nodemark.Read(node).KeptLemon(); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}

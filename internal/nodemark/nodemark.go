@@ -7,12 +7,12 @@ package nodemark
 type State string
 
 // States of a node in quarantine, in the usual order. The label is removed on
-// release.
+// release. The earlier NVSentinel's drain-failed is none: a drain that cannot go on
+// waits, and the record says for what.
 const (
 	Quarantined          State = "quarantined"
 	Draining             State = "draining"
 	DrainSucceeded       State = "drain-succeeded"
-	DrainFailed          State = "drain-failed"
 	Remediating          State = "remediating"
 	RemediationSucceeded State = "remediation-succeeded"
 	RemediationFailed    State = "remediation-failed"
@@ -21,8 +21,7 @@ const (
 // States lists every State in the usual order.
 func States() []State {
 	return []State{
-		Quarantined, Draining, DrainSucceeded, DrainFailed,
-		Remediating, RemediationSucceeded, RemediationFailed,
+		Quarantined, Draining, DrainSucceeded, Remediating, RemediationSucceeded, RemediationFailed,
 	}
 }
 
@@ -107,11 +106,6 @@ const (
 	True = "True"
 )
 
-// DevicesAnnotation of a Pod lists the devices it was given, JSON
-// {"devices":{"nvidia.com/gpu":["GPU-..."]}}. Written by metadata-collector, read for
-// partial drains.
-const DevicesAnnotation = "dgxc.nvidia.com/devices"
-
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
 const DefaultLabelPrefix = "k8saas.nvidia.com/"
 
@@ -141,16 +135,9 @@ func OptedOut(labels map[string]string) bool {
 	return labels[ManagedLabel] == ManagedOptOut || labels[FormerManagedLabel] == ManagedOptOut
 }
 
-// Prefixes of conditions' reasons and texts.
-const (
-	unhealthySuffix = "IsNotHealthy"
-	healthySuffix   = "IsHealthy"
-	// HealthyMessage is the text of a condition without faults.
-	HealthyMessage = "No Health Failures"
-)
-
 // UnhealthyReason is the reason of a condition or event of a check that failed.
-func UnhealthyReason(checkName string) string { return checkName + unhealthySuffix }
+func UnhealthyReason(checkName string) string { return checkName + "IsNotHealthy" }
 
-// HealthyReason is the reason of a condition of a check that passes.
-func HealthyReason(checkName string) string { return checkName + healthySuffix }
+// HealthyReason is the reason of a condition of a check that passes; its text is
+// record.HealthyMessage.
+func HealthyReason(checkName string) string { return checkName + "IsHealthy" }

@@ -55,8 +55,7 @@ func TestTheContract(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	states := []nodemark.State{
-		"quarantined", "draining", "drain-succeeded", "drain-failed",
-		"remediating", "remediation-succeeded", "remediation-failed",
+		"quarantined", "draining", "drain-succeeded", "remediating", "remediation-succeeded", "remediation-failed",
 	}
 	if diff := cmp.Diff(states, nodemark.States()); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)

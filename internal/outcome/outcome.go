@@ -7,6 +7,7 @@ package outcome
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -37,6 +38,13 @@ func (e *park) Error() string {
 func Wait(d time.Duration, why string) error {
 	return &wait{after: min(max(d, 0), MaxWait), why: why}
 }
+
+// raceWait bounds the time that a lost race waits.
+const raceWait = 200 * time.Millisecond
+
+// Race asks for another try within a moment, after somebody else was faster; the moment
+// is random, so that the losers of a race do not meet in the next one.
+func Race(why string) error { return Wait(rand.N(raceWait), why) }
 
 // Park lets the position go: durable state is written, the key is asked again
 // after d, at once when it is rung, and found by the backlog after a restart.

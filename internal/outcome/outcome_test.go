@@ -38,6 +38,20 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
+func TestALostRaceIsTriedAgainSoon(t *testing.T) {
+	again := map[time.Duration]bool{}
+	for range 100 {
+		kind, after, why := classify(outcome.Race("node n changed meanwhile"))
+		if kind != "wait" || after >= time.Second || why != "node n changed meanwhile" {
+			t.Fatalf("got %s %s %q, want a short wait", kind, after, why)
+		}
+		again[after] = true
+	}
+	if len(again) < 2 {
+		t.Errorf("all losers come again after %v", again)
+	}
+}
+
 func classify(err error) (kind string, after time.Duration, why string) {
 	if d, w, ok := outcome.AsWait(err); ok {
 		return "wait", d, w

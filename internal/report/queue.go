@@ -100,25 +100,6 @@ func (b *Outbox) Bury(seq uint64, reason string) error {
 	})
 }
 
-// Letters returns the dead letters, oldest first.
-func (b *Outbox) Letters() ([]Letter, error) {
-	var out []Letter
-	err := b.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucketDead).ForEach(func(_, v []byte) error {
-			var l Letter
-			if err := json.Unmarshal(v, &l); err != nil {
-				return fmt.Errorf("decoding a dead letter: %w", err)
-			}
-			out = append(out, l)
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the dead letters: %w", err)
-	}
-	return out, nil
-}
-
 func (t *Tx) remove(seq uint64) error {
 	queue := t.tx.Bucket(bucketQueue)
 	v := queue.Get(key(seq))

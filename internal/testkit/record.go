@@ -32,7 +32,7 @@ func Fault(id string) Builder {
 func Recovery(id string) Builder {
 	b := Fault(id)
 	b.r.Event.IsFatal, b.r.Event.IsHealthy = false, true
-	b.r.Event.RecommendedAction, b.r.Event.Message = record.ActionNone, "No Health Failures"
+	b.r.Event.RecommendedAction, b.r.Event.Message = record.ActionNone, record.HealthyMessage
 	return b
 }
 

@@ -71,7 +71,7 @@ type Node struct {
 	// Identity of the machine, with its boot id; empty means not reported.
 	Identity record.NodeIdentity
 	Ready    bool
-	// Session on the Node; Schedulable as nodemark.Schedulable says.
+	// Session on the Node; Schedulable as nodemark.Marks says.
 	Session     string
 	Schedulable bool
 	// Excluded: the operator keeps us off the node, by its label or by the

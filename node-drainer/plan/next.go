@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -42,7 +40,7 @@ func Next(v View, p Policy, now time.Time) Step {
 func openWork(records []record.Record) []record.Record {
 	var out []record.Record
 	for _, r := range records {
-		if inQuarantine(r) && record.Open(r) && !drained(r) {
+		if record.InQuarantine(r) && record.Open(r) && !record.DrainFinal(r) {
 			out = append(out, r)
 		}
 	}
@@ -52,26 +50,19 @@ func openWork(records []record.Record) []record.Record {
 	return out
 }
 
-func inQuarantine(r record.Record) bool {
-	q := r.Status.NodeQuarantined
-	return r.IsFault() && (q == record.Quarantined || q == record.AlreadyQuarantined)
-}
-
-func drained(r record.Record) bool { return final(r.Status.UserPodsEvictionStatus.Status) }
-
 // cancel ends the drains of records whose quarantine has ended. Only what the
 // records say counts: they are written before the Node is.
 func cancel(v View) (Step, bool) {
 	s := Step{Kind: Cancel, Why: FaultsCleared}
 	for _, r := range v.Records {
-		if !r.IsFault() || drained(r) {
+		if !r.IsFault() || record.DrainFinal(r) {
 			continue
 		}
 		switch {
 		case r.Status.NodeQuarantined == record.QuarantineCanceled:
 			s.Why = QuarantineCancelled
 			s.stamp(r, record.EvictionCanceled, "the quarantine was cancelled")
-		case inQuarantine(r) && !record.Open(r):
+		case record.InQuarantine(r) && !record.Open(r):
 			s.stamp(r, record.EvictionCanceled, "the fault was cleared")
 		}
 	}
@@ -135,7 +126,7 @@ func marksOf(v View) marks {
 		effects := r.Status.QuarantineVerdict.Effects
 		m.asked = m.asked || effects.Cordon
 		for _, t := range effects.Taints {
-			if t.Effect == string(corev1.TaintEffectNoSchedule) || t.Effect == string(corev1.TaintEffectNoExecute) {
+			if nodemark.KeepsOff(t) {
 				m.asked = true
 				m.there = m.there || slices.Contains(v.Node.Taints, t)
 			}
@@ -189,8 +180,7 @@ func afterwards(v View, p Policy, now time.Time) Step {
 func drainedFaults(records []record.Record) []record.Record {
 	var out []record.Record
 	for _, r := range records {
-		e := r.Status.UserPodsEvictionStatus.Status
-		if inQuarantine(r) && record.Open(r) && (e == record.EvictionSucceeded || e == record.AlreadyDrained) {
+		if record.InQuarantine(r) && record.Open(r) && record.DrainSucceeded(r) {
 			out = append(out, r)
 		}
 	}
@@ -201,7 +191,7 @@ func drainedFaults(records []record.Record) []record.Record {
 // from remediating on the label belongs to fault-remediation.
 func drainingLabel(state nodemark.State) nodemark.State {
 	switch state {
-	case "", nodemark.Quarantined, nodemark.DrainSucceeded, nodemark.DrainFailed:
+	case "", nodemark.Quarantined, nodemark.DrainSucceeded:
 		return nodemark.Draining
 	case nodemark.Draining, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
 	}
@@ -210,7 +200,7 @@ func drainingLabel(state nodemark.State) nodemark.State {
 
 func drainedLabel(state nodemark.State) nodemark.State {
 	switch state {
-	case "", nodemark.Quarantined, nodemark.Draining, nodemark.DrainFailed:
+	case "", nodemark.Quarantined, nodemark.Draining:
 		return nodemark.DrainSucceeded
 	case nodemark.DrainSucceeded, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
 	}

@@ -187,7 +187,7 @@ func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: &yes}}
 		}
 		if gpu != "" {
-			p.Annotations = map[string]string{eviction.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, gpu)}
+			p.Annotations = map[string]string{nodemark.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, gpu)}
 		}
 		if d.HasArg("notready") {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.now)}}

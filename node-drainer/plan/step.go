@@ -106,7 +106,7 @@ type Stamp struct {
 }
 
 // Final says that the record's drain is over with this stamp.
-func (s Stamp) Final() bool { return final(s.Status.Status) }
+func (s Stamp) Final() bool { return s.Status.Status.Final() }
 
 // On returns status with the stamp, and the finish time if it is final.
 func (s Stamp) On(status record.Status, now time.Time) record.Status {
@@ -136,6 +136,17 @@ type Step struct {
 	Until time.Time
 }
 
+// Stamped is a record's status with the step's stamp on it; ok is false if the
+// step leaves the record alone.
+func (s Step) Stamped(r record.Record, now time.Time) (status record.Status, ok bool) {
+	for _, stamp := range s.Stamps {
+		if stamp.ID == r.ID {
+			return stamp.On(r.Status, now), true
+		}
+	}
+	return r.Status, false
+}
+
 // Irreversible says that the step rests on facts that must be read from the
 // API server itself before it is taken.
 func (s Step) Irreversible() bool {
@@ -144,13 +155,3 @@ func (s Step) Irreversible() bool {
 
 // Rests says that nothing more follows before the world changes.
 func (s Step) Rests() bool { return s.Kind == Wait || s.Kind == Nothing }
-
-// final lists the eviction statuses that nothing follows.
-func final(e record.Eviction) bool {
-	switch e {
-	case record.EvictionSucceeded, record.AlreadyDrained, record.EvictionFailed, record.EvictionCanceled:
-		return true
-	case record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress:
-	}
-	return false
-}

@@ -9,8 +9,6 @@
 package plan
 
 import (
-	"encoding/json"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,37 +55,11 @@ func NodeOf(n *corev1.Node) Node {
 	if n == nil {
 		return Node{}
 	}
-	out := Node{
-		Exists:        true,
-		Session:       n.Annotations[nodemark.SessionAnnotation],
-		State:         nodemark.State(n.Labels[nodemark.StateLabel]),
-		Unschedulable: n.Spec.Unschedulable,
-		Unknown:       n.Annotations[nodemark.UnknownAnnotation] != "",
+	m := nodemark.Read(n)
+	return Node{
+		Exists: true, Session: m.Session, State: m.State, Unschedulable: n.Spec.Unschedulable, Taints: nodemark.Taints(n),
+		Unknown: len(m.Unknown) > 0, Released: m.Released != nodemark.ByNobody,
 	}
-	for _, t := range n.Spec.Taints {
-		out.Taints = append(out.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-	out.Released = released(n, out)
-	return out
-}
-
-func released(n *corev1.Node, facts Node) bool {
-	if n.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True && !facts.Unschedulable {
-		return true
-	}
-	var claimed []struct {
-		record.Taint
-		PreExisting bool `json:"preExisting"`
-	}
-	if json.Unmarshal([]byte(n.Annotations[nodemark.QuarantineHealthEventAppliedTaints]), &claimed) != nil {
-		return false // an annotation that somebody broke claims nothing
-	}
-	for _, c := range claimed {
-		if !c.PreExisting && !slices.Contains(facts.Taints, c.Taint) {
-			return true
-		}
-	}
-	return false
 }
 
 // Result is what became of one try to take a pod away.

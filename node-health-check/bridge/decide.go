@@ -58,7 +58,7 @@ const (
 // reasons of the states of a quarantine.
 var reasons = map[nodemark.State]Reason{
 	nodemark.Quarantined: "Quarantined", nodemark.Draining: "Draining", nodemark.DrainSucceeded: "Drained",
-	nodemark.DrainFailed: "DrainFailed", nodemark.Remediating: "Remediating",
+	nodemark.Remediating:          "Remediating",
 	nodemark.RemediationSucceeded: "RemediationSucceeded", nodemark.RemediationFailed: "RemediationFailed",
 }
 
@@ -121,7 +121,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 		if node == nil {
 			return failed(NoNode, "the node does not exist: nothing is reported")
 		}
-		if stateOf(node) == nodemark.RemediationFailed {
+		if nodemark.Read(node).State == nodemark.RemediationFailed {
 			return failed(QuarantineFailed, "the node is in a quarantine whose repair has failed: nothing is reported")
 		}
 	}
@@ -139,7 +139,7 @@ func Decide(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 	d := Decision{Do: Rest, Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: replaces(o)}
 	before := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionSucceeded)
-	state := stateOf(node)
+	state := nodemark.Read(node).State
 	switch {
 	case !acts(o):
 		d.Reason, d.Message, d.Processing = ObservedOnly, "the event is stored, and nothing is done about the node (PERSIST_ONLY)", metav1.ConditionFalse
@@ -160,14 +160,6 @@ func mirror(o *v1alpha1.HealthEventRemediation, node *corev1.Node) Decision {
 		d.Reason, d.Message = Reported, "the event is stored; no quarantine has taken the node yet"
 	}
 	return d
-}
-
-// stateOf is the state of the node's quarantine.
-func stateOf(node *corev1.Node) nodemark.State {
-	if node == nil {
-		return ""
-	}
-	return nodemark.State(node.Labels[nodemark.StateLabel])
 }
 
 // reasonOf a state; one that is not known here is told as it is.

@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 		"quarantined":                         {object(), in(nodemark.Quarantined), Rest, "Quarantined", yes, unknown},
 		"draining":                            {object(), in(nodemark.Draining), Rest, "Draining", yes, unknown},
 		"drained":                             {object(), in(nodemark.DrainSucceeded), Rest, "Drained", yes, unknown},
-		"the drain failed":                    {object(), in(nodemark.DrainFailed), Rest, "DrainFailed", yes, unknown},
+		"a state of the earlier NVSentinel":   {object(), in("drain-failed"), Rest, "Quarantined", yes, unknown},
 		"remediating":                         {object(), in(nodemark.Remediating), Rest, "Remediating", yes, unknown},
 		"repaired":                            {object(), in(nodemark.RemediationSucceeded), Rest, "RemediationSucceeded", no, yes},
 		"the repair failed":                   {object(), in(nodemark.RemediationFailed), Rest, "RemediationFailed", no, no},

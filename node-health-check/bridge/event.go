@@ -37,7 +37,7 @@ func Fault(o *v1alpha1.HealthEventRemediation) *protos.HealthEvent {
 // Recovery ends the Fault of a remediation that is being deleted.
 func Recovery(o *v1alpha1.HealthEventRemediation) *protos.HealthEvent {
 	e := frame(o, "recovery", "2")
-	e.IsHealthy, e.Message = true, "No Health Failures"
+	e.IsHealthy, e.Message = true, record.HealthyMessage
 	if o.DeletionTimestamp != nil {
 		e.GeneratedTimestamp = timestamppb.New(o.DeletionTimestamp.Time)
 	}

@@ -91,9 +91,9 @@ func Gate(v View, n *corev1.Node, busy []string, now time.Time) Hold {
 // HeldByPipeline says whether the services of the quarantine have the node in hand:
 // it is theirs from the quarantine until its release, unless they have given it up.
 func HeldByPipeline(n *corev1.Node) bool {
-	state := n.Labels[nodemark.StateLabel]
-	return state != "" && state != string(nodemark.RemediationFailed)
+	state := nodemark.Read(n).State
+	return state != "" && state != nodemark.RemediationFailed
 }
 
 // Quarantined says whether the node is out of service in any state of a quarantine.
-func Quarantined(n *corev1.Node) bool { return n.Labels[nodemark.StateLabel] != "" }
+func Quarantined(n *corev1.Node) bool { return nodemark.Read(n).State != "" }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Bounds of a set, so that no publisher can fill the disk or the Node object.
@@ -242,7 +243,7 @@ func (c *Check) renew(f Fault) bool {
 
 // NoticeOf is the Kubernetes Event of a fault that is not fatal.
 func NoticeOf(e record.Event) Notice {
-	return Notice{e.Agent, e.CheckName + unhealthySuffix, eventText(e)}
+	return Notice{e.Agent, nodemark.UnhealthyReason(e.CheckName), eventText(e)}
 }
 
 func (s *Set) notice(e record.Event) Change {

@@ -72,17 +72,17 @@ func TestFold(t *testing.T) {
 		},
 		"the whole check recovers": {
 			[]record.Record{fatal(1, "GPU-1", "79"), fatal(2, "GPU-2", "48"), healthy(3, "", "")},
-			map[string]string{xid: healthyText}, Lowered,
+			map[string]string{xid: record.HealthyMessage}, Lowered,
 		},
 		"another code recovers": {
 			[]record.Record{fatal(1, "GPU-1", "79"), healthy(2, "GPU-1", "48")},
 			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Lowered,
 		},
 		"a healthy event alone": {
-			[]record.Record{healthy(1, "GPU-1", "")}, map[string]string{xid: healthyText}, Lowered,
+			[]record.Record{healthy(1, "GPU-1", "")}, map[string]string{xid: record.HealthyMessage}, Lowered,
 		},
 		"a recovery before its fault": {
-			[]record.Record{healthy(2, "GPU-1", ""), fatal(1, "GPU-1", "79")}, map[string]string{xid: healthyText}, Overtaken,
+			[]record.Record{healthy(2, "GPU-1", ""), fatal(1, "GPU-1", "79")}, map[string]string{xid: record.HealthyMessage}, Overtaken,
 		},
 		"a recovery of a lower seq does not undo": {
 			[]record.Record{fatal(5, "GPU-1", "79"), healthy(4, "GPU-1", "")},
@@ -94,7 +94,7 @@ func TestFold(t *testing.T) {
 		},
 		"another epoch counts in the order of arrival": {
 			[]record.Record{fatal(5, "GPU-1", "79"), change(healthy(1, "GPU-1", ""), func(r *record.Record) { r.SeqEpoch = "new" })},
-			map[string]string{xid: healthyText}, Lowered,
+			map[string]string{xid: record.HealthyMessage}, Lowered,
 		},
 		"a disk that was restored counts again, and what it lost overtakes nothing": {
 			[]record.Record{run(healthy(7, "GPU-1", ""), "y x"), run(fatal(6, "GPU-1", "79"), "z x")},
@@ -102,7 +102,7 @@ func TestFold(t *testing.T) {
 		},
 		"a recovery of the next run before its fault": {
 			[]record.Record{run(healthy(7, "GPU-1", ""), "y x"), run(fatal(6, "GPU-1", "79"), "x")},
-			map[string]string{xid: healthyText}, Overtaken,
+			map[string]string{xid: record.HealthyMessage}, Overtaken,
 		},
 		"publishers that don't count": {
 			[]record.Record{fatal(0, "GPU-1", "79"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "48"), healthy(0, "GPU-1", ""), fatal(0, "GPU-1", "79")},
@@ -172,7 +172,7 @@ func check(t *testing.T, s *Set, want map[string]string) {
 	for _, c := range stored.Desired() {
 		got[string(c.Type)] = c.Message
 		status, reason := corev1.ConditionTrue, xid+"IsNotHealthy"
-		if c.Message == healthyText {
+		if c.Message == record.HealthyMessage {
 			status, reason = corev1.ConditionFalse, xid+"IsHealthy"
 		}
 		if c.Status != status || c.Reason != reason {

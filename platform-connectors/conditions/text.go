@@ -7,13 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Parts of the text that other programs read.
 const (
-	unhealthySuffix = "IsNotHealthy"
-	healthySuffix   = "IsHealthy"
-	healthyText     = "No Health Failures"
 	// MaxMessage bounds a condition's message, in bytes.
 	MaxMessage = 1024
 	// compactText is what is left of a fault's text when not all fit.
@@ -38,10 +35,10 @@ func (s *Set) Desired() []corev1.NodeCondition {
 		}
 		c := corev1.NodeCondition{
 			Type: corev1.NodeConditionType(name), Status: corev1.ConditionFalse,
-			Reason: name + healthySuffix, Message: healthyText,
+			Reason: nodemark.HealthyReason(name), Message: record.HealthyMessage,
 		}
 		if faults := s.Checks[name].Faults; len(faults) > 0 {
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, name+unhealthySuffix, message(faults)
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, nodemark.UnhealthyReason(name), message(faults)
 		}
 		out = append(out, c)
 	}

@@ -102,7 +102,7 @@ func Record(node string, v View, p Policy, reason Reason, now time.Time) record.
 		Message: fmt.Sprintf("no live publisher for %s: %s; no fault of this node would be reported", p.After, v.text()),
 	}
 	if reason == Recovered {
-		e.IsHealthy, e.Message, e.RecommendedAction = true, "No Health Failures", record.ActionNone
+		e.IsHealthy, e.Message, e.RecommendedAction = true, record.HealthyMessage, record.ActionNone
 		e.ProcessingStrategy = v.Last.Event.ProcessingStrategy
 	}
 	r := record.Record{ID: id, CreatedAt: now, Node: v.Machine, Event: e, Accepted: digest(id)}

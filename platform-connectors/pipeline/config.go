@@ -1,8 +1,7 @@
 // Package pipeline decides what becomes of an accepted event on its way to the
 // sinks: overrides by CEL rules, labels of its node as metadata, and repeats of
 // a fault. It does no I/O and reads no clock. Names and keys of its stages are
-// those of the predecessor (docs/configuration/platform-connectors.md of
-// NVIDIA/NVSentinel).
+// those of the predecessor (NVIDIA/NVSentinel, configuration of its connectors).
 package pipeline
 
 import (

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
@@ -64,8 +65,8 @@ func updated() bson.D {
 // TestRefusedTokens: the server's refusals of a token begin a reading again
 // that is counted; an election is survived behind the same token.
 func TestRefusedTokens(t *testing.T) {
-	old := position{Version: positionVersion, Home: "here", Kind: byInsert, Scan: 1, Count: 5, Token: "old", Head: 3}
-	stored := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: old.String()}, {Key: "scan", Value: 1}, {Key: "count", Value: 5}}
+	old := position{Header: offset.Begin("here", offset.Inserts, 0), Count: 5, Token: "old", Head: 3}
+	stored := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: offset.Text(old)}}
 	head := batch(state, bson.D{{Key: "_id", Value: "append"}, {Key: "n", Value: int64(9)}})
 	for _, tt := range []struct {
 		code   int32
@@ -94,8 +95,8 @@ func TestRefusedTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := feedOf(t, feed).at; got.Token != tt.tokens || (got.Reading != nil) != tt.again {
-				t.Errorf("goes on at %s, want behind token %q, reading again: %v", got, tt.tokens, tt.again)
+			if got := feedOf(t, feed).at; got.Token != tt.tokens || (got.Scan != nil) != tt.again {
+				t.Errorf("goes on at %+v, want behind token %q, reading again: %v", got, tt.tokens, tt.again)
 			}
 			counted := promtest.CollectAndCount(registry, "nvsentinel_store_feed_rescans_total")
 			if want := map[bool]int{true: 1, false: 0}[tt.again]; counted != want {
@@ -110,8 +111,8 @@ func TestRefusedTokens(t *testing.T) {
 // one at the present and reads what is there.
 func TestAnEndedStreamIsNotSilence(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	old := position{Version: positionVersion, Home: "here", Kind: byInsert, Scan: 1, Count: 5, Token: "old", Head: 3}
-	line := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: old.String()}, {Key: "scan", Value: 1}, {Key: "count", Value: 5}}
+	old := position{Header: offset.Begin("here", offset.Inserts, 0), Count: 5, Token: "old", Head: 3}
+	line := bson.D{{Key: "_id", Value: "c"}, {Key: "position", Value: offset.Text(old)}}
 	head := batch(state, bson.D{{Key: "_id", Value: "append"}, {Key: "n", Value: int64(9)}})
 	restored := record.Record{ID: "restored", Append: 4, CreatedAt: at, Event: record.Event{NodeName: "n", ProcessingStrategy: record.Process}}
 	doc, err := encode(restored, at, at)

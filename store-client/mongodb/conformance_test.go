@@ -85,9 +85,9 @@ func damage(t testing.TB, dsn, consumer string, d storetest.Damage) {
 	set := bson.D{{Key: "position", Value: d.Position}}
 	switch d.Position {
 	case storetest.Elsewhere:
-		set[0].Value = mongodb.EditPosition(t, text(t, dsn, consumer), "s", "another server")
+		set[0].Value = storetest.EditPosition(t, text(t, dsn, consumer), "s", "another server")
 	case storetest.Beyond:
-		set[0].Value = mongodb.EditPosition(t, text(t, dsn, consumer), "h", int64(1)<<50)
+		set[0].Value = storetest.EditPosition(t, text(t, dsn, consumer), "h", int64(1)<<50)
 	}
 	if d.Mark {
 		set = append(set, bson.E{Key: "mark", Value: nil})

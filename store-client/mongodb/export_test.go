@@ -2,7 +2,6 @@ package mongodb
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"testing"
 
@@ -53,22 +52,4 @@ func Late(t testing.TB, dsn string, r record.Record) func() {
 			t.Error(err)
 		}
 	}
-}
-
-// EditPosition is a stored position with another value of one field.
-func EditPosition(t testing.TB, text, field string, value any) string {
-	t.Helper()
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		t.Fatalf("position %q: %v", text, err)
-	}
-	if _, ok := fields[field]; !ok {
-		t.Fatalf("position %s has no field %q", text, field)
-	}
-	fields[field] = value
-	b, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -21,9 +22,6 @@ const (
 	// await is how long the server holds a question for changes; a longer wait
 	// is another question.
 	await = time.Second
-	// restEvery is how often a feed with nothing to deliver stores the stream's
-	// newest token, so that it never falls out of the server's history.
-	restEvery = time.Minute
 	// pageRecords bounds what one read of a scan holds in memory.
 	pageRecords = 200
 	// overlap is how much older than the change stream a record's reservation
@@ -42,10 +40,9 @@ var (
 // change stream was opened, where the consumer has not got it, then the
 // stream. Next is for one goroutine; Commit may be called from others.
 type feed struct {
+	offset.Consumer[position]
 	s        *Store
-	consumer string
 	selector record.Selector
-	kind     kind
 
 	closed chan struct{}
 	once   sync.Once
@@ -61,11 +58,6 @@ type feed struct {
 	twice map[string]bool
 	// broken was read and is not kept aside yet; nil most of the time.
 	broken *provider.Document
-	// rested is when a token was last stored without a record.
-	rested time.Time
-
-	mu                   sync.Mutex
-	delivered, committed string
 }
 
 // Feed implements store.Store.
@@ -73,18 +65,21 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 	if consumer == "" {
 		return nil, errors.New("opening a feed: the consumer has no name")
 	}
-	f := &feed{s: s, consumer: consumer, selector: selector, kind: kindOf(selector), closed: make(chan struct{}), rested: s.Clock.Now()}
+	f := newFeed(s, consumer, selector)
 	if err := f.resume(ctx); err != nil {
 		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
 	}
 	return f, nil
 }
 
-func kindOf(selector record.Selector) kind {
-	if selector.InsertsOnly {
-		return byInsert
+// newFeed is a feed that is not opened.
+func newFeed(s *Store, consumer string, selector record.Selector) *feed {
+	return &feed{
+		Consumer: offset.Consumer[position]{
+			Name: consumer, Kind: offset.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
+		},
+		s: s, selector: selector, closed: make(chan struct{}),
 	}
-	return byChange
 }
 
 // Close implements store.Feed.
@@ -103,13 +98,17 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			return record.Record{}, "", errClosed
 		default:
 		}
-		if err := f.bury(ctx); err != nil {
-			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
+		if f.broken != nil {
+			// Nothing behind it is delivered before it is kept aside.
+			if err := f.Bury(ctx, *f.broken); err != nil {
+				return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
+			}
+			f.broken = nil
 		}
 		doc, ok, err := f.next(ctx)
 		if err != nil {
 			f.hangUp()
-			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
+			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
 		}
 		if !ok {
 			continue
@@ -119,21 +118,13 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			f.broken = &d
 			continue
 		}
-		return r, f.deliver(doc), nil
+		return r, f.Deliver(f.at, f.time(doc)), nil
 	}
-}
-
-func (f *feed) deliver(doc stored) string {
-	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(max(0, f.s.Clock.Since(f.time(doc)).Seconds()))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.delivered = f.at.String()
-	return f.delivered
 }
 
 // time is when what the feed follows happened to a record.
 func (f *feed) time(doc stored) time.Time {
-	if f.kind == byInsert {
+	if f.Kind == offset.Inserts {
 		return doc.StoredAt
 	}
 	return doc.ChangedAt
@@ -146,7 +137,7 @@ func (f *feed) next(ctx context.Context) (stored, bool, error) {
 			return stored{}, false, err
 		}
 	}
-	if f.at.Reading != nil {
+	if f.at.Scan != nil {
 		return f.scan(ctx)
 	}
 	return f.follow(ctx)
@@ -160,20 +151,20 @@ func (f *feed) scan(ctx context.Context) (stored, bool, error) {
 			return stored{}, false, fmt.Errorf("reading a page: %w", err)
 		}
 		if len(page) == 0 {
-			f.at.Reading = nil
+			f.at.Scan = nil
 			return stored{}, false, nil
 		}
 		f.buffer = page
 	}
 	doc := f.buffer[0]
 	f.buffer = f.buffer[1:]
-	read := *f.at.Reading
+	read := *f.at.Scan
 	read.After = doc.Append
-	f.at.Reading = &read
+	f.at.Scan = &read
 	// Pages go by append order, so the mark of the whole scan is the time of
 	// the insertion.
 	f.step(doc, doc.StoredAt)
-	if f.kind == byInsert && f.s.Clock.Since(doc.StoredAt) < overlap {
+	if f.Kind == offset.Inserts && f.s.Clock.Since(doc.StoredAt) < overlap {
 		f.twice[doc.ID] = true
 	}
 	return doc, true, nil
@@ -188,22 +179,22 @@ func (f *feed) step(doc stored, mark time.Time) {
 func (f *feed) page(ctx context.Context) ([]stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	return all[stored](ctx, f.s.events(), unread(f.selector, f.kind, *f.at.Reading),
+	return all[stored](ctx, f.s.events(), unread(f.selector, f.Kind, *f.at.Scan),
 		options.Find().SetProjection(whole()).SetSort(bson.D{{Key: "append", Value: 1}}).SetLimit(pageRecords))
 }
 
 // unread selects what a scan still has to read.
-func unread(selector record.Selector, k kind, r reading) bson.D {
+func unread(selector record.Selector, k offset.Kind, r scan) bson.D {
 	where := bson.D{{Key: "append", Value: bson.D{{Key: "$gt", Value: r.After}, {Key: "$lte", Value: r.Until}}}}
 	and := bson.A{where, filter(selector, "")}
 	if r.Again {
 		or := bson.A{bson.D{{Key: "isfinished", Value: false}}}
-		if r.Since != nil {
+		if since, ok := r.SinceTime(); ok {
 			field := "changedat"
-			if k == byInsert {
+			if k == offset.Inserts {
 				field = "storedat"
 			}
-			or = append(or, bson.D{{Key: field, Value: bson.D{{Key: "$gte", Value: time.UnixMicro(*r.Since)}}}})
+			or = append(or, bson.D{{Key: field, Value: bson.D{{Key: "$gte", Value: since}}}})
 		}
 		and = append(and, bson.D{{Key: "$or", Value: or}})
 	}
@@ -248,41 +239,19 @@ func (f *feed) follow(ctx context.Context) (stored, bool, error) {
 // rest keeps the stored token young while nothing happens that the consumer
 // looks for.
 func (f *feed) rest(ctx context.Context) error {
-	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(0)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f.mu.Lock()
-	settled := f.delivered == f.committed
-	f.mu.Unlock()
-	if !settled || f.s.Clock.Since(f.rested) < restEvery {
+	if !f.Idle() {
 		return nil
 	}
-	f.rested = f.s.Clock.Now()
 	f.twice = map[string]bool{}
 	token, err := tokenOf(f.stream.ResumeToken())
 	if err != nil {
 		return err
 	}
 	f.at.Token = token
-	return f.store(ctx, f.at)
-}
-
-// bury keeps a broken document as a dead letter, counts and passes it; nothing
-// behind it is delivered before.
-func (f *feed) bury(ctx context.Context) error {
-	if f.broken == nil {
-		return nil
-	}
-	letter := f.broken.Letter("feed of " + f.consumer)
-	letter.At = f.s.Clock.Now()
-	if err := f.s.Dead(ctx, letter); err != nil {
-		return err
-	}
-	f.broken = nil
-	f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
-	f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", letter.ID, "error", letter.Reason)
-	return nil
+	return f.Store(ctx, f.at)
 }
 
 // hangUp closes the stream; what was delivered stays delivered.
@@ -304,22 +273,4 @@ var lostCodes = []int{9, 260, 280, 286}
 func refused(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && slices.ContainsFunc(lostCodes, server.HasErrorCode)
-}
-
-// Commit implements store.Feed; it never goes backwards.
-func (f *feed) Commit(ctx context.Context, text string) error {
-	p, err := parsePosition(text)
-	if err == nil && p.Kind != f.kind {
-		err = fmt.Errorf("%w: it follows %s", errPosition, p.Kind)
-	}
-	if err == nil {
-		err = f.store(ctx, p)
-	}
-	if err != nil {
-		return fmt.Errorf("committing the position of %s: %w", f.consumer, err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.committed = text
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -37,7 +38,7 @@ func (r *reader) Letters(ctx context.Context, source string) ([]store.DeadLetter
 func (r *reader) Consumers(ctx context.Context) ([]store.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	lines, err := all[line](ctx, r.s.lines(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+	lines, err := all[line](ctx, r.s.positions(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return nil, fmt.Errorf("listing consumers: %w", err)
 	}
@@ -69,7 +70,7 @@ func (r *reader) Lag(ctx context.Context, consumer string, selector record.Selec
 // lag counts what the scan has left and what the stream bears behind the
 // token. What both bear counts once.
 func (r *reader) lag(ctx context.Context, consumer string, selector record.Selector, limit int) (store.Lag, error) {
-	f := &feed{s: r.s, consumer: consumer, selector: selector, kind: kindOf(selector)}
+	f := newFeed(r.s, consumer, selector)
 	var lag store.Lag
 	rest, token, err := r.left(ctx, f, &lag)
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *reader) lag(ctx context.Context, consumer string, selector record.Selec
 	}
 	waiting := map[string]time.Time{}
 	if rest != nil {
-		found, err := all[stored](ctx, r.s.events(), unread(selector, f.kind, *rest),
+		found, err := all[stored](ctx, r.s.events(), unread(selector, f.Kind, *rest),
 			options.Find().SetProjection(bson.D{{Key: "storedat", Value: 1}, {Key: "changedat", Value: 1}}).SetSort(bson.D{{Key: "append", Value: 1}}).SetLimit(int64(limit)))
 		if err != nil {
 			return lag, fmt.Errorf("counting: %w", err)
@@ -105,26 +106,21 @@ func (r *reader) lag(ctx context.Context, consumer string, selector record.Selec
 
 // left says what the consumer's scan has to read and from where it follows the
 // stream.
-func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*reading, string, error) {
-	head, err := r.s.head(ctx)
+func (r *reader) left(ctx context.Context, f *feed, lag *store.Lag) (*scan, string, error) {
+	l, err := f.Lines.Line(ctx, f.Name)
 	if err != nil {
 		return nil, "", err
 	}
-	l, found, err := r.s.lineOf(ctx, f.consumer)
-	if err != nil || !found {
-		return &reading{Until: head}, "", err
+	var rest scan
+	if l.Stored {
+		p, why, err := r.s.judge(ctx, l, f.Kind)
+		if err != nil || why == offset.NotLost {
+			return p.Scan, p.Token, err
+		}
+		lag.Lost, rest = string(why), rescan(l.Mark)
 	}
-	p, why, err := r.s.standing(ctx, l, f.kind)
-	if err != nil || why == notLost {
-		return p.Reading, p.Token, err
-	}
-	lag.Lost = string(why)
-	rest := &reading{Until: head, Again: true}
-	if l.Mark != nil {
-		since := l.Mark.Add(-rescanMargin).UnixMicro()
-		rest.Since = &since
-	}
-	return rest, "", nil
+	rest.Until, err = r.s.head(ctx)
+	return &rest, "", err
 }
 
 // quiet is how long a counting waits for the stream to say more.

@@ -144,7 +144,7 @@ func due(now, passed time.Time) bson.D {
 
 // passed is up to when stored records have been committed by every consumer.
 func (s *Store) passed(ctx context.Context) (time.Time, error) {
-	lines, err := all[line](ctx, s.lines(), bson.D{})
+	lines, err := all[line](ctx, s.positions(), bson.D{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading how far consumers are: %w", err)
 	}

@@ -9,26 +9,38 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-// resume sets the feed at the stored position: at the beginning for a consumer
-// without one, at a scan when the stored one says nothing here.
+// Begin implements store.Store.
+func (s *Store) Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error) {
+	f := newFeed(s, consumer, selector)
+	defer f.hangUp()
+	return f.Begin(ctx, since, func(ctx context.Context) (position, error) {
+		err := f.begin(ctx, rescan(&since), 0)
+		return f.at, err
+	})
+}
+
+// resume sets the feed where the consumer goes on: at its stored position, at the
+// beginning when it has none, or with a rescan when the stored one is lost.
 func (f *feed) resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	l, found, err := f.s.lineOf(ctx, f.consumer)
+	l, err := f.Lines.Line(ctx, f.Name)
 	if err != nil {
 		return err
 	}
-	if !found {
-		return f.begin(ctx, reading{}, 1)
+	if !l.Stored {
+		return f.begin(ctx, scan{}, 0)
 	}
-	p, why, err := f.s.standing(ctx, l, f.kind)
+	p, why, err := f.s.judge(ctx, l, f.Kind)
 	if err != nil {
 		return err
 	}
-	if why != notLost {
+	if why != offset.NotLost {
 		return f.again(ctx, l, why)
 	}
 	f.at, f.twice = p, map[string]bool{}
@@ -71,14 +83,14 @@ func (f *feed) reopen(ctx context.Context) error {
 }
 
 // lost begins the reading that a lost position asks for.
-func (f *feed) lost(ctx context.Context, why loss) error {
-	l, found, err := f.s.lineOf(ctx, f.consumer)
+func (f *feed) lost(ctx context.Context, why offset.Loss) error {
+	l, err := f.Lines.Line(ctx, f.Name)
 	if err != nil {
 		return err
 	}
-	if !found {
+	if !l.Stored {
 		// Nothing was committed: everything is read again.
-		return f.begin(ctx, reading{}, f.at.Scan+1)
+		return f.begin(ctx, scan{}, f.at.Reading)
 	}
 	return f.again(ctx, l, why)
 }
@@ -89,8 +101,9 @@ func (f *feed) watch(ctx context.Context, o *options.ChangeStreamOptionsBuilder)
 }
 
 // begin opens a stream at the present and a scan of what was stored before:
-// what is stored in between comes by at least one of them.
-func (f *feed) begin(ctx context.Context, r reading, scan int64) error {
+// what is stored in between comes by at least one of them. before is the number of
+// the last reading that is known.
+func (f *feed) begin(ctx context.Context, r scan, before int64) error {
 	stream, err := f.watch(ctx, options.ChangeStream())
 	if err != nil {
 		return fmt.Errorf("opening the change stream: %w", err)
@@ -104,35 +117,18 @@ func (f *feed) begin(ctx context.Context, r reading, scan int64) error {
 	if r.Until, err = f.s.head(ctx); err != nil {
 		return err
 	}
-	f.at = position{Version: positionVersion, Home: *f.s.home.Load(), Kind: f.kind, Scan: scan, Token: token, Head: r.Until, Reading: &r}
+	f.at = position{Header: offset.Begin(*f.s.home.Load(), f.Kind, before), Token: token, Head: r.Until, Scan: &r}
 	return nil
 }
 
-// again begins a scan after a lost position and stores that it began.
-func (f *feed) again(ctx context.Context, l line, why loss) error {
-	r := reading{Again: true}
-	if l.Mark != nil {
-		since := l.Mark.Add(-rescanMargin).UnixMicro()
-		r.Since = &since
+// again begins a rescan after a lost position and stores that it began.
+func (f *feed) again(ctx context.Context, l offset.Line, why offset.Loss) error {
+	before := f.at.Reading
+	if p, err := offset.Parse[position](l.Text); err == nil {
+		before = max(before, p.Reading)
 	}
-	if err := f.begin(ctx, r, max(l.Scan, f.at.Scan)+1); err != nil {
+	if err := f.begin(ctx, rescan(l.Mark), before); err != nil {
 		return err
 	}
-	if err := f.replace(ctx, l, f.at); err != nil {
-		return err
-	}
-	reason := string(why)
-	if l.Mark == nil {
-		reason += "-mark-lost"
-	}
-	f.s.Metrics.Rescans.WithLabelValues(f.consumer, reason).Inc()
-	f.s.Log.Warn("reading again after a lost feed position", "consumer", f.consumer, "reason", reason, "mark", markText(l.Mark))
-	return nil
-}
-
-func markText(mark *time.Time) string {
-	if mark == nil {
-		return "lost"
-	}
-	return mark.Format(time.RFC3339)
+	return f.Rescan(ctx, l, f.at, why)
 }

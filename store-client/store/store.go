@@ -120,8 +120,9 @@ const MaxLetters = 1000
 // resumable change feeds. Every write is durable when the call returns.
 // Implementations are safe for concurrent use.
 type Store interface {
-	// Append stores records in order, in one transaction, idempotently by id.
-	// The results are per record; an error means nothing is known to be stored.
+	// Append stores records in order, idempotently by id. The results are per
+	// record; an error means that any of them may be stored or not: append them
+	// again. Only the SQL stores append in one transaction.
 	// The store sets Append and Revision; a record with a status is an error
 	// (record.ErrNotOwner), because a status is not the appender's.
 	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)

@@ -18,7 +18,7 @@ var (
 		record.NotQuarantined, record.Quarantined, record.AlreadyQuarantined, record.UnQuarantined, record.QuarantineCanceled,
 	}
 	someEvictions = []record.Eviction{
-		record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress, record.EvictionSucceeded,
+		record.EvictionUnset, record.EvictionInProgress, record.EvictionSucceeded,
 		record.AlreadyDrained, record.EvictionFailed, record.EvictionCanceled,
 	}
 	someReasons = []record.Reason{

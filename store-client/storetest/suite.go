@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -60,6 +61,24 @@ const (
 	Elsewhere = "elsewhere"
 	Beyond    = "beyond"
 )
+
+// EditPosition is a stored position with another value of one field.
+func EditPosition(t testing.TB, text, field string, value any) string {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		t.Fatalf("position %q: %v", text, err)
+	}
+	if _, ok := fields[field]; !ok {
+		t.Fatalf("position %s has no field %q", text, field)
+	}
+	fields[field] = value
+	b, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
 
 // testCase is one promise of the port.
 type testCase struct {

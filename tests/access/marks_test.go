@@ -61,7 +61,6 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 		{"quarantine", "fault-quarantine", paint(session)},
 		{"drain", "node-drainer", label(nodemark.Draining)},
 		{"drained", "node-drainer", label(nodemark.DrainSucceeded)},
-		{"drain failed", "node-drainer", label(nodemark.DrainFailed)},
 		{"repair", "fault-remediation", repair},
 		{"lemon", "fault-remediation", lemon},
 		{"claim", "janitor", claim},

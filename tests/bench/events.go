@@ -39,7 +39,7 @@ func (p *pen) fault(node string, gpu int, xid string, action protos.RecommendedA
 // recovery clears what the check reported of one GPU.
 func (p *pen) recovery(node string, gpu int) *protos.HealthEvent {
 	e := p.event(node, gpu)
-	e.IsHealthy, e.Message = true, "No Health Failures"
+	e.IsHealthy, e.Message = true, record.HealthyMessage
 	return e
 }
 

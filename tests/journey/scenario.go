@@ -353,7 +353,7 @@ func (t *trip) recover(ctx context.Context) error {
 	defer conn.Close()
 	_, err = protos.NewPlatformConnectorClient(conn).HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{{
 		Version: 1, Agent: fleet.Monitor, ComponentClass: "GPU", CheckName: "SysLogsXIDError", IsHealthy: true, NodeName: t.node,
-		Message: "No Health Failures", GeneratedTimestamp: timestamppb.Now(),
+		Message: record.HealthyMessage, GeneratedTimestamp: timestamppb.Now(),
 	}}})
 	return err
 }

@@ -32,8 +32,8 @@ func (w *world) quarantine() {
 	if w.node != nil {
 		view.Node = &ledger.Node{
 			Identity: kube.NodeIdentity(w.node), Created: w.node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(w.node.Labels),
-			Session: marks.Session(w.node), Released: marks.Released(w.node), LetGo: marks.LetGo(w.node),
-			Active: marks.Active(w.node), Doubted: marks.Doubted(w.node), Unschedulable: w.node.Spec.Unschedulable,
+			Session: nodemark.Session(w.node), Released: nodemark.Read(w.node).Released != nodemark.ByNobody, LetGo: nodemark.Read(w.node).LetGo,
+			Active: marks.Active(w.node), Doubted: nodemark.Read(w.node).Unknown, Unschedulable: w.node.Spec.Unschedulable,
 			Checks: w.checks,
 		}
 		view.Named = w.named(view.Node)
@@ -85,7 +85,7 @@ func (w *world) finish() {
 }
 
 func (w *world) mark(want marks.Desired) {
-	if want.Session == "" && !marks.Bears(w.node) {
+	if want.Session == "" && !nodemark.Bears(w.node) {
 		return
 	}
 	after := w.node.DeepCopy()
@@ -94,9 +94,9 @@ func (w *world) mark(want marks.Desired) {
 		return
 	}
 	w.write()
-	before := marks.Session(w.node)
+	before := nodemark.Session(w.node)
 	w.node = after
-	if session := marks.Session(after); session != before {
+	if session := nodemark.Session(after); session != before {
 		w.say("fault-quarantine", "node: session %s -> %s, unschedulable %t", orNone(before), orNone(session), after.Spec.Unschedulable)
 	}
 }
@@ -107,7 +107,7 @@ func (w *world) drain() {
 		view := drain.View{Node: drain.NodeOf(w.node), Pods: w.pods, Attempts: map[types.UID]drain.Attempt{}}
 		owed := record.Selector{
 			Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
-			Evictions:   []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress},
+			Evictions:   []record.Eviction{record.EvictionUnset, record.EvictionInProgress},
 		}
 		view.Records = w.list(record.Selector{Strategy: record.Process, Healthy: record.No(), Any: []record.Selector{
 			owed, {Open: record.Yes()}, {Session: view.Node.Session, Evictions: []record.Eviction{record.EvictionSucceeded}},

@@ -52,3 +52,26 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryServiceThatActsIsGivenPROCESSOnly: what such a service opens goes through
+// store.Acting before anything else gets it, so that no selector of its own can
+// forget the strategy. fault-quarantine alone is also given what its publishers said
+// last, to tell of stranded faults.
+func TestEveryServiceThatActsIsGivenPROCESSOnly(t *testing.T) {
+	for file, uses := range map[string][]string{
+		"fault-quarantine/main.go":  {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)", "Said: opened,"},
+		"node-drainer/main.go":      {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
+		"fault-remediation/main.go": {"opened, err := storeopen.Open(", "opened.Close()", "records := store.Acting(opened)"},
+	} {
+		rest := source(t, file)
+		for _, use := range uses {
+			if strings.Count(rest, use) != 1 {
+				t.Errorf("%s: %q is not there once", file, use)
+			}
+			rest = strings.ReplaceAll(rest, use, "")
+		}
+		if strings.Contains(rest, "opened") {
+			t.Errorf("%s uses the store beside store.Acting", file)
+		}
+	}
+}

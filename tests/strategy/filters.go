@@ -253,13 +253,39 @@ func stores() []Filter {
 			"	add(s.Strategy != \"\", \"healthevent.processingstrategy\", string(s.Strategy))\n", "",
 			"./store-client/mongodb", "TestTheServerFiltersPersistOnly",
 		},
+		{
+			"the store of a service that acts", "lists", "store-client/store/acting.go",
+			"	q.Selector = ofProcess(q.Selector)\n", "", "./store-client/store", "TestActing",
+		},
+		{
+			"the store of a service that acts", "feeds", "store-client/store/acting.go",
+			"Feed(ctx, consumer, ofProcess(s))", "Feed(ctx, consumer, s)", "./store-client/store", "TestActing",
+		},
+		{
+			"the store of a service that acts", "where a feed begins", "store-client/store/acting.go",
+			"ofProcess(s), since)", "s, since)", "./store-client/store", "TestActing",
+		},
+		{
+			"the store of a service that acts", "a selector without a strategy asks for PROCESS", "store-client/store/acting.go",
+			"		s.Strategy = record.Process\n", "		return s\n", "./store-client/store", "TestActing",
+		},
+		{
+			"the store of a service that acts", "one of another strategy gets nothing", "store-client/store/acting.go",
+			", Strategy: record.Process, Any:", ", Any:", "./store-client/store", "TestActing",
+		},
 	}
+}
+
+// acting is a service that acts: it is given a store without what is only observed.
+func acting(service string) Filter {
+	return Filter{service, "its store has PROCESS records only", service + "/main.go", "store.Acting(opened)", "opened", "./tests/strategy", "TestEveryServiceThatActsIsGivenPROCESSOnly"}
 }
 
 func quarantine() []Filter {
 	const room, ledger, run = "fault-quarantine/", "fault-quarantine/ledger/ledger.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
 	return []Filter{
 		{"fault-quarantine", "the feed is the named one", room + "internal/desk/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		acting("fault-quarantine"),
 		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
 		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
@@ -269,24 +295,21 @@ func quarantine() []Filter {
 }
 
 func drain() []Filter {
-	const room, file, run = "node-drainer/", "node-drainer/internal/drain/observe.go", "TestNoSelectorOfTheDrainSeesPersistOnly"
+	const room = "node-drainer/"
 	return []Filter{
 		{"node-drainer", "the feed is the named one", room + "internal/drain/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		acting("node-drainer"),
 		{"node-drainer", "the plan", room + "plan/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/plan", "TestPersistOnlyRecordsChangeNoStep"},
-		{"node-drainer", "owed drains", file, `Name: "DrainOwed", Node: node, Strategy: record.Process, `, `Name: "DrainOwed", Node: node, `, "./node-drainer/internal/drain", run},
-		{"node-drainer", "the records of a node", file, `Name: "DrainOfNode", Node: node, Strategy: record.Process, `, `Name: "DrainOfNode", Node: node, `, "./node-drainer/internal/drain", run},
-		{"node-drainer", "the backlog", file, `Name: "DrainBacklog", Strategy: record.Process, `, `Name: "DrainBacklog", `, "./node-drainer/internal/drain", run},
 	}
 }
 
 func repair() []Filter {
-	const room, file, run = "fault-remediation/", "fault-remediation/internal/repair/selectors.go", "TestNoSelectorOfTheRepairSeesPersistOnly"
+	const room = "fault-remediation/"
 	return []Filter{
 		{"fault-remediation", "the feed is the named one", room + "internal/repair/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		acting("fault-remediation"),
 		{"fault-remediation", "the plan", room + "plan/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/plan", "TestPersistOnlyRecordsChangeNoStep"},
-		{"fault-remediation", "the records of a node", file, "Node: node, Strategy: record.Process,\n", "Node: node,\n", "./fault-remediation/internal/repair", run},
-		{"fault-remediation", "the backlog", file, `Name: "Unsettled repairs", Strategy: record.Process, `, `Name: "Unsettled repairs", `, "./fault-remediation/internal/repair", run},
-		{"fault-remediation", "the boots that a publisher names", file, "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", run},
+		{"fault-remediation", "the boots that a publisher names", room + "internal/repair/selectors.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", "TestNoObservedBoot"},
 	}
 }
 

@@ -145,7 +145,7 @@ func overlayOf(flags []string) string {
 }
 
 // looks is what a filter looks like in the source.
-var looks = regexp.MustCompile(`\.Acts\(\)|record\.Acting\(|\bStrategy:\s+(record\.)?Process\b`)
+var looks = regexp.MustCompile(`\.Acts\(\)|(record|store)\.Acting\(|\bStrategy:\s+(record\.)?Process\b`)
 
 // unlisted finds filters without a row.
 func unlisted(root string) error {

@@ -2,7 +2,6 @@ package look
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,8 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nvidia/nvsentinel/cli/story"
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -85,19 +82,18 @@ func listNodes(ctx context.Context, cluster *kube.Client) ([]story.Node, error) 
 
 // see is what matters of a Node.
 func see(node *corev1.Node) story.Node {
+	m := nodemark.Read(node)
 	n := story.Node{
 		Name: node.Name, Labels: node.Labels, Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.UTC(), Unschedulable: node.Spec.Unschedulable,
-		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
-		State: node.Labels[nodemark.StateLabel], OurCordon: node.Annotations[nodemark.QuarantineHealthEventIsCordoned] == nodemark.True,
-		Unknown: unknown(node.Annotations[nodemark.UnknownAnnotation]),
-		Calls:   calls(node.Annotations[nodemark.LatestFaultRemediationState]), OptedOut: nodemark.OptedOut(node.Labels), Active: active(node.Annotations[nodemark.QuarantineHealthEvent]),
+		Session: m.Session, Claim: m.Claim, State: m.State, OurCordon: m.Applied.Cordon, Unknown: m.Unknown, Taints: nodemark.Taints(node),
+		Calls: nodemark.ParseRepairs(m.Repairs).NeedsHuman, OptedOut: m.OptedOut,
 	}
-	if node.Labels[nodemark.LemonLabel] == nodemark.LemonYes {
-		note, _ := nodemark.ParseLemon(node.Annotations[nodemark.LemonAnnotation])
+	for _, f := range nodemark.ListedFaults(node) {
+		n.Active = append(n.Active, f.Event)
+	}
+	if m.Lemon.Label {
+		note, _ := nodemark.ParseLemon(m.Lemon.Note)
 		n.Lemon = &note
-	}
-	for _, t := range node.Spec.Taints {
-		n.Taints = append(n.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -110,40 +106,6 @@ func see(node *corev1.Node) story.Node {
 		}
 	}
 	return n
-}
-
-// unknown are the faults of the session of which the store cannot tell.
-func unknown(annotation string) []string {
-	if annotation == "" {
-		return nil
-	}
-	return strings.Split(annotation, ",")
-}
-
-// calls are what a Node's annotation asks a person for; one that cannot be
-// read asks nothing, as it decides nothing.
-func calls(annotation string) []story.Call {
-	var v struct {
-		NeedsHuman []story.Call `json:"needsHuman"`
-	}
-	if json.Unmarshal([]byte(annotation), &v) != nil {
-		return nil
-	}
-	return v.NeedsHuman
-}
-
-// active are the faults that a quarantined Node lists; an annotation that
-// cannot be read lists none, as it decides nothing.
-func active(annotation string) []record.Event {
-	var list []*protos.HealthEvent
-	if annotation == "" || json.Unmarshal([]byte(annotation), &list) != nil {
-		return nil
-	}
-	var out []record.Event
-	for _, p := range list {
-		out = append(out, record.FromProto(p))
-	}
-	return out
 }
 
 // objects are the repair objects for a node. A kind that the cluster does not

@@ -3,8 +3,8 @@ package desk_test
 import (
 	"testing"
 
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -19,7 +19,7 @@ func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
 	f := event(1, false, "79", "GPU-1")
 	storetest.MustAppend(t, s, f)
 	handle(t, d)
-	session := marks.Session(nodes.node)
+	session := nodemark.Session(nodes.node)
 	if session == "" || !nodes.node.Spec.Unschedulable {
 		t.Fatal("the node is not in quarantine")
 	}
@@ -39,7 +39,7 @@ func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if marks.Session(nodes.node) != session || !nodes.node.Spec.Unschedulable {
+		if nodemark.Session(nodes.node) != session || !nodes.node.Spec.Unschedulable {
 			t.Errorf("healthy %v: the node was released", healthy)
 		}
 		if after := storetest.MustGet(t, s, f.ID); after.Revision != before.Revision {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -91,7 +91,7 @@ func stay(t *testing.T, whole int) (told []string) {
 			told = append(told, fmt.Sprint(step, " ", i, " ", r.Reason(), " ", r.Status.NodeQuarantined, " ", len(r.Status.Faults), " ", cleared,
 				" ", r.Status.QuarantineFinishTimestamp != nil, " ", r.ExpireAt != nil))
 		}
-		told = append(told, fmt.Sprint(step, " ", marks.Session(nodes.node) != "", " ", nodes.node.Spec.Unschedulable))
+		told = append(told, fmt.Sprint(step, " ", nodemark.Session(nodes.node) != "", " ", nodes.node.Spec.Unschedulable))
 	}
 	for i := range all {
 		all[i] = storetest.MustGet(t, s, all[i].ID)
@@ -142,13 +142,13 @@ func TestOneRecoveryEndsManyFaultsInBrief(t *testing.T) {
 		storetest.MustAppend(t, s, part...)
 	}
 	settleNode(t, d)
-	if marks.Session(nodes.node) == "" {
+	if nodemark.Session(nodes.node) == "" {
 		t.Fatal("the node is not in quarantine")
 	}
 	storetest.MustAppend(t, s, event(1000, true, ""))
 	settleNode(t, d)
 	open, err := s.List(t.Context(), store.Query{Selector: record.OpenOfNode("n1")})
-	if err != nil || len(open) > 0 || marks.Bears(nodes.node) {
-		t.Errorf("%d faults are open, %v; the node bears marks: %v", len(open), err, marks.Bears(nodes.node))
+	if err != nil || len(open) > 0 || nodemark.Bears(nodes.node) {
+		t.Errorf("%d faults are open, %v; the node bears marks: %v", len(open), err, nodemark.Bears(nodes.node))
 	}
 }

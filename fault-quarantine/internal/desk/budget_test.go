@@ -16,10 +16,10 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -124,7 +124,7 @@ func TestALeaderThatWritesLate(t *testing.T) {
 	}
 }
 
-func clean(nodes *racks, name string) bool { return !marks.Bears(nodes.nodes[name].node) }
+func clean(nodes *racks, name string) bool { return !nodemark.Bears(nodes.nodes[name].node) }
 
 // TestWhatWasWrittenCounts: a leader dies after it wrote the verdict and before
 // it marked the Node; the next counts that session although no Node bears it.

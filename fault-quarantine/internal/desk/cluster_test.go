@@ -2,7 +2,10 @@ package desk_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,8 +15,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -37,7 +41,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !node.Spec.Unschedulable || marks.Session(node) != f.ID || node.Labels["team"] != "a" {
+	if !node.Spec.Unschedulable || nodemark.Session(node) != f.ID || node.Labels["team"] != "a" {
 		t.Errorf("not quarantined: %+v %+v", node.Spec, node.Annotations)
 	}
 	if d.Rings(made, node) {
@@ -47,7 +51,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Error("what looks like its patch rings no node for ever")
 	}
 	_, err = d.Nodes.Patch(t.Context(), made, func(n *corev1.Node) { n.Spec.Unschedulable = false; n.Labels["x"] = "y" })
-	if _, _, wait := outcome.AsWait(err); !wait {
+	if !errors.Is(err, kube.ErrConflict) {
 		t.Errorf("a patch under an old resourceVersion: %v", err)
 	}
 	storetest.MustAppend(t, s, event(2, true, ""))
@@ -55,8 +59,18 @@ func TestOnARealAPIServer(t *testing.T) {
 	if node, err = cluster.Client().CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if node.Spec.Unschedulable || marks.Bears(node) || node.Labels["team"] != "a" {
+	if node.Spec.Unschedulable || nodemark.Bears(node) || node.Labels["team"] != "a" {
 		t.Errorf("not released: %+v %+v", node.Spec, node.Annotations)
+	}
+}
+
+// TestALostRaceIsLookedAtAgain: a Node that changed since it was read is no
+// failure.
+func TestALostRaceIsLookedAtAgain(t *testing.T) {
+	d := newDesk(t, storetest.SQLite(t), &books{node: newNode(), fail: fmt.Errorf("node n1: %w", kube.ErrConflict)})
+	err := d.Handle(t.Context(), "n1")
+	if _, why, waits := outcome.AsWait(err); !waits || !strings.Contains(why, "changed meanwhile") {
+		t.Errorf("Handle = %v, want another look soon", err)
 	}
 }
 

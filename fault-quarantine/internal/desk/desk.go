@@ -24,7 +24,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/echo"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -41,7 +43,10 @@ type Nodes interface {
 
 // Desk handles nodes one at a time each; it is safe for concurrent nodes.
 type Desk struct {
+	// Store has the records that act.
 	Store store.Store
+	// Said has those that are only observed too: what publishers said last.
+	Said  store.Lister
 	Nodes Nodes
 	// Rules are the rule sets until Use takes others over.
 	Rules   *ruling.Rules
@@ -99,6 +104,9 @@ const waitForBudget = 200 * time.Millisecond
 // Handle brings one node's records and its Node up to date.
 func (d *Desk) Handle(ctx context.Context, name string) error {
 	err := d.handle(ctx, name)
+	if errors.Is(err, kube.ErrConflict) {
+		err = outcome.Race(err.Error())
+	}
 	if !expected(err) {
 		d.Places.Leave(name)
 	}
@@ -175,7 +183,7 @@ func (d *Desk) judge(seen facts) (ledger.Judgement, error) {
 		policy.Hold = why
 		return ledger.Judge(seen.view, policy, now), nil
 	}
-	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: marks.Session(node) != "", Order: judgement.Opens.Append}
+	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
 	granted, why, err := d.Places.Take(c, judgement.Opens.ID)
 	if errors.Is(err, places.ErrNotOpen) {
 		return judgement, outcome.Wait(waitForBudget, err.Error())

@@ -101,7 +101,7 @@ func newDesk(t *testing.T, s store.Store, nodes desk.Nodes) *desk.Desk {
 	book.Open(nil, nil)
 	return &desk.Desk{
 		Places: book,
-		Store:  s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
+		Store:  s, Said: s, Nodes: nodes, Rules: rules, Painter: marks.Painter{LabelPrefix: "p/"}, Retention: time.Hour,
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 		Metrics: desk.NewMetrics(prometheus.NewRegistry()), Marked: func(string) bool { return true },
 	}
@@ -149,7 +149,7 @@ func TestQuarantineAndRelease(t *testing.T) {
 	r := event(2, true, "")
 	storetest.MustAppend(t, s, r)
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
 		t.Errorf("not released: %+v", nodes.node)
 	}
 	if got := storetest.MustGet(t, s, r.ID); got.Status.NodeQuarantined != record.UnQuarantined || got.ExpireAt == nil {
@@ -218,7 +218,7 @@ func TestAFailedPatchHealsItself(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	handle(t, d)
-	if marks.Bears(nodes.node) || nodes.node.Spec.Unschedulable {
+	if nodemark.Bears(nodes.node) || nodes.node.Spec.Unschedulable {
 		t.Error("the next look does not release the node")
 	}
 }
@@ -343,7 +343,7 @@ func arrive(t *testing.T, s store.Store, name string, order []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(open) != 1 || open[0].ID != history[3].ID || !nodes.node.Spec.Unschedulable || marks.Session(nodes.node) != open[0].Status.Session {
+	if len(open) != 1 || open[0].ID != history[3].ID || !nodes.node.Spec.Unschedulable || nodemark.Session(nodes.node) != open[0].Status.Session {
 		t.Errorf("order %v: %d open, node %+v", order, len(open), nodes.node.Annotations)
 	}
 	if !strings.Contains(open[0].Status.Faults[0].Key, "GPU-3||48") {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -22,7 +21,7 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 			nodes.node.Labels[nodemark.LemonLabel] = nodemark.LemonYes
 			note := nodemark.Lemon{}
 			if told.node {
-				note.Kept = marks.Session(nodes.node)
+				note.Kept = nodemark.Session(nodes.node)
 			}
 			nodes.node.Annotations[nodemark.LemonAnnotation] = note.Text()
 			if told.record {
@@ -48,7 +47,7 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 			}
 			nodes.node.Spec.Unschedulable = false
 			handle(t, d)
-			if marks.Bears(nodes.node) || nodes.node.Labels[nodemark.LemonLabel] != nodemark.LemonYes {
+			if nodemark.Bears(nodes.node) || nodes.node.Labels[nodemark.LemonLabel] != nodemark.LemonYes {
 				t.Errorf("marks after the release: %v %v", nodes.node.Labels, nodes.node.Annotations)
 			}
 		})

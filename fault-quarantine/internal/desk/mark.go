@@ -40,7 +40,7 @@ func (d *Desk) mark(ctx context.Context, node *corev1.Node, j ledger.Judgement, 
 		}
 		desired = desired.Keep(node, j.Unknown)
 	}
-	if desired.Session == "" && (!marks.Bears(node) || crashpoint.Sabotaged("fault-quarantine/skip-release")) {
+	if desired.Session == "" && (!nodemark.Bears(node) || crashpoint.Sabotaged("fault-quarantine/skip-release")) {
 		return nil
 	}
 	now := d.Clock.Now()
@@ -88,23 +88,23 @@ func (d *Desk) noteHeld(ctx context.Context, node *corev1.Node, changed []record
 }
 
 func (d *Desk) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
-	before := marks.Session(was)
+	before := nodemark.Session(was)
 	if before == desired.Session {
 		return
 	}
 	if before != "" {
 		d.Metrics.Released.Inc()
 		why := "no fault is open"
-		switch marks.ReleasedBy(was) {
-		case marks.ByUncordon:
+		switch nodemark.Read(was).Released {
+		case nodemark.ByUncordon:
 			d.Metrics.Uncordoned.Inc()
 			why = "a person uncordoned the node"
-		case marks.ByUntaint:
+		case nodemark.ByUntaint:
 			d.Metrics.Untainted.Inc()
 			why = "a person removed a taint of the session"
-		case marks.ByNobody:
+		case nodemark.ByNobody:
 		}
-		if uid := is.Annotations[nodemark.RepairAnnotation]; desired.Session == "" && marks.Bears(is) && uid != "" {
+		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
 			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
 		}
 		d.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})

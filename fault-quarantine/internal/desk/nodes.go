@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -66,7 +65,7 @@ func (c Cluster) Note(ctx context.Context, node *corev1.Node, e Event) {
 func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 	return func(name string) bool {
 		node, err := nodes.Lister.Get(name)
-		return err == nil && marks.Bears(node)
+		return err == nil && nodemark.Bears(node)
 	}
 }
 
@@ -81,8 +80,8 @@ func (d *Desk) Rings(before, after *corev1.Node) bool {
 
 // repaired says that a repair has succeeded for which recoveries wait.
 func (d *Desk) repaired(before, after *corev1.Node) bool {
-	is := after.Labels[nodemark.StateLabel]
-	return is == string(nodemark.RemediationSucceeded) && before.Labels[nodemark.StateLabel] != is && d.waits.is(after.Name, ledger.WaitRepair)
+	is := nodemark.Read(after).State
+	return is == nodemark.RemediationSucceeded && nodemark.Read(before).State != is && d.waits.is(after.Name, ledger.WaitRepair)
 }
 
 // Relevant says whether a Node's change concerns fault-quarantine: it came,
@@ -96,18 +95,19 @@ func Relevant(before, after *corev1.Node) bool {
 	if before.UID != after.UID || nodemark.OptedOut(before.Labels) != nodemark.OptedOut(after.Labels) {
 		return true
 	}
-	if !marks.Bears(before) && !marks.Bears(after) {
+	if !nodemark.Bears(before) && !nodemark.Bears(after) {
 		return false
 	}
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!equality.Semantic.DeepEqual(foreignToCordon(before), foreignToCordon(after)) ||
-		marks.Session(before) != marks.Session(after) || released(before, after)
+		nodemark.Session(before) != nodemark.Session(after) || released(before, after)
 }
 
 // released says that a Node out of session is claimed by no repair any more. A
 // claim during a session changes no marks.
 func released(before, after *corev1.Node) bool {
-	return before.Annotations[nodemark.RepairAnnotation] != "" && after.Annotations[nodemark.RepairAnnotation] == "" && marks.Session(after) == ""
+	was, is := nodemark.Read(before), nodemark.Read(after)
+	return was.Claim != "" && is.Claim == "" && is.Session == ""
 }
 
 // foreignToCordon are a Node's taints but for the one by which Kubernetes
@@ -126,5 +126,5 @@ func foreignToCordon(node *corev1.Node) []corev1.Taint {
 // Counts says whether a Node's change concerns the quarantine budget: a node
 // more or less, another session, or other labels.
 func Counts(before, after *corev1.Node) bool {
-	return before == nil || after == nil || marks.Session(before) != marks.Session(after) || !maps.Equal(before.Labels, after.Labels)
+	return before == nil || after == nil || nodemark.Session(before) != nodemark.Session(after) || !maps.Equal(before.Labels, after.Labels)
 }

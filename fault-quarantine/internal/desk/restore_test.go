@@ -14,7 +14,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -197,7 +196,7 @@ func TestTheRunbook(t *testing.T) {
 			}
 			storetest.MustAppend(t, s, f.event("sick", 3, true, ""))
 			f.look()
-			if marks.Bears(nodes.nodes["sick"].node) {
+			if nodemark.Bears(nodes.nodes["sick"].node) {
 				t.Error("its publisher says that the node has recovered, and it is still held")
 			}
 		})

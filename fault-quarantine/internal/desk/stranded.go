@@ -34,7 +34,7 @@ func (d *Desk) tellStranded(ctx context.Context, told map[string]bool) error {
 	if err != nil {
 		return err
 	}
-	found, err := stranded.Find(ctx, d.Store, open)
+	found, err := stranded.Find(ctx, d.Said, open)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func unknown(t *testing.T, d *desk.Desk, nodes *books) {
 	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "SessionUnknown" {
 		t.Errorf("parked %v: %q", parked, why)
 	}
-	if n := nodes.node; !n.Spec.Unschedulable || marks.Session(n) == "" || n.Annotations[nodemark.UnknownAnnotation] == "" {
+	if n := nodes.node; !n.Spec.Unschedulable || nodemark.Session(n) == "" || n.Annotations[nodemark.UnknownAnnotation] == "" {
 		t.Errorf("the node is released, or it is not said: %v, %v", n.Spec, n.Annotations)
 	}
 	if !slices.Contains(nodes.notes, "SessionUnknown") {
@@ -60,7 +60,7 @@ func TestAnEmptiedStoreReleasesNothing(t *testing.T) {
 	}
 	storetest.MustAppend(t, d.Store, event(3, true, ""))
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }
@@ -137,7 +137,7 @@ func TestALaterRecoveryIsProof(t *testing.T) {
 	unknown(t, d, nodes)
 	storetest.MustAppend(t, d.Store, event(2, true, "", "GPU-1"))
 	handle(t, d)
-	if nodes.node.Spec.Unschedulable || marks.Bears(nodes.node) {
+	if nodes.node.Spec.Unschedulable || nodemark.Bears(nodes.node) {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }
@@ -149,7 +149,7 @@ func TestAPersonReleasesAnUnknownSession(t *testing.T) {
 	unknown(t, d, nodes)
 	nodes.node.Spec.Unschedulable = false
 	handle(t, d)
-	if marks.Bears(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
+	if nodemark.Bears(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("not released: %v", nodes.node.Annotations)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -16,14 +15,12 @@ func nodeView(node *corev1.Node) *ledger.Node {
 	if node == nil {
 		return nil
 	}
+	m := nodemark.Read(node)
 	v := &ledger.Node{
-		Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(node.Labels),
-		Session: marks.Session(node), Released: marks.Released(node), LetGo: marks.LetGo(node),
-		Active: marks.Active(node), Doubted: marks.Doubted(node), Ended: marks.Ended(node), Kept: nodemark.KeptLemon(node.Labels, node.Annotations), Unschedulable: node.Spec.Unschedulable,
-		Checks: map[string]ledger.Check{},
-	}
-	for _, t := range node.Spec.Taints {
-		v.Taints = append(v.Taints, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.Time, OptedOut: m.OptedOut,
+		Session: m.Session, Released: m.Released != nodemark.ByNobody, LetGo: m.LetGo,
+		Active: marks.Active(node), Doubted: m.Unknown, Ended: m.Ended, Kept: m.KeptLemon(), Unschedulable: node.Spec.Unschedulable,
+		Taints: nodemark.Taints(node), Checks: map[string]ledger.Check{},
 	}
 	for _, c := range node.Status.Conditions {
 		v.Checks[string(c.Type)] = ledger.Check{Faulty: c.Status == corev1.ConditionTrue, Since: c.LastTransitionTime.Time}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
-	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // admit decides on the whole queue, with the labels that the cache has. The caller holds the lock.
@@ -42,7 +42,7 @@ func (b *Book) count(now time.Time) ([]budget.Node, error) {
 	for _, node := range cached {
 		n := budget.Node{
 			Name: node.Name, Labels: node.Labels,
-			Counted: b.rules.Counted.Matches(labels.Set(node.Labels)), InSession: marks.Session(node) != "",
+			Counted: b.rules.Counted.Matches(labels.Set(node.Labels)), InSession: nodemark.Session(node) != "",
 		}
 		if p, has := b.taken[node.Name]; has {
 			n.InSession, n.Began = true, p.Began

@@ -20,7 +20,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // EventClaimOrphaned tells that a claim without an object was taken off a Node.
@@ -86,7 +85,7 @@ func (c *Claims) claimed() (map[string]string, error) {
 	}
 	claimed := map[string]string{}
 	for _, n := range nodes {
-		if uid := n.Annotations[nodemark.RepairAnnotation]; uid != "" {
+		if uid := nodemark.Read(n).Claim; uid != "" {
 			claimed[n.Name] = uid
 		}
 	}
@@ -127,7 +126,7 @@ func (c *Claims) uids(ctx context.Context) (map[string]bool, error) {
 // drop takes a claim off a Node that still bears it, and says so.
 func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	node, err := kube.ReadNode(ctx, c.Desk.Cluster.Clientset, name)
-	if errors.Is(err, kube.ErrGone) || (err == nil && node.Annotations[nodemark.RepairAnnotation] != uid) {
+	if errors.Is(err, kube.ErrGone) || (err == nil && nodemark.Read(node).Claim != uid) {
 		return nil
 	}
 	if err != nil {
@@ -141,8 +140,8 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 	if err := c.Desk.tell(ctx, &facts{node: node}, EventClaimOrphaned, message); err != nil {
 		return err
 	}
-	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) })
-	if _, _, lost := outcome.AsWait(err); lost || errors.Is(err, kube.ErrGone) {
+	_, err = kube.PatchNode(ctx, c.Desk.Cluster.Clientset, node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
+	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrGone) {
 		return nil // the next look decides anew
 	}
 	if err == nil {

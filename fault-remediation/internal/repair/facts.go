@@ -51,7 +51,7 @@ func reserve(f *facts, step plan.Step) *reservation {
 		return nil
 	}
 	r := &reservation{name: cur.Attempt.Name, records: map[string]bool{}}
-	if f.node.Labels[nodemark.StateLabel] != string(nodemark.Remediating) {
+	if nodemark.Read(f.node).State != nodemark.Remediating {
 		r.node = f.node
 	}
 	for _, x := range f.view.Records {

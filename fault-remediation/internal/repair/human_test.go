@@ -36,9 +36,9 @@ func (b *bench) events() []string {
 }
 
 // needsHuman is what the Node's annotation asks a person for.
-func (b *bench) needsHuman() []plan.Call {
+func (b *bench) needsHuman() []nodemark.Call {
 	b.t.Helper()
-	var view struct{ NeedsHuman []plan.Call }
+	var view struct{ NeedsHuman []nodemark.Call }
 	if text := b.liveNode().Annotations[nodemark.LatestFaultRemediationState]; text != "" {
 		if err := json.Unmarshal([]byte(text), &view); err != nil {
 			b.t.Fatalf("annotation %s: %v", text, err)
@@ -74,8 +74,8 @@ func TestAttemptsUsedUpAskAPerson(t *testing.T) {
 	b.settles()
 	b.shows("r1", "false NeedsHuman(AttemptsUsedUp) [1 Unhealthy uid=true sent=true] label=remediation-failed")
 	message := b.record("r1").Status.Remediation.Message
-	want := plan.Call{Record: "r1", Action: "RESTART_VM", Reason: "AttemptsUsedUp", Message: message}
-	if got := b.needsHuman(); !slices.Equal(got, []plan.Call{want}) {
+	want := nodemark.Call{Record: "r1", Action: "RESTART_VM", Reason: "AttemptsUsedUp", Message: message}
+	if got := b.needsHuman(); !slices.Equal(got, []nodemark.Call{want}) {
 		t.Errorf("annotation asks for %+v, want %+v", got, want)
 	}
 	told := []string{repair.EventNeedsHuman + " x1: AttemptsUsedUp: " + message + " (record r1)"}

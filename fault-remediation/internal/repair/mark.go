@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // Reasons of our Events about Nodes.
@@ -49,15 +50,18 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	}
 	node, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
 		if staged {
-			set(&n.Labels, nodemark.StateLabel, string(step.Label))
-			put(&n.Annotations, nodemark.LatestFaultRemediationState, view)
+			nodemark.SetState(n, step.Label)
+			nodemark.Annotate(n, nodemark.LatestFaultRemediationState, view)
 		}
 		if step.Lemon != nil {
-			markLemon(n, *step.Lemon)
+			nodemark.SetLemon(n, nodemark.LemonMark(*step.Lemon))
 		}
 	})
-	if errors.Is(err, kube.ErrGone) {
+	switch {
+	case errors.Is(err, kube.ErrGone):
 		return nil
+	case errors.Is(err, kube.ErrConflict):
+		return outcome.Race(err.Error())
 	}
 	if err == nil {
 		f.node, f.view.Node = node, nodeFacts(node)
@@ -65,20 +69,9 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	return err
 }
 
-// markLemon puts the lemon mark on a Node, or takes ours away: a label of another
-// value is a person's.
-func markLemon(n *corev1.Node, m plan.LemonMark) {
-	put(&n.Annotations, nodemark.LemonAnnotation, m.Note)
-	if m.Label {
-		set(&n.Labels, nodemark.LemonLabel, nodemark.LemonYes)
-	} else if n.Labels[nodemark.LemonLabel] == nodemark.LemonYes {
-		delete(n.Labels, nodemark.LemonLabel)
-	}
-}
-
 // call asks a person for what the Node does not show yet.
 func (d *Desk) call(ctx context.Context, f *facts, view string) error {
-	for _, call := range plan.NewCalls(f.node.Annotations[nodemark.LatestFaultRemediationState], view) {
+	for _, call := range plan.NewCalls(nodemark.Read(f.node).Repairs, view) {
 		if err := d.tell(ctx, f, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")"); err != nil {
 			return err
 		}
@@ -105,20 +98,4 @@ func (d *Desk) tell(ctx context.Context, f *facts, reason, message string) error
 		return nil
 	}
 	return err
-}
-
-func set(m *map[string]string, key, value string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = value
-}
-
-// put sets a key, or takes it away where there is no value.
-func put(m *map[string]string, key, value string) {
-	if value == "" {
-		delete(*m, key)
-		return
-	}
-	set(m, key, value)
 }

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,28 +69,12 @@ func (d *Desk) liveNode(ctx context.Context, name string, known *corev1.Node) (*
 }
 
 func nodeFacts(node *corev1.Node) plan.Node {
+	m := nodemark.Read(node)
 	return plan.Node{
 		Name: node.Name, Presence: plan.Present, Identity: kube.NodeIdentity(node),
-		Unknown: node.Annotations[nodemark.UnknownAnnotation] != "",
-		Session: node.Annotations[nodemark.SessionAnnotation], Claim: node.Annotations[nodemark.RepairAnnotation],
-		Lemon:  plan.LemonMark{Label: node.Labels[nodemark.LemonLabel] == nodemark.LemonYes, Note: node.Annotations[nodemark.LemonAnnotation]},
-		Marked: marked(node), Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
+		Unknown: len(m.Unknown) > 0, Session: m.Session, Claim: m.Claim, Lemon: plan.LemonMark(m.Lemon),
+		Marked: !m.Schedulable, Ready: kube.NodeReady(node), ReadySince: kube.NodeReadySince(node),
 	}
-}
-
-// marked says whether nothing new is scheduled on the Node: it is cordoned, or
-// it bears a NoSchedule or NoExecute taint that the session applied.
-func marked(node *corev1.Node) bool {
-	if node.Spec.Unschedulable {
-		return true
-	}
-	var ours []record.Taint
-	// An annotation somebody broke claims no taint: the Node counts as schedulable.
-	_ = json.Unmarshal([]byte(node.Annotations[nodemark.QuarantineHealthEventAppliedTaints]), &ours)
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return (t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute) &&
-			slices.Contains(ours, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	})
 }
 
 // podsBack names the pods that have to be gone, as the open faults ask, and are

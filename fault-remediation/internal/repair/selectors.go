@@ -6,7 +6,7 @@ import "github.com/nvidia/nvsentinel/data-models/record"
 // repair trace.
 func RepairsOf(node string) record.Selector {
 	return record.Selector{
-		Name: "Repairs of a node", Node: node, Strategy: record.Process,
+		Name: "Repairs of a node", Node: node,
 		Any: []record.Selector{{Open: record.Yes()}, {Repaired: record.Yes()}},
 	}
 }
@@ -14,7 +14,7 @@ func RepairsOf(node string) record.Selector {
 // Unsettled selects the repaired records that something may follow, of all nodes.
 func Unsettled() record.Selector {
 	return record.Selector{
-		Name: "Unsettled repairs", Strategy: record.Process, Repaired: record.Yes(),
+		Name: "Unsettled repairs", Repaired: record.Yes(),
 		Any: []record.Selector{{Remediated: "null"}, {Remediated: "false"}},
 	}
 }

@@ -163,5 +163,6 @@ func Relevant(before, after *corev1.Node) bool {
 
 // concerns says whether a Node bears a session, or a lemon mark.
 func concerns(n *corev1.Node) bool {
-	return n != nil && (n.Annotations[nodemark.SessionAnnotation] != "" || n.Annotations[nodemark.LemonAnnotation] != "")
+	m := nodemark.Read(n)
+	return m.Session != "" || m.Lemon.Note != ""
 }

@@ -113,7 +113,7 @@ func sees(f Fault, r reading.Reading, good map[string]bool) bool {
 func (d *deciding) end(key string, f Fault, why Reason) {
 	f.Names = d.unambiguous(f, why)
 	e := d.event(f)
-	e.IsHealthy, e.Message = true, "No Health Failures"
+	e.IsHealthy, e.Message = true, record.HealthyMessage
 	if why == Replaced {
 		e.Message = "The GPU was replaced"
 	}

@@ -176,7 +176,7 @@ func frame(s Seen, f Fault) *protos.HealthEvent {
 func healthy(s Seen, f Fault) (out []*protos.HealthEvent) {
 	for _, code := range codes(f) {
 		e := frame(s, f)
-		e.IsHealthy, e.Message, e.ErrorCode = true, "No Health Failures", code
+		e.IsHealthy, e.Message, e.ErrorCode = true, record.HealthyMessage, code
 		out = append(out, e)
 	}
 	return out

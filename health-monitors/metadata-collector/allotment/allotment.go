@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Pod names one pod.
@@ -54,7 +55,7 @@ func Changes(held Held, pods []Marked) (changes []Change, all bool) {
 	for _, p := range pods {
 		there[p.Pod] = true
 		given, listed := held[p.Pod]
-		if want := eviction.EncodeDevices(given); listed && want != p.Annotation {
+		if want := nodemark.EncodeDevices(given); listed && want != p.Annotation {
 			changes = append(changes, Change{p.Pod, p.UID, want})
 		}
 	}

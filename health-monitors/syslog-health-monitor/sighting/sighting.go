@@ -84,7 +84,7 @@ func (s Sighting) About(check string, d Device, message string) *protos.HealthEv
 func (s Sighting) Healthy(check string) *protos.HealthEvent {
 	e := s.Event(check)
 	e.IsHealthy = true
-	e.Message = "No Health Failures"
+	e.Message = record.HealthyMessage
 	return e
 }
 

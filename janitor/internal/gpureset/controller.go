@@ -25,7 +25,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
@@ -73,9 +72,9 @@ func New(p reset.Policy, d Deps) *Controller {
 // Reconcile takes an object as far as it gets now.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	again, err := c.handle(ctx, req.Name)
-	if d, why, ok := outcome.AsWait(err); ok {
-		c.Log.Debug("looking again", "object", req.Name, "why", why)
-		return ctrl.Result{RequeueAfter: d}, nil
+	if errors.Is(err, kube.ErrConflict) {
+		c.Log.Debug("looking again", "object", req.Name, "why", err)
+		return ctrl.Result{RequeueAfter: workshop.RaceWait}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }

@@ -46,7 +46,7 @@ func (c *Controller) begin(ctx context.Context, p *pass, _ repair.Verdict) error
 // its session.
 func (c *Controller) claim(ctx context.Context, p *pass, _ repair.Verdict) error {
 	return c.mark(ctx, p, "janitor/claimed", func(n *corev1.Node) {
-		annotate(n, nodemark.RepairAnnotation, string(p.object.UID))
+		nodemark.SetClaim(n, string(p.object.UID))
 	})
 }
 
@@ -58,13 +58,6 @@ func (c *Controller) mark(ctx context.Context, p *pass, point string, change fun
 	}
 	c.here(point)
 	return nil
-}
-
-func annotate(n *corev1.Node, key, value string) {
-	if n.Annotations == nil {
-		n.Annotations = map[string]string{}
-	}
-	n.Annotations[key] = value
 }
 
 // note writes down the services as they are.
@@ -82,13 +75,10 @@ func (c *Controller) note(ctx context.Context, p *pass, _ repair.Verdict) error 
 func (c *Controller) tearDown(ctx context.Context, p *pass, _ repair.Verdict) error {
 	p.log.Info("GPU services are taken off the node")
 	return c.mark(ctx, p, "janitor/torn-down", func(n *corev1.Node) {
-		if n.Labels == nil {
-			n.Labels = map[string]string{}
-		}
 		for _, s := range p.object.Status.Services {
-			n.Labels[s.Label] = reset.Off
+			nodemark.Label(n, s.Label, reset.Off)
 		}
-		annotate(n, nodemark.ResetAnnotation, string(p.object.UID))
+		nodemark.SetReset(n, string(p.object.UID))
 	})
 }
 
@@ -110,7 +100,7 @@ func (c *Controller) restore(ctx context.Context, p *pass, v repair.Verdict) err
 				n.Labels[s.Label] = *s.Value
 			}
 		}
-		delete(n.Annotations, nodemark.ResetAnnotation)
+		nodemark.SetReset(n, "")
 	})
 }
 
@@ -204,8 +194,8 @@ func (c *Controller) complete(ctx context.Context, p *pass, v repair.Verdict) er
 
 // unclaim drops the claim, if it is ours, then the finalizer.
 func (c *Controller) unclaim(ctx context.Context, p *pass, v repair.Verdict) error {
-	if p.node != nil && p.node.Annotations[nodemark.RepairAnnotation] == string(p.object.UID) {
-		err := c.mark(ctx, p, "janitor/unclaimed", func(n *corev1.Node) { delete(n.Annotations, nodemark.RepairAnnotation) })
+	if p.node != nil && nodemark.Read(p.node).Claim == string(p.object.UID) {
+		err := c.mark(ctx, p, "janitor/unclaimed", func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func objectFacts(object *v1alpha1.GPUReset) reset.Object {
 	s := object.Status
 	o := reset.Object{
 		UID:       string(object.UID),
-		Session:   object.Annotations[nodemark.SessionAnnotation],
+		Session:   object.GetAnnotations()[nodemark.SessionAnnotation],
 		Deleting:  !object.DeletionTimestamp.IsZero(),
 		Finalizer: controllerutil.ContainsFinalizer(object, v1alpha1.ClaimFinalizer),
 		Completed: s.CompletionTime != nil,
@@ -68,7 +68,7 @@ func timeOf(t *metav1.Time) time.Time {
 }
 
 // downOf is the uid of the GPUReset that took the services off a Node.
-func downOf(node *corev1.Node) string { return node.Annotations[nodemark.ResetAnnotation] }
+func downOf(node *corev1.Node) string { return nodemark.Read(node).Reset }
 
 // readJob reads the object's Job, if one was noted; nil is certain absence.
 func (c *Controller) readJob(ctx context.Context, object *v1alpha1.GPUReset) (*batchv1.Job, error) {

@@ -28,15 +28,14 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 )
 
-// conflictWait is how long a lost race waits before it looks again.
-const conflictWait = 50 * time.Millisecond
+// RaceWait is how long a lost race waits before it looks again.
+const RaceWait = 50 * time.Millisecond
 
 // steps bounds a pass: Begin, Claim, Send, AskPlugin, DeleteNode, an end and
 // Unclaim are the longest way.
@@ -89,9 +88,9 @@ func New(k Kind, p repair.Policy, d Deps) *Controller {
 // Reconcile takes an object as far as it gets now.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	again, err := c.handle(ctx, req.Name)
-	if d, why, ok := outcome.AsWait(err); ok {
-		c.Log.Debug("looking again", "object", req.Name, "why", why)
-		return ctrl.Result{RequeueAfter: d}, nil
+	if errors.Is(err, kube.ErrConflict) {
+		c.Log.Debug("looking again", "object", req.Name, "why", err)
+		return ctrl.Result{RequeueAfter: RaceWait}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
@@ -192,12 +191,13 @@ func (c *Controller) write(ctx context.Context, object v1alpha1.Repair) error {
 	return LostRace(c.Objects.Status().Update(ctx, object), "writing the status")
 }
 
-// LostRace turns a conflict into another look.
+// LostRace is the error of a write: kube.ErrConflict if the object is not the one that
+// was read any more, or is gone.
 func LostRace(err error, doing string) error {
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return outcome.Wait(conflictWait, doing+": the object changed meanwhile")
-	case err != nil:
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		err = kube.ErrConflict
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil

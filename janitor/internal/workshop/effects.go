@@ -16,7 +16,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/notice"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
@@ -46,12 +45,7 @@ func (c *Controller) begin(ctx context.Context, p *pass) error {
 // claim writes the object's uid on the Node, under the resourceVersion that
 // showed its session.
 func (c *Controller) claim(ctx context.Context, p *pass) error {
-	node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) {
-		if n.Annotations == nil {
-			n.Annotations = map[string]string{}
-		}
-		n.Annotations[nodemark.RepairAnnotation] = string(p.object.GetUID())
-	})
+	node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) { nodemark.SetClaim(n, string(p.object.GetUID())) })
 	if err != nil {
 		return gone(err, p)
 	}
@@ -212,7 +206,7 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return outcome.Wait(conflictWait, "removing the node: it changed meanwhile")
+		return fmt.Errorf("removing the node: %w", kube.ErrConflict)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("removing node %s: %w", p.node.Name, err)
 	}

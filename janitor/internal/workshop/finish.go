@@ -45,10 +45,8 @@ func (c *Controller) end(ctx context.Context, p *pass, v repair.Verdict) error {
 // unclaim drops the claim, if it is ours, then the finalizer.
 func (c *Controller) unclaim(ctx context.Context, p *pass, v repair.Verdict) error {
 	uid := string(p.object.GetUID())
-	if p.node != nil && p.node.Annotations[nodemark.RepairAnnotation] == uid {
-		node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) {
-			delete(n.Annotations, nodemark.RepairAnnotation)
-		})
+	if p.node != nil && nodemark.Read(p.node).Claim == uid {
+		node, err := kube.PatchNode(ctx, c.Nodes, p.node, func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 		if err := gone(err, p); err != nil {
 			return err
 		}

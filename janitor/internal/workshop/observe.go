@@ -1,8 +1,6 @@
 package workshop
 
 import (
-	"encoding/json"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,33 +64,11 @@ func NodeFacts(node *corev1.Node) repair.Node {
 	if node == nil {
 		return repair.Node{}
 	}
+	m := nodemark.Read(node)
 	return repair.Node{
-		Exists:      true,
-		Identity:    kube.NodeIdentity(node),
-		Ready:       kube.NodeReady(node),
-		Session:     node.Annotations[nodemark.SessionAnnotation],
-		Schedulable: schedulable(node),
-		Excluded:    nodemark.OptedOut(node.Labels),
-		Unknown:     node.Annotations[nodemark.UnknownAnnotation] != "",
-		Claim:       node.Annotations[nodemark.RepairAnnotation],
+		Exists: true, Identity: kube.NodeIdentity(node), Ready: kube.NodeReady(node),
+		Session: m.Session, Schedulable: m.Schedulable, Excluded: m.OptedOut, Unknown: len(m.Unknown) > 0, Claim: m.Claim,
 	}
-}
-
-// schedulable says whether nothing keeps workloads off the Node: it is neither
-// cordoned nor bears a NoSchedule or NoExecute taint of the session. An
-// annotation that somebody broke names no taint.
-func schedulable(node *corev1.Node) bool {
-	if node.Spec.Unschedulable {
-		return false
-	}
-	var ours []record.Taint
-	if json.Unmarshal([]byte(node.Annotations[nodemark.QuarantineHealthEventAppliedTaints]), &ours) != nil {
-		return true
-	}
-	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Effect != corev1.TaintEffectPreferNoSchedule &&
-			slices.Contains(ours, record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	})
 }
 
 // since is the time from an object's creation, which is a person's or the

@@ -39,7 +39,7 @@ func TestSchedulable(t *testing.T) {
 			if tt.applied != "" {
 				node.Annotations = map[string]string{nodemark.QuarantineHealthEventAppliedTaints: tt.applied}
 			}
-			if got := schedulable(node); got != tt.want {
+			if got := NodeFacts(node).Schedulable; got != tt.want {
 				t.Errorf("schedulable is %v, want %v", got, tt.want)
 			}
 		})

@@ -2,17 +2,17 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -24,108 +24,75 @@ func (d *Drain) Bell(ctx context.Context, ring func(key string)) error {
 			ring(node)
 		}
 	}
-	w := d.world
-	remove, err := listen(
-		listener{w.nodeInformer, onNode(knock)},
-		listener{w.podInformer, onPod(knock)},
-		listener{w.budgetInformer, d.onBudget(ring)},
-	)
+	onNode := handler(nodeChanged, func(n *corev1.Node) { knock(n.Name) })
+	onPod := handler(podChanged, func(p *corev1.Pod) { knock(p.Spec.NodeName) })
+	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) {
+		for _, node := range d.memory.refusedBy(seen(b).name) {
+			ring(node)
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return listen(ctx, d.world.nodeInformer, onNode) })
+	group.Go(func() error { return listen(ctx, d.world.podInformer, onPod) })
+	group.Go(func() error { return listen(ctx, d.world.budgetInformer, onBudget) })
+	return group.Wait()
+}
+
+// listen hands changes to a handler until ctx ends.
+func listen(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
-		return err
+		return fmt.Errorf("listening to changes: %w", err)
 	}
 	<-ctx.Done()
-	return remove()
+	return informer.RemoveEventHandler(registration)
 }
 
-type listener struct {
-	informer cache.SharedIndexInformer
-	handler  cache.ResourceEventHandler
-}
-
-// listen adds the handlers; remove takes them away again.
-func listen(listeners ...listener) (remove func() error, err error) {
-	var removals []func() error
-	remove = func() error {
-		var problems []error
-		for _, r := range removals {
-			problems = append(problems, r())
-		}
-		return errors.Join(problems...)
-	}
-	for _, l := range listeners {
-		registration, err := l.informer.AddEventHandler(l.handler)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listening to changes: %w", err), remove())
-		}
-		removals = append(removals, func() error { return l.informer.RemoveEventHandler(registration) })
-	}
-	return remove, nil
-}
-
-func onNode(knock func(string)) cache.ResourceEventHandler {
+// handler tells of objects that come, go, or change in a way that matters.
+func handler[T any](matters func(before, after T) bool, tell func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if n, ok := obj.(*corev1.Node); ok {
-				knock(n.Name)
+			if o, ok := obj.(T); ok {
+				tell(o)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			a, okA := before.(*corev1.Node)
-			b, okB := after.(*corev1.Node)
-			if okA && okB && (a.UID != b.UID || !sameFacts(a, b)) {
-				knock(b.Name)
+			a, okA := before.(T)
+			b, okB := after.(T)
+			if okA && okB && matters(a, b) {
+				tell(b)
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if n, ok := last[*corev1.Node](obj); ok {
-				knock(n.Name)
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj // the news came late
+			}
+			if o, ok := obj.(T); ok {
+				tell(o)
 			}
 		},
 	}
 }
 
-// sameFacts compares what a plan sees, but for the state label, which this
+// nodeChanged compares what a plan sees, but for the state label, which this
 // room and fault-remediation write themselves, and for the taint by which
 // Kubernetes follows a cordon, which says nothing that the cordon does not.
-func sameFacts(a, b *corev1.Node) bool { return reflect.DeepEqual(telling(a), telling(b)) }
+func nodeChanged(a, b *corev1.Node) bool {
+	return a.UID != b.UID || !equality.Semantic.DeepEqual(telling(a), telling(b))
+}
 
 func telling(node *corev1.Node) plan.Node {
 	facts := plan.NodeOf(node)
 	facts.State = ""
 	facts.Taints = slices.DeleteFunc(facts.Taints, func(t record.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
-	if len(facts.Taints) == 0 {
-		facts.Taints = nil
-	}
 	return facts
-}
-
-func onPod(knock func(string)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if p, ok := obj.(*corev1.Pod); ok {
-				knock(p.Spec.NodeName)
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			a, okA := before.(*corev1.Pod)
-			b, okB := after.(*corev1.Pod)
-			if okA && okB && podChanged(a, b) {
-				knock(b.Spec.NodeName)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if p, ok := last[*corev1.Pod](obj); ok {
-				knock(p.Spec.NodeName)
-			}
-		},
-	}
 }
 
 // podChanged says whether a plan could see a difference.
 func podChanged(a, b *corev1.Pod) bool {
 	return a.UID != b.UID || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
 		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b) ||
-		a.Annotations[eviction.DevicesAnnotation] != b.Annotations[eviction.DevicesAnnotation]
+		a.Annotations[nodemark.DevicesAnnotation] != b.Annotations[nodemark.DevicesAnnotation]
 }
 
 func ready(p *corev1.Pod) corev1.ConditionStatus {
@@ -137,35 +104,5 @@ func ready(p *corev1.Pod) corev1.ConditionStatus {
 	return ""
 }
 
-// onBudget rings the nodes that a budget kept waiting when it may allow a
-// disruption again.
-func (d *Drain) onBudget(ring func(string)) cache.ResourceEventHandler {
-	ringAll := func(name string) {
-		for _, node := range d.memory.refusedBy(name) {
-			ring(node)
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, after any) {
-			if pdb, ok := after.(*policyv1.PodDisruptionBudget); ok {
-				if b := seen(pdb); b.allows {
-					ringAll(b.name)
-				}
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if pdb, ok := last[*policyv1.PodDisruptionBudget](obj); ok {
-				ringAll(seen(pdb).name)
-			}
-		},
-	}
-}
-
-// last is the object of a deletion, whose news may have come late.
-func last[T any](obj any) (T, bool) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	o, ok := obj.(T)
-	return o, ok
-}
+// mayAllow says whether a budget that changed may allow a disruption again.
+func mayAllow(_, b *policyv1.PodDisruptionBudget) bool { return seen(b).allows }

@@ -271,7 +271,7 @@ func TestOnlyTheGPUsPodsAreDrained(t *testing.T) {
 	s := newStage(t)
 	s.partial()
 	given := func(uuid string) map[string]string {
-		return map[string]string{eviction.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, uuid)}
+		return map[string]string{nodemark.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, uuid)}
 	}
 	s.pod(localcluster.PodSpec{Name: "a", GPUs: 1, Annotations: given("GPU-a")})
 	s.pod(localcluster.PodSpec{Name: "b", GPUs: 1, Annotations: given("GPU-b")})

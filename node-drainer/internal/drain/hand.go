@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/outcome"
@@ -28,12 +31,15 @@ var errSessionOver = errors.New("the session is over")
 
 // hand takes pods away, several at once.
 type hand struct {
-	d    *Drain
-	gate *gate // of all nodes
-}
-
-func newHand(d *Drain) *hand {
-	return &hand{d: d, gate: newGate(d.config.InFlight, d.config.PerSecond)}
+	client  kubernetes.Interface
+	world   *World
+	clock   clock.PassiveClock
+	log     *slog.Logger
+	metrics *Metrics
+	brake   *brake.Brake
+	grace   time.Duration // of an eviction; 0 leaves the pod its own
+	perNode int           // evictions of one node under way
+	gate    *gate         // of all nodes
 }
 
 // takeAway carries out an Evict or Delete step and notes each pod's result.
@@ -41,7 +47,7 @@ func newHand(d *Drain) *hand {
 // the pods is left.
 func (h *hand) takeAway(ctx context.Context, node string, n *notes, step plan.Step) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(h.d.config.PerNode, 1))
+	group.SetLimit(max(h.perNode, 1))
 	for _, pod := range step.Pods {
 		group.Go(func() error {
 			leave, err := h.gate.enter(ctx, node)
@@ -67,27 +73,27 @@ func (h *hand) one(ctx context.Context, node string, n *notes, step plan.Step, p
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("leading no more: %w", err)
 	}
-	if why, on := h.d.brake.On(); on {
-		return outcome.Park(h.d.brake.Wait(), why)
+	if why, on := h.brake.On(); on {
+		return outcome.Park(h.brake.Wait(), why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()
-	began := h.d.clock.Now()
+	began := h.clock.Now()
 	var err error
 	if step.Kind == plan.Delete {
-		err = Remove(call, h.d.client, pod)
+		err = Remove(call, h.client, pod)
 	} else {
-		err = Evict(call, h.d.client, pod, h.d.config.Policy.Eviction.Grace)
+		err = Evict(call, h.client, pod, h.grace)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	now := h.d.clock.Now()
+	now := h.clock.Now()
 	t := h.judge(pod, err)
 	t.At = now
-	h.d.memory.note(n, pod.UID, t)
-	h.d.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
-	h.d.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
+	n.note(pod.UID, t)
+	h.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
+	h.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
 		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
 	return nil
 }
@@ -97,7 +103,7 @@ func (h *hand) stillIn(node, session string) bool {
 	if crashpoint.Sabotaged("node-drainer/skip-cancel") {
 		return true
 	}
-	n, err := h.d.world.Node(node)
+	n, err := h.world.Node(node)
 	if err != nil {
 		return false
 	}
@@ -139,7 +145,7 @@ func (h *hand) judge(pod *corev1.Pod, err error) try {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return try{Attempt: plan.Attempt{Result: plan.Accepted}}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		b := h.d.world.refuser(pod)
+		b := h.world.refuser(pod)
 		return try{Attempt: plan.Attempt{Result: plan.Refused, Budget: b.name}, refuser: b}
 	}
 	// Priority and fairness of the API server says when to come again.

@@ -5,46 +5,32 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
-// memory is what the process remembers of the nodes with work: it paces tries
-// and reports, and says whose changes matter. Nothing in it decides; a restart
-// loses it without harm.
+// memory holds the notes on the nodes with work, and so says whose changes
+// matter.
 type memory struct {
 	mu    sync.Mutex
 	nodes map[string]*notes
 }
 
-// notes belong to the handler of one node, which is serial; what other
-// goroutines read is guarded by memory.mu.
+// notes are what is remembered of one node from one look to the next. They pace
+// tries, reports and Events, and decide nothing: a restart loses them without
+// harm. They are forgotten when the node has no work left, and a try when its
+// pod is gone.
+//
+// They belong to the handler of the node, which is serial, but for the tries,
+// which evictions note side by side and a budget's change looks through.
 type notes struct {
+	mu    sync.Mutex
 	tries map[types.UID]try
 	// reported is when progress was last written.
 	reported time.Time
 	// announced are the events already written, or said in a dry run.
 	announced map[event]bool
-	patched   patched
-	// news: a record changed right after this room's stamp.
-	news bool
-}
-
-// patched is our own last write of the Node, which the cache may not show yet.
-type patched struct {
-	before string // resourceVersion
-	after  *corev1.Node
-}
-
-// current is the Node as far as we know: our own write, if the cache still
-// shows what it was made from.
-func (n *notes) current(cached *corev1.Node) *corev1.Node {
-	if cached != nil && n.patched.after != nil && n.patched.before == cached.ResourceVersion {
-		return n.patched.after
-	}
-	return cached
 }
 
 // try is an attempt with the budget that refused it, as it was then.
@@ -89,47 +75,53 @@ func (m *memory) size() int {
 }
 
 // refusedBy lists the nodes with a pod that the budget refused to let go.
-func (m *memory) refusedBy(name string) []string {
+func (m *memory) refusedBy(budget string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var nodes []string
 	for node, n := range m.nodes {
-		for _, t := range n.tries {
-			if t.Result == plan.Refused && t.refuser.name == name {
-				nodes = append(nodes, node)
-				break
-			}
+		if n.refusedBy(budget) {
+			nodes = append(nodes, node)
 		}
 	}
 	slices.Sort(nodes)
 	return nodes
 }
 
+func (n *notes) refusedBy(budget string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range n.tries {
+		if t.Result == plan.Refused && t.refuser.name == budget {
+			return true
+		}
+	}
+	return false
+}
+
 // note remembers a try; tries in a row that were not accepted are counted.
-func (m *memory) note(n *notes, pod types.UID, t try) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (n *notes) note(pod types.UID, t try) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if t.Result != plan.Accepted {
 		t.Tries = n.tries[pod].Tries + 1
 	}
 	n.tries[pod] = t
 }
 
-// attempts are the tries on the pods that are still there; others are forgotten.
-func (m *memory) attempts(n *notes, pods []*corev1.Pod, allows func(budget) bool) map[types.UID]plan.Attempt {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// recall adds to a view what is remembered: the tries on its pods, and the last
+// report. Tries on other pods are forgotten.
+func (n *notes) recall(v *plan.View, allows func(budget) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	left := map[types.UID]try{}
-	out := map[types.UID]plan.Attempt{}
-	for _, p := range pods {
-		t, ok := n.tries[p.UID]
-		if !ok {
-			continue
+	v.Attempts, v.ReportedAt = map[types.UID]plan.Attempt{}, n.reported
+	for _, p := range v.Pods {
+		if t, ok := n.tries[p.UID]; ok {
+			left[p.UID] = t
+			t.Allows = t.Result == plan.Refused && allows(t.refuser)
+			v.Attempts[p.UID] = t.Attempt
 		}
-		left[p.UID] = t
-		t.Allows = t.Result == plan.Refused && allows(t.refuser)
-		out[p.UID] = t.Attempt
 	}
 	n.tries = left
-	return out
 }

@@ -70,11 +70,9 @@ func (m *Metrics) tookAway(k plan.Kind, r plan.Result, took time.Duration) {
 }
 
 func (m *Metrics) drained(records []record.Record, s plan.Step, now time.Time) {
-	for _, st := range s.Stamps {
-		for _, r := range records {
-			if r.ID == st.ID && st.Status.Status == record.EvictionSucceeded {
-				m.drains.Observe(now.Sub(r.CreatedAt).Seconds())
-			}
+	for _, r := range records {
+		if status, ok := s.Stamped(r, now); ok && status.UserPodsEvictionStatus.Status == record.EvictionSucceeded {
+			m.drains.Observe(now.Sub(r.CreatedAt).Seconds())
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -14,14 +16,14 @@ import (
 
 // unfinished are the eviction statuses that something may follow.
 func unfinished() []record.Eviction {
-	return []record.Eviction{record.EvictionUnset, record.EvictionNotStarted, record.EvictionInProgress}
+	return []record.Eviction{record.EvictionUnset, record.EvictionInProgress}
 }
 
 // Owed selects the faults in quarantine, or out of it again, whose drain is
 // not over; of one node, or of all when node is empty.
 func Owed(node string) record.Selector {
 	return record.Selector{
-		Name: "DrainOwed", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Name: "DrainOwed", Node: node, Healthy: record.No(),
 		Quarantined: []record.Quarantine{record.Quarantined, record.AlreadyQuarantined, record.QuarantineCanceled},
 		Evictions:   unfinished(),
 	}
@@ -30,20 +32,28 @@ func Owed(node string) record.Selector {
 // Outstanding selects the backlog: drains that are owed, or to be kept up, of
 // all nodes.
 func Outstanding() record.Selector {
-	return record.Selector{Name: "DrainBacklog", Strategy: record.Process, Any: []record.Selector{Owed(""), kept()}}
+	return record.Selector{Name: "DrainBacklog", Any: []record.Selector{Owed(""), kept()}}
 }
 
 // OfNode selects what a plan looks at: what is owed, all open faults, and the
 // faults of the session whose drain succeeded.
 func OfNode(node, session string) record.Selector {
 	s := record.Selector{
-		Name: "DrainOfNode", Node: node, Strategy: record.Process, Healthy: record.No(),
+		Name: "DrainOfNode", Node: node, Healthy: record.No(),
 		Any: []record.Selector{Owed(""), {Open: record.Yes()}},
 	}
 	if session != "" {
 		s.Any = append(s.Any, record.Selector{Session: session, Evictions: []record.Eviction{record.EvictionSucceeded}})
 	}
 	return s
+}
+
+// scene is what one pass sees: the facts, and the Node and records they were
+// read from.
+type scene struct {
+	view    plan.View
+	node    *corev1.Node
+	records []record.Record
 }
 
 // observe reads the facts of a node: records from the store, the Node and its
@@ -57,12 +67,11 @@ func (d *Drain) observe(ctx context.Context, name string, n *notes) (scene, erro
 	if err != nil {
 		return scene{}, err
 	}
-	node = n.current(node)
-	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods, ReportedAt: n.reported}}
+	sc := scene{node: node, view: plan.View{Node: plan.NodeOf(node), Pods: pods}}
 	if err := d.list(ctx, name, &sc); err != nil {
 		return scene{}, err
 	}
-	sc.view.Attempts = d.memory.attempts(n, pods, d.world.allows)
+	n.recall(&sc.view, d.world.allows)
 	return deaf(sc), nil
 }
 
@@ -84,7 +93,7 @@ func (d *Drain) list(ctx context.Context, name string, sc *scene) error {
 // A list of pods takes the API server a tenth of a second, in which
 // fault-quarantine mostly stamps that it has marked the Node; the records are
 // read again after it, so that the drain's stamp is not lost to that one.
-func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, pods bool) (scene, error) {
+func (d *Drain) confirm(ctx context.Context, name string, sc scene, pods bool) (scene, error) {
 	node, err := d.world.LiveNode(ctx, name)
 	if err != nil {
 		return sc, err
@@ -94,7 +103,6 @@ func (d *Drain) confirm(ctx context.Context, name string, n *notes, sc scene, po
 		if sc.view.Pods, err = d.world.LivePods(ctx, name); err != nil {
 			return sc, err
 		}
-		sc.view.Attempts = d.memory.attempts(n, sc.view.Pods, d.world.allows)
 		if err := d.list(ctx, name, &sc); err != nil {
 			return sc, err
 		}

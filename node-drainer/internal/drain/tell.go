@@ -7,7 +7,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-drainer/plan"
 )
 
@@ -24,22 +23,6 @@ const (
 	awaitingCompletion = "AwaitingPodCompletion"
 	awaitingDeadline   = "WaitingBeforeForceDelete"
 )
-
-// label writes the state label under the version of the Node that the step was
-// decided on.
-func (d *Drain) label(ctx context.Context, n *notes, node *corev1.Node, state nodemark.State) error {
-	after, err := kube.PatchNode(ctx, d.client, node, func(n *corev1.Node) {
-		if n.Labels == nil {
-			n.Labels = map[string]string{}
-		}
-		n.Labels[nodemark.StateLabel] = string(state)
-	})
-	if err != nil {
-		return err
-	}
-	n.patched = patched{before: node.ResourceVersion, after: after}
-	return nil
-}
 
 // tell makes a step visible: log, metrics and an Event on the Node.
 func (d *Drain) tell(ctx context.Context, node string, n *notes, sc scene, step plan.Step) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	listcore "k8s.io/client-go/listers/core/v1"
 	listpolicy "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -24,13 +26,20 @@ import (
 // byNode indexes pods by the node they are bound to.
 const byNode = "spec.nodeName"
 
+// The newest writes of our own that the watch may be behind: so many, for so long. A
+// write that is forgotten costs a lost race.
+const (
+	ownWrites     = 1024
+	ownWriteLasts = time.Minute
+)
+
 // World is the watched part of the cluster: its Nodes, Pods and disruption
 // budgets.
 type World struct {
 	client  kubernetes.Interface
 	factory informers.SharedInformerFactory
 
-	nodes   listcore.NodeLister
+	nodes   cache.MutationCache // shows our own write before the watch does
 	pods    cache.Indexer
 	budgets listpolicy.PodDisruptionBudgetLister
 
@@ -42,7 +51,6 @@ func NewWorld(client kubernetes.Interface) (*World, error) {
 	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	w := &World{
 		client: client, factory: f,
-		nodes:          f.Core().V1().Nodes().Lister(),
 		budgets:        f.Policy().V1().PodDisruptionBudgets().Lister(),
 		nodeInformer:   f.Core().V1().Nodes().Informer(),
 		podInformer:    f.Core().V1().Pods().Informer(),
@@ -52,6 +60,8 @@ func NewWorld(client kubernetes.Interface) (*World, error) {
 		return nil, fmt.Errorf("indexing pods by node: %w", err)
 	}
 	w.pods = w.podInformer.GetIndexer()
+	w.nodes = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Background(), w.nodeInformer.GetStore(),
+		cache.MutationCacheOptions{MaxCacheSize: ownWrites, TTL: ownWriteLasts})
 	return w, nil
 }
 
@@ -96,17 +106,18 @@ func (w *World) Synced() (ok bool, detail string) {
 	return true, ""
 }
 
-// Node is the cached Node; nil when there is none.
+// Node is the cached Node, or what we wrote of it since; nil when there is none.
 func (w *World) Node(name string) (*corev1.Node, error) {
-	n, err := w.nodes.Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	o, _, err := w.nodes.GetByKey(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading node %s from the cache: %w", name, err)
 	}
+	n, _ := o.(*corev1.Node)
 	return n, nil
 }
+
+// wrote tells of a Node as our own write left it.
+func (w *World) wrote(n *corev1.Node) { w.nodes.Mutation(n) }
 
 // Pods are the cached pods bound to a node, by namespace and name.
 func (w *World) Pods(node string) ([]*corev1.Pod, error) {
@@ -150,13 +161,7 @@ func (w *World) LivePods(ctx context.Context, node string) ([]*corev1.Pod, error
 
 func sortPods(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		switch x, y := a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name; {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 }
 
@@ -174,18 +179,13 @@ func seen(pdb *policyv1.PodDisruptionBudget) budget {
 // Refuser is the budget that most likely refuses the pod's eviction: one that
 // covers it, and rather one that allows nothing.
 func (w *World) refuser(pod *corev1.Pod) budget {
-	all, err := w.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+	budgets, err := w.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
 	if err != nil {
 		return budget{}
 	}
-	slices.SortFunc(all, func(a, b *policyv1.PodDisruptionBudget) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(budgets, func(a, b *policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
 	var found budget
-	for _, pdb := range all {
+	for _, pdb := range budgets {
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
 			continue

@@ -83,11 +83,7 @@ func (c *Canary) Run(ctx context.Context) error {
 
 // asked is the id of a canary that is asked for and was not sent yet.
 func (c *Canary) asked() (string, bool) {
-	node := c.Node()
-	if node == nil {
-		return "", false
-	}
-	value := node.Annotations[nodemark.CanaryAnnotation]
+	value := nodemark.Read(c.Node()).Canary
 	id, err := uuid.Parse(value)
 	if err != nil || id.Version() != 7 || id.String() != value || value == c.sent {
 		return "", false

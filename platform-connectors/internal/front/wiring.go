@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
@@ -231,7 +231,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	ring := push.Bell()
 	fold.OnChange(ring)
 	p.node.OnChange(ring)
-	dismissals := &sink.Dismissals{Fold: fold, Path: nodemark.ClearedPath(cfg.Socket), Node: p.node.Object}
+	dismissals := &sink.Dismissals{Fold: fold, Path: cleared.Path(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Bell())
 	d.Go("dismissals", dismissals.Run)
 	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Clock: d.Clock, Log: d.Log}

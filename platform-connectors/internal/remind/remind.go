@@ -6,7 +6,6 @@ package remind
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,10 +88,10 @@ func (r *Reminder) Run(ctx context.Context) error {
 // look appends once what is asked for, and says whether it did or tried to.
 func (r *Reminder) look(ctx context.Context) bool {
 	node := r.Node()
-	if node == nil || node.Annotations[nodemark.UnknownAnnotation] == "" {
+	ids := nodemark.Read(node).Unknown
+	if len(ids) == 0 {
 		return false
 	}
-	ids := strings.Split(node.Annotations[nodemark.UnknownAnnotation], ",")
 	records := r.Stored(ids[:min(len(ids), most)])
 	sink, open := r.Source.Opened()
 	if len(records) == 0 || !open {

@@ -24,8 +24,8 @@ func (e *Ends) See(node *corev1.Node) bool {
 }
 
 func ended(before, now *corev1.Node) bool {
-	session := before.Annotations[nodemark.SessionAnnotation]
-	if session != "" && session != now.Annotations[nodemark.SessionAnnotation] ||
+	session := nodemark.Session(before)
+	if session != "" && session != nodemark.Session(now) ||
 		before.Spec.Unschedulable && !now.Spec.Unschedulable {
 		return true
 	}

@@ -218,7 +218,8 @@ func (c *Controller) templates(ctx context.Context, compiled *chain.Chain) (map[
 func (c *Controller) look(ctx context.Context, name string, world *chain.World) error {
 	node := &corev1.Node{}
 	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node)
-	world.Session, world.Excluded = node.Annotations[nodemark.SessionAnnotation], nodemark.OptedOut(node.Labels)
+	m := nodemark.Read(node)
+	world.Session, world.Excluded = m.Session, m.OptedOut
 	return client.IgnoreNotFound(err)
 }
 

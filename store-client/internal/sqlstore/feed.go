@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -19,9 +20,6 @@ const (
 	// write of any service rings every feed, mostly with nothing for it. A ring
 	// after a calm is followed at once.
 	lookEvery = 10 * time.Millisecond
-	// restEvery is how often a feed with nothing to deliver stores how far it
-	// has looked, so that a restart does not look again.
-	restEvery = time.Minute
 	// pageRows and store.PageBytes bound what one read of a feed holds in memory.
 	pageRows = 500
 )
@@ -32,10 +30,9 @@ var errClosed = errors.New("feed is closed")
 // feed implements store.Feed. Next is for one goroutine; Commit may be called
 // from others. After an error of Next or Commit the feed may be used again.
 type feed struct {
+	offset.Consumer[position]
 	s        *Store
-	consumer string
 	selector record.Selector
-	kind     kind
 
 	bell   <-chan struct{}
 	unbell func()
@@ -50,15 +47,11 @@ type feed struct {
 	target *Head
 	read   place
 	// parts numbers the rows delivered above a target's Tx.
-	parts  int
-	rested time.Time
+	parts int
 	// looked is when the store was looked at last.
 	looked time.Time
 	// held is the transaction under way that has kept the server's horizon back.
 	held hold
-
-	mu                   sync.Mutex
-	delivered, committed string
 }
 
 type item struct {
@@ -84,11 +77,41 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 
 // newFeed is a feed that is not opened: it stands nowhere and hears no bell.
 func newFeed(s *Store, consumer string, selector record.Selector) *feed {
-	f := &feed{s: s, consumer: consumer, selector: selector, kind: byChange, closed: make(chan struct{}), rested: s.Clock.Now()}
-	if selector.InsertsOnly {
-		f.kind = byInsert
+	return &feed{
+		Consumer: offset.Consumer[position]{
+			Name: consumer, Kind: offset.KindOf(selector), Lines: lines{s}, Clock: s.Clock, Log: s.Log, Metrics: s.Metrics,
+		},
+		s: s, selector: selector, closed: make(chan struct{}),
 	}
-	return f
+}
+
+// resume sets the cursor where the consumer goes on.
+func (f *feed) resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	// Rows of a database restored from another server are made readable first.
+	if err := f.s.Dialect.Adopt(ctx, f.s.db); err != nil {
+		return fmt.Errorf("adopting the database: %w", err)
+	}
+	// The position before the head: a consumer at work never passes a head that is
+	// read later.
+	l, err := f.Lines.Line(ctx, f.Name)
+	if err != nil {
+		return err
+	}
+	head, err := f.s.Dialect.Head(ctx, f.s.db)
+	if err != nil {
+		return fmt.Errorf("reading the head: %w", err)
+	}
+	f.buffer, f.target = nil, nil
+	pos, why := standing(l, head, f.Kind, f.cursor.Reading)
+	if why != offset.NotLost {
+		if err := f.Rescan(ctx, l, pos, why); err != nil {
+			return err
+		}
+	}
+	f.cursor = pos
+	return nil
 }
 
 // Close implements store.Feed.
@@ -111,7 +134,7 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 		if len(f.buffer) > 0 {
 			it := f.buffer[0]
 			f.buffer = f.buffer[1:]
-			return it.rec, f.deliver(it), nil
+			return it.rec, f.Deliver(it.pos, it.at), nil
 		}
 		f.looked = f.s.Clock.Now()
 		full, err := f.fill(ctx)
@@ -119,17 +142,9 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 			err = f.rest(ctx)
 		}
 		if err != nil {
-			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.consumer, err)
+			return record.Record{}, "", fmt.Errorf("reading the feed of %s: %w", f.Name, err)
 		}
 	}
-}
-
-func (f *feed) deliver(it item) string {
-	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(max(0, f.s.Clock.Since(it.at).Seconds()))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.delivered = it.pos.String()
-	return f.delivered
 }
 
 // fill reads the next page: first how far the store may be read, then the rows
@@ -165,8 +180,10 @@ func (f *feed) fill(ctx context.Context) (full bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := f.bury(ctx, page.broken); err != nil {
-		return false, err
+	for _, d := range page.broken {
+		if err := f.Bury(ctx, d); err != nil {
+			return false, err
+		}
 	}
 	f.buffer, f.read = page.items, page.last
 	if !page.full {
@@ -183,27 +200,11 @@ func (f *feed) conclude() {
 	}
 }
 
-// bury keeps broken documents as dead letters, counts and passes them.
-func (f *feed) bury(ctx context.Context, broken []provider.Document) error {
-	for _, d := range broken {
-		letter := d.Letter("feed of " + f.consumer)
-		letter.At = f.s.Clock.Now()
-		if err := f.s.Dead(ctx, letter); err != nil {
-			return err
-		}
-		f.s.Metrics.Undecodable.WithLabelValues(f.consumer).Inc()
-		f.s.Log.Error("passing a record that cannot be decoded", "consumer", f.consumer, "record", letter.ID, "error", letter.Reason)
-	}
-	return nil
-}
-
 // rest waits for the bell or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
 func (f *feed) rest(ctx context.Context) error {
-	f.s.Metrics.Lag.WithLabelValues(f.consumer).Set(0)
-	if f.settled() && f.s.Clock.Since(f.rested) >= restEvery {
-		f.rested = f.s.Clock.Now()
-		if err := f.store(ctx, f.cursor); err != nil {
+	if f.Idle() {
+		if err := f.Store(ctx, f.cursor); err != nil {
 			return err
 		}
 	}
@@ -230,10 +231,4 @@ func (f *feed) await(ctx context.Context, wait time.Duration, bell <-chan struct
 		return false, ctx.Err()
 	}
 	return false, nil
-}
-
-func (f *feed) settled() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.delivered == f.committed
 }

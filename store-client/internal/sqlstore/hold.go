@@ -21,7 +21,7 @@ type hold struct {
 
 // watch notes how long the horizon has stood, and names once who holds it.
 func (f *feed) watch(ctx context.Context, conn *sql.Conn, head Head) {
-	now := f.s.Clock.Now()
+	now := f.Clock.Now()
 	switch {
 	case head.Shot == nil:
 		f.held = hold{}
@@ -32,15 +32,15 @@ func (f *feed) watch(ctx context.Context, conn *sql.Conn, head Head) {
 	if !f.held.since.IsZero() {
 		stood = max(0, now.Sub(f.held.since))
 	}
-	f.s.Metrics.Held.WithLabelValues(f.consumer).Set(stood.Seconds())
+	f.Metrics.Held.WithLabelValues(f.Name).Set(stood.Seconds())
 	if stood < tellHeld || f.held.told || f.s.Dialect.Holder == nil {
 		return
 	}
 	f.held.told = true
 	who, err := f.s.Dialect.Holder(ctx, conn)
 	if err != nil {
-		f.s.Log.Warn("a transaction has been under way for long; who began it cannot be read", "consumer", f.consumer, "error", err)
+		f.Log.Warn("a transaction has been under way for long; who began it cannot be read", "consumer", f.Name, "error", err)
 		return
 	}
-	f.s.Log.Warn("a transaction has been under way for long: feeds go on, but the server can clean nothing that is newer; end it", "consumer", f.consumer, "oldest", who)
+	f.Log.Warn("a transaction has been under way for long: feeds go on, but the server can clean nothing that is newer; end it", "consumer", f.Name, "oldest", who)
 }

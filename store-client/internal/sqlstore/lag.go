@@ -62,7 +62,7 @@ func (s *Store) Lag(ctx context.Context, consumer string, selector record.Select
 func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (store.Lag, error) {
 	// The position before the head: a consumer at work never passes a head that
 	// is read later.
-	st, found, err := readStored(ctx, conn, f.consumer, "")
+	l, err := readLine(ctx, conn, f.Name)
 	if err != nil {
 		return store.Lag{}, err
 	}
@@ -70,7 +70,7 @@ func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (st
 	if err != nil {
 		return store.Lag{}, fmt.Errorf("reading the head: %w", err)
 	}
-	pos, why := f.standing(st, found, head)
+	pos, why := standing(l, head, f.Kind, 0)
 	f.cursor, f.read = pos, place{pos.Tx, pos.Seq}
 	lag := store.Lag{Lost: string(why)}
 	query, args := f.countSQL(head, limit)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -66,13 +65,13 @@ func (f *feed) page(ctx context.Context, conn *sql.Conn) (page, error) {
 }
 
 func (f *feed) pageSQL(target Head) (string, []any) {
-	tx, seq, at := f.kind.columns()
+	tx, seq, at := columns(f.Kind)
 	return f.news(fmt.Sprintf("id, doc, %s AS tx, %s AS seq, %s AS at", tx, seq, at), target, pageRows)
 }
 
 // countSQL counts what pageSQL would read, page by page.
 func (f *feed) countSQL(target Head, limit int) (string, []any) {
-	tx, seq, at := f.kind.columns()
+	tx, seq, at := columns(f.Kind)
 	query, args := f.news(fmt.Sprintf("%s AS tx, %s AS seq, %s AS at", tx, seq, at), target, limit)
 	return "SELECT COUNT(*), MIN(waiting.at) FROM (" + query + ") AS waiting", args
 }
@@ -110,7 +109,7 @@ type newsQuery struct {
 // rows selects from one range: after a place, and of certain transactions if
 // any are named.
 func (q *newsQuery) rows(after place, of []int64) string {
-	tx, seq, at := q.feed.kind.columns()
+	tx, seq, at := columns(q.feed.Kind)
 	where := []string{
 		"(" + tx + ", " + seq + ") > (" + q.arg(after.tx) + ", " + q.arg(after.seq) + ")",
 		tx + " < " + q.arg(q.target.next()),
@@ -124,8 +123,7 @@ func (q *newsQuery) rows(after place, of []int64) string {
 	where = append(where, q.selector(q.feed.selector))
 	if r := q.feed.cursor.Rescan; r != nil {
 		again := tx + " >= " + q.arg(r.Until) + " OR NOT is_finished"
-		if r.Since != nil {
-			since := time.UnixMicro(*r.Since)
+		if since, ok := r.SinceTime(); ok {
 			again += " OR " + at + " >= " + q.arg(q.feed.s.Dialect.Time(&since))
 		}
 		where = append(where, "("+again+")")

@@ -1,56 +1,39 @@
 package sqlstore
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
-func TestAhead(t *testing.T) {
-	at := func(tx, seq int64) position { return position{Server: "s", Tx: tx, Seq: seq} }
-	again := func(tx, seq, until int64) position {
-		p := at(tx, seq)
-		p.Rescan = &rescan{Until: until}
-		return p
-	}
-	seen := func(tx int64, s *Snapshot) position {
-		p := at(tx, math.MaxInt64)
-		p.Seen = s
-		return p
-	}
+func TestBeyond(t *testing.T) {
+	at := func(tx, seq int64) position { return position{Tx: tx, Seq: seq} }
+	seen := func(tx int64, s *Snapshot) position { return position{Tx: tx, Seq: math.MaxInt64, Seen: s} }
 	for name, tc := range map[string]struct {
 		p, q position
 		want bool
 	}{
-		"seen the same":                    {seen(5, &Snapshot{8, []int64{6}}), seen(5, &Snapshot{8, []int64{6}}), false},
-		"seen more numbers":                {seen(5, &Snapshot{9, []int64{6, 8}}), seen(5, &Snapshot{8, []int64{6}}), true},
-		"seen one end":                     {seen(5, &Snapshot{9, []int64{6}}), seen(5, &Snapshot{9, []int64{6, 8}}), true},
-		"seen something":                   {seen(5, &Snapshot{8, []int64{6}}), seen(5, nil), true},
-		"the horizon moved on":             {seen(6, nil), seen(5, &Snapshot{9, []int64{6}}), true},
-		"same":                             {at(5, 5), at(5, 5), false},
-		"later row":                        {at(5, 6), at(5, 5), true},
-		"earlier row":                      {at(5, 4), at(5, 5), false},
-		"later transaction":                {at(6, 1), at(5, 5), true},
-		"earlier transaction":              {at(4, 9), at(5, 5), false},
-		"rescan begins before old":         {again(0, 0, 6), at(5, 5), false},
-		"rescan begun later":               {again(0, 0, 7), at(5, 5), true},
-		"in a rescan":                      {again(3, 1, 7), again(2, 1, 7), true},
-		"back in a rescan":                 {again(2, 1, 7), again(3, 1, 7), false},
-		"an earlier rescan":                {again(3, 1, 6), again(0, 0, 7), false},
-		"after the rescan":                 {at(7, 1), again(6, 5, 7), true},
-		"at the end of the rescan":         {at(6, math.MaxInt64), again(6, 5, 7), true},
-		"left over from before the rescan": {at(5, 5), again(0, 0, 7), false},
+		"seen the same":        {seen(5, &Snapshot{8, []int64{6}}), seen(5, &Snapshot{8, []int64{6}}), false},
+		"seen more numbers":    {seen(5, &Snapshot{9, []int64{6, 8}}), seen(5, &Snapshot{8, []int64{6}}), true},
+		"seen one end":         {seen(5, &Snapshot{9, []int64{6}}), seen(5, &Snapshot{9, []int64{6, 8}}), true},
+		"seen something":       {seen(5, &Snapshot{8, []int64{6}}), seen(5, nil), true},
+		"the horizon moved on": {seen(6, nil), seen(5, &Snapshot{9, []int64{6}}), true},
+		"same":                 {at(5, 5), at(5, 5), false},
+		"later row":            {at(5, 6), at(5, 5), true},
+		"earlier row":          {at(5, 4), at(5, 5), false},
+		"later transaction":    {at(6, 1), at(5, 5), true},
+		"earlier transaction":  {at(4, 9), at(5, 5), false},
 	} {
-		if got := tc.p.ahead(tc.q); got != tc.want {
+		if got := tc.p.Beyond(tc.q); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
-		if tc.want && tc.q.ahead(tc.p) {
-			t.Errorf("%s: each is ahead of the other", name)
+		if tc.want && tc.q.Beyond(tc.p) {
+			t.Errorf("%s: each is beyond the other", name)
 		}
 	}
 }
@@ -58,51 +41,80 @@ func TestAhead(t *testing.T) {
 func TestRescanEndsAtItsHead(t *testing.T) {
 	mark := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	head := Head{Server: "s", Tx: 10, At: mark}
-	p := again(byInsert, head, &mark)
-	if since := time.UnixMicro(*p.Rescan.Since); !since.Equal(mark.Add(-rescanMargin)) {
-		t.Errorf("the rescan begins at %v", since)
+	p := rescan(&mark, head, offset.Inserts, 2)
+	if p.Reading != 3 || p.Tx != 0 || p.Rescan.Until != 10 {
+		t.Errorf("the rescan begins at %+v", p)
 	}
-	if within := p.at(9, 5, mark); within.Rescan == nil || within.covers(head) {
+	if within := p.at(9, 5, mark); !within.Rescanning() || within.covers(head) {
 		t.Errorf("the rescan ended before its head: %v", within)
 	}
 	for _, end := range []position{p.at(10, 1, mark), p.through(head)} {
-		if end.Rescan != nil || !end.covers(head) {
+		if end.Rescanning() || !end.covers(head) || end.Reading != 3 {
 			t.Errorf("the rescan goes on after its head: %v", end)
 		}
 	}
-	if lost := again(byInsert, head, nil); lost.Rescan.Since != nil {
-		t.Error("a rescan without a mark has a beginning")
+}
+
+// TestStanding: where a consumer goes on, and in which reading.
+func TestStanding(t *testing.T) {
+	mark := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	head := Head{Server: "s", Tx: 10}
+	header := func(reading int64) offset.Header { return offset.Begin("s", offset.Inserts, reading-1) }
+	kept := position{Header: header(4), Tx: 9, Seq: 3}
+	for name, tc := range map[string]struct {
+		line   offset.Line
+		before int64
+		want   position
+		why    offset.Loss
+	}{
+		"nothing stored":                {offset.Line{}, 0, position{Header: header(1)}, offset.NotLost},
+		"the line is gone meanwhile":    {offset.Line{}, 6, position{Header: header(7)}, offset.NotLost},
+		"a position":                    {offset.Line{Stored: true, Text: offset.Text(kept), Mark: &mark}, 6, kept, offset.NotLost},
+		"of a version without readings": {offset.Line{Stored: true, Text: `{"v":1,"s":"s","k":"inserts","t":9,"n":3}`}, 0, position{Header: header(0), Tx: 9, Seq: 3}, offset.NotLost},
+		"garbage":                       {offset.Line{Stored: true, Text: "x", Mark: &mark}, 6, rescan(&mark, head, offset.Inserts, 6), offset.Unreadable},
+		"lost in a later reading":       {offset.Line{Stored: true, Text: offset.Text(position{Header: header(8), Tx: 10})}, 6, rescan(nil, head, offset.Inserts, 8), offset.BeyondEnd},
+	} {
+		got, why := standing(tc.line, head, offset.Inserts, tc.before)
+		if diff := cmp.Diff(tc.want, got); diff != "" || why != tc.why {
+			t.Errorf("%s: lost %q, want %q (-want +got):\n%s", name, why, tc.why, diff)
+		}
+	}
+}
+
+func TestBehindTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		head Head
+		p    position
+		want bool
+	}{
+		"below":                          {Head{Tx: 10}, position{Tx: 9}, false},
+		"at the end":                     {Head{Tx: 10}, position{Tx: 10}, true},
+		"a rescan of more than there is": {Head{Tx: 10}, position{Rescan: &offset.Rescan{Until: 11}}, true},
+		"a rescan of all there is":       {Head{Tx: 10}, position{Rescan: &offset.Rescan{Until: 10}}, false},
+		"seen more than there is":        {Head{Tx: 10}, position{Tx: 9, Seen: &Snapshot{Next: 11}}, true},
+		"seen what there is":             {Head{Tx: 10, Shot: &Snapshot{Next: 11}}, position{Tx: 9, Seen: &Snapshot{Next: 11}}, false},
+	} {
+		if got := tc.head.behind(tc.p); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }
 
 func TestPositionText(t *testing.T) {
 	since := int64(7)
-	p := position{Version: positionVersion, Server: "s", Kind: byChange, Tx: 1 << 40, Seq: math.MaxInt64, Mark: 9, Rescan: &rescan{Until: 1 << 41, Since: &since}}
-	got, err := parsePosition(p.String())
+	header := offset.Begin("s", offset.Changes, 1)
+	header.Mark = 9
+	p := position{Header: header, Tx: 1 << 40, Seq: math.MaxInt64, Rescan: &offset.Rescan{Until: 1 << 41, Since: &since}}
+	got, err := offset.Parse[position](offset.Text(p))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(p, got); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{"", "{}", "5", "null", `{"v":1}`, `{"v":2,"s":"s"}`, `{"v":1,"s":"s","t":-1}`, `{"v":1,"s":"s","t":1e99}`} {
-		if _, err := parsePosition(text); !errors.Is(err, errPosition) {
-			t.Errorf("%q: %v, want errPosition", text, err)
-		}
-	}
-}
-
-func TestLost(t *testing.T) {
-	head := Head{Server: "s", Tx: 10}
-	good := position{Server: "s", Kind: byInsert, Tx: 9}
-	for want, p := range map[loss]position{
-		notLost:     good,
-		otherServer: {Server: "t", Kind: byInsert, Tx: 9},
-		otherKind:   {Server: "s", Kind: byChange, Tx: 9},
-		beyondEnd:   {Server: "s", Kind: byInsert, Tx: 9, Seen: &Snapshot{Next: 11}},
-	} {
-		if got := p.lost(byInsert, head); got != want {
-			t.Errorf("%v: %q, want %q", p, got, want)
+	for _, text := range []string{`{"v":1,"s":"s","t":-1}`, `{"v":1,"s":"s","n":-1}`, `{"v":1,"s":"s","t":1e99}`} {
+		if p, err := offset.Parse[position](text); err == nil {
+			t.Errorf("%q is read as %+v", text, p)
 		}
 	}
 }
@@ -110,19 +122,19 @@ func TestLost(t *testing.T) {
 func TestPositionsAboveTheHorizon(t *testing.T) {
 	shot := &Snapshot{Next: 15, Running: []int64{10, 13}}
 	head := Head{Server: "s", Tx: 10, Shot: shot}
-	p := position{Version: positionVersion, Server: "s", Kind: byInsert, Tx: 9, Seq: math.MaxInt64, Seen: &Snapshot{Next: 12, Running: []int64{10}}}
+	p := position{Tx: 9, Seq: math.MaxInt64, Seen: &Snapshot{Next: 12, Running: []int64{10}}}
 	first, second, end := p.beyond(head, 1), p.beyond(head, 2), p.through(head)
-	if first == second || first.ahead(p) || second.ahead(first) || !end.ahead(second) {
+	if first == second || first.Beyond(p) || second.Beyond(first) || !end.Beyond(second) {
 		t.Errorf("rows above the horizon move the position: %v, %v, %v", first, second, end)
 	}
 	if p.covers(head) || second.covers(head) || !end.covers(head) {
 		t.Error("the head is covered before it is read to its end, or not then")
 	}
 	moved := Head{Server: "s", Tx: 13, Shot: &Snapshot{Next: 15, Running: []int64{13}}}
-	if end.covers(moved) || !end.through(moved).ahead(end) {
+	if end.covers(moved) || !end.through(moved).Beyond(end) {
 		t.Error("the end of the oldest transaction goes unnoticed")
 	}
-	if last := (Head{Server: "s", Tx: 15}); end.through(last).Seen != nil || !end.through(last).ahead(end) {
+	if last := (Head{Server: "s", Tx: 15}); end.through(last).Seen != nil || !end.through(last).Beyond(end) {
 		t.Error("what was seen is kept although nothing is under way")
 	}
 }

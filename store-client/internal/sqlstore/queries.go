@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/internal/offset"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -19,15 +20,15 @@ func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
 		sql, args := listSQL(q, q.Limit)
 		return NamedQuery{sql, args}
 	}
-	feed := func(k kind, sel record.Selector, seen *Snapshot) NamedQuery {
-		f := &feed{kind: k, selector: sel, cursor: position{Seen: seen}}
+	feed := func(sel record.Selector, seen *Snapshot) NamedQuery {
+		f := &feed{Consumer: offset.Consumer[position]{Kind: offset.KindOf(sel)}, selector: sel, cursor: position{Seen: seen}}
 		sql, args := f.pageSQL(Head{Tx: 1000, Shot: seen})
 		return NamedQuery{sql, args}
 	}
 	return map[string]NamedQuery{
 		"health_events_append":     list(store.Query{Limit: 10, After: 5}),
-		"health_events_inserts":    feed(byInsert, record.AllHealthEventInserts(), nil),
-		"health_events_changes":    feed(byChange, record.QuarantinedAndDrainedNodes(), held),
+		"health_events_inserts":    feed(record.AllHealthEventInserts(), nil),
+		"health_events_changes":    feed(record.QuarantinedAndDrainedNodes(), held),
 		"health_events_node":       list(store.Query{Selector: record.Selector{Node: "n"}}),
 		"health_events_open":       list(store.Query{Selector: record.OpenOfNode("n")}),
 		"health_events_backlog":    list(store.Query{Selector: record.BacklogOfNode("n")}),

@@ -3,7 +3,6 @@ package sqltest
 
 import (
 	"database/sql"
-	"encoding/json"
 	"testing"
 
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -15,9 +14,9 @@ func Damage(t testing.TB, db *sql.DB, consumer string, d storetest.Damage) {
 	position := d.Position
 	switch position {
 	case storetest.Elsewhere:
-		position = edit(t, db, consumer, "s", "another server")
+		position = storetest.EditPosition(t, text(t, db, consumer), "s", "another server")
 	case storetest.Beyond:
-		position = edit(t, db, consumer, "t", int64(1)<<50)
+		position = storetest.EditPosition(t, text(t, db, consumer), "t", int64(1)<<50)
 	}
 	exec(t, db, "UPDATE feed_positions SET position = $1 WHERE consumer = $2", position, consumer)
 	if d.Mark {
@@ -25,26 +24,14 @@ func Damage(t testing.TB, db *sql.DB, consumer string, d storetest.Damage) {
 	}
 }
 
-// edit is the stored position with another value of one field.
-func edit(t testing.TB, db *sql.DB, consumer, field string, value any) string {
+// text is the stored position.
+func text(t testing.TB, db *sql.DB, consumer string) string {
 	t.Helper()
-	var text string
-	if err := db.QueryRowContext(t.Context(), "SELECT position FROM feed_positions WHERE consumer = $1", consumer).Scan(&text); err != nil {
+	var position string
+	if err := db.QueryRowContext(t.Context(), "SELECT position FROM feed_positions WHERE consumer = $1", consumer).Scan(&position); err != nil {
 		t.Fatalf("reading the position of %s: %v", consumer, err)
 	}
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		t.Fatalf("reading the position of %s: %v", consumer, err)
-	}
-	if _, ok := fields[field]; !ok {
-		t.Fatalf("position %s has no field %q", text, field)
-	}
-	fields[field] = value
-	b, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return position
 }
 
 // Poison replaces a record's document by one of another shape.

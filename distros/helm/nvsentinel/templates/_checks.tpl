@@ -61,7 +61,7 @@ may write all of it, and the monitors read all of it: it holds nobody's state, a
 {{- $p := .Values.hostPaths -}}{{- $folder := dir $p.metadataFile -}}{{- $all := printf "%s/" (trimSuffix "/" $folder) -}}
 {{- $shared := "" -}}
 {{- range list "run" "state" }}{{ if hasPrefix $all (printf "%s/" (get $p . | clean)) }}{{ $shared = printf "hostPaths.%s, %s," . (get $p .) }}{{ end }}{{ end -}}
-{{- range list "platform-connector" "syslog-health-monitor" "gpu-health-monitor" "nic-health-monitor" -}}
+{{- range prepend (include "nvsentinel.nodeMonitorNames" . | fromJsonArray) "platform-connector" -}}
 {{- $state := printf "%s/%s" (clean $p.state) . -}}
 {{- if hasPrefix (printf "%s/" $state) $all }}{{ $shared = printf "the state of a service, %s," $state }}{{ end -}}
 {{- end -}}

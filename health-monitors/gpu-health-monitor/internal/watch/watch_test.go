@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -150,7 +150,7 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 	look(1)
 	look(2)
 	ids := told(2)
-	content, err := json.Marshal(nodemark.Cleared{Records: ids})
+	content, err := json.Marshal(cleared.List{Records: ids})
 	if err != nil {
 		t.Fatal(err)
 	}

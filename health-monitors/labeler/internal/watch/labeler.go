@@ -110,13 +110,13 @@ func (l *Labeler) write(ctx context.Context, node *corev1.Node, verdict labeling
 		return nil
 	}
 	_, err := kube.PatchNode(ctx, l.Client, node, func(n *corev1.Node) { n.Labels = verdict.Apply(n.Labels) })
-	if errors.Is(err, kube.ErrGone) {
+	switch {
+	case errors.Is(err, kube.ErrGone):
 		return nil
-	}
-	if err != nil {
-		if _, _, lost := outcome.AsWait(err); !lost {
-			l.Metrics.Failures.Inc()
-		}
+	case errors.Is(err, kube.ErrConflict):
+		return outcome.Race(err.Error())
+	case err != nil:
+		l.Metrics.Failures.Inc()
 		return err
 	}
 	for _, c := range changes {

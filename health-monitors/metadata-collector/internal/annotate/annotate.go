@@ -21,7 +21,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/rounds"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/allotment"
-	"github.com/nvidia/nvsentinel/internal/eviction"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // Kubelet tells what pods hold: kubelet.Kubelet.
@@ -98,7 +98,7 @@ func (a *Annotator) pods(ctx context.Context) ([]allotment.Marked, error) {
 	out := make([]allotment.Marked, 0, len(list.Items))
 	for _, p := range list.Items {
 		out = append(out, allotment.Marked{
-			Pod: allotment.Pod{Namespace: p.Namespace, Name: p.Name}, UID: string(p.UID), Annotation: p.Annotations[eviction.DevicesAnnotation],
+			Pod: allotment.Pod{Namespace: p.Namespace, Name: p.Name}, UID: string(p.UID), Annotation: p.Annotations[nodemark.DevicesAnnotation],
 		})
 	}
 	return out, nil
@@ -112,7 +112,7 @@ func (a *Annotator) write(ctx context.Context, c allotment.Change) error {
 		value = c.Annotation
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.UID, "annotations": map[string]any{eviction.DevicesAnnotation: value},
+		"uid": c.UID, "annotations": map[string]any{nodemark.DevicesAnnotation: value},
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding the annotation of pod %s/%s: %w", c.Namespace, c.Name, err)

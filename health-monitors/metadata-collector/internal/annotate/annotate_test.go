@@ -22,8 +22,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/annotate"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/kubelet"
-	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -117,7 +117,7 @@ func (n *node) becomes(name, want string) {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		got = p.Annotations[eviction.DevicesAnnotation]
+		got = p.Annotations[nodemark.DevicesAnnotation]
 		return got == want
 	})
 }
@@ -156,7 +156,7 @@ func TestPodsAreAnnotatedWithTheirGPUs(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, err := n.admin.CoreV1().Pods("default").Get(t.Context(), "train", metav1.GetOptions{})
-		return err == nil && p.Annotations[eviction.DevicesAnnotation] == one
+		return err == nil && p.Annotations[nodemark.DevicesAnnotation] == one
 	})
 
 	// The pod says nothing any more of a GPU that it has not.

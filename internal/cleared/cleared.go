@@ -1,4 +1,6 @@
-package nodemark
+// Package cleared tells a node's monitors which of its records people cleared: the
+// node's connector writes it into a file beside its socket.
+package cleared
 
 import (
 	"encoding/json"
@@ -7,20 +9,20 @@ import (
 	"strings"
 )
 
-// MaxCleared bounds the records that a connector tells its node's monitors as
+// Max bounds the records that a connector tells its node's monitors as
 // cleared; the oldest go first.
-const MaxCleared = 1000
+const Max = 1000
 
-// Cleared is what a node's connector tells the monitors beside it: the records
+// List is what a node's connector tells the monitors beside it: the records
 // of this node that people cleared, oldest first. It lies next to the
 // connector's socket, where only root of the node writes.
-type Cleared struct {
+type List struct {
 	Records []string `json:"records"`
 }
 
-// ClearedPath is where the connector with this socket tells it; empty for an
+// Path is where the connector with this socket tells it; empty for an
 // address that is no Unix socket.
-func ClearedPath(socket string) string {
+func Path(socket string) string {
 	path, isUnix := strings.CutPrefix(socket, "unix://")
 	if !isUnix && !strings.HasPrefix(socket, "/") {
 		return ""
@@ -28,20 +30,20 @@ func ClearedPath(socket string) string {
 	return path + ".cleared"
 }
 
-// ParseCleared reads the file; of none, it makes none.
-func ParseCleared(data []byte) (Cleared, error) {
-	var c Cleared
+// Parse reads the file; of none, it makes none.
+func Parse(data []byte) (List, error) {
+	var c List
 	if len(data) == 0 {
 		return c, nil
 	}
 	if err := json.Unmarshal(data, &c); err != nil {
-		return Cleared{}, fmt.Errorf("decoding the cleared records: %w", err)
+		return List{}, fmt.Errorf("decoding the cleared records: %w", err)
 	}
 	return c, nil
 }
 
 // With adds records and says whether any is new.
-func (c Cleared) With(records []string) (Cleared, bool) {
+func (c List) With(records []string) (List, bool) {
 	out := slices.Clone(c.Records)
 	for _, id := range records {
 		if !slices.Contains(out, id) {
@@ -49,5 +51,5 @@ func (c Cleared) With(records []string) (Cleared, bool) {
 		}
 	}
 	added := len(out) > len(c.Records)
-	return Cleared{out[max(0, len(out)-MaxCleared):]}, added
+	return List{out[max(0, len(out)-Max):]}, added
 }

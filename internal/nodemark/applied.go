@@ -1,0 +1,94 @@
+package nodemark
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Applied are the marks of the Node's own fields that our annotations say are
+// ours. An annotation that somebody broke names none, not even those of it that
+// can be read: what we cannot be sure of is not ours to take away, and that it is
+// missing is no person's release.
+type Applied struct {
+	// Cordon: the cordon is ours. CordonPreExisting: somebody else's was there before.
+	Cordon, CordonPreExisting bool
+	Taints                    []AppliedTaint
+	Labels                    []record.Label
+}
+
+// AppliedTaint is a taint of the session. PreExisting ones were there before us
+// and stay.
+type AppliedTaint struct {
+	record.Taint
+	PreExisting bool `json:"preExisting,omitempty"`
+}
+
+// Hand is how a person released a Node.
+type Hand string
+
+// Hands.
+const (
+	ByNobody   Hand = ""
+	ByUncordon Hand = "uncordon"
+	ByUntaint  Hand = "untaint"
+)
+
+func readApplied(annotations map[string]string) Applied {
+	return Applied{
+		Cordon:            annotations[QuarantineHealthEventIsCordoned] == True,
+		CordonPreExisting: annotations[QuarantineHealthEventCordonPreExisting] == True,
+		Taints:            list[AppliedTaint](annotations[QuarantineHealthEventAppliedTaints]),
+		Labels:            list[record.Label](annotations[QuarantineHealthEventAppliedLabels]),
+	}
+}
+
+// list reads a JSON array, whole or not at all.
+func list[T any](text string) []T {
+	var out []T
+	if text == "" || json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// TakenFrom says how a person took one of these marks away from a Node, in a
+// session or after it. None there means not yet written.
+func (a Applied) TakenFrom(node *corev1.Node) Hand {
+	switch {
+	case a.Cordon && !node.Spec.Unschedulable:
+		return ByUncordon
+	case slices.ContainsFunc(a.Taints, func(t AppliedTaint) bool { return !t.PreExisting && !HasTaint(node, t.Taint) }):
+		return ByUntaint
+	}
+	return ByNobody
+}
+
+// keepOff says whether one of the taints is on the Node and keeps workloads off it.
+func (a Applied) keepOff(node *corev1.Node) bool {
+	return slices.ContainsFunc(a.Taints, func(t AppliedTaint) bool { return KeepsOff(t.Taint) && HasTaint(node, t.Taint) })
+}
+
+// KeepsOff says whether a taint keeps workloads that do not tolerate it off a Node.
+func KeepsOff(t record.Taint) bool {
+	return t.Effect == string(corev1.TaintEffectNoSchedule) || t.Effect == string(corev1.TaintEffectNoExecute)
+}
+
+// HasTaint says whether a Node bears a taint with key, value and effect.
+func HasTaint(node *corev1.Node, t record.Taint) bool { return slices.Contains(Taints(node), t) }
+
+// Taints are the Node's taints, whosever they are.
+func Taints(node *corev1.Node) (out []record.Taint) {
+	for _, t := range node.Spec.Taints {
+		out = append(out, TaintOf(t))
+	}
+	return out
+}
+
+// TaintOf is a Node's taint without the time at which Kubernetes put it on.
+func TaintOf(t corev1.Taint) record.Taint {
+	return record.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
+}

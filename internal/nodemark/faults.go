@@ -1,0 +1,87 @@
+package nodemark
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Bounds of the annotation that lists the active faults: all annotations of an
+// object share 256 KiB, and a node that cannot be patched cannot be cordoned.
+const (
+	maxFaultBytes   = 48 << 10
+	maxShownMessage = 512
+	maxShownList    = 16
+)
+
+// ListedFault is a fault that a Node lists as active.
+type ListedFault struct {
+	// Event is what is listed of it.
+	Event record.Event
+	// Whole: all its entities and codes are listed. Otherwise only the id is to be
+	// relied on.
+	Whole bool
+	// Raw is the entry itself.
+	Raw json.RawMessage
+}
+
+// ListedFaults are the faults that a Node lists as active. An entry that somebody
+// broke is none, an annotation that is no array lists none.
+func ListedFaults(node *corev1.Node) (out []ListedFault) {
+	for _, raw := range list[json.RawMessage](node.Annotations[QuarantineHealthEvent]) {
+		var event protos.HealthEvent
+		if json.Unmarshal(raw, &event) != nil || event.GetId() == "" {
+			continue
+		}
+		out = append(out, ListedFault{
+			Event: record.FromProto(&event), Raw: raw,
+			Whole: len(event.GetEntitiesImpacted()) < maxShownList && len(event.GetErrorCode()) < maxShownList,
+		})
+	}
+	return out
+}
+
+// ListFaults writes the active faults on a Node, in the wire's field names, oldest
+// first, each shortened, as many as fit. The store has them whole. Entries that
+// only the Node knows go first.
+func ListFaults(node *corev1.Node, entries []json.RawMessage, events []record.Event) {
+	entries = slices.Clone(entries)
+	for _, e := range events {
+		b, err := json.Marshal(record.ToProto(shorten(e)))
+		if err != nil {
+			break
+		}
+		entries = append(entries, b)
+	}
+	out := []byte{'['}
+	for _, b := range entries {
+		if len(out)+len(b)+2 > maxFaultBytes {
+			break
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, b...)
+	}
+	Annotate(node, QuarantineHealthEvent, string(append(out, ']')))
+}
+
+func shorten(e record.Event) record.Event {
+	e.Message = e.Message[:min(len(e.Message), maxShownMessage)]
+	e.EntitiesImpacted = slices.Clone(e.EntitiesImpacted[:min(len(e.EntitiesImpacted), maxShownList)])
+	e.ErrorCode = slices.Clone(e.ErrorCode[:min(len(e.ErrorCode), maxShownList)])
+	if len(e.Metadata) > maxShownList {
+		all := e.Metadata
+		e.Metadata = map[string]string{}
+		for _, key := range record.OrderKeys {
+			if v, ok := all[key]; ok {
+				e.Metadata[key] = v
+			}
+		}
+	}
+	return e
+}

@@ -1,0 +1,98 @@
+package nodemark
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Marks are what our services say on a Node. What is not there is empty; what
+// somebody broke says as little as if it were not there, unless that would let
+// more be done to the node: see the fields.
+type Marks struct {
+	// Session is the id of the quarantine session that the Node bears, or empty.
+	Session string
+	// Unknown are the ids of faults of the session of which the store cannot tell
+	// whether they are over. Any text there, readable or not, is at least one:
+	// nothing is drained, repaired or released then.
+	Unknown []string
+	// State is the state label, as it is: it may be none of States.
+	State State
+	// Applied are the cordon, the taints and the labels that are ours.
+	Applied Applied
+	// Released is how a person released the session: a mark that Applied names is
+	// gone. Without a session nobody did.
+	Released Hand
+	// LetGo: a person released the node's last session, and that is noted.
+	LetGo bool
+	// Ended are the ids of the faults that a person's release of the last session
+	// has ended.
+	Ended []string
+	// Claim is the uid of the repair object that claims the Node, or empty.
+	Claim string
+	// Reset is the uid of the GPUReset that took the GPU services off, or empty.
+	Reset string
+	// Schedulable: nothing keeps workloads off the Node. It is neither cordoned, by
+	// whomever, nor does it bear a NoSchedule or NoExecute taint of the session.
+	Schedulable bool
+	// OptedOut: the node's labels take it out of our hands.
+	OptedOut bool
+	// Lemon is the mark of a machine that needed too many repairs.
+	Lemon LemonMark
+	// Repairs is what ParseRepairs reads: what the session's repairs have come to.
+	Repairs string
+	// Canary is the id of the canary that a person asks for, or empty.
+	Canary string
+}
+
+// Read reads the marks of a Node; of nil, which is no Node, there are none.
+func Read(node *corev1.Node) Marks {
+	if node == nil {
+		return Marks{}
+	}
+	a := node.Annotations
+	m := Marks{
+		Session:  a[SessionAnnotation],
+		Unknown:  ids(a[UnknownAnnotation]),
+		State:    State(node.Labels[StateLabel]),
+		Applied:  readApplied(a),
+		LetGo:    a[QuarantinedNodeUncordonedManually] == True || a[QuarantinedNodeUntaintedManually] == True,
+		Ended:    ids(a[ReleasedAnnotation]),
+		Claim:    a[RepairAnnotation],
+		Reset:    a[ResetAnnotation],
+		OptedOut: OptedOut(node.Labels),
+		Lemon:    LemonMark{Label: node.Labels[LemonLabel] == LemonYes, Note: a[LemonAnnotation]},
+		Repairs:  a[LatestFaultRemediationState],
+		Canary:   a[CanaryAnnotation],
+	}
+	if m.Session != "" {
+		m.Released = m.Applied.TakenFrom(node)
+	}
+	m.Schedulable = !node.Spec.Unschedulable && !m.Applied.keepOff(node)
+	return m
+}
+
+// ids reads a list with commas; only an empty text lists none.
+func ids(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// Session is the session that a Node bears, or empty: Marks.Session for who asks
+// many Nodes for nothing else.
+func Session(node *corev1.Node) string { return node.Annotations[SessionAnnotation] }
+
+// Bears says whether a Node carries any mark of fault-quarantine.
+func Bears(node *corev1.Node) bool {
+	for _, key := range []string{
+		SessionAnnotation, QuarantineHealthEvent, QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
+		QuarantineHealthEventIsCordoned, QuarantineHealthEventCordonPreExisting, UnknownAnnotation,
+	} {
+		if _, ok := node.Annotations[key]; ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,27 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// Letters returns the dead letters, oldest first; no product reads them.
+func (b *Outbox) Letters() ([]Letter, error) {
+	var out []Letter
+	err := b.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketDead).ForEach(func(_, v []byte) error {
+			var l Letter
+			if err := json.Unmarshal(v, &l); err != nil {
+				return fmt.Errorf("decoding a dead letter: %w", err)
+			}
+			out = append(out, l)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters: %w", err)
+	}
+	return out, nil
+}

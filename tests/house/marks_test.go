@@ -1,0 +1,52 @@
+package house
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// byHand finds what internal/nodemark is there for: a label or an annotation of a
+// Node that is read or written by its key, and a key in another place. The devices
+// of a Pod are compared by their text.
+var byHand = regexp.MustCompile(`\.(Annotations|Labels)(, |\[)nodemark\.([A-CE-Z]|D[a-df-z])` +
+	`|"(dgxc\.nvidia\.com/(nvsentinel-(state|session|repair|reset|lemon|released)|devices)|quarantine(HealthEvent|dNode)|latestFaultRemediation|nvsentinel\.dgxc\.nvidia\.com/managed|k8saas\.nvidia\.com/Managed)` +
+	`|"No Health Failures"|"Is(Not)?Healthy"`)
+
+// TestMarksAreReadInOnePlace: product code reads and writes what services put on a
+// Node through internal/nodemark.
+func TestMarksAreReadInOnePlace(t *testing.T) {
+	root, read := filepath.Join("..", ".."), 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator))); {
+		case entry.IsDir() && (name == "tests" || name == "bin" || name == "internal/nodemark" || strings.HasPrefix(entry.Name(), ".") && name != root):
+			return filepath.SkipDir
+		case entry.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"), name == "data-models/record/event.go":
+			return nil
+		default:
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			read++
+			for i, line := range strings.Split(string(text), "\n") {
+				if found := byHand.FindString(line); found != "" {
+					t.Errorf("%s:%d has %s: ask internal/nodemark", name, i+1, found)
+				}
+			}
+			return nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read < 500 {
+		t.Errorf("read %d files: too few to mean anything", read)
+	}
+}
