@@ -40,8 +40,7 @@ func (d decision) choose(reserved *Ref) Step {
 func (d decision) leftovers() (Step, bool) {
 	e := d.edit()
 	for _, r := range d.v.Records {
-		unfinished := slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
-		if r.Status.Remediation != nil && outcome(r) == "" && !record.Open(r) && !unfinished {
+		if r.Status.Remediation != nil && outcome(r) == "" && !record.Open(r) && !unfinished(r) {
 			e.cancelIfOver(r)
 		}
 	}
@@ -55,7 +54,13 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 	wait := func(why Reason, message string) ([]record.Record, Step, bool) {
 		return nil, Step{Reason: why, Message: message, After: soon}, false
 	}
+	drain := func(message string) ([]record.Record, Step, bool) {
+		// The drainer's stamp rings; asking again is a safety net.
+		return nil, Step{Reason: WaitDrain, Message: message, After: watched}, false
+	}
 	switch {
+	case n.Presence == Unread && !NeedsNode(d.v.Records):
+		return drain("no record is drained")
 	case n.Presence == Unread:
 		return wait(WaitNode, "the Node could not be read")
 	case n.Presence == Absent:
@@ -79,8 +84,7 @@ func (d decision) session(open []record.Record) ([]record.Record, Step, bool) {
 	}
 	for _, r := range mine {
 		if !record.DrainSucceeded(r) {
-			// The drainer's stamp rings; asking again is a safety net.
-			return nil, Step{Reason: WaitDrain, After: watched, Message: fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status)}, false
+			return drain(fmt.Sprintf("record %s is not drained: %q", r.ID, r.Status.UserPodsEvictionStatus.Status))
 		}
 	}
 	return mine, Step{}, true
@@ -112,15 +116,8 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 // unverified says whether the session's newest repair was a chain that did not succeed:
 // that the machine booted meanwhile is not its word.
 func (d decision) unverified() bool {
-	var newest *record.Attempt
-	for _, r := range d.v.Records {
-		for _, a := range record.Attempts(r) {
-			if a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" && (newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
-				newest = &a
-			}
-		}
-	}
-	return newest != nil && newest.Chain != "" && newest.State != string(healthrule.Healthy)
+	last := newest(d.v.Records, func(a record.Attempt) bool { return a.Session == d.v.Node.Session && a.SignalSent && a.UID != "" })
+	return last != nil && last.Chain != "" && last.State != string(healthrule.Healthy)
 }
 
 // pastBoot says whether a fault is over because its boot is, and the record
@@ -135,11 +132,9 @@ func (d decision) pastBoot(r record.Record) (by string, cured bool) {
 	if !d.v.Boots.Past(r) {
 		return "", false
 	}
-	for _, x := range d.v.Records {
-		for _, a := range record.Attempts(x) {
-			if a.ReplacedBootID == r.Event.BootID() && (cured || d.repairs.Covers(a.Action, name)) {
-				return x.ID, true
-			}
+	for _, x := range attempts(d.v.Records) {
+		if x.Attempt.ReplacedBootID == r.Event.BootID() && (cured || d.repairs.Covers(x.Attempt.Action, name)) {
+			return x.Record.ID, true
 		}
 	}
 	return r.ID, cured
@@ -152,12 +147,10 @@ func (d decision) bootedLate(r record.Record, cured bool) (by string, late bool)
 	if !cured {
 		return "", false
 	}
-	for _, x := range d.v.Records {
-		for _, a := range record.Attempts(x) {
-			over := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy) && a.Session == r.Status.Session
-			if over && (x.ID == r.ID || r.Event.GeneratedTimestamp.Before(*a.FinishedAt)) && d.bootedSince(a) {
-				return x.ID, true
-			}
+	for _, x := range attempts(d.v.Records) {
+		a := x.Attempt
+		if failed(a) && a.Session == r.Status.Session && (x.Record.ID == r.ID || r.Event.GeneratedTimestamp.Before(*a.FinishedAt)) && d.bootedSince(a) {
+			return x.Record.ID, true
 		}
 	}
 	return "", false
@@ -189,14 +182,9 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 	if len(jobs) == 0 {
 		return job{}, d.recovery(mine), false
 	}
-	return slices.MinFunc(jobs, func(a, b job) int {
-		return cmp.Or(cmp.Compare(b.repair.Rank, a.repair.Rank), tracedFirst(a.record, b.record), cmp.Compare(a.record.Append, b.record.Append))
+	return slices.MinFunc(jobs, func(a, b job) int { // of equals one with a trace: the objects of a slot stay in one record
+		return cmp.Or(cmp.Compare(b.repair.Rank, a.repair.Rank), cmp.Compare(min(1, len(record.Attempts(b.record))), min(1, len(record.Attempts(a.record)))), cmp.Compare(a.record.Append, b.record.Append))
 	}), Step{}, true
-}
-
-// tracedFirst keeps the objects of a slot in one record.
-func tracedFirst(a, b record.Record) int {
-	return cmp.Compare(min(1, len(record.Attempts(b))), min(1, len(record.Attempts(a))))
 }
 
 // recovery waits for the recovery of repaired faults and asks a person when it
@@ -211,7 +199,9 @@ func (d decision) recovery(mine []record.Record) Step {
 		}
 		left := d.policy.RecoveryWithin - d.elapsed(*at, d.policy.RecoveryWithin)
 		if left > 0 {
-			next = minPositive(next, left)
+			if next == 0 || left < next {
+				next = left
+			}
 			continue
 		}
 		message := fmt.Sprintf("needs a human: no recovery reported within %s after the repair was judged healthy; check the node and its monitor, then lift the quarantine by hand", d.policy.RecoveryWithin)
@@ -227,13 +217,6 @@ func (d decision) recovery(mine []record.Record) Step {
 	return Step{Reason: Nothing, Message: "no open fault needs a repair"}
 }
 
-func minPositive(a, b time.Duration) time.Duration {
-	if a == 0 || b < a {
-		return b
-	}
-	return a
-}
-
 // reserve stamps the name of the slot's next object, if the slot is open, has
 // an attempt left, and nothing has to be waited for. Without an attempt left
 // the fault goes to the next action, or to a person.
@@ -244,20 +227,13 @@ func (d decision) reserve(next job, mine []record.Record, reserved *Ref) Step {
 		return e.step(Lemon, message)
 	}
 	s := d.slot(next, reserved)
-	if why, message, stop := d.exhausted(next, mine, s); stop {
+	if no := d.exhausted(next, mine, s); no.why != "" {
 		e := d.edit()
-		if to := next.repair.Escalate; (why == AttemptsUsedUp || why == NeverReady || why == ChainEscalated) && to != "" {
-			lost := fmt.Sprintf("%s has no attempt left: %s", next.repair.Name, s.history())
-			switch why { //nolint:exhaustive // the other one is said above
-			case NeverReady:
-				lost = d.neverReady(*s.away)
-			case ChainEscalated:
-				lost = fmt.Sprintf("%s is not tried again: %s", next.repair.Name, s.last)
-			}
-			return e.escalate(next.record, to, lost)
+		if to := next.repair.Escalate; to != "" && no.escalates != "" {
+			return e.escalate(next.record, to, no.escalates)
 		}
-		e.human(next.record, why, message)
-		return e.step(why, message)
+		e.human(next.record, no.why, no.message)
+		return e.step(no.why, no.message)
 	}
 	if wait, ok := d.hold(next, s); ok {
 		wait.Waits = next.record.ID

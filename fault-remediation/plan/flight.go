@@ -68,6 +68,8 @@ func (d decision) next() Step {
 		return s
 	case o.Presence == Unread:
 		return d.judge(cur)
+	case o.Refused != "":
+		return d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s can not be created: %s; correct the template of %s and repair the node by hand", a.Kind, a.Name, o.Refused, a.Action))
 	case o.Presence == Absent && a.UID == "":
 		return d.reserved(cur)
 	case o.Presence == Absent || (a.UID != "" && a.UID != o.UID):
@@ -158,37 +160,16 @@ func (d decision) lost(cur Ref) Step {
 func (d decision) taken(cur Ref) Step {
 	a := cur.Attempt
 	message := fmt.Sprintf("%s %s exists but is not ours; rename or delete it, and repair the node by hand", a.Kind, a.Name)
-	s := d.end(cur, NameTaken, StateCancelled, message)
-	unsent(&s, cur)
-	return s
-}
-
-// Refuse closes the current attempt whose object can never be created, with a
-// message for a person.
-func Refuse(v View, why string, now time.Time) (Step, bool) {
-	cur, ok := Current(v.Records)
-	if !ok {
-		return Step{}, false
-	}
-	d := decision{v: v, now: now}
-	s := d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s can not be created: %s; correct the template of %s and repair the node by hand", cur.Attempt.Kind, cur.Attempt.Name, why, cur.Attempt.Action))
-	unsent(&s, cur)
-	return s, true
-}
-
-func unsent(s *Step, cur Ref) {
-	for i := range s.Writes {
-		if s.Writes[i].ID == cur.Record.ID {
-			s.Writes[i].Status.Remediation.Attempts[cur.Index].SignalSent = false
-		}
-	}
+	return d.end(cur, NameTaken, StateCancelled, message)
 }
 
 // end closes the attempt and leaves the record to a person, or cancels it when
-// its fault is over.
+// its fault is over. Nothing was sent for one that is cancelled.
 func (d decision) end(cur Ref, why Reason, state, message string) Step {
 	e := d.edit()
-	e.close(cur, func(a *record.Attempt) { a.State, a.Reason, a.Message = state, string(why), message })
+	e.close(cur, func(a *record.Attempt) {
+		a.State, a.Reason, a.Message, a.SignalSent = state, string(why), message, a.SignalSent && state != StateCancelled
+	})
 	if !e.cancelIfOver(cur.Record) {
 		e.human(cur.Record, why, message)
 	}

@@ -21,8 +21,15 @@ const (
 // before a person is asked.
 const claimedFor = time.Hour
 
+// end is why a slot has no further object, none if it has one: what a person is told,
+// and what the next action is told, empty if none can follow.
+type end struct {
+	why                Reason
+	message, escalates string
+}
+
 // exhausted says why the slot has no further object.
-func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, string, bool) {
+func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 	a := next.repair
 	for _, r := range mine {
 		other, known := d.repairs.Of(record.RepairAction(r))
@@ -32,24 +39,30 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) (Reason, str
 		why := Reason(r.Status.Remediation.Reason)
 		switch {
 		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
-			return StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), true
+			return end{StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), ""}
 		case other.For(r).Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
-			return SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), true
+			return end{SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), ""}
 		}
 	}
 	switch {
 	case s.escalated:
-		return ChainEscalated, fmt.Sprintf("%s is not tried again: %s; repair the node by hand", a.Name, s.last), true
+		lost := fmt.Sprintf("%s is not tried again: %s", a.Name, s.last)
+		return end{ChainEscalated, lost + "; repair the node by hand", lost}
 	case len(s.used) >= a.Attempts.Max:
-		return AttemptsUsedUp, fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()), true
+		return end{
+			AttemptsUsedUp,
+			fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()),
+			fmt.Sprintf("%s has no attempt left: %s", a.Name, s.history()),
+		}
 	case d.v.Node.Claim != "" && !d.now.Before(d.claimedSince(next.record).Add(claimedFor)):
-		return ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), true
+		return end{ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), ""}
 	case s.away != nil && d.bootLeft(*s.away) <= 0:
-		return NeverReady, d.neverReady(*s.away) + "; another signal could interrupt its boot: look at its console, then repair the node by hand", true
+		lost := fmt.Sprintf("%s %s may have reached the machine, and the Node has not been Ready in the %s since", s.away.Kind, s.away.Name, d.bootLimit(*s.away))
+		return end{NeverReady, lost + "; another signal could interrupt its boot: look at its console, then repair the node by hand", lost}
 	case s.refused >= a.Attempts.Max:
-		return SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), true
+		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), ""}
 	}
-	return "", "", false
+	return end{}
 }
 
 // hold says what has to be waited for before an object is created.
@@ -70,10 +83,6 @@ func (d decision) hold(next job, s slot) (Step, bool) {
 		return d.rest(WaitSymptoms, until, "the fault may be a symptom of the last repair"), true
 	}
 	return Step{}, false
-}
-
-func (d decision) neverReady(a record.Attempt) string {
-	return fmt.Sprintf("%s %s may have reached the machine, and the Node has not been Ready in the %s since", a.Kind, a.Name, d.bootLimit(a))
 }
 
 // bootLeft is how much longer a machine that was told to boot is waited for.
@@ -99,19 +108,15 @@ func (d decision) symptomUntil(r record.Record) time.Time {
 		return until
 	}
 	at := r.Event.GeneratedTimestamp
-	for _, x := range d.v.Records {
-		for _, a := range record.Attempts(x) {
-			if x.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
-				continue
-			}
-			ended := d.ended(a)
-			if d.elapsed(ended, symptomsAfter) >= symptomsAfter {
-				continue
-			}
-			end := ended.Add(symptomsAfter)
-			if !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) && end.After(until) {
-				until = end
-			}
+	for _, x := range attempts(d.v.Records) {
+		a := x.Attempt
+		if x.Record.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
+			continue
+		}
+		ended := d.ended(a)
+		end := ended.Add(symptomsAfter)
+		if d.elapsed(ended, symptomsAfter) < symptomsAfter && !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) {
+			until = latest(until, end)
 		}
 	}
 	return until

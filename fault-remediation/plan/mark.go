@@ -20,10 +20,8 @@ func (d decision) label(s Step) nodemark.State {
 	if len(mine) == 0 {
 		return ""
 	}
-	tried := slices.ContainsFunc(mine, func(r record.Record) bool { return len(record.Attempts(r)) > 0 })
-	created := slices.ContainsFunc(mine, func(r record.Record) bool {
-		return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.UID != "" })
-	})
+	tried := attempts(mine)
+	created := slices.ContainsFunc(tried, func(x Ref) bool { return x.Attempt.UID != "" })
 	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
 	case Nothing, WaitRecovery, WaitHuman:
 		return settled(mine)
@@ -36,7 +34,7 @@ func (d decision) label(s Step) nodemark.State {
 			return nodemark.Remediating
 		}
 	case WaitObject, WaitBackoff, WaitReady, WaitSymptoms, ReadError, KindMissing:
-		if tried {
+		if len(tried) > 0 {
 			return nodemark.Remediating
 		}
 	}
@@ -69,15 +67,14 @@ const (
 func Annotation(records []record.Record, session string, creating *Creation) string {
 	v := nodemark.Repairs{EquivalenceGroups: map[string]nodemark.RepairObject{}, NeedsHuman: calls(records, session)}
 	newest := map[string]int{}
-	for _, r := range records {
-		for _, a := range record.Attempts(r) {
-			exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
-			if a.Session == session && exists && a.Ordinal > newest[a.Group] {
-				newest[a.Group] = a.Ordinal
-				// The API server's times are whole seconds.
-				at := a.SubmittedAt.UTC().Truncate(time.Second)
-				v.EquivalenceGroups[a.Group] = nodemark.RepairObject{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
-			}
+	for _, x := range attempts(records) {
+		a := x.Attempt
+		exists := a.UID != "" || (creating != nil && creating.Attempt.Name == a.Name)
+		if a.Session == session && exists && a.Ordinal > newest[a.Group] {
+			newest[a.Group] = a.Ordinal
+			// The API server's times are whole seconds.
+			at := a.SubmittedAt.UTC().Truncate(time.Second)
+			v.EquivalenceGroups[a.Group] = nodemark.RepairObject{MaintenanceCR: a.Name, CreatedAt: at, ActionName: string(a.Action)}
 		}
 	}
 	if session == "" {

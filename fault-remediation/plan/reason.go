@@ -28,6 +28,10 @@ const (
 	WaitPods Reason = "WaitPods"
 	// WaitClaim: another repair object claims the Node.
 	WaitClaim Reason = "WaitClaim"
+	// WaitLease: another remediator has the node's lease.
+	WaitLease Reason = "WaitLease"
+	// WaitBrake: the emergency brake is on, or was not read yet.
+	WaitBrake Reason = "WaitBrake"
 	// WaitSymptoms: the fault may be a symptom of a repair that just ended.
 	WaitSymptoms Reason = "WaitSymptoms"
 	// WaitBackoff: the pause after a failed repair.

@@ -40,8 +40,11 @@ func (d decision) slot(next job, reserved *Ref) slot {
 	s := slot{machine: fault.Machine(d.v.Node.Identity), ordinal: 1, last: "none"}
 	since := d.now.Add(-next.repair.Attempts.Window)
 	var past []record.Attempt
-	for _, x := range d.attempts(s.machine, next.repair.Group) {
+	for _, x := range attempts(d.v.Records) {
 		a, mine := x.Attempt, x.Attempt.Session == d.v.Node.Session
+		if a.Machine != s.machine || a.Group != next.repair.Group {
+			continue
+		}
 		if mine {
 			s.ordinal = max(s.ordinal, a.Ordinal+1)
 		}
@@ -71,17 +74,9 @@ func (d decision) away(next job, since time.Time) *record.Attempt {
 	if n.Ready {
 		return nil
 	}
-	var newest *record.Attempt
-	for _, r := range d.v.Records {
-		for _, a := range record.Attempts(r) {
-			failed := a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
-			if failed && d.alike(a, next.repair) && a.Machine == fault.Machine(n.Identity) && a.SubmittedAt.After(since) && !d.bootedSince(a) &&
-				(newest == nil || a.SubmittedAt.After(newest.SubmittedAt)) {
-				newest = &a
-			}
-		}
-	}
-	return newest
+	return newest(d.v.Records, func(a record.Attempt) bool {
+		return failed(a) && d.alike(a, next.repair) && a.Machine == fault.Machine(n.Identity) && a.SubmittedAt.After(since) && !d.bootedSince(a)
+	})
 }
 
 // alike says that a new repair would do to the machine what an attempt may have
@@ -95,19 +90,6 @@ func (d decision) alike(a record.Attempt, next action.Action) bool {
 func (d decision) bootedSince(a record.Attempt) bool {
 	n := d.v.Node
 	return a.PriorBootID != "" && n.Identity.BootID != "" && a.PriorBootID != n.Identity.BootID && a.Machine == fault.Machine(n.Identity)
-}
-
-// attempts are all attempts of a machine and group, in whatever session.
-func (d decision) attempts(machine, group string) []Ref {
-	var out []Ref
-	for _, r := range d.v.Records {
-		for i, a := range record.Attempts(r) {
-			if a.Machine == machine && a.Group == group {
-				out = append(out, Ref{r, i, a})
-			}
-		}
-	}
-	return out
 }
 
 // lessons reads the slot's finished attempts, newest first: the run of failures

@@ -73,6 +73,8 @@ type Object struct {
 	// object tells.
 	PriorBoot    string
 	ObservedBoot string
+	// Refused is what the API server said to its creation, if that can never be.
+	Refused string
 }
 
 // View is everything that is known about a node at one moment.
@@ -133,6 +135,9 @@ type Step struct {
 	Until time.Time
 }
 
+// Rests says that a step only waits.
+func (s Step) Rests() bool { return len(s.Writes) == 0 && s.Create == nil }
+
 // Ref is an attempt within its record.
 type Ref struct {
 	Record  record.Record
@@ -143,14 +148,7 @@ type Ref struct {
 // Current is the attempt that is not finished, of whatever session: a node has
 // one repair at a time. With several, the earliest goes first.
 func Current(records []record.Record) (Ref, bool) {
-	var open []Ref
-	for _, r := range records {
-		for i, a := range record.Attempts(r) {
-			if a.FinishedAt == nil {
-				open = append(open, Ref{r, i, a})
-			}
-		}
-	}
+	open := only(attempts(records), func(x Ref) bool { return x.Attempt.FinishedAt == nil })
 	if len(open) == 0 {
 		return Ref{}, false
 	}
@@ -159,15 +157,24 @@ func Current(records []record.Record) (Ref, bool) {
 	}), true
 }
 
+// NeedsNode says whether Next looks at the Node, its object or its pods: not while
+// every record is open, not drained and without a repair. A node that goes into
+// quarantine rings before its drain; nothing more is worth reading then.
+func NeedsNode(records []record.Record) bool {
+	return slices.ContainsFunc(records, func(r record.Record) bool {
+		return !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil
+	})
+}
+
 // MayCreate says whether Next could create the object whose name is reserved, so
 // that the pods of the node are worth reading: they are asked for right before
 // the creation, not before the name is reserved.
-func MayCreate(records []record.Record) bool {
-	cur, ok := Current(records)
-	if !ok || cur.Attempt.UID != "" {
+func MayCreate(v View) bool {
+	cur, ok := Current(v.Records)
+	if !ok || cur.Attempt.UID != "" || v.Node.Presence != Present || v.Object.Presence != Absent {
 		return false
 	}
-	open := only(records, record.Open)
+	open := only(v.Records, record.Open)
 	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
 }
 
@@ -181,24 +188,37 @@ func Unsettled(r record.Record) bool {
 	case rem == nil:
 		return false
 	}
-	return rem.Outcome == "" || slices.ContainsFunc(rem.Attempts, func(a record.Attempt) bool { return a.FinishedAt == nil })
+	return rem.Outcome == "" || unfinished(r)
 }
 
-// Undrained is the wait for the drain when nothing else can be decided, whatever
-// the Node says: every record is open, not drained and without a repair. A node
-// that goes into quarantine rings before its drain; nothing more is read then.
-// It is nil when there is more to decide.
-func Undrained(records []record.Record) *Step {
-	if len(records) == 0 {
-		return nil
-	}
+// attempts are those of all records, in their order.
+func attempts(records []record.Record) (out []Ref) {
 	for _, r := range records {
-		if !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil {
-			return nil
+		for i, a := range record.Attempts(r) {
+			out = append(out, Ref{r, i, a})
 		}
 	}
-	// The drainer's stamp rings; asking again is a safety net.
-	return &Step{Reason: WaitDrain, After: watched, Message: "no record is drained"}
+	return out
+}
+
+// newest is the last begun of the attempts that are meant; nil when there is none.
+func newest(records []record.Record, meant func(record.Attempt) bool) *record.Attempt {
+	list := only(attempts(records), func(x Ref) bool { return meant(x.Attempt) })
+	if len(list) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(list, func(a, b Ref) int { return a.Attempt.SubmittedAt.Compare(b.Attempt.SubmittedAt) })
+	return &last.Attempt
+}
+
+func unfinished(r record.Record) bool {
+	return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
+}
+
+// failed says that something may have been sent for an attempt, which ended without
+// success.
+func failed(a record.Attempt) bool {
+	return a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
 }
 
 func outcome(r record.Record) record.Outcome {

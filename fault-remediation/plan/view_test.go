@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,7 +72,8 @@ func TestMayCreateAndUnsettled(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := open(tt.change)
-			if got := plan.MayCreate([]record.Record{r}); got != tt.mayCreate {
+			v := plan.View{Records: []record.Record{r}, Node: plan.Node{Presence: plan.Present}, Object: plan.Object{Presence: plan.Absent}}
+			if got := plan.MayCreate(v); got != tt.mayCreate {
 				t.Errorf("MayCreate = %v, want %v", got, tt.mayCreate)
 			}
 			if got := plan.Unsettled(r); got != tt.unsettle {
@@ -98,12 +100,33 @@ func TestCurrentTakesTheEarliest(t *testing.T) {
 	}
 }
 
-func TestRefuse(t *testing.T) {
-	now := time.Unix(100, 0)
-	v := plan.View{Records: []record.Record{open(attempted("", false))}}
-	s, ok := plan.Refuse(v, "spec.nodeName: Required value", now)
-	if !ok || s.Reason != plan.CreateRefused || len(s.Writes) != 1 {
-		t.Fatalf("Refuse = %+v, %v", s, ok)
+// TestMayCreateKnowsWhatStandsInTheWay: pods are not worth reading for a Node or
+// beside an object that lets nothing be created.
+func TestMayCreateKnowsWhatStandsInTheWay(t *testing.T) {
+	reserved := []record.Record{open(attempted("", false))}
+	for name, v := range map[string]plan.View{
+		"node gone":       {Node: plan.Node{Presence: plan.Absent}, Object: plan.Object{Presence: plan.Absent}},
+		"node not read":   {Object: plan.Object{Presence: plan.Absent}},
+		"object there":    {Node: plan.Node{Presence: plan.Present}, Object: plan.Object{Presence: plan.Present}},
+		"object not read": {Node: plan.Node{Presence: plan.Present}},
+	} {
+		if v.Records = reserved; plan.MayCreate(v) {
+			t.Errorf("%s: MayCreate", name)
+		}
+	}
+}
+
+// TestRefusedCreation: what the API server never accepts is closed as unsent, and
+// left to a person.
+func TestRefusedCreation(t *testing.T) {
+	v := plan.View{
+		Node:    plan.Node{Name: "n", Presence: plan.Present, Marked: true, Identity: record.NodeIdentity{UID: "1"}},
+		Records: []record.Record{open(attempted("", false))},
+		Object:  plan.Object{Presence: plan.Absent, Refused: "spec.nodeName: Required value"},
+	}
+	s := plan.Next(v, action.Policy{}, plan.Policy{}, time.Unix(100, 0))
+	if s.Reason != plan.CreateRefused || len(s.Writes) != 1 || !strings.Contains(s.Message, v.Object.Refused) {
+		t.Fatalf("Next = %+v", s)
 	}
 	after := s.Writes[0].Status
 	if a := after.Remediation.Attempts[0]; a.SignalSent || a.FinishedAt == nil || record.Remediated(after) != "false" {
@@ -111,9 +134,6 @@ func TestRefuse(t *testing.T) {
 	}
 	if v.Records[0].Status.Remediation.Attempts[0].FinishedAt != nil {
 		t.Error("the view was changed")
-	}
-	if _, ok := plan.Refuse(plan.View{}, "", now); ok {
-		t.Error("nothing is current, yet something is refused")
 	}
 }
 
@@ -136,6 +156,11 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 }
 
 func TestUndrainedWaitsForTheDrainAlone(t *testing.T) {
+	repairs, err := action.Compile(action.Default(), action.Templates{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	fresh := open(func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.EvictionUnset })
 	at := time.Now()
 	for name, tt := range map[string]struct {
@@ -150,12 +175,17 @@ func TestUndrainedWaitsForTheDrainAlone(t *testing.T) {
 	} {
 		r := fresh
 		tt.edit(&r)
-		step := plan.Undrained([]record.Record{fresh, r})
-		if (step != nil) != tt.want || tt.want && step.Reason != plan.WaitDrain {
-			t.Errorf("%s: %+v", name, step)
+		records := []record.Record{fresh, r}
+		if plan.NeedsNode(records) == tt.want {
+			t.Errorf("%s: NeedsNode = %v", name, !tt.want)
+		}
+		// Nothing else is known, and nothing else has to be.
+		s := plan.Next(plan.View{Node: plan.Node{Name: "n"}, Records: records}, repairs, plan.Policy{}, at)
+		if tt.want != (s.Reason == plan.WaitDrain) || !s.Rests() && tt.want {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	if plan.Undrained(nil) != nil {
-		t.Error("without records there is nothing to wait for")
+	if s := plan.Next(plan.View{}, repairs, plan.Policy{}, at); plan.NeedsNode(nil) || s.Reason != plan.Nothing || s.After > 0 {
+		t.Errorf("without records there is nothing to wait for: %+v", s)
 	}
 }

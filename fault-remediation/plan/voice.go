@@ -27,7 +27,7 @@ func listed(names []string) string {
 // has it told, and one that is over into the write that takes it back. The next
 // look finds it told, and waits.
 func (d decision) voiced(s Step) Step {
-	if len(s.Writes) > 0 || s.Create != nil {
+	if !s.Rests() {
 		return s
 	}
 	e := d.edit()

@@ -143,7 +143,7 @@ func (c *Claims) drop(ctx context.Context, name, uid string) error {
 		return nil // the next look decides anew
 	}
 	if err == nil {
-		c.Desk.Metrics.orphaned()
+		c.Desk.Metrics.orphans.Inc()
 	}
 	return err
 }

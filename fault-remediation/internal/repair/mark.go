@@ -41,7 +41,7 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 	if m := step.Lemon; m != nil && m.Label && !f.view.Node.Lemon.Label {
 		d.tell(ctx, f.node, EventLemon, m.Message())
 	}
-	_, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+	node, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
 		if staged {
 			nodemark.SetState(n, step.Label)
 			nodemark.Annotate(n, nodemark.LatestFaultRemediationState, view)
@@ -55,6 +55,9 @@ func (d *Desk) mark(ctx context.Context, f *facts, step plan.Step) error {
 		return nil
 	case errors.Is(err, kube.ErrConflict):
 		return outcome.Race(err.Error())
+	}
+	if err == nil {
+		f.node, f.view.Node = node, nodeFacts(node)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Metrics of the service; a nil *Metrics counts nothing.
+// Metrics of the service.
 type Metrics struct {
 	steps       *prometheus.CounterVec
 	processed   *prometheus.CounterVec
@@ -75,9 +75,6 @@ func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister
 }
 
 func (m *Metrics) stamped(step plan.Step, records []record.Record) {
-	if m == nil {
-		return
-	}
 	m.steps.WithLabelValues(string(step.Reason), "false").Inc()
 	switch step.Reason { //nolint:exhaustive // the others have no counter of their own
 	case plan.CoveredByReboot:
@@ -100,9 +97,6 @@ func wireAction(id string, records []record.Record) string {
 }
 
 func (m *Metrics) waiting(why plan.Reason) {
-	if m == nil {
-		return
-	}
 	m.steps.WithLabelValues(string(why), "false").Inc()
 	if why == plan.WaitObject {
 		m.processed.WithLabelValues("waiting").Inc()
@@ -110,35 +104,16 @@ func (m *Metrics) waiting(why plan.Reason) {
 }
 
 func (m *Metrics) created(kind string, took time.Duration) {
-	if m == nil {
-		return
-	}
 	m.steps.WithLabelValues(string(plan.Create), "false").Inc()
 	m.processed.WithLabelValues("created").Inc()
 	m.objects.WithLabelValues(kind).Inc()
 	m.generate.Observe(took.Seconds())
 }
 
-func (m *Metrics) rehearsed(why plan.Reason) {
-	if m != nil {
-		m.steps.WithLabelValues(string(why), "true").Inc()
-	}
-}
-
 func (m *Metrics) calledHuman(reason string) {
-	if m != nil {
-		m.calls.WithLabelValues(reason).Inc()
-	}
-}
-
-func (m *Metrics) orphaned() {
-	if m != nil {
-		m.orphans.Inc()
-	}
+	m.calls.WithLabelValues(reason).Inc()
 }
 
 func (m *Metrics) failed(what string) {
-	if m != nil {
-		m.errors.WithLabelValues(what).Inc()
-	}
+	m.errors.WithLabelValues(what).Inc()
 }

@@ -2,14 +2,13 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/plan"
-	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 const (
@@ -26,31 +25,20 @@ const (
 
 // claim takes the node's lease for as long as the object to be may be without a
 // verdict, or a while of that: until then no other remediator begins anything. It is not
-// given back before; the node is in quarantine, where others leave it alone anyway. waits
-// says that somebody else has it.
-func (d *Desk) claim(ctx context.Context, name string, repair action.Action) (waits, err error) {
+// given back before; the node is in quarantine, where others leave it alone anyway.
+func (d *Desk) claim(ctx context.Context, node *corev1.Node, by record.Action) error {
 	if d.Leases == nil {
-		return nil, nil
-	}
-	node, err := kube.ReadNode(ctx, d.Cluster.Clientset, name)
-	if errors.Is(err, kube.ErrGone) {
-		return nil, nil // nobody else can take it either
-	}
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	life := leaseLife
-	if repair.UnknownTimeout > 0 {
+	if repair, _ := d.Repairs.Of(by); repair.UnknownTimeout > 0 {
 		life = min(life, repair.UnknownTimeout)
 	}
-	err = d.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
-	if taken, is := nodelease.Taken(err); is {
-		return outcome.Park(leaseWait, taken.Error()), nil
-	}
+	err := d.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
 	if err == nil {
-		d.taken.Store(name, d.Clock.Now())
+		d.taken.Store(node.Name, d.Clock.Now())
 	}
-	return nil, err
+	return err
 }
 
 // hold takes the lease of a node again whose repair object works on, when half of its
@@ -61,17 +49,15 @@ func (d *Desk) hold(ctx context.Context, f *facts, step plan.Step) {
 		return
 	}
 	now := d.Clock.Now()
-	if at, ok := d.taken.Load(f.node.Name); ok {
-		if at, _ := at.(time.Time); now.Sub(at) < leaseLife/2 {
-			return
-		}
+	if at, ok := d.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseLife/2 {
+		return
 	}
 	err := d.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
-	if _, is := nodelease.Taken(err); err != nil && !is {
+	if _, is := nodelease.Taken(err); is {
+		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
+	} else if err != nil {
 		d.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
 		return
-	} else if is {
-		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
 	}
 	d.taken.Store(f.node.Name, now)
 }

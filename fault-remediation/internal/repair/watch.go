@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -70,20 +71,13 @@ func (w *Watch) Bell(ctx context.Context, ring func(node string)) error {
 }
 
 func (w *Watch) prepare(informer cache.SharedIndexInformer, k kind, ring func(node string)) error {
-	if err := informer.SetTransform(kube.StripManagedFields); err != nil {
-		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
-	}
-	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { w.failed(k, err) })
-	if err != nil {
-		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
-	}
 	notify := func(x any) {
 		w.works(k)
 		if node := nodeOf(x); node != "" {
 			ring(node)
 		}
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(x any) {
 			if obj, ok := x.(*unstructured.Unstructured); !ok || !w.own(obj) {
 				notify(x)
@@ -91,6 +85,8 @@ func (w *Watch) prepare(informer cache.SharedIndexInformer, k kind, ring func(no
 		},
 		UpdateFunc: func(_, x any) { notify(x) }, DeleteFunc: notify,
 	})
+	err = errors.Join(err, informer.SetTransform(kube.StripManagedFields),
+		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { w.failed(k, err) }))
 	if err != nil {
 		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
 	}
