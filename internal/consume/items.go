@@ -1,6 +1,9 @@
 package consume
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // backlog is the deliveries that wait for Items, by key, with their number and weight.
 type backlog[R any] struct {
@@ -65,8 +68,7 @@ func (l *Loop[R]) take(key string, n int) {
 func (l *Loop[R]) Waiting(key string) []R {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	have := l.waiting.byKey[key].of
-	return have[:len(have):len(have)]
+	return slices.Clip(l.waiting.byKey[key].of)
 }
 
 // Oldest visits the oldest delivery of each key that Items has not done.

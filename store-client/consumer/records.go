@@ -24,7 +24,7 @@ func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool,
 	for _, c := range changes {
 		r.own.Begin(c.ID)
 	}
-	after, err := r.Store.Update(ctx, r.Writer, changes)
+	after, err := r.Update(ctx, r.Writer, changes)
 	revisions := map[string]string{} // none after a failure: nobody knows
 	for _, written := range after {
 		revisions[written.ID] = revision(written)

@@ -15,7 +15,6 @@ type Metrics struct {
 	steps     *prometheus.CounterVec
 	processed *prometheus.CounterVec
 	pods      *prometheus.CounterVec
-	errors    *prometheus.CounterVec
 	calls     prometheus.Histogram
 	drains    prometheus.Histogram
 }
@@ -33,9 +32,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "node_drainer_pods_total", Help: "Tries to take a pod away, by step and result.",
 		}, []string{"step", "result"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_drainer_processing_errors_total", Help: "Failures that no drain waits for.",
-		}, []string{"error_type"}),
 		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "node_drainer_pod_eviction_duration_seconds", Help: "Duration of one eviction or deletion call.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
@@ -45,7 +41,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(1, 2, 18),
 		}),
 	}
-	r.MustRegister(m.steps, m.processed, m.pods, m.errors, m.calls, m.drains)
+	r.MustRegister(m.steps, m.processed, m.pods, m.calls, m.drains)
 	return m
 }
 
@@ -76,5 +72,3 @@ func (m *Metrics) drained(records []record.Record, s plan.Step, now time.Time) {
 		}
 	}
 }
-
-func (m *Metrics) errored(kind string) { m.errors.WithLabelValues(kind).Inc() }
