@@ -240,6 +240,7 @@ const (
 	listed    = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
 	printed   = "kubernetes-object-monitor rbac prints get beside list and watch"
 	uncovered = "coverage is off here: platform-connectors TestAnUncoveredNodeIsReported"
+	again     = "an Event that says the same once more, which nothing does here: internal/eventrecorder, fault-quarantine/internal/desk"
 	told      = "faults that are not fatal: platform-connectors' own tests, tests/access TestTheClustersConnectorTellsAboutAnyNode"
 )
 
@@ -254,6 +255,7 @@ var unneeded = map[string]string{
 	"platform-connectors-cluster: create events default":                        told,
 	"platform-connectors-cluster: get events default":                           told,
 	"platform-connectors-cluster: patch events default":                         told,
+	"kubernetes-object-monitor: patch events nvsentinel":                        again,
 	"kubernetes-object-monitor: get events.events.k8s.io":                       printed,
 	"kubernetes-object-monitor: get nodes":                                      printed,
 	"kubernetes-object-monitor: get pods":                                       printed,
