@@ -29,8 +29,9 @@ func TestWhyPoliciesAreNotListenedTo(t *testing.T) {
 		l := newListener(t)
 		l.does("connect", "listen a xid 1")
 		l.engine.XID(0, 31, 13)
+		l.hears("a: GPU 0 XID 31") // go-dcgm drops what a listener of one condition has no room for: one
 		l.engine.XID(1, 13)
-		l.hears("a: GPU 0 XID 31", "a: GPU 1 XID 13")
+		l.hears("a: GPU 1 XID 13")
 	})
 	t.Run("one listener's end silences the others, and who comes after them", func(t *testing.T) {
 		l := newListener(t)
@@ -84,7 +85,9 @@ func newListener(t *testing.T) *listener {
 	t.Helper()
 	libs := simulated(t)
 	l := &listener{T: t, engine: dcgmsim.New(t, 2)}
-	cmd := exec.Command(os.Args[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // what never comes ends the test
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(append(os.Environ(), l.engine.Environment(libs)...), asProgram+"="+asListener)
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
