@@ -90,8 +90,8 @@ type Loop[R any] struct {
 	// Weight is about what a delivery takes in memory, in bytes; needed by Items.
 	Weight func(R) int
 	// Pace is waited for before a delivery is taken in, such as for its turn at a
-	// bounded rate; an error is the context's. May be nil.
-	Pace func(ctx context.Context, item R) error
+	// bounded rate; only the end of the context cuts it short. May be nil.
+	Pace func(ctx context.Context, item R)
 	// Backlog rings every key with open work; it runs to its end before the
 	// feed is read, and again after an error. May be nil.
 	Backlog func(ctx context.Context, ring func(key string)) error

@@ -89,12 +89,10 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, done := &tape{keys: []string{"a", "b"}}, 0
 		l := sender(f, func(waiting []string) (int, error) { done += len(waiting); return len(waiting), nil })
-		l.Pace = func(ctx context.Context, _ string) error {
+		l.Pace = func(ctx context.Context, _ string) {
 			select {
 			case <-time.After(time.Hour):
-				return nil
 			case <-ctx.Done():
-				return ctx.Err()
 			}
 		}
 		stop := begin(t, l)

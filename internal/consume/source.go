@@ -54,8 +54,9 @@ func (l *Loop[R]) follow(ctx context.Context, feed Feed[R]) error {
 			return err
 		}
 		if l.Pace != nil && !l.aside(item) {
-			if err := l.Pace(ctx, item); err != nil {
-				return err
+			l.Pace(ctx, item)
+			if ctx.Err() != nil {
+				return ctx.Err() // not taken in, so that no later position passes it
 			}
 		}
 		l.deliver(ctx, item, position)

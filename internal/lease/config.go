@@ -21,8 +21,7 @@ func DefaultCluster() Cluster { return Cluster{Lease: Default()} }
 // Validate joins everything that is wrong.
 func (c Cluster) Validate() error { return errors.Join(c.Kube.Validate(), c.Lease.Validate()) }
 
-// Config of the election. It is a daemon.Election: a service that has it in its
-// configuration calls daemon.Elect.
+// Config of the election; Lead holds it.
 type Config struct {
 	// Enabled elects a leader among the replicas; without it this process acts at once.
 	Enabled bool `toml:"enabled" flag:"leader-elect" usage:"act only while holding a lease, so that several replicas can run"`

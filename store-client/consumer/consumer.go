@@ -44,7 +44,7 @@ type Service struct {
 	// before each is taken in; see consume.Loop.
 	Items  func(ctx context.Context, key string, items []record.Record) (done int, err error)
 	Weight func(record.Record) int
-	Pace   func(ctx context.Context, r record.Record) error
+	Pace   func(ctx context.Context, r record.Record)
 	// Synced is waited for before anything is read, such as caches; may be nil.
 	Synced func(ctx context.Context) error
 	// Backlog rings every key with work that is not settled; see Open. May be nil.

@@ -74,19 +74,17 @@ func (t *turn) oldest() time.Time {
 
 // pace bounds the rate of old records, so that a receiver that was away, or is
 // new, is not flooded.
-func (d *Desk) pace(ctx context.Context, r record.Record) error {
+func (d *Desk) pace(ctx context.Context, r record.Record) {
 	now := d.Clock.Now()
 	if d.turn.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
-		return nil
+		return
 	}
 	d.turn.hold(r.CreatedAt)
+	defer d.turn.hold(time.Time{})
 	select {
 	case <-d.Clock.After(d.turn.limit.ReserveN(now, 1).DelayFrom(now)):
 	case <-ctx.Done():
-		return ctx.Err() // the process is at its end
 	}
-	d.turn.hold(time.Time{})
-	return nil
 }
 
 // weight is about what a record takes in memory.
