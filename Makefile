@@ -76,7 +76,7 @@ mutate-strategy: ## Take every filter on the processing strategy away, one by on
 	@go run ./tests/cmd/mutate-strategy
 
 .PHONY: mutate
-mutate: ## Change the pure packages in one place at a time, and list what no test of theirs notices: make mutate [PKG=fault-quarantine/ledger] [SAMPLE=45].
+mutate: ## Change the pure packages in one place at a time, and list what no test of theirs notices: make mutate [PKG=fault-quarantine/decision] [SAMPLE=45].
 	@go run ./tests/cmd/mutate $(if $(PKG),--packages $(PKG)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .PHONY: clean

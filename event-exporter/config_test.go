@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	files "github.com/nvidia/nvsentinel/internal/config"
 )
 
@@ -44,7 +44,7 @@ func TestDefaultsAreSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := c.Exporter
-	if e.Sink.Mode != post.Structured || e.Sink.BatchSize != 1 || e.Backfill.LookBack() != 24*time.Hour || e.Backfill.RateLimit != 1000 {
+	if e.Sink.Mode != sender.Structured || e.Sink.BatchSize != 1 || e.Backfill.LookBack() != 24*time.Hour || e.Backfill.RateLimit != 1000 {
 		t.Errorf("defaults %+v", e)
 	}
 	if diff := cmp.Diff([]int{400, 413, 422}, e.Failure.Policy().Poison); diff != "" {
@@ -94,7 +94,7 @@ poison_status = [400]
 	want := config.Exporter{
 		Metadata: map[string]string{"cluster": "c", "data_center": "eu_1"},
 		Sink: config.Sink{
-			Endpoint: "https://h/e", Timeout: 30 * time.Second, Mode: post.Structured, BatchSize: 7, CAFile: "ca", CertFile: "c", KeyFile: "k",
+			Endpoint: "https://h/e", Timeout: 30 * time.Second, Mode: sender.Structured, BatchSize: 7, CAFile: "ca", CertFile: "c", KeyFile: "k",
 		},
 		OIDC:     config.OIDC{TokenURL: "https://t", ClientID: "i", Scope: "s", SecretFile: "f"},
 		Backfill: config.Backfill{Enabled: true, MaxAge: 720 * time.Hour, RateLimit: 1000},

@@ -8,15 +8,15 @@ import (
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func main() { daemon.Main(export.Consumer, config.Default(), build) }
+func main() { daemon.Main(reconciler.Consumer, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	e := cfg.Exporter
@@ -24,7 +24,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	receiver, err := poster(d, cfg)
+	receiver, err := newSender(d, cfg)
 	if err != nil {
 		return err
 	}
@@ -33,37 +33,37 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	desk := &export.Desk{
+	handler := &reconciler.Reconciler{
 		Records: records, Receiver: receiver, Frame: frame,
-		Policy: e.Failure.Policy(), Pauses: e.Failure.Pauses(), Lanes: cfg.Workers, Batch: e.Sink.BatchSize,
+		Policy: e.Failure.Policy(), Pauses: e.Failure.Pauses(), Partitions: cfg.Workers, Batch: e.Sink.BatchSize,
 		LookBack: e.Backfill.LookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
-		Clock: d.Clock, Log: d.Log, Metrics: export.NewMetrics(d.Registry),
+		Clock: d.Clock, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
-	service := desk.Service()
-	service.Vet = aside.Of(records, export.Consumer, d.Clock).Vetting(nil, desk.Try)
+	service := handler.Service()
+	service.Vet = aside.Of(records, reconciler.Consumer, d.Clock).Vetting(nil, handler.Try)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kubeconfig, Task: "events"}, service)
-	desk.Metrics.Show(desk)
-	d.Ready("receiver", desk.Receiving)
-	d.Ready("lag", desk.KeepsUp)
+	handler.Metrics.Show(handler)
+	d.Ready("receiver", handler.Receiving)
+	d.Ready("lag", handler.KeepsUp)
 	return nil
 }
 
-// poster is the way to the receiver.
-func poster(d *daemon.Daemon, cfg config.Config) (*post.Poster, error) {
+// newSender makes the way to the receiver.
+func newSender(d *daemon.Daemon, cfg config.Config) (*sender.Sender, error) {
 	sink, oidc := cfg.Exporter.Sink, cfg.Exporter.OIDC
-	o := post.Options{Endpoint: sink.Endpoint, Mode: sink.Mode, Timeout: sink.Timeout, Connections: cfg.Workers, TLS: sink.TLS()}
+	o := sender.Options{Endpoint: sink.Endpoint, Mode: sink.Mode, Timeout: sink.Timeout, Connections: cfg.Workers, TLS: sink.TLS()}
 	switch {
 	case oidc.TokenURL != "":
-		client, err := post.NewClient(sink.TLS(), 1)
+		client, err := sender.NewClient(sink.TLS(), 1)
 		if err != nil {
 			return nil, err
 		}
-		o.Credentials = &post.ClientCredentials{
+		o.Credentials = &sender.ClientCredentials{
 			TokenURL: oidc.TokenURL, ClientID: oidc.ClientID, SecretFile: oidc.SecretFile,
 			Scopes: strings.Fields(oidc.Scope), Client: client, Clock: d.Clock,
 		}
 	case sink.TokenFile != "":
-		o.Credentials = post.TokenFile(sink.TokenFile)
+		o.Credentials = sender.TokenFile(sink.TokenFile)
 	}
-	return post.New(o)
+	return sender.New(o)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	read "github.com/nvidia/nvsentinel/internal/config"
 )
 
@@ -40,7 +40,7 @@ func load(t *testing.T, text string, args ...string) config.Config {
 func breaker(t *testing.T, c config.Config) budget.Limit {
 	t.Helper()
 	limits := c.Quota().Limits
-	if len(limits) == 0 || limits[0].Name != places.Breaker {
+	if len(limits) == 0 || limits[0].Name != quota.Breaker {
 		t.Fatalf("limits %+v", limits)
 	}
 	return limits[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 )
 
@@ -34,12 +34,12 @@ func judged(t *testing.T, file string, e record.Event, labels map[string]any) st
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	machine := record.NodeIdentity{UID: "u", ProviderID: "p", BootID: "b"}
 	e.NodeName, e.ProcessingStrategy = "n", record.Process
-	j := ledger.Judge(
-		ledger.View{
-			Node:    &ledger.Node{Identity: machine, Created: now},
+	j := decision.Judge(
+		decision.View{
+			Node:    &decision.Node{Identity: machine, Created: now},
 			Pending: []record.Record{{ID: "r", CreatedAt: now, Append: 1, Node: machine, Event: e}},
 		},
-		ledger.Policy{Retention: time.Hour, Match: func(e record.Event) ruling.Ruling {
+		decision.Policy{Retention: time.Hour, Match: func(e record.Event) ruling.Ruling {
 			return rules.Decide(e, map[string]any{"metadata": map[string]any{"name": "n", "labels": labels}})
 		}}, now)
 	if len(j.Changed) != 1 {

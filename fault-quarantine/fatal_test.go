@@ -17,17 +17,17 @@ import (
 // served from the fourth life on, that node's other faults once the record is
 // found; it is a dead letter then that names it, and nobody has touched it.
 func TestARecordThatKillsTheService(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/aside keeps the book")
+	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, store-client/aside keeps the register")
 	s := here(t)
 	s.configure("[circuitBreaker]\npercentage = 100\n" + tainting)
 	names := s.nodes("fatal", 3, nil)
 	first := s.fault(names[0])
 	bad := s.fault(names[0], func(r *record.Record) { r.Event.Message = "fatal to fault-quarantine" })
 	others := []record.Record{s.fault(names[1]), s.fault(names[2])}
-	const sabotage = "NVSENTINEL_SABOTAGE=fault-quarantine/die-of-record"
+	const fatal = "NVSENTINEL_FATAL_TEXT=fatal to fault-quarantine"
 	served := 0
 	for life := 1; life <= 6; life++ {
-		p := s.start(sabotage)
+		p := s.start(fatal)
 		p.end()
 		if p.err == nil {
 			t.Fatalf("life %d ended well", life)
@@ -40,7 +40,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		t.Errorf("the other nodes were served in life %d, want 4 at most", served)
 	}
 	for life := range 3 { // the last one with nothing to find
-		p := s.start(sabotage)
+		p := s.start(fatal)
 		p.awaitMetric("fault_quarantine_set_aside_records 1")
 		if life == 0 {
 			s.told(names[0], corev1.EventTypeWarning, "RecordSetAside", bad.ID)
@@ -51,7 +51,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		}
 		p.stop()
 	}
-	letters, err := s.store.Letters(t.Context(), aside.Source("fault-quarantine"))
+	letters, err := s.store.DeadLetters(t.Context(), aside.Source("fault-quarantine"))
 	if err != nil || len(letters) != 1 || letters[0].ID != bad.ID {
 		t.Errorf("dead letters %+v, %v; want one of %s", letters, err, bad.ID)
 	}

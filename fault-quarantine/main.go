@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/internal/config"
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/desk"
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/reconciler"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/brake"
@@ -42,23 +42,23 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	now := cluster.Clock(d.Clock)
 	fatal := aside.Of(records, name, d.Clock)
 	nodes := kube.WatchNodes(cluster.Clientset)
-	book := places.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
-	metrics := desk.NewMetrics(d.Registry)
+	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
+	metrics := reconciler.NewMetrics(d.Registry)
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
-	handler := &desk.Desk{
+	handler := &reconciler.Reconciler{
 		Brake: stop,
-		Store: fatal.Rest(), Said: opened, Nodes: desk.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
-		Painter: marks.Painter{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
-		Clock: now, Log: d.Log, Metrics: metrics, Marked: desk.MarkedIn(nodes), Places: book,
+		Store: fatal.Rest(), Said: opened, Nodes: reconciler.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
+		Mutator: marks.Mutator{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
+		Clock: now, Log: d.Log, Metrics: metrics, Marked: reconciler.MarkedIn(nodes), Quota: queue,
 	}
-	d.Registry.MustRegister(book, handler)
+	d.Registry.MustRegister(queue, handler)
 	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
 		rules, err := ruling.Compile(c.Rules())
 		if err != nil {
 			return err
 		}
 		handler.Use(rules)
-		book.Set(c.Quota())
+		queue.Set(c.Quota())
 		return nil
 	})
 	d.Go("node watch", nodes.Run)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	settings "github.com/nvidia/nvsentinel/fault-remediation/internal/config"
-	"github.com/nvidia/nvsentinel/fault-remediation/plan"
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
@@ -99,7 +99,7 @@ func TestDefaultsNeedOnlyAStore(t *testing.T) {
 	if p.NeedsHuman(record.ActionReplaceVM) || cfg.RecoveryWithin != 30*time.Minute {
 		t.Errorf("defaults: %+v", cfg)
 	}
-	if want := (plan.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.Policy().Lemon != want {
+	if want := (decision.LemonPolicy{Repairs: 3, Window: 30 * 24 * time.Hour}); cfg.Policy().Lemon != want {
 		t.Errorf("lemons %+v, want %+v", cfg.Policy().Lemon, want)
 	}
 }

@@ -41,7 +41,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 	deaths := testkit.Lives(t, 5, func() <-chan struct{} {
 		process = exec.CommandContext(t.Context(), binary, "--store="+dsn, "--single-host", "--kubeconfig="+cluster.AdminKubeconfig(),
 			"--metrics-address=off", "--log-format=text")
-		process.Env, process.Stderr = append(os.Environ(), "NVSENTINEL_SABOTAGE=fault-remediation/die-of-record"), t.Output()
+		process.Env, process.Stderr = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal to fault-remediation"), t.Output()
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestARecordThatKillsTheService(t *testing.T) {
 		return err == nil && r.Status.Remediation != nil && len(r.Status.Remediation.Attempts) == 1 && r.Status.Remediation.Attempts[0].UID != ""
 	})
 	_ = process.Process.Kill()
-	letters, err := records.Letters(t.Context(), "lives of consumers")
+	letters, err := records.DeadLetters(t.Context(), "lives of consumers")
 	if err != nil || len(letters) == 0 || deaths == 0 {
 		t.Errorf("after %d deaths the store remembers %d lives, %v", deaths, len(letters), err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/config"
-	"github.com/nvidia/nvsentinel/fault-remediation/internal/repair"
+	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -45,22 +45,22 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
-	desk := &repair.Desk{
+	handler := &reconciler.Reconciler{
 		Records: &consumer.Records{Store: records, Writer: record.FaultRemediation}, Cluster: cluster, Repairs: repairs, Policy: cfg.Policy(),
-		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: repair.NewMetrics(d.Registry),
+		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Events: eventrecorder.Start(d, cluster), Eviction: pods, DryRun: cfg.DryRun, Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	if cfg.LeaseNamespace != "" {
-		desk.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: desk.Clock}
+		handler.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: handler.Clock}
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
-	repair.RegisterLemons(d.Registry, nodes.Lister)
-	claims, err := repair.NewClaims(desk, nodes.Lister, cfg.OrphanedAfter)
+	reconciler.RegisterLemons(d.Registry, nodes.Lister)
+	claims, err := reconciler.NewClaims(handler, nodes.Lister, cfg.OrphanedAfter)
 	if err != nil {
 		return err
 	}
-	objects := repair.NewWatch(cluster.Dynamic, repairs, d.Log, desk.Own)
-	service := desk.Service(name, cfg.Workers)
-	service.Bells = []func(context.Context, func(string)) error{nodes.Bell(repair.Relevant), objects.Bell}
+	objects := reconciler.NewWatch(cluster.Dynamic, repairs, d.Log, handler.Own)
+	service := handler.Service(name, cfg.Workers)
+	service.Sources = []func(context.Context, func(string)) error{nodes.Source(reconciler.Relevant), objects.Source}
 	service.Tasks = []consume.Task{claims.Task()}
 	d.Go("node watch", nodes.Run)
 	d.Ready("nodes", nodes.Synced)

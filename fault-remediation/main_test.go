@@ -131,7 +131,7 @@ func (w *world) node(name string) *corev1.Node {
 	return n
 }
 
-// drainedFault stores a fault and stamps it as the rooms before this one do.
+// drainedFault stores a fault and stamps it as the services before this one do.
 func (w *world) drainedFault(id, node string) {
 	w.t.Helper()
 	w.quarantinedFault(id, node)

@@ -25,6 +25,13 @@ render() {
 	} >"$file.new"
 	mv "$file.new" "$file"
 }
+render names.yaml templates/names.yaml --set faultQuarantine.enabled=true <<'END'
+# What the suite's accounts may create, by name: what rbac.yaml lets them update. RBAC
+# can restrict by name who takes a Lease or writes a ConfigMap, and not who makes one:
+# whoever is first would hold the lease of another service, or bring the emergency
+# brake. The API server asks this policy about the accounts named here and nobody
+# else's.
+END
 render kubernetes-object-monitor/deployment.yaml templates/kubernetes-object-monitor.yaml --set kubernetesObjectMonitor.replicas=2 <<'END'
 # kubernetes-object-monitor: its policies, and two replicas of which one watches.
 # Account and rights are in ../rbac.yaml; those of other policies are printed by

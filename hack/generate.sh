@@ -20,7 +20,8 @@ for m in data-models internal health-monitors janitor node-health-check repair-c
 	(cd "$m" && go generate ./...)
 done
 hack/chart.sh
-# The pages of docs/configuration, each by the test that compares it; the index last.
+# The pages of docs/configuration and of the metrics, each by the test that compares it; the index last.
 mapfile -t pages < <(git grep -lE 'reference\.Page\(' -- '*page_test.go' | xargs -n1 dirname | sed 's#^#./#')
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationPage$' "${pages[@]}"
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationIndex$' ./internal/daemon
+NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestMetricsPage$' ./tests/metrics

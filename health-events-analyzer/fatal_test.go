@@ -30,7 +30,7 @@ func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 	var process *exec.Cmd
 	deaths := testkit.Lives(t, 9, func() <-chan struct{} {
 		process = exec.CommandContext(t.Context(), binary, s.args("--metrics-address=off")...)
-		process.Env = append(os.Environ(), "NVSENTINEL_SABOTAGE="+record.AnalyzerAgent+"/die-of-record")
+		process.Env = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal to "+record.AnalyzerAgent)
 		process.Stderr = t.Output()
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestARecordThatKillsTheAnalyzer(t *testing.T) {
 		return slices.Contains(got, pattern31+"n1 PROCESS") && slices.Contains(got, pattern31+"n2 PROCESS")
 	})
 	_ = process.Process.Kill()
-	letters, err := s.store.Letters(t.Context(), aside.Source(record.AnalyzerAgent))
+	letters, err := s.store.DeadLetters(t.Context(), aside.Source(record.AnalyzerAgent))
 	if err != nil || len(letters) != 1 || letters[0].ID != fatal.ID || deaths < 5 {
 		t.Errorf("after %d deaths, dead letters %+v, %v", deaths, letters, err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -98,7 +98,7 @@ terminateNodeController:
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-1"}); err != nil {
 		t.Fatal(err)
 	}
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/protos/auth"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
@@ -104,7 +104,7 @@ func TestCallersAreVerified(t *testing.T) {
 	put(t, file, token(t, cluster, name, "stranger", pluginAudience))
 	daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(),
 		"--csp-plugin-host", host, "--csp-plugin-token-file", file, "--poll-interval=1s")
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestPluginDownAtTheFault(t *testing.T) {
 	impl := &cloud{cluster: cluster}
 	running := daemon.RunForTest(t, "janitor", config.Default(), build, "--kubeconfig", cluster.AdminKubeconfig(), "--csp-plugin-host", address, "--poll-interval=1s")
 	object := &v1alpha1.RebootNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RebootNodeSpec{NodeName: name}}
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err == nil {
 		err = objects.Create(t.Context(), object)
 	}

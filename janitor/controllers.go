@@ -9,18 +9,18 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/gpureset"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 // controllers makes those of the kinds that are enabled.
-func controllers(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) ([]workshop.Member, error) {
+func controllers(d *daemon.Daemon, cfg config.Config, shared reconciler.Deps) ([]reconciler.Member, error) {
 	plugins := map[provider.Endpoint]*provider.Plugin{}
-	var members []workshop.Member
+	var members []reconciler.Member
 	var err error
 	for _, one := range []struct {
-		kind workshop.Kind
+		kind reconciler.Kind
 		config.Controller
-	}{{workshop.RebootNode(), cfg.Reboot()}, {workshop.TerminateNode(), cfg.Terminate()}} {
+	}{{reconciler.RebootNode(), cfg.Reboot()}, {reconciler.TerminateNode(), cfg.Terminate()}} {
 		if !one.Enabled {
 			continue
 		}
@@ -34,7 +34,7 @@ func controllers(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) ([]w
 			}
 		}
 		deps.Plugin = plugins[one.Endpoint]
-		members = append(members, workshop.New(one.kind, one.Policy, deps))
+		members = append(members, reconciler.New(one.kind, one.Policy, deps))
 	}
 	if cfg.GPUReset.Enabled {
 		resets, err := resetting(d, cfg, shared)
@@ -60,7 +60,7 @@ func dial(d *daemon.Daemon, e provider.Endpoint, kind string) (*provider.Plugin,
 }
 
 // resetting makes the controller of GPUResets, which needs no plugin.
-func resetting(d *daemon.Daemon, cfg config.Config, shared workshop.Deps) (*gpureset.Controller, error) {
+func resetting(d *daemon.Daemon, cfg config.Config, shared reconciler.Deps) (*gpureset.Reconciler, error) {
 	excluded, err := cfg.ResetExcluded()
 	if err != nil {
 		return nil, err

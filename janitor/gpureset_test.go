@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 const dcgm = "nvidia.com/gpu.deploy.dcgm"
@@ -121,7 +121,7 @@ func newOperator(t *testing.T, cluster *localcluster.Cluster) *operator {
 // resets asks for a reset and waits for its end.
 func (o *operator) resets(over func() bool) *v1alpha1.GPUReset {
 	o.t.Helper()
-	objects, err := workshop.Objects(o.cluster.RESTConfig())
+	objects, err := reconciler.Objects(o.cluster.RESTConfig())
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (o *operator) audit(object *v1alpha1.GPUReset) {
 	}
 }
 
-// The whole binary, without a plugin: its watches of Nodes, pods and Jobs ring, since
+// The whole binary, without a plugin: its watches of Nodes, pods and Jobs enqueue it, since
 // the clock does not.
 func TestJanitorResetsGPUs(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})

@@ -24,7 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -153,14 +153,14 @@ func (k *killer) run(ctx context.Context, t *testing.T, binary string, env, args
 // gets no second signal while the boot id is unchanged and less than resendAfter
 // has passed, and never one after it changed.
 func TestKilledAtEachStep(t *testing.T) {
-	testkit.Long(t, "internal/workshop's scripts die at each effect, and tests/journey kills the janitor")
+	testkit.Long(t, "internal/reconciler's scripts die at each effect, and tests/journey kills the janitor")
 	binary, err := testkit.Binary(t.TempDir(), ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{NodePrefix: "killed"})
 	install(t, cluster)
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func liveAndDie(t *testing.T, binary, kind string, points []string, l *ledger) {
 		t.Error(err)
 		return
 	}
-	objects, err := workshop.Objects(l.cluster.RESTConfig())
+	objects, err := reconciler.Objects(l.cluster.RESTConfig())
 	if err != nil {
 		t.Error(err)
 		return

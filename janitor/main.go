@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 const name = "janitor"
@@ -27,21 +27,21 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	objects, err := workshop.Objects(cluster.Config)
+	objects, err := reconciler.Objects(cluster.Config)
 	if err != nil {
 		return err
 	}
-	shared := workshop.Deps{
+	shared := reconciler.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
 		Events: eventrecorder.Start(d, cluster),
 		Brake:  brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
-		Clock:  cluster.Clock(d.Clock), Log: d.Log, Metrics: workshop.NewMetrics(d.Registry),
+		Clock:  cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
 	members, err := controllers(d, cfg, shared)
 	if err != nil {
 		return err
 	}
-	watch := workshop.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
+	watch := reconciler.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
 	d.Ready("caches", watch.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "repairs", watch.Run)
 	return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
@@ -156,7 +156,7 @@ func TestJanitorRebootsANode(t *testing.T) {
 		return code == http.StatusOK
 	})
 
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func (o *outage) SendRebootSignal(ctx context.Context, req *v1.SendRebootSignalR
 // reboots creates an object for a node and follows it to its good end.
 func reboots(t *testing.T, cluster *localcluster.Cluster, node string) *v1alpha1.RebootNode {
 	t.Helper()
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

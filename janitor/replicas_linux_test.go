@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -177,7 +177,7 @@ func takeOver(t *testing.T, cluster *localcluster.Cluster, impl *slowCloud, sign
 			"--leader-elect-lease-duration=22s", "--leader-elect-renew-deadline=20s", "--leader-elect-retry-period=1s",
 		}
 	})
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

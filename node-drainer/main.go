@@ -10,9 +10,9 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/node-drainer/internal/config"
-	"github.com/nvidia/nvsentinel/node-drainer/internal/drain"
-	"github.com/nvidia/nvsentinel/node-drainer/plan"
+	"github.com/nvidia/nvsentinel/node-drainer/internal/reconciler"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -27,11 +27,11 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
+	api, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}
-	world, err := drain.NewWorld(cluster.Clientset)
+	cluster, err := reconciler.NewCluster(api.Clientset)
 	if err != nil {
 		return err
 	}
@@ -44,17 +44,17 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
 	own := &consumer.Records{Store: records, Writer: record.NodeDrainer}
-	drains := drain.New(
-		drain.Config{
-			Policy: plan.DefaultPolicy(policy), DryRun: cfg.DryRun,
+	drains := reconciler.New(
+		reconciler.Config{
+			Policy: decision.DefaultPolicy(policy), DryRun: cfg.DryRun,
 			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
-		drain.Deps{
-			Records: own, Client: cluster.Clientset, World: world, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
-			Events: eventrecorder.Start(d, cluster), Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: drain.NewMetrics(d.Registry),
+		reconciler.Deps{
+			Records: own, Client: api.Clientset, Cluster: cluster, Brake: brake.Start(d, api.Clientset, cfg.Lease.Namespace),
+			Events: eventrecorder.Start(d, api), Clock: api.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 		})
-	d.Go("watches", world.Run)
-	d.Ready("watches", world.Synced)
+	d.Go("watches", cluster.Run)
+	d.Ready("watches", cluster.Synced)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "drains"}, drains.Service(name, cfg.Workers))
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/bridge"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
-	"github.com/nvidia/nvsentinel/node-health-check/internal/ward"
+	"github.com/nvidia/nvsentinel/node-health-check/internal/reconciler"
 )
 
 const name = "node-health-check"
@@ -30,7 +30,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	live, err := ward.Live(cluster.Config)
+	live, err := reconciler.Live(cluster.Config)
 	if err != nil {
 		return err
 	}
@@ -39,10 +39,10 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	w := ward.New(cluster.Config, ward.Deps{
+	w := reconciler.New(cluster.Config, reconciler.Deps{
 		Live: live, Claims: nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: now}, Beside: beside,
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Workers: cfg.Workers, DryRun: cfg.DryRun,
-		Clock: now, Log: d.Log, Metrics: ward.NewMetrics(d.Registry),
+		Clock: now, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	})
 	if cfg.DryRun {
 		d.Log.Info("dry run: remediations are decided about and told of, and none is begun or removed")

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/clearing"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/overview"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/reconciler"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -29,11 +29,11 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	shown := &overview.Overview{
+	shown := &reconciler.Reconciler{
 		Agents: cfg.ClusterAgents(), Records: records, Client: cluster.Clientset,
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
-	asked := &clearing.Desk{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
+	asked := &clearing.Reconciler{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
 	nodes := kube.WatchNodes(cluster.Clientset)
 	service := &consumer.Service{
 		Name: name + "-cluster", Metrics: "platform_connector_cluster", Store: records, Selector: shown.Selector(),
@@ -44,7 +44,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 			return shown.Handle(ctx, node)
 		},
 		Backlog: shown.Backlog,
-		Bells:   []func(context.Context, func(string)) error{nodes.Bell(shown.Relevant), nodes.Bell(clearing.Relevant)},
+		Sources: []func(context.Context, func(string)) error{nodes.Source(shown.Relevant), nodes.Source(clearing.Relevant)},
 	}
 	if cfg.Coverage.Enabled {
 		watch := coverage.New(coverage.Options{

@@ -21,7 +21,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -57,7 +57,7 @@ func TestConditionsOfClusterWideFaultsAreWrittenByTheLeader(t *testing.T) {
 	}
 	s.args = append(s.args, "--config="+file)
 	s.start()
-	wide := s.publisher(s.token(namespace, "wide", nodeName, gate.Audience))
+	wide := s.publisher(s.token(namespace, "wide", nodeName, authn.Audience))
 	report := func(node string, e *protos.HealthEvent) {
 		t.Helper()
 		e.Agent, e.CheckName, e.NodeName = "wide", "WideCheck", node

@@ -1,5 +1,3 @@
-//go:build crashpoints
-
 package main
 
 import (
@@ -10,31 +8,32 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// crash sends events one after the other from a few publishers; the first life
-// of the connector ends at its crash point, the second one does not. It returns
-// the ids that were acknowledged and those that are stored in the end.
-func crash(t *testing.T, p *place, env ...string) (acked, stored map[string]int) {
+// dying is the connector with its crash points.
+func dying(t *testing.T) string {
 	t.Helper()
-	p.makeStoreReachable()
-	p.env = env
-	first := p.start()
+	binary, err := testkit.Binary(t.TempDir(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+const publishers, each = 4, 20
+
+// publishAll sends events one after the other from a few publishers, and returns the ids
+// that were acknowledged.
+func publishAll(t *testing.T, p *place) map[string]int {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	again := make(chan struct{})
-	go func() {
-		<-first.done
-		p.env = nil
-		p.start()
-		close(again)
-	}()
-	acked, stored = map[string]int{}, map[string]int{}
+	acked := map[string]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	client := p.client()
-	const publishers, each = 4, 20
 	for i := range publishers {
 		wg.Go(func() {
 			for seq := range each {
@@ -50,15 +49,15 @@ func crash(t *testing.T, p *place, env ...string) (acked, stored map[string]int)
 		})
 	}
 	wg.Wait()
-	select {
-	case <-first.done:
-	default:
-		first.kill() // the point was not reached: the caller asked for a later end
-	}
-	<-again
-	s := p.records()
-	quiet := 0
-	last := -1
+	return acked
+}
+
+// storedOnce waits until the store has all that were acknowledged, or gets no more, and
+// names those that it does not have once.
+func storedOnce(t *testing.T, p *place, acked map[string]int) {
+	t.Helper()
+	s, stored := p.records(), map[string]int{}
+	quiet, last := 0, -1
 	await(t, func() (bool, string) {
 		all, err := s.List(t.Context(), store.Query{})
 		if err != nil {
@@ -73,49 +72,60 @@ func crash(t *testing.T, p *place, env ...string) (acked, stored map[string]int)
 		}
 		return len(all) == publishers*each || quiet > 500, fmt.Sprintf("%d stored", len(all))
 	})
-	return acked, stored
+	for id := range acked {
+		if stored[id] != 1 {
+			t.Errorf("event %s was acknowledged and is stored %d times", id, stored[id])
+		}
+	}
 }
 
+// TestNothingAcknowledgedIsLostAtAnyCrashPoint: the first life of the connector ends at
+// its crash point while events come, the second one does not.
 func TestNothingAcknowledgedIsLostAtAnyCrashPoint(t *testing.T) {
-	cluster := localcluster.ForTest(t, localcluster.Options{})
+	cluster, binary := localcluster.ForTest(t, localcluster.Options{}), dying(t)
 	for _, point := range []string{"received", "spooled", "acknowledged", "appended", "released", "folded"} {
 		for _, hit := range []int{1, 7} {
 			t.Run(fmt.Sprintf("%s:%d", point, hit), func(t *testing.T) {
 				p := newPlace(t, "--kubeconfig="+cluster.AdminKubeconfig())
-				acked, stored := crash(t, p, fmt.Sprintf("NVSENTINEL_CRASH=platform-connectors/%s:%d", point, hit))
-				for id := range acked {
-					if stored[id] != 1 {
-						t.Errorf("event %s was acknowledged and is stored %d times", id, stored[id])
-					}
+				p.makeStoreReachable()
+				p.env = []string{fmt.Sprintf("NVSENTINEL_CRASH=platform-connectors/%s:%d", point, hit)}
+				first := p.run(binary, p.args...)
+				again := make(chan struct{})
+				go func() {
+					<-first.done
+					p.env = nil
+					p.run(binary, p.args...)
+					close(again)
+				}()
+				acked := publishAll(t, p)
+				select {
+				case <-first.done:
+				default:
+					first.kill() // the point was not reached
 				}
+				<-again
+				storedOnce(t, p, acked)
 			})
 		}
 	}
 }
 
-// TestSabotageIsNoticed keeps the test above honest: with the durability taken
-// away, the same storm loses events.
-func TestSabotageIsNoticed(t *testing.T) {
-	tests := map[string][]string{
-		"drop-fsync": {
-			"NVSENTINEL_SABOTAGE=platform-connectors/drop-fsync", "NVSENTINEL_CRASH=platform-connectors/acknowledged:20",
-		},
-		"release-before-append": {
-			"NVSENTINEL_SABOTAGE=platform-connectors/release-before-append", "NVSENTINEL_CRASH=platform-connectors/released:1",
-		},
-	}
-	for name, env := range tests {
-		t.Run(name, func(t *testing.T) {
-			acked, stored := crash(t, newPlace(t, "--kubernetes=false"), env...)
-			lost := 0
-			for id := range acked {
-				if stored[id] == 0 {
-					lost++
-				}
-			}
-			if lost == 0 {
-				t.Errorf("none of %d acknowledged events was lost", len(acked))
-			}
+// TestNothingAcknowledgedIsLostOnItsWayToTheStore: all is acknowledged before the store
+// is there, and only the store's reader keeps what is in the spool when the connector
+// dies with the first batch.
+func TestNothingAcknowledgedIsLostOnItsWayToTheStore(t *testing.T) {
+	binary := dying(t)
+	for _, point := range []string{"appended", "released"} {
+		t.Run(point, func(t *testing.T) {
+			p := newPlace(t, "--kubernetes=false")
+			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
+			first := p.run(binary, p.args...)
+			acked := publishAll(t, p)
+			p.makeStoreReachable()
+			<-first.done
+			p.env = nil
+			p.run(binary, p.args...)
+			storedOnce(t, p, acked)
 		})
 	}
 }
@@ -123,18 +133,19 @@ func TestSabotageIsNoticed(t *testing.T) {
 // TestAConfirmationSurvivesItsCrashPoints: the connector dies when a confirmation
 // is decided and kept, and when it is in the spool and still in the outbox.
 func TestAConfirmationSurvivesItsCrashPoints(t *testing.T) {
+	binary := dying(t)
 	for _, point := range []string{"confirmation-kept", "confirmation-spooled"} {
 		t.Run(point, func(t *testing.T) {
 			p := newPlace(t, "--kubernetes=false", confirming(t))
 			p.makeStoreReachable()
 			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
-			first := p.start()
+			first := p.run(binary, p.args...)
 			if err := send(t.Context(), p.client(), event("a", 1), dcgm("a", 1)); err != nil {
 				t.Fatal(err)
 			}
 			<-first.done
 			p.env = nil
-			p.start()
+			p.run(binary, p.args...)
 			if err := send(t.Context(), p.client(), event("b", 1)); err != nil {
 				t.Fatal(err)
 			}

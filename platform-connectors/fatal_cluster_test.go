@@ -43,14 +43,14 @@ func TestARecordThatKillsTheClusterConnector(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	control := &place{t: t, dir: s.dir, env: []string{"NVSENTINEL_SABOTAGE=platform-connectors-cluster/die-of-record"}, args: []string{
+	control := &place{t: t, dir: s.dir, env: []string{"NVSENTINEL_FATAL_TEXT=fatal to platform-connectors-cluster"}, args: []string{
 		"--role=cluster", "--config=" + file, "--store=" + s.dsn(), "--single-host", "--metrics-address=off", "--log-format=text",
 		"--kubeconfig=" + s.cluster.AdminKubeconfig(),
 	}}
 	deaths := testkit.Lives(t, 5, func() <-chan struct{} { return control.run(binary, control.args...).done }, func() bool {
 		return strings.HasPrefix(s.conditionsOf(nodeName)["WideCheck"], "True")
 	})
-	letters, err := records.Letters(t.Context(), "lives of consumers")
+	letters, err := records.DeadLetters(t.Context(), "lives of consumers")
 	if err != nil || len(letters) == 0 {
 		t.Errorf("after %d deaths the store remembers %d lives, %v", deaths, len(letters), err)
 	}

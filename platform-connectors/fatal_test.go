@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -25,7 +25,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 	}
 	s := newSite(t)
 	s.makeStoreReachable()
-	s.env = []string{"NVSENTINEL_SABOTAGE=platform-connectors/die-of-record"}
+	s.env = []string{"NVSENTINEL_FATAL_TEXT=fatal to platform-connectors"}
 	fatal := event("a", 2)
 	fatal.Message = "fatal to platform-connectors"
 	sent := make(chan error, 1)
@@ -34,7 +34,7 @@ func TestAnEventThatKillsTheConnector(t *testing.T) {
 	var p *process
 	deaths := testkit.Lives(t, 9, func() <-chan struct{} { p = s.run(binary, s.args...); return p.done }, func() bool {
 		all, err := records.List(t.Context(), store.Query{})
-		letters, problem := records.Letters(t.Context(), replay.LettersOf(nodeName))
+		letters, problem := records.DeadLetters(t.Context(), forwarder.DeadLettersOf(nodeName))
 		return err == nil && problem == nil && len(all) == 2 && len(letters) == 1 && letters[0].ID == fatal.GetId()
 	})
 	if err := <-sent; err != nil || deaths < 4 {

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -44,8 +45,8 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	if !ok {
 		return fmt.Errorf("the store cannot tell servers apart: it is a %T", opened)
 	}
-	review := func(of, audience string) *gate.Review {
-		return gate.NewReview(cluster.Clientset, gate.Verification{
+	review := func(of, audience string) *authn.Review {
+		return authn.NewReview(cluster.Clientset, authn.Verification{
 			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
 		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"of": of}, d.Registry))
 	}
@@ -55,7 +56,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents}, Clock: d.Clock,
 		},
 		Shares: &gateway.Shares{PerSecond: cfg.Gateway.NodeBytes, Burst: burst, Clock: d.Clock},
-		Store:  store, PerNode: cfg.Gateway.PerNode, Bytes: gateway.NewRoom(cfg.Gateway.MaxBytes),
+		Store:  store, PerNode: cfg.Gateway.PerNode, Bytes: semaphore.NewWeighted(cfg.Gateway.MaxBytes),
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
 	var listen net.ListenConfig

@@ -20,7 +20,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/freeport"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
@@ -185,7 +185,7 @@ func TestAGatewayBelievesTokensOnly(t *testing.T) {
 	for _, bad := range []struct{ name, token, says string }{
 		{"another account", a.site.token(namespace, "train", nodeName, gateway.Audience), "no account of connectors"},
 		{"no pod", a.site.token(namespace, "connectors", "", gateway.Audience), "not bound to a pod"},
-		{"another audience", a.site.token(namespace, "connectors", nodeName, gate.Audience), "refuses the token"},
+		{"another audience", a.site.token(namespace, "connectors", nodeName, authn.Audience), "refuses the token"},
 	} {
 		g, err := upstream.Open(upstream.Config{Address: a.address[0], TokenFile: a.token, CAFile: a.cert}, slog.New(slog.DiscardHandler))
 		if err != nil {

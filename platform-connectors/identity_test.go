@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/report"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -136,8 +136,8 @@ func TestAPodOfOneNodeCannotSpeakForAnother(t *testing.T) {
 	elsewhere := s.other("gpu-8")
 	elsewhere.start()
 	namespace := s.cluster.Namespace(t)
-	mine := s.token(namespace, "monitor", nodeName, gate.Audience)
-	theirs := s.token(namespace, "monitor", "gpu-8", gate.Audience)
+	mine := s.token(namespace, "monitor", nodeName, authn.Audience)
+	theirs := s.token(namespace, "monitor", "gpu-8", authn.Audience)
 
 	s.accepted(s.publisher(mine), event("a", 1))
 	s.awaitCondition(check, faulty(entry("a", 1)))
@@ -158,8 +158,8 @@ func TestAnAgentCannotSpeakAboutAnotherAgentsCheck(t *testing.T) {
 	s.makeStoreReachable()
 	connector := s.start()
 	namespace := s.cluster.Namespace(t)
-	owner := s.publisher(s.token(namespace, "owner", nodeName, gate.Audience))
-	rival := s.publisher(s.token(namespace, "rival", nodeName, gate.Audience))
+	owner := s.publisher(s.token(namespace, "owner", nodeName, authn.Audience))
+	rival := s.publisher(s.token(namespace, "rival", nodeName, authn.Audience))
 	s.accepted(owner, event("a", 1))
 	claimed := event("c", 1)
 	claimed.Agent, claimed.CheckName, claimed.ProcessingStrategy = "rival", "RivalCheck", protos.ProcessingStrategy_PERSIST_ONLY
@@ -197,15 +197,15 @@ func TestTokensAreVerifiedAndFailClosed(t *testing.T) {
 	s.args = append(s.args, "--publisher-tokens=required", "--publisher-token-verdict-life=10m")
 	s.start()
 	namespace := s.cluster.Namespace(t)
-	good := s.publisher(s.token(namespace, "monitor", nodeName, gate.Audience))
+	good := s.publisher(s.token(namespace, "monitor", nodeName, authn.Audience))
 	s.accepted(good, event("a", 1))
 
 	s.refused(s.publisher(""), event("a", 2), codes.Unauthenticated, "takes events only with a service account token")
-	s.refused(s.publisher("garbage"), event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+gate.Audience)
+	s.refused(s.publisher("garbage"), event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+authn.Audience)
 	wrong := s.publisher(s.token(namespace, "monitor", nodeName, "another-audience"))
-	s.refused(wrong, event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+gate.Audience)
+	s.refused(wrong, event("a", 2), codes.Unauthenticated, "refuses the token for the audience "+authn.Audience)
 
-	late := s.publisher(s.token(namespace, "monitor", nodeName, gate.Audience))
+	late := s.publisher(s.token(namespace, "monitor", nodeName, authn.Audience))
 	s.cluster.StopAPIServer()
 	s.refused(late, event("a", 2), codes.Unavailable, "nothing was taken, send again")
 	s.accepted(good, event("a", 3)) // its verdict is remembered
@@ -228,7 +228,7 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 	connector := s.start()
 	e := event("a", 1)
 	e.Agent, e.CheckName, e.NodeName = "wide", "WideCheck", "gpu-99"
-	wide := s.publisher(s.token(namespace, "wide", nodeName, gate.Audience))
+	wide := s.publisher(s.token(namespace, "wide", nodeName, authn.Audience))
 
 	// It is acknowledged when the store has it, not before.
 	s.refused(wide, e, codes.Unavailable, "the record store cannot be reached yet, nothing was taken")
@@ -241,8 +241,8 @@ func TestAClusterWidePublisherSpeaksForOtherNodes(t *testing.T) {
 		t.Errorf("stored: %v, %v", all, err)
 	}
 
-	s.refused(s.publisher(s.token(namespace, "wide", "", gate.Audience)), e, codes.PermissionDenied, "is not bound to a pod of this node")
-	s.refused(s.publisher(s.token(namespace, "narrow", nodeName, gate.Audience)), e, codes.PermissionDenied, `nodeName: is "gpu-99"`)
+	s.refused(s.publisher(s.token(namespace, "wide", "", authn.Audience)), e, codes.PermissionDenied, "is not bound to a pod of this node")
+	s.refused(s.publisher(s.token(namespace, "narrow", nodeName, authn.Audience)), e, codes.PermissionDenied, `nodeName: is "gpu-99"`)
 	own := event("a", 2)
 	own.Agent = "wide"
 	s.refused(s.publisher(""), own, codes.PermissionDenied, `agent "wide" is that of system:serviceaccount:`+namespace+":wide")

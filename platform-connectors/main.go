@@ -11,8 +11,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -28,9 +28,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	case config.RoleGateway:
 		return buildGateway(ctx, d, cfg)
 	}
-	return front.Build(ctx, d, cfg.Config, front.Upstream{
-		Open: func(ctx context.Context, metrics prometheus.Registerer) (records.Place, error) {
-			return openPlace(ctx, cfg, options(d, cfg, metrics))
+	return nodeconnector.Build(ctx, d, cfg.Config, nodeconnector.Upstream{
+		Open: func(ctx context.Context, metrics prometheus.Registerer) (destination.Destination, error) {
+			return openDestination(ctx, cfg, options(d, cfg, metrics))
 		},
 		History: cfg.StoreAccount != config.AccountAppend,
 	})
@@ -40,8 +40,8 @@ func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer)
 	return storeopen.Options{SingleHost: cfg.SingleHost, Parts: cfg.Datastore, Logger: d.Log, Registerer: metrics, Clock: d.Clock}
 }
 
-// openPlace opens the store with the rights that its account has.
-func openPlace(ctx context.Context, cfg config.Config, o storeopen.Options) (records.Place, error) {
+// openDestination opens the store with the rights that its account has.
+func openDestination(ctx context.Context, cfg config.Config, o storeopen.Options) (destination.Destination, error) {
 	if cfg.StoreAccount == config.AccountAppend {
 		return storeopen.OpenAppender(ctx, cfg.Store, o)
 	}
@@ -49,5 +49,5 @@ func openPlace(ctx context.Context, cfg config.Config, o storeopen.Options) (rec
 	if err != nil {
 		return nil, err
 	}
-	return records.Direct{Store: s, Node: cfg.NodeName}, nil
+	return destination.Direct{Store: s, Node: cfg.NodeName}, nil
 }

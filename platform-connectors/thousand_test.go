@@ -20,8 +20,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
@@ -32,23 +32,23 @@ import (
 
 var crowd = flag.Int("nodes", 1000, "how many nodes TestAThousandNodes has")
 
-// shelf is a spool in memory, of one node: a thousand on one disk would measure the
+// queue is a spool in memory, of one node: a thousand on one disk would measure the
 // disk.
-type shelf struct {
+type queue struct {
 	mu        sync.Mutex
 	entries   []spool.Entry
 	confirmed uint64
 	more      chan struct{}
 }
 
-func (s *shelf) Read(after uint64, limit int) ([]spool.Entry, uint64, error) {
+func (s *queue) Read(after uint64, limit int) ([]spool.Entry, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	upTo := min(after+uint64(limit), uint64(len(s.entries)))
 	return s.entries[after:upTo], upTo, nil
 }
 
-func (s *shelf) Wait(ctx context.Context, after uint64) error {
+func (s *queue) Wait(ctx context.Context, after uint64) error {
 	for {
 		s.mu.Lock()
 		n, more := uint64(len(s.entries)), s.more
@@ -64,20 +64,20 @@ func (s *shelf) Wait(ctx context.Context, after uint64) error {
 	}
 }
 
-func (s *shelf) Bounds() (released, committed uint64) {
+func (s *queue) Bounds() (released, committed uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed, uint64(len(s.entries))
 }
 
-func (s *shelf) Confirm(index uint64) error {
+func (s *queue) Confirm(index uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.confirmed = index
 	return nil
 }
 
-func (s *shelf) add(r record.Record) {
+func (s *queue) add(r record.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries = append(s.entries, spool.Entry{Index: uint64(len(s.entries)) + 1, Record: r})
@@ -94,11 +94,11 @@ func (unchanged) Transform(_ context.Context, records []record.Record) ([]record
 
 type way struct{ *upstream.Gateway }
 
-func (w way) Sink(context.Context) (replay.Sink, error) { return w.Gateway, nil }
+func (w way) Sink(context.Context) (forwarder.Sink, error) { return w.Gateway, nil }
 
-func (w way) Opened() (replay.Sink, bool) { return w.Gateway, true }
+func (w way) Opened() (forwarder.Sink, bool) { return w.Gateway, true }
 
-// TestAThousandNodes replay through two gateways on PostgreSQL, each node with the
+// TestAThousandNodes forward through two gateways on PostgreSQL, each node with the
 // token of a pod of its own. One gateway is killed as by a power cut in the middle,
 // later the other. Nothing is lost or stored twice, and every node's order is kept.
 //
@@ -122,8 +122,8 @@ func TestAThousandNodes(t *testing.T) {
 	tokens := a.tokens(*crowd)
 	life, end := context.WithCancel(t.Context())
 	var stored atomic.Int64
-	shelves, want := make([]*shelf, *crowd), make([][]string, *crowd)
-	var nodes, replays sync.WaitGroup
+	spools, want := make([]*queue, *crowd), make([][]string, *crowd)
+	var nodes, forwarders sync.WaitGroup
 	begin := time.Now()
 	for n := range *crowd {
 		node := fmt.Sprintf("crowd-%d", n)
@@ -131,18 +131,18 @@ func TestAThousandNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &shelf{more: make(chan struct{})}
-		shelves[n] = s
-		carrier := &replay.Carrier{
+		s := &queue{more: make(chan struct{})}
+		spools[n] = s
+		sender := &forwarder.Sender{
 			Source: way{g}, Transform: unchanged{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
-			Metrics: replay.NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
+			Metrics: forwarder.NewMetrics(prometheus.NewRegistry(), prometheus.NewCounter(prometheus.CounterOpts{Name: "dead"})),
 		}
-		r := &replay.Replay{
-			Spool: s, Reader: s, Carrier: carrier, Identity: func() record.NodeIdentity { return record.NodeIdentity{} },
-			Tally: replay.NewTally(0, &replay.Tally{Shape: same, Clock: clock.RealClock{}}, prometheus.NewRegistry()),
+		r := &forwarder.Forwarder{
+			Spool: s, Reader: s, Sender: sender, Identity: func() record.NodeIdentity { return record.NodeIdentity{} },
+			Tally: forwarder.NewTally(0, &forwarder.Tally{Shape: same, Clock: clock.RealClock{}}, prometheus.NewRegistry()),
 			Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		}
-		replays.Go(func() {
+		forwarders.Go(func() {
 			if err := r.Run(life); err != nil {
 				t.Error(err)
 			}
@@ -169,7 +169,7 @@ func TestAThousandNodes(t *testing.T) {
 	nodes.Wait()
 	t.Logf("%d nodes, %d records, acknowledged after %s", *crowd, stored.Load(), time.Since(begin).Round(time.Millisecond))
 	end()
-	replays.Wait()
+	forwarders.Wait()
 	got := map[string][]string{}
 	for after := int64(0); ; {
 		page, err := records.List(t.Context(), store.Query{After: after, Limit: 5000})
@@ -198,7 +198,7 @@ func TestAThousandNodes(t *testing.T) {
 }
 
 // await waits until so many entries are confirmed.
-func (s *shelf) await(ctx context.Context, n uint64) bool {
+func (s *queue) await(ctx context.Context, n uint64) bool {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

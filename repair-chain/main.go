@@ -10,7 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
-	"github.com/nvidia/nvsentinel/repair-chain/internal/runs"
+	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )
 
 const name = "repair-chain"
@@ -22,13 +22,13 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	live, err := runs.Live(cluster.Config)
+	live, err := reconciler.Live(cluster.Config)
 	if err != nil {
 		return err
 	}
-	w := runs.New(cluster.Config, runs.Deps{
+	w := reconciler.New(cluster.Config, reconciler.Deps{
 		Live: live, Objects: cluster.Dynamic, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Keep: cfg.Keep,
-		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: runs.NewMetrics(d.Registry),
+		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	})
 	d.Ready("runs", w.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "runs", w.Run)

@@ -20,7 +20,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg kwok.Config) error {
 	if err != nil {
 		return err
 	}
-	books, entries, err := kwok.OpenBooks(cfg.Books)
+	books, entries, err := kwok.OpenAuditLog(cfg.Books)
 	if err != nil {
 		return err
 	}

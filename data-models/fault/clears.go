@@ -35,7 +35,7 @@ func Clears(recovery record.Event, faulty record.Event, entry Entry) bool {
 	}
 	// Names that stand for themselves although their types differ do not say
 	// which belong together; none of them speaks for a thing of several names.
-	mixed := len(things) > 1 && slices.ContainsFunc(things, func(t []string) bool {
+	mixed := slices.ContainsFunc(things, func(t []string) bool {
 		return len(t) == 1 && !isDevice(t) && typeOf(t[0]) != typeOf(things[len(things)-1][0])
 	})
 	return slices.ContainsFunc(things, func(names []string) bool { return covers(names, entry.Names, mixed) })

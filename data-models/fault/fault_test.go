@@ -123,6 +123,7 @@ func TestClears(t *testing.T) {
 		"a sub-unit without a device": {event(true, nil, "NVLINK", "3"), link, false},
 		"a device with registers":     {event(true, nil, "GPU_UUID", "GPU-1"), registers, true},
 		"registers alone":             {event(true, nil, "REG0", "1"), registers, false},
+		"registers, of no device":     {event(true, nil, "REG0", "1"), event(false, nil), false},
 
 		"the GPU of a partition":           {event(true, nil, "GPU_UUID", "GPU-1"), event(false, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "5"), true},
 		"another partition of the GPU":     {event(true, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "6"), event(false, nil, "GPU_UUID", "GPU-1", "GPU_INSTANCE", "5"), false},
@@ -248,6 +249,26 @@ func TestCompare(t *testing.T) {
 	for _, tt := range tests {
 		if got := fault.Compare(tt.a, tt.b); got != tt.want {
 			t.Errorf("Compare(%+v, %+v) = %v, want %v", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+// TestOf: the machine that the connector saw comes before the one that a judge took it for.
+func TestOf(t *testing.T) {
+	seen, judged := record.NodeIdentity{UID: "seen"}, record.NodeIdentity{UID: "judged"}
+	for name, tt := range map[string]struct {
+		node    record.NodeIdentity
+		verdict *record.Verdict
+		want    record.NodeIdentity
+	}{
+		"seen":            {seen, nil, seen},
+		"seen and judged": {seen, &record.Verdict{Machine: &judged}, seen},
+		"judged":          {record.NodeIdentity{BootID: "b"}, &record.Verdict{Machine: &judged}, judged},
+		"not told":        {record.NodeIdentity{BootID: "b"}, &record.Verdict{}, record.NodeIdentity{BootID: "b"}},
+		"neither":         {record.NodeIdentity{BootID: "b"}, nil, record.NodeIdentity{BootID: "b"}},
+	} {
+		if got := fault.Of(record.Record{Node: tt.node, Status: record.Status{QuarantineVerdict: tt.verdict}}); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
 }
@@ -381,6 +402,11 @@ func TestRank(t *testing.T) {
 	for i := 1; i < len(order); i++ {
 		if fault.Rank(order[i-1]) >= fault.Rank(order[i]) {
 			t.Errorf("%s does not rank below %s", order[i-1], order[i])
+		}
+	}
+	for i, cured := range []bool{true, true, false} {
+		if fault.CuredByReboot(order[i]) != cured {
+			t.Errorf("a reboot cures %s: %t", order[i], !cured)
 		}
 	}
 	if fault.Rank(record.ActionRestartVM) != fault.Rank(record.ActionRestartBM) {

@@ -44,10 +44,10 @@ func AppendJSON(b []byte, r Record) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// blankStatus is the document of a status that no room has stamped.
+// blankStatus is the document of a status that no service has stamped.
 var blankStatus, _ = json.Marshal(Status{}) // which encodes, as the tests see
 
-// Blank says that no room has stamped the record yet.
+// Blank says that no service has stamped the record yet.
 func (s Status) Blank() bool {
 	return s.NodeQuarantined == NotQuarantined && s.QuarantineFinishTimestamp == nil &&
 		s.UserPodsEvictionStatus == (EvictionStatus{}) && s.DrainFinishTimestamp == nil &&

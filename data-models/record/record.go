@@ -272,7 +272,7 @@ type Wait struct {
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// Status is what the rooms stamp; each field has one writer (see CheckWrite).
+// Status is what the services stamp; each field has one writer (see CheckWrite).
 type Status struct {
 	NodeQuarantined           Quarantine     `json:"nodequarantined"`
 	QuarantineFinishTimestamp *time.Time     `json:"quarantinefinishtimestamp"`

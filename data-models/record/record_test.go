@@ -179,7 +179,7 @@ func TestLifeOfARecord(t *testing.T) {
 	}
 }
 
-// TestSelectorsThatActNeverSeePersistOnly: the feeds of the rooms that act
+// TestSelectorsThatActNeverSeePersistOnly: the feeds of the services that act
 // filter on the strategy.
 func TestSelectorsThatActNeverSeePersistOnly(t *testing.T) {
 	r := record.Record{Event: record.Event{NodeName: "n", ProcessingStrategy: record.PersistOnly}}

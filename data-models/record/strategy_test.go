@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// twins are records in every state that a selector of a room may ask for. As
+// twins are records in every state that a selector of a service may ask for. As
 // PERSIST_ONLY ones they never come to be; a filter must hold all the same.
 func twins(strategy record.Strategy) []record.Record {
 	var out []record.Record

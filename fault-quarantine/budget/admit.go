@@ -47,7 +47,7 @@ type Decision struct {
 // takes its place before the next is looked at, and one that does not fit
 // blocks nobody.
 func Admit(limits []Limit, nodes []Node, waiting []Candidate, now time.Time) Decision {
-	books := open(limits, nodes, now)
+	accounts := open(limits, nodes, now)
 	queue := slices.Clone(waiting)
 	slices.SortStableFunc(queue, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Name, b.Name))
@@ -55,8 +55,8 @@ func Admit(limits []Limit, nodes []Node, waiting []Candidate, now time.Time) Dec
 	d := Decision{Refused: map[string]string{}}
 	for _, c := range queue {
 		why := ""
-		for _, b := range books {
-			if why = b.refuses(c); why != "" {
+		for _, a := range accounts {
+			if why = a.refuses(c); why != "" {
 				break
 			}
 		}
@@ -64,33 +64,36 @@ func Admit(limits []Limit, nodes []Node, waiting []Candidate, now time.Time) Dec
 			d.Refused[c.Name] = why
 			continue
 		}
-		for _, b := range books {
-			b.take(c)
+		for _, a := range accounts {
+			a.take(c)
 		}
 		d.Granted = append(d.Granted, c.Name)
 	}
 	return d
 }
 
-// Fullest is, for each limit, the use of the group with the least room left, as
-// a candidate finds it: a group without a node is one node, the candidate.
+// Fullest is, for each limit, the use of the group with the least room left, of several
+// that of the one with the most use, as a candidate finds it: a group without a node is
+// one node, the candidate.
 func Fullest(limits []Limit, nodes []Node, now time.Time) []Use {
 	out := make([]Use, len(limits))
-	for i, b := range open(limits, nodes, now) {
-		first := true
-		out[i].Allowed = b.allowed(1)
-		for _, t := range b.groups {
-			u := Use{t.used, b.allowed(max(t.population, 1))}
-			if first || u.Allowed-u.Used < out[i].Allowed-out[i].Used {
-				out[i], first = u, false
-			}
+	for i, a := range open(limits, nodes, now) {
+		var uses []Use
+		for _, t := range a.groups {
+			uses = append(uses, Use{t.used, a.allowed(max(t.population, 1))})
 		}
+		if len(uses) == 0 {
+			uses = []Use{{Allowed: a.allowed(1)}}
+		}
+		out[i] = slices.MinFunc(uses, func(a, b Use) int {
+			return cmp.Or(cmp.Compare(a.Allowed-a.Used, b.Allowed-b.Used), cmp.Compare(b.Used, a.Used))
+		})
 	}
 	return out
 }
 
-// book is one limit with what it counts per value of its label.
-type book struct {
+// account is one limit with what it counts per value of its label.
+type account struct {
 	Limit
 	groups map[string]*tally
 }
@@ -100,12 +103,12 @@ type tally struct {
 	holders          []string
 }
 
-func open(limits []Limit, nodes []Node, now time.Time) []book {
-	books := make([]book, len(limits))
+func open(limits []Limit, nodes []Node, now time.Time) []account {
+	accounts := make([]account, len(limits))
 	for i, l := range limits {
-		books[i] = book{Limit: l, groups: map[string]*tally{}}
+		accounts[i] = account{Limit: l, groups: map[string]*tally{}}
 		for _, n := range nodes {
-			t := books[i].group(n.Labels)
+			t := accounts[i].group(n.Labels)
 			if n.Counted || n.InSession {
 				t.population++
 			}
@@ -115,18 +118,18 @@ func open(limits []Limit, nodes []Node, now time.Time) []book {
 			}
 		}
 	}
-	return books
+	return accounts
 }
 
-func (b book) group(labels map[string]string) *tally {
+func (a account) group(labels map[string]string) *tally {
 	value := ""
-	if b.Label != "" {
-		value = labels[b.Label]
+	if a.Label != "" {
+		value = labels[a.Label]
 	}
-	t, ok := b.groups[value]
+	t, ok := a.groups[value]
 	if !ok {
 		t = &tally{}
-		b.groups[value] = t
+		a.groups[value] = t
 	}
 	return t
 }
@@ -134,21 +137,21 @@ func (b book) group(labels map[string]string) *tally {
 // refuses says why the candidate does not fit, or nothing. The candidate counts
 // in the population, so that a percentage of no GPU nodes is one of the nodes
 // that have faults.
-func (b book) refuses(c Candidate) string {
-	t := b.group(c.Labels)
+func (a account) refuses(c Candidate) string {
+	t := a.group(c.Labels)
 	population := t.population
 	if !c.Counted {
 		population++
 	}
-	u := Use{t.used, b.allowed(population)}
+	u := Use{t.used, a.allowed(population)}
 	if u.Used < u.Allowed {
 		return ""
 	}
-	return b.refusal(c.Labels[b.Label], u, slices.Clone(t.holders))
+	return a.refusal(c.Labels[a.Label], u, slices.Clone(t.holders))
 }
 
-func (b book) take(c Candidate) {
-	t := b.group(c.Labels)
+func (a account) take(c Candidate) {
+	t := a.group(c.Labels)
 	t.used++
 	t.holders = append(t.holders, c.Name)
 	if !c.Counted {

@@ -104,6 +104,19 @@ func TestFullest(t *testing.T) {
 	if diff := cmp.Diff([]budget.Use{{Used: 1, Allowed: 1}, {Used: 1, Allowed: 2}, {Used: 1, Allowed: 2}}, got); diff != "" {
 		t.Error(diff)
 	}
+	// Three nodes of pool a and nine of pool b, of which one and seven are out.
+	var pools []budget.Node
+	for i := range 12 {
+		pool := []string{"a", "b", "b", "b"}[i%4]
+		pools = append(pools, budget.Node{Counted: true, InSession: i == 0 || pool == "b" && i < 10, Labels: map[string]string{"pool": pool}})
+	}
+	most := 100
+	for range 20 {
+		got := budget.Fullest([]budget.Limit{{Percentage: &most, Label: "pool"}}, pools, now)
+		if got[0] != (budget.Use{Used: 7, Allowed: 9}) {
+			t.Fatalf("of two pools with room for two: %+v", got)
+		}
+	}
 	if got := budget.Fullest(limits, nil, now); got[1] != (budget.Use{Allowed: 1}) {
 		t.Errorf("of no nodes: %+v", got)
 	}
@@ -122,8 +135,10 @@ func TestValidate(t *testing.T) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	if err := (budget.Limit{Name: "x", Nodes: new(int)}).Validate("b"); err != nil {
-		t.Error(err)
+	for _, l := range []budget.Limit{{Name: "x", Nodes: new(int)}, {Name: "x", Percentage: new(int)}, {Name: "x", Percentage: new(100)}} {
+		if err := l.Validate("b"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -136,6 +151,11 @@ func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
 	limits := []budget.Limit{{Name: "b", Nodes: new(3)}}
 	d := budget.Admit(limits, nodes, []budget.Candidate{{Name: "gpu-5"}}, time.Now())
 	want := "budget b: 9 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8 and 1 more"
+	if got := d.Refused["gpu-5"]; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	d = budget.Admit(limits, nodes[1:], []budget.Candidate{{Name: "gpu-5"}}, time.Now())
+	want = "budget b: 8 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8"
 	if got := d.Refused["gpu-5"]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

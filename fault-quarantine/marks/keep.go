@@ -77,10 +77,5 @@ func (d Desired) Keep(node *corev1.Node, unknown []string) Desired {
 }
 
 func (d Desired) lists(id string) bool {
-	for _, e := range d.Faults {
-		if e.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Faults, func(e record.Event) bool { return e.ID == id })
 }

@@ -67,14 +67,12 @@ func Of(open []record.Record) Desired {
 
 // Without leaves faults out of the list: their events are not known whole.
 func (d Desired) Without(ids map[string]bool) Desired {
-	if len(ids) > 0 {
-		d.Faults = slices.DeleteFunc(slices.Clone(d.Faults), func(e record.Event) bool { return ids[e.ID] })
-	}
+	d.Faults = slices.DeleteFunc(slices.Clone(d.Faults), func(e record.Event) bool { return ids[e.ID] })
 	return d
 }
 
-// Painter applies desired marks to Nodes.
-type Painter struct {
+// Mutator applies desired marks to Nodes.
+type Mutator struct {
 	// LabelPrefix is put before cordon-by and its like.
 	LabelPrefix string
 }
@@ -83,7 +81,7 @@ type Painter struct {
 // idempotent. While a repair object claims the Node, a release keeps cordon,
 // taints and labels (and the annotations that claim them) and ends the session
 // alone.
-func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
+func (p Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	m := nodemark.Read(node)
 	if d.Session == "" {
 		p.release(node, m, d.Ended, now)
@@ -103,7 +101,7 @@ func (p Painter) Apply(node *corev1.Node, d Desired, now time.Time) {
 
 // cordon makes the node unschedulable. A cordon that was there before is its
 // owner's; when the owner lifts it, the node still has faults and ours begins.
-func (p Painter) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now time.Time) {
+func (p Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
 	switch {
 	case !d.Effects.Cordon:
@@ -130,7 +128,7 @@ func (p Painter) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now
 
 // uncordon takes back a cordon of ours and says so in labels, unless a person
 // was faster.
-func (p Painter) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
+func (p Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
 	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
 	drop(node, nodemark.QuarantineHealthEventCordonPreExisting)
 	if !ours.Cordon {
@@ -158,7 +156,7 @@ const us = "NVSentinel"
 // forget removes the labels that tell of our cordons and uncordons under another
 // prefix, which was configured before. They name us by their value, and whoever
 // else writes such a label does not.
-func (p Painter) forget(node *corev1.Node) {
+func (p Mutator) forget(node *corev1.Node) {
 	for key, by := range maps.Clone(node.Labels) {
 		prefix, tells := strings.CutSuffix(key, "cordon-by")
 		prefix = strings.TrimSuffix(prefix, "un")
@@ -234,7 +232,7 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 // release ends the session on the Node and, unless a repair object claims the
 // Node, takes back every mark of ours. A person who takes away a mark that was
 // kept for a claim takes back the rest as well.
-func (p Painter) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
+func (p Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
 	if !nodemark.Bears(node) {
 		return
 	}
@@ -274,11 +272,6 @@ func labelValue(s string, n int) string {
 	return strings.Trim(cut(notLabel.ReplaceAllString(s, "-"), n), "-_.")
 }
 
-func cut(s string, n int) string {
-	if len(s) > n {
-		return s[:n]
-	}
-	return s
-}
+func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15-04-05Z") }

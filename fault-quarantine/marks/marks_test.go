@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	painter = marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}
+	mutator = marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix}
 	now     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	gpu     = record.Taint{Key: "nvidia.com/gpu-fault", Value: "xid", Effect: "NoSchedule"}
 )
@@ -42,7 +42,7 @@ func everything() record.Effects {
 
 func TestMarkAndRelease(t *testing.T) {
 	node := bare()
-	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || node.Labels["fault"] != "gpu" || node.Labels["team"] != "a" {
 		t.Errorf("marked wrong: %+v %+v", node.Spec, node.Labels)
 	}
@@ -58,11 +58,11 @@ func TestMarkAndRelease(t *testing.T) {
 		t.Error("the node does not show its session")
 	}
 	again := node.DeepCopy()
-	painter.Apply(again, marks.Of([]record.Record{open("f1", "f1", everything())}), now.Add(time.Hour))
+	mutator.Apply(again, marks.Of([]record.Record{open("f1", "f1", everything())}), now.Add(time.Hour))
 	if diff := cmp.Diff(node, again); diff != "" {
 		t.Errorf("marking twice changes the node: %s", diff)
 	}
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	want := bare()
 	want.Labels["k8saas.nvidia.com/uncordon-by"] = "NVSentinel"
 	want.Labels["k8saas.nvidia.com/uncordon-reason"] = "GPU-fatal-rule-removed"
@@ -76,7 +76,7 @@ func TestMarkAndRelease(t *testing.T) {
 // its release leaves none of our labels but those of the present one, and neither
 // does another judgement in mid-session.
 func TestAnotherLabelPrefix(t *testing.T) {
-	before, after := marks.Painter{LabelPrefix: "old.example.com/"}, painter
+	before, after := marks.Mutator{LabelPrefix: "old.example.com/"}, mutator
 	for _, again := range []bool{false, true} {
 		node := bare()
 		node.Labels["others.example.com/cordon-by"] = "somebody"
@@ -106,11 +106,11 @@ func TestForeignMarksStay(t *testing.T) {
 	node.Spec.Unschedulable = true
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: gpu.Key, Value: gpu.Value, Effect: "NoSchedule"})
 	before := node.DeepCopy()
-	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	if node.Annotations[nodemark.QuarantineHealthEventCordonPreExisting] != "True" || len(node.Spec.Taints) != 2 {
 		t.Errorf("foreign marks were taken over: %+v", node)
 	}
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if diff := cmp.Diff(before, node); diff != "" {
 		t.Errorf("foreign marks were taken away: %s", diff)
 	}
@@ -121,13 +121,13 @@ func TestEachRecoveryLiftsItsOwn(t *testing.T) {
 	tainting := record.Effects{Taints: []record.Taint{gpu}}
 	cordoning := record.Effects{Cordon: true}
 	both := []record.Record{open("f1", "f1", tainting), open("f2", "f1", cordoning)}
-	painter.Apply(node, marks.Of(both), now)
-	painter.Apply(node, marks.Of(both[:1]), now)
+	mutator.Apply(node, marks.Of(both), now)
+	mutator.Apply(node, marks.Of(both[:1]), now)
 	if node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Errorf("the cordon stays or the taint went: %+v", node.Spec)
 	}
-	painter.Apply(node, marks.Of(both), now)
-	painter.Apply(node, marks.Of(both[1:]), now)
+	mutator.Apply(node, marks.Of(both), now)
+	mutator.Apply(node, marks.Of(both[1:]), now)
 	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Errorf("the taint stays or the cordon went: %+v", node.Spec)
 	}
@@ -135,9 +135,9 @@ func TestEachRecoveryLiftsItsOwn(t *testing.T) {
 
 func TestReleaseWhileClaimed(t *testing.T) {
 	node := bare()
-	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	node.Annotations[nodemark.RepairAnnotation] = "uid"
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 || nodemark.Session(node) != "" || node.Labels[nodemark.StateLabel] != "" {
 		t.Errorf("a claimed node keeps cordon and taints and ends the session: %+v", node)
 	}
@@ -145,7 +145,7 @@ func TestReleaseWhileClaimed(t *testing.T) {
 		t.Error("nothing claims the marks that stay")
 	}
 	delete(node.Annotations, nodemark.RepairAnnotation)
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
 		t.Errorf("the release was not completed: %+v", node)
 	}
@@ -155,11 +155,11 @@ func TestReleaseWhileClaimed(t *testing.T) {
 // the first of them that a person takes away.
 func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 	node := bare()
-	painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	node.Annotations[nodemark.RepairAnnotation] = "uid"
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	node.Spec.Unschedulable = false
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if len(node.Spec.Taints) != 1 || nodemark.Bears(node) || node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("the release was not completed: %+v", node)
 	}
@@ -170,10 +170,10 @@ func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 func TestReleasedByHand(t *testing.T) {
 	untaint := func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }
 	for name, tt := range map[string]struct {
-		undo func(*corev1.Node)
-		hand nodemark.Hand
-		want string // annotation
-		by   string // label uncordon-by
+		undo  func(*corev1.Node)
+		cause nodemark.ReleaseCause
+		want  string // annotation
+		by    string // label uncordon-by
 	}{
 		"uncordoned": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, nodemark.ByUncordon, nodemark.QuarantinedNodeUncordonedManually, ""},
 		"untainted":  {untaint, nodemark.ByUntaint, nodemark.QuarantinedNodeUntaintedManually, "NVSentinel"},
@@ -184,17 +184,17 @@ func TestReleasedByHand(t *testing.T) {
 		for _, claim := range []string{"", "uid"} {
 			t.Run(name+claim, func(t *testing.T) {
 				node := bare()
-				painter.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
+				mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 				tt.undo(node)
 				want := bare()
 				if claim != "" {
 					node.Annotations[nodemark.RepairAnnotation] = claim
 					want.Annotations[nodemark.RepairAnnotation] = claim
 				}
-				if got := nodemark.Read(node).Released; got != tt.hand {
-					t.Fatalf("released by %q, want %q", got, tt.hand)
+				if got := nodemark.Read(node).Released; got != tt.cause {
+					t.Fatalf("released by %q, want %q", got, tt.cause)
 				}
-				painter.Apply(node, marks.Desired{Ended: []string{"f1", "f2"}}, now)
+				mutator.Apply(node, marks.Desired{Ended: []string{"f1", "f2"}}, now)
 				want.Annotations[tt.want] = nodemark.True
 				want.Annotations[nodemark.ReleasedAnnotation] = "f1,f2" // f2 is not listed on the Node yet
 				if tt.by != "" {
@@ -208,7 +208,7 @@ func TestReleasedByHand(t *testing.T) {
 				if diff := cmp.Diff(want, node); diff != "" {
 					t.Errorf("after the release: %s", diff)
 				}
-				painter.Apply(node, marks.Of([]record.Record{open("f2", "f2", everything())}), now)
+				mutator.Apply(node, marks.Of([]record.Record{open("f2", "f2", everything())}), now)
 				if ended := nodemark.Read(node).Ended; ended != nil {
 					t.Errorf("in the next session a person has ended %v", ended)
 				}
@@ -229,9 +229,9 @@ func TestEndedFaultsAreBounded(t *testing.T) {
 		r.Event.Message = ""
 		list = append(list, r)
 	}
-	painter.Apply(node, marks.Of(list), now)
+	mutator.Apply(node, marks.Of(list), now)
 	node.Spec.Unschedulable = false
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if ended := nodemark.Read(node).Ended; len(ended) != 128 || ended[0] != "f0" {
 		t.Errorf("%d faults are noted: %v", len(ended), ended)
 	}
@@ -244,12 +244,12 @@ func TestForeignMarksThatGo(t *testing.T) {
 	node.Spec.Unschedulable = true
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: gpu.Key, Value: gpu.Value, Effect: "NoSchedule"})
 	faults := marks.Of([]record.Record{open("f1", "f1", everything())})
-	painter.Apply(node, faults, now)
+	mutator.Apply(node, faults, now)
 	node.Spec.Unschedulable, node.Spec.Taints = false, node.Spec.Taints[:1]
 	if nodemark.Read(node).Released != nodemark.ByNobody {
 		t.Error("a foreign hand's own cordon counts as ours")
 	}
-	painter.Apply(node, faults, now)
+	mutator.Apply(node, faults, now)
 	if !node.Spec.Unschedulable || len(node.Spec.Taints) != 2 {
 		t.Errorf("a faulty node is schedulable: %+v", node.Spec)
 	}
@@ -257,7 +257,7 @@ func TestForeignMarksThatGo(t *testing.T) {
 	if nodemark.Read(node).Released == nodemark.ByNobody {
 		t.Error("now the cordon is ours, and taking it away is a release")
 	}
-	painter.Apply(node, marks.Desired{}, now)
+	mutator.Apply(node, marks.Desired{}, now)
 	if node.Spec.Unschedulable || len(node.Spec.Taints) != 1 || nodemark.Bears(node) {
 		t.Errorf("leftovers: %+v", node)
 	}
@@ -273,7 +273,7 @@ func TestShownFaultsAreBounded(t *testing.T) {
 		records = append(records, r)
 	}
 	node := bare()
-	painter.Apply(node, marks.Of(records), now)
+	mutator.Apply(node, marks.Of(records), now)
 	text := node.Annotations[nodemark.QuarantineHealthEvent]
 	var shown []map[string]any
 	if err := json.Unmarshal([]byte(text), &shown); err != nil || len(shown) == 0 || len(text) > 50<<10 {

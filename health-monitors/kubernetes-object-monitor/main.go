@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/check"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/journal"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/rights"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
@@ -49,7 +49,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("connector", func(context.Context) error { return conn.Close() })
-	state := &journal.Journal{Client: client.Clientset, Namespace: cfg.Lease.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
+	state := &checkpoint.Checkpoint{Client: client.Clientset, Namespace: cfg.Lease.Namespace, Name: cfg.State, Clock: d.Clock, Log: d.Log}
 	metrics := watch.NewMetrics(d.Registry, state.Size)
 	policies.Failed, policies.Refused = metrics.ReloadFailed, refusal(eventrecorder.Start(d, client), cfg.Lease.Namespace, cfg.State)
 	publisher := &report.Publisher{
@@ -57,7 +57,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		Log: d.Log, Metrics: metrics.Publisher,
 	}
 	monitor := &watch.Monitor{
-		Config: client.Config, Policies: policies, Journal: state, Publisher: publisher, Strategy: record.Strategy(cfg.Strategy),
+		Config: client.Config, Policies: policies, Checkpoint: state, Publisher: publisher, Strategy: record.Strategy(cfg.Strategy),
 		Resync: cfg.Resync, Workers: cfg.Workers, Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	}
 	d.Ready("connector", publisher.Ready)

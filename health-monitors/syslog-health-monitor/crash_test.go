@@ -307,20 +307,6 @@ func (p *process) rotate() {
 	}
 }
 
-func TestSabotageOfTheBootProofShows(t *testing.T) {
-	healthy := func(events []*protos.HealthEvent) bool {
-		for _, e := range events {
-			if e.IsHealthy {
-				return true
-			}
-		}
-		return false
-	}
-	p := newProcess(t)
-	p.start("NVSENTINEL_SABOTAGE=syslog-health-monitor/forget-boot")
-	p.connector.Await(t, "a healthy event without proof", healthy)
-}
-
 func TestCommandLine(t *testing.T) {
 	path, err := binary()
 	if err != nil {

@@ -99,7 +99,7 @@ func (r *ring) open(n int) (path string, stop func()) {
 }
 
 // TestKillsAtAnyMomentLoseAndDoubleNothingOfTheRing: what the program had read
-// ahead of its outbox is in the ring still.
+// ahead of its outbox is in the kernel's ring still.
 func TestKillsAtAnyMomentLoseAndDoubleNothingOfTheRing(t *testing.T) {
 	p, r := newProcess(t), newRing(t)
 	for round := range 15 {

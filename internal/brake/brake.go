@@ -52,9 +52,9 @@ type Brake struct {
 	clock     clock.PassiveClock
 	changes   chan change
 
-	mu    sync.Mutex
-	bells []func()
-	on    bool // as last told
+	mu        sync.Mutex
+	listeners []func()
+	on        bool // as last told
 }
 
 // Start watches the brake for as long as a daemon runs, and shows it in the
@@ -159,8 +159,8 @@ func (b *Brake) changed() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ring := range b.bells {
-		ring()
+	for _, notify := range b.listeners {
+		notify()
 	}
 }
 
@@ -199,9 +199,9 @@ func (b *Brake) On() (why string, on bool) {
 	return "the emergency brake is on (ConfigMap " + b.namespace + "/" + Name + ")" + state.said(), true
 }
 
-// OnChange calls ring whenever the brake has changed; it must not block.
-func (b *Brake) OnChange(ring func()) {
+// OnChange calls notify whenever the brake has changed; it must not block.
+func (b *Brake) OnChange(notify func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bells = append(b.bells, ring)
+	b.listeners = append(b.listeners, notify)
 }

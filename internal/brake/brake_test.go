@@ -28,8 +28,8 @@ func TestBrake(t *testing.T) {
 	if why, on := b.On(); !on || !strings.Contains(why, "not read yet") {
 		t.Errorf("before it is read: %v, %q", on, why)
 	}
-	rung := make(chan struct{}, 16)
-	b.OnChange(func() { rung <- struct{}{} })
+	changed := make(chan struct{}, 16)
+	b.OnChange(func() { changed <- struct{}{} })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- b.Run(ctx) }()
@@ -38,7 +38,7 @@ func TestBrake(t *testing.T) {
 		testkit.Until(t, 2*time.Minute, func() bool { _, on := b.On(); return on == want })
 	}
 	await(false)
-	<-rung // who waited for the first reading goes on, also without any ConfigMap
+	<-changed // who waited for the first reading goes on, also without any ConfigMap
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: brake.Name}, Data: map[string]string{brake.Key: "onn", brake.ReasonKey: "wrong firmware"}}
 	object, err := maps.Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestBrake(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(false)
-	<-rung
+	<-changed
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -109,10 +109,10 @@ func TestACommitThatFailsIsRepeated(t *testing.T) {
 	})
 }
 
-// TestARingHasPriorityOverEveryDelay rings a key that is parked for an hour
-// after it was to be asked again in a minute: neither delays the ring, and the
+// TestEnqueueHasPriorityOverEveryDelay enqueues a key that is parked for an hour
+// after it was to be asked again in a minute: neither delays that, and the
 // first time is kept.
-func TestARingHasPriorityOverEveryDelay(t *testing.T) {
+func TestEnqueueHasPriorityOverEveryDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var at []time.Duration
@@ -126,7 +126,7 @@ func TestARingHasPriorityOverEveryDelay(t *testing.T) {
 		stop := begin(t, l)
 		for range 2 {
 			<-time.After(10 * time.Second)
-			l.Ring("a")
+			l.Enqueue("a")
 		}
 		<-time.After(2 * time.Hour)
 		stop()
@@ -153,7 +153,7 @@ func TestBackoffGrowsAndIsForgotten(t *testing.T) {
 		stop := begin(t, l)
 		<-time.After(time.Minute)
 		began = time.Now()
-		l.Ring("a")
+		l.Enqueue("a")
 		<-time.After(time.Minute)
 		stop()
 		const ms = time.Millisecond
@@ -164,13 +164,13 @@ func TestBackoffGrowsAndIsForgotten(t *testing.T) {
 	})
 }
 
-func TestRingsBeforeTheStartAreKept(t *testing.T) {
+func TestKeysBeforeTheStartAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		l := loop(nil, func(context.Context, string) error { calls++; return nil })
 		l.Open = nil
-		l.Ring("a")
-		l.Ring("")
+		l.Enqueue("a")
+		l.Enqueue("")
 		run(t, l, time.Second)
 		if calls != 1 {
 			t.Errorf("%d calls, want 1", calls)
@@ -256,7 +256,7 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		expect(true, "live, 0 unsettled")
 
 		fault.set(errors.New("the API server is away"))
-		l.Ring("n2") // without a delivery
+		l.Enqueue("n2") // without a delivery
 		<-time.After(61 * time.Second)
 		expect(false, "key n2 held for 1m1s: the API server is away")
 		fault.set(nil)
@@ -294,11 +294,11 @@ func TestAFeedThatRecoversQuietly(t *testing.T) {
 	})
 }
 
-func TestABrokenBellIsStartedAgainAndShows(t *testing.T) {
+func TestABrokenSourceIsStartedAgainAndShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := 0
 		l := loop(&tape{}, func(context.Context, string) error { return nil })
-		l.Bells = append(l.Bells, func(context.Context, func(string)) error { starts++; return errors.New("no cache") })
+		l.Sources = append(l.Sources, func(context.Context, func(string)) error { starts++; return errors.New("no cache") })
 		stop := begin(t, l)
 		<-time.After(3 * time.Minute)
 		synctest.Wait()
@@ -374,35 +374,35 @@ func TestMetrics(t *testing.T) {
 			}
 			return nil
 		})
-		l.Metrics = consume.NewMetrics(registry, "room")
+		l.Metrics = consume.NewMetrics(registry, "service")
 		stop := begin(t, l)
 		<-time.After(90*time.Second + time.Second)
 		got := gather(t, registry)
 		// The first two positions may be stored one by one or together.
-		if n := got["room_commits_total{}"]; n != 1 && n != 2 {
+		if n := got["service_commits_total{}"]; n != 1 && n != 2 {
 			t.Errorf("%v commits, want 1 or 2", n)
 		}
-		delete(got, "room_commits_total{}")
+		delete(got, "service_commits_total{}")
 		want := map[string]float64{
-			`room_handled_total{outcome="settled"}`:        1,
-			`room_handled_total{outcome="ignored"}`:        1,
-			`room_handled_total{outcome="wait"}`:           2,
-			`room_handled_total{outcome="park"}`:           1,
-			`room_source_failures_total{source="feed"}`:    1,
-			`room_event_handling_duration_seconds_count{}`: 4,
-			`room_queue_depth{}`:                           0,
-			`room_unsettled_deliveries{}`:                  2,
-			`room_oldest_unsettled_seconds{}`:              90.9,
-			`room_stuck{}`:                                 1,
-			`room_set_aside_records{}`:                     0,
-			`room_careful{}`:                               0,
+			`service_handled_total{outcome="settled"}`:        1,
+			`service_handled_total{outcome="ignored"}`:        1,
+			`service_handled_total{outcome="wait"}`:           2,
+			`service_handled_total{outcome="park"}`:           1,
+			`service_source_failures_total{source="feed"}`:    1,
+			`service_event_handling_duration_seconds_count{}`: 4,
+			`service_queue_depth{}`:                           0,
+			`service_unsettled_deliveries{}`:                  2,
+			`service_oldest_unsettled_seconds{}`:              90.9,
+			`service_stuck{}`:                                 1,
+			`service_set_aside_records{}`:                     0,
+			`service_careful{}`:                               0,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
 		<-time.After(2 * time.Hour)
 		stop()
-		if got := gather(t, registry)["room_stuck{}"]; got != 0 {
+		if got := gather(t, registry)["service_stuck{}"]; got != 0 {
 			t.Errorf("stuck is %v after the stop", got)
 		}
 	})

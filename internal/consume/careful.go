@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
@@ -292,9 +293,7 @@ func (l *Loop[R]) try(ctx context.Context, f Flight, r R) error {
 		if err := l.note(ctx, Flight{Key: f.Key}); err != nil {
 			return err
 		}
-		select {
-		case <-l.Clock.After(pause):
-		case <-ctx.Done():
+		if !delay.For(ctx, l.Clock, pause) {
 			return ctx.Err()
 		}
 	}
@@ -334,9 +333,7 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 	defer l.vigil.alone.give()
 	for err = l.try(ctx, Flight{Record: id}, item); err != nil; err = l.try(ctx, Flight{Record: id}, item) {
 		l.fail("memory", err)
-		select {
-		case <-l.Clock.After(time.Second):
-		case <-ctx.Done():
+		if !delay.For(ctx, l.Clock, time.Second) {
 			return "", ctx.Err() // the next life reads it again
 		}
 	}

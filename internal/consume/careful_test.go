@@ -119,10 +119,10 @@ func (w *world) live(d time.Duration, kills func(id string) bool, handle func(co
 		loop.Open = nil
 	}
 	loop.Key = func(key string) string { try(key); return key }
-	loop.Backlog = func(_ context.Context, ring func(string)) error {
+	loop.Backlog = func(_ context.Context, enqueue func(string)) error {
 		for _, key := range []string{"bad", "a", "b", "c"} {
 			if len(w.records[key]) > 0 {
-				ring(key)
+				enqueue(key)
 			}
 		}
 		return nil

@@ -35,7 +35,7 @@ const (
 	quiet = 2 * time.Minute
 	// keyless is the key of deliveries whose key cannot be had.
 	keyless = "\x00keyless"
-	// maxUnsettled entries of the ledger stop the reading of the feed until some
+	// maxUnsettled entries of the tracker stop the reading of the feed until some
 	// settle. A key has at most two, however many deliveries it holds.
 	maxUnsettled = 1 << 17
 	// MaxItems and MaxItemBytes bound the deliveries that are read ahead of Items.
@@ -68,14 +68,14 @@ type Task struct {
 // The handler's answer says what happens next: nil settles what was delivered
 // for the key before the handler started; outcome.Wait asks again soon with the
 // position held; outcome.Park settles and asks again later, at once when the
-// key is rung; any other error, and a panic, is tried again with backoff, the
+// key is enqueued; any other error, and a panic, is tried again with backoff, the
 // position held.
 type Loop[R any] struct {
 	// Name of the loop in logs and metrics.
 	Name string
 	// Open opens the feed, from the position that is stored by then: it is called when
 	// Run begins, which is when the process leads, again after an error, and Run closes
-	// what it opened. Nil is a loop of backlog and bells only.
+	// what it opened. Nil is a loop of backlog and sources only.
 	Open func(ctx context.Context) (Feed[R], error)
 	// Key of a delivery; a delivery with an empty key is settled unhandled.
 	Key func(R) string
@@ -92,12 +92,12 @@ type Loop[R any] struct {
 	// Pace is waited for before a delivery is taken in, such as for its turn at a
 	// bounded rate; only the end of the context cuts it short. May be nil.
 	Pace func(ctx context.Context, item R)
-	// Backlog rings every key with open work; it runs to its end before the
+	// Backlog enqueues every key with open work; it runs to its end before the
 	// feed is read, and again after an error. May be nil.
-	Backlog func(ctx context.Context, ring func(key string)) error
-	// Bells ring for the life of the loop, such as informers; a bell that
+	Backlog func(ctx context.Context, enqueue func(key string)) error
+	// Sources enqueue for the life of the loop, such as informers; a source that
 	// fails is started again.
-	Bells []func(ctx context.Context, ring func(key string)) error
+	Sources []func(ctx context.Context, enqueue func(key string)) error
 	// Tasks are done while the loop runs, by the leader alone: what no news ask for.
 	Tasks []Task
 	// Workers is how many keys are handled at once; default 8.
@@ -115,9 +115,9 @@ type Loop[R any] struct {
 	// Vet finds a record that kills the process and sets it aside; may be nil.
 	Vet *Vetting[R]
 
-	queue workqueue.TypedRateLimitingInterface[string]
-	dirty chan struct{} // the committable position has moved
-	room  chan struct{} // the ledger has shrunk
+	queue  workqueue.TypedRateLimitingInterface[string]
+	dirty  chan struct{} // the committable position has moved
+	shrunk chan struct{} // the tracker has shrunk
 
 	limit int // of unsettled deliveries
 
@@ -126,10 +126,10 @@ type Loop[R any] struct {
 	mu      sync.Mutex
 	feed    Feed[R] // nil until it is open
 	phase   phase
-	ledger  *ledger
+	tracker *tracker
 	waiting backlog[R]
 	held    map[string]hold // keys whose last answer was not final
-	trouble map[string]hold // sources (feed, backlog, commit, bells, tasks) that fail
+	trouble map[string]hold // what fails: feed, backlog, commit, sources, tasks
 
 	vigil *vigil // of the process's life, or one of this loop that remembers nothing
 }
@@ -165,8 +165,8 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	l.join(ctx)
 	var workers, sources, committer sync.WaitGroup
 	l.employ(ctx, &workers)
-	for i, bell := range l.Bells {
-		sources.Go(func() { l.repeat(ctx, fmt.Sprintf("bell %d", i+1), func() error { return bell(ctx, l.Ring) }) })
+	for i, source := range l.Sources {
+		sources.Go(func() { l.repeat(ctx, fmt.Sprintf("source %d", i+1), func() error { return source(ctx, l.Enqueue) }) })
 	}
 	for _, t := range l.Tasks {
 		sources.Go(func() { l.do(ctx, t) })
@@ -231,8 +231,8 @@ func (l *Loop[R]) start() {
 	if l.Vet != nil {
 		l.vigil = &l.Vet.vigil
 	}
-	l.dirty, l.room = make(chan struct{}, 1), make(chan struct{}, 1)
-	l.ledger, l.held, l.trouble = newLedger(), map[string]hold{}, map[string]hold{}
+	l.dirty, l.shrunk = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.tracker, l.held, l.trouble = newTracker(), map[string]hold{}, map[string]hold{}
 	l.waiting.byKey = map[string]items[R]{}
 	l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
@@ -256,8 +256,8 @@ func (l *Loop[R]) commitLast(ctx context.Context) {
 	}
 }
 
-// Ring asks for a key to be handled at once; a ring before Run is kept.
-func (l *Loop[R]) Ring(key string) {
+// Enqueue asks for a key to be handled at once; a key that comes before Run is kept.
+func (l *Loop[R]) Enqueue(key string) {
 	l.once.Do(l.start)
 	if key != "" {
 		l.queue.Add(key)

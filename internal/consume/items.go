@@ -12,7 +12,7 @@ type backlog[R any] struct {
 	weight int
 }
 
-// items are the deliveries of one key, oldest first, with their numbers in the ledger.
+// items are the deliveries of one key, oldest first, with their numbers in the tracker.
 type items[R any] struct {
 	of      []R
 	numbers []uint64
@@ -24,7 +24,7 @@ func (l *Loop[R]) keep(key string, of R) {
 		return
 	}
 	have := l.waiting.byKey[key]
-	l.waiting.byKey[key] = items[R]{append(have.of, of), append(have.numbers, l.ledger.count)}
+	l.waiting.byKey[key] = items[R]{append(have.of, of), append(have.numbers, l.tracker.count)}
 	l.waiting.count++
 	l.waiting.weight += l.Weight(of)
 }

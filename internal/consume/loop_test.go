@@ -31,7 +31,7 @@ type tape struct {
 	// failCommits fail before one works; commits counts those that worked.
 	failCommits, commits int
 	pace                 time.Duration // between two deliveries
-	more                 chan struct{} // rings when keys were added
+	more                 chan struct{} // signalled when keys were added
 }
 
 // add delivers one more key.
@@ -39,11 +39,11 @@ func (f *tape) add(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keys = append(f.keys, key)
-	close(f.bell())
+	close(f.added())
 	f.more = nil
 }
 
-func (f *tape) bell() chan struct{} {
+func (f *tape) added() chan struct{} {
 	if f.more == nil {
 		f.more = make(chan struct{})
 	}
@@ -58,7 +58,7 @@ func (f *tape) Next(ctx context.Context) (string, string, error) {
 		return "", "", errors.New("the store is away")
 	}
 	for f.next == len(f.keys) {
-		more := f.bell()
+		more := f.added()
 		f.mu.Unlock()
 		select {
 		case <-more:
@@ -313,13 +313,13 @@ func TestABusyKeyDelaysOthersByOneHandling(t *testing.T) {
 	})
 }
 
-func TestARingWakesAParkedKey(t *testing.T) {
+func TestASourceWakesAParkedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, calls := &tape{keys: []string{"n1"}}, 0
 		l := loop(f, func(context.Context, string) error { calls++; return outcome.Park(time.Hour, "pods") })
-		l.Bells = append(l.Bells, func(ctx context.Context, ring func(string)) error {
+		l.Sources = append(l.Sources, func(ctx context.Context, enqueue func(string)) error {
 			<-time.After(time.Second)
-			ring("n1")
+			enqueue("n1")
 			<-ctx.Done()
 			return nil
 		})
@@ -335,11 +335,11 @@ func TestBacklogComesFirstAndIsRetried(t *testing.T) {
 		f, order, tries := &tape{keys: []string{"live"}, failNext: 3}, []string{}, 0
 		l := loop(f, func(_ context.Context, key string) error { order = append(order, key); return nil })
 		l.Workers = 1
-		l.Backlog = func(_ context.Context, ring func(string)) error {
+		l.Backlog = func(_ context.Context, enqueue func(string)) error {
 			if tries++; tries < 3 {
 				return errors.New("the store is away")
 			}
-			ring("old")
+			enqueue("old")
 			return nil
 		}
 		run(t, l, time.Minute)

@@ -49,7 +49,7 @@ func NewMetrics(registerer prometheus.Registerer, namespace string) *Metrics {
 			Namespace: namespace, Name: "handled_total", Help: "Keys handled, by what the handler answered.",
 		}, []string{"outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a bell or a commit.",
+			Namespace: namespace, Name: "source_failures_total", Help: "Failures of the backlog, the feed, a source or a commit.",
 		}, []string{"source"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_handling_duration_seconds", Help: "Time of one handling.",

@@ -28,7 +28,7 @@ func (l *Loop[R]) Ready() (ok bool, detail string) {
 	if what, h, found := l.longest(now); found {
 		return false, fmt.Sprintf("%s held for %s: %s", what, now.Sub(h.since).Round(time.Second), h.why)
 	}
-	return true, fmt.Sprintf("live, %d unsettled", l.ledger.unsettled)
+	return true, fmt.Sprintf("live, %d unsettled", l.tracker.unsettled)
 }
 
 // longest finds what has been held longer than StuckAfter, the oldest first.
@@ -47,7 +47,7 @@ func (l *Loop[R]) longest(now time.Time) (what string, longest hold, found bool)
 			consider(name, h)
 		}
 	}
-	if key, at, ok := l.ledger.oldest(); ok {
+	if key, at, ok := l.tracker.oldest(); ok {
 		why := "waiting for a worker"
 		if h, known := l.held[key]; known {
 			why = h.why
@@ -70,8 +70,8 @@ func (l *Loop[R]) state() gauges {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.Clock.Now()
-	g := gauges{queue: float64(l.queue.Len()), unsettled: float64(l.ledger.unsettled)}
-	if _, at, ok := l.ledger.oldest(); ok {
+	g := gauges{queue: float64(l.queue.Len()), unsettled: float64(l.tracker.unsettled)}
+	if _, at, ok := l.tracker.oldest(); ok {
 		g.oldest = now.Sub(at).Seconds()
 	}
 	for _, h := range l.held {

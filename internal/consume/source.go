@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/delay"
 )
 
 // read opens the feed, runs the backlog to its end, and then the live feed: what
@@ -14,7 +16,7 @@ func (l *Loop[R]) read(ctx context.Context) {
 		l.repeat(ctx, opening, func() error { return l.open(ctx) })
 	}
 	if l.Backlog != nil && ctx.Err() == nil {
-		l.repeat(ctx, "backlog", func() error { return l.Backlog(ctx, l.Ring) })
+		l.repeat(ctx, "backlog", func() error { return l.Backlog(ctx, l.Enqueue) })
 	}
 	if ctx.Err() != nil {
 		return
@@ -60,12 +62,12 @@ func (l *Loop[R]) follow(ctx context.Context, feed Feed[R]) error {
 			}
 		}
 		l.deliver(ctx, item, position)
-		l.awaitRoom(ctx)
+		l.awaitShrunk(ctx)
 	}
 	return ctx.Err()
 }
 
-// deliver enters one delivery in the ledger, before its key can be handled.
+// deliver enters one delivery in the tracker, before its key can be handled.
 func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 	var key string
 	err := protect(func() (err error) { key, err = l.admit(ctx, item); return err })
@@ -79,9 +81,9 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 		l.hold(key, err.Error())
 	}
 	l.mu.Lock()
-	l.ledger.receive(key, position, l.Clock.Now())
+	l.tracker.receive(key, position, l.Clock.Now())
 	l.keep(key, item)
-	count := l.ledger.count
+	count := l.tracker.count
 	l.mu.Unlock()
 	switch key {
 	case keyless:
@@ -93,17 +95,17 @@ func (l *Loop[R]) deliver(ctx context.Context, item R, position string) {
 	}
 }
 
-// awaitRoom blocks while too much is unsettled.
-func (l *Loop[R]) awaitRoom(ctx context.Context) {
+// awaitShrunk blocks while too much is unsettled.
+func (l *Loop[R]) awaitShrunk(ctx context.Context) {
 	for {
 		l.mu.Lock()
-		full := l.ledger.unsettled >= l.limit || l.waiting.count >= MaxItems || l.waiting.weight >= MaxItemBytes
+		full := l.tracker.unsettled >= l.limit || l.waiting.count >= MaxItems || l.waiting.weight >= MaxItemBytes
 		l.mu.Unlock()
 		if !full {
 			return
 		}
 		select {
-		case <-l.room:
+		case <-l.shrunk:
 		case <-ctx.Done():
 			return
 		}
@@ -128,9 +130,7 @@ func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
 			pause = minBackoff
 		}
 		l.fail(name, err)
-		select {
-		case <-l.Clock.After(pause):
-		case <-ctx.Done():
+		if !delay.For(ctx, l.Clock, pause) {
 			return
 		}
 		pause = min(2*pause, maxBackoff/2)
@@ -141,12 +141,7 @@ func (l *Loop[R]) repeat(ctx context.Context, name string, run func() error) {
 func (l *Loop[R]) do(ctx context.Context, t Task) {
 	for {
 		l.repeat(ctx, t.Name, func() error { return t.Do(ctx) })
-		if t.Every <= 0 {
-			return
-		}
-		select {
-		case <-l.Clock.After(t.Every):
-		case <-ctx.Done():
+		if t.Every <= 0 || !delay.For(ctx, l.Clock, t.Every) {
 			return
 		}
 	}
@@ -186,9 +181,7 @@ func (l *Loop[R]) commitLoop(ctx context.Context) {
 			l.fail("commit", err)
 			signal(l.dirty)
 		}
-		select {
-		case <-l.Clock.After(pause):
-		case <-ctx.Done():
+		if !delay.For(ctx, l.Clock, pause) {
 			return
 		}
 	}
@@ -197,8 +190,8 @@ func (l *Loop[R]) commitLoop(ctx context.Context) {
 // commit stores the contiguous position if it has moved.
 func (l *Loop[R]) commit(ctx context.Context) error {
 	l.mu.Lock()
-	feed, position, moved := l.feed, l.ledger.done, l.ledger.moved
-	l.ledger.moved = false
+	feed, position, moved := l.feed, l.tracker.done, l.tracker.moved
+	l.tracker.moved = false
 	l.mu.Unlock()
 	if !moved {
 		return nil
@@ -207,7 +200,7 @@ func (l *Loop[R]) commit(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.ledger.moved = true
+		l.tracker.moved = true
 		return fmt.Errorf("committing position %q: %w", position, err)
 	}
 	delete(l.trouble, "commit")

@@ -29,7 +29,7 @@ func (l *Loop[R]) handle(ctx context.Context, key string) {
 	upTo := uint64(0) // of items those that are done are settled one by one
 	if l.Items == nil {
 		l.mu.Lock()
-		upTo = l.ledger.count
+		upTo = l.tracker.count
 		l.mu.Unlock()
 	}
 
@@ -107,10 +107,10 @@ func (l *Loop[R]) hold(key, why string) {
 func (l *Loop[R]) settle(key string, upTo uint64) {
 	l.mu.Lock()
 	delete(l.held, key)
-	moved := l.ledger.settle(key, upTo)
+	moved := l.tracker.settle(key, upTo)
 	l.mu.Unlock()
 	if moved {
 		signal(l.dirty)
 	}
-	signal(l.room)
+	signal(l.shrunk)
 }

@@ -7,7 +7,7 @@
 //	NVSENTINEL_CRASH_ONCE=DIR       a point kills, and freezes, only once, however often the service
 //	                                restarts and however many replicas it has
 //	NVSENTINEL_CRASH_LOG=FILE       every hit appends a line "service point"
-//	NVSENTINEL_SABOTAGE=a,b         Sabotaged answers true for these names
+//	NVSENTINEL_FATAL_TEXT=TEXT      DieOf ends the process at a text that contains TEXT
 //	NVSENTINEL_CLOCK=FILE           Clock is wrong by the Go duration in FILE while FILE exists
 //
 // Point names are "<service>/<place>"; the four places of a handler are

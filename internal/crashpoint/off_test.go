@@ -3,6 +3,7 @@
 package crashpoint_test
 
 import (
+	"os/exec"
 	"testing"
 
 	"k8s.io/utils/clock"
@@ -14,14 +15,19 @@ import (
 func TestAReleaseBuildIgnoresTheEnvironment(t *testing.T) {
 	t.Setenv("NVSENTINEL_CRASH", "svc/observed")
 	t.Setenv("NVSENTINEL_FREEZE", "svc/observed")
-	t.Setenv("NVSENTINEL_SABOTAGE", "svc/skip")
+	t.Setenv("NVSENTINEL_FATAL_TEXT", "fatal")
 	t.Setenv("NVSENTINEL_CLOCK", "no such file")
 	crashpoint.Here("svc/observed")
-	if crashpoint.Sabotaged("svc/skip") {
-		t.Error("a build without the tag can be sabotaged")
-	}
+	crashpoint.DieOf("fatal")
 	wall := clock.RealClock{}
 	if crashpoint.Clock(wall) != clock.WithTicker(wall) {
 		t.Error("the clock of a build without the tag can be wrong")
+	}
+}
+
+// TestWithPoints runs the tests of a build that has them.
+func TestWithPoints(t *testing.T) {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-tags", "crashpoints", ".").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -29,15 +29,11 @@ func Here(point string) {
 	}
 }
 
-// Sabotaged tells whether a crash test asked for a named fault of ours.
-func Sabotaged(name string) bool { return points().sabotage[name] }
-
-// DieOf ends the process at a text that a crash test has marked as fatal to a
-// service, if sabotage "<service>/die-of-record" asks for it: as no panic that is
-// caught would.
-func DieOf(service, text string) {
-	if Sabotaged(service+"/die-of-record") && strings.Contains(text, "fatal to "+service) {
-		go panic("sabotage: " + text)
+// DieOf ends the process at a text that a crash test has made fatal, as no panic
+// that is caught would.
+func DieOf(text string) {
+	if fatal := points().fatal; fatal != "" && strings.Contains(text, fatal) {
+		go panic("a crash test: " + text)
 		select {}
 	}
 }
@@ -53,9 +49,7 @@ const (
 
 // plan is what the environment asked for.
 type plan struct {
-	log      string
-	once     string
-	sabotage map[string]bool
+	log, once, fatal string
 
 	mu   sync.Mutex
 	left map[action]map[string]int // hits until the action
@@ -63,14 +57,11 @@ type plan struct {
 
 func read(env func(string) string) *plan {
 	p := &plan{
-		log: env("NVSENTINEL_CRASH_LOG"), once: env("NVSENTINEL_CRASH_ONCE"),
-		sabotage: map[string]bool{}, left: map[action]map[string]int{},
+		log: env("NVSENTINEL_CRASH_LOG"), once: env("NVSENTINEL_CRASH_ONCE"), fatal: env("NVSENTINEL_FATAL_TEXT"),
+		left: map[action]map[string]int{},
 	}
 	p.left[kill] = count("NVSENTINEL_CRASH", env)
 	p.left[freeze] = count("NVSENTINEL_FREEZE", env)
-	for _, name := range split(env("NVSENTINEL_SABOTAGE")) {
-		p.sabotage[name] = true
-	}
 	return p
 }
 

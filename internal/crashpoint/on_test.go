@@ -23,10 +23,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "walk" {
 		for _, point := range os.Args[2:] {
 			Here(point)
+			DieOf(point)
 			fmt.Println(point)
-		}
-		if Sabotaged("svc/skip") {
-			fmt.Println("sabotaged")
 		}
 		os.Exit(0)
 	}
@@ -106,13 +104,16 @@ func TestTheLogShowsEveryHitAlsoTheLast(t *testing.T) {
 	}
 }
 
-func TestSabotaged(t *testing.T) {
-	got, _ := walk(t, []string{"NVSENTINEL_SABOTAGE=x/y, svc/skip"})
-	if diff := cmp.Diff([]string{"sabotaged"}, got); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
+func TestDieOf(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "walk", "svc/a", "svc/fatal/b", "svc/c")
+	cmd.Env = append(os.Environ(), "NVSENTINEL_FATAL_TEXT=fatal")
+	out, err := cmd.Output()
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if !failed || !strings.Contains(string(exit.Stderr), "a crash test: svc/fatal/b") || string(out) != "svc/a\n" {
+		t.Errorf("survived %q, %v", out, err)
 	}
-	if got, _ := walk(t, nil); len(got) != 0 {
-		t.Errorf("without the variable: %v", got)
+	if got, killed := walk(t, nil, "svc/fatal/b"); len(got) != 1 || killed {
+		t.Errorf("without the variable: %v, killed %v", got, killed)
 	}
 }
 

@@ -1,24 +1,15 @@
 package daemon
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/config"
+	"github.com/nvidia/nvsentinel/internal/livefile"
 )
-
-// reloadEvery is how often the configuration file is looked at. A file is
-// looked at instead of watched because a mounted ConfigMap is a link that is
-// exchanged.
-const reloadEvery = 2 * time.Second
 
 // Files is a configuration that names further files, whose content counts as its
 // own: Validate reads them too.
@@ -38,113 +29,53 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 	})
 	d.Registry.MustRegister(failed)
 	file, cfg, err := reread(d.in, def())
-	r := &reloader[C]{d: d, file: file, started: started, def: def, take: take, failed: failed}
-	r.follow(cfg)
-	if err == nil && len(r.files) == 0 {
+	files := filesOf(file, cfg)
+	if err == nil && len(files) == 0 {
 		return
 	}
-	d.Ready("configuration", r.ready)
-	d.Go("configuration", func(ctx context.Context) error {
-		ticker := d.Clock.NewTicker(reloadEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticker.C():
-				r.look()
-			}
+	var restart []string
+	follower := &livefile.Follower{Clock: d.Clock, Files: func() []string { return files }, Take: func() error {
+		_, cfg, err := reread(d.in, def())
+		if err == nil {
+			err = take(cfg)
 		}
+		if err != nil {
+			return err
+		}
+		files = filesOf(file, cfg)
+		if restart = config.NeedsRestart(started, cfg); len(restart) > 0 {
+			d.Log.Warn("the changed configuration is in force but for keys that need a restart", "files", files, "keys", restart)
+		}
+		return nil
+	}, Told: func(err error) {
+		failed.Set(0)
+		switch {
+		case err != nil:
+			failed.Set(1)
+			d.Log.Error("the changed configuration is not used; the one before it stays in force", "error", err)
+		case len(restart) == 0:
+			d.Log.Info("the changed configuration is in force", "files", files)
+		}
+	}}
+	d.Ready("configuration", func() (bool, string) {
+		if trouble := follower.Trouble(); trouble != "" {
+			return false, "the configuration on disk is not used, the one before it is in force: " + trouble
+		}
+		return true, "as on disk"
 	})
+	d.Go("configuration", follower.Run)
 }
 
-// reloader is the state of a Reload.
-type reloader[C any] struct {
-	d       *Daemon
-	file    string // of --config
-	started C
-	def     func() C
-	take    func(C) error
-	failed  prometheus.Gauge
-
-	files   []string
-	looked  bool
-	content string
-
-	mu      sync.Mutex
-	trouble string
-}
-
-// follow keeps the files whose content counts.
-func (r *reloader[C]) follow(cfg C) {
-	r.files = nil
-	if r.file != "" {
-		r.files = append(r.files, r.file)
+// filesOf are the files whose content counts.
+func filesOf(file string, cfg any) []string {
+	var files []string
+	if file != "" {
+		files = append(files, file)
 	}
-	if more, ok := any(cfg).(Files); ok {
-		r.files = append(r.files, more.Files()...)
+	if more, ok := cfg.(Files); ok {
+		files = append(files, more.Files()...)
 	}
-}
-
-// ready says whether the files are what is in force.
-func (r *reloader[C]) ready() (bool, string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.trouble != "" {
-		return false, "the configuration on disk is not used, the one before it is in force: " + r.trouble
-	}
-	return true, "as on disk"
-}
-
-// read is the content of all files; one that cannot be read is another content.
-func (r *reloader[C]) read() string {
-	var all strings.Builder
-	for _, file := range r.files {
-		text, err := os.ReadFile(file)
-		fmt.Fprintf(&all, "%s\x00%v\x00%s\x00", file, err, text)
-	}
-	return all.String()
-}
-
-// look reads the files and, at first, whenever they have changed, and as long as
-// they are not used, takes them over.
-func (r *reloader[C]) look() {
-	content := r.read()
-	if r.looked && r.trouble == "" && content == r.content {
-		return
-	}
-	first := !r.looked
-	r.looked, r.content = true, content
-	_, cfg, err := reread(r.d.in, r.def())
-	if err == nil {
-		err = r.take(cfg)
-	}
-	if err != nil {
-		r.refuse(err.Error())
-		return
-	}
-	r.follow(cfg)
-	r.refuse("")
-	switch restart := config.NeedsRestart(r.started, cfg); {
-	case len(restart) > 0:
-		r.d.Log.Warn("the changed configuration is in force but for keys that need a restart", "files", r.files, "keys", restart)
-	case !first:
-		r.d.Log.Info("the changed configuration is in force", "files", r.files)
-	}
-}
-
-// refuse notes why the files are not used; empty is nothing.
-func (r *reloader[C]) refuse(why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed.Set(0)
-	if why != "" {
-		r.failed.Set(1)
-		if why != r.trouble {
-			r.d.Log.Error("the changed configuration is not used; the one before it stays in force", "error", why)
-		}
-	}
-	r.trouble = why
+	return files
 }
 
 // reread does what configure did at the start and returns the file's name.

@@ -221,6 +221,34 @@ items: [{name: a, v: good}, {name: b, v: good}]
 	}
 }
 
+// TestWholeNumbers: as a client decodes them, which YAML does otherwise; and an operator
+// that no rule can have holds for nothing.
+func TestWholeNumbers(t *testing.T) {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"generation": int64(4)}, "status": map[string]any{"observedGeneration": int64(4)},
+	}}
+	rule := gated(*both(field("status.observedGeneration", healthrule.In, "", "4"), never), ".status.observedGeneration")
+	if got := healthrule.Evaluate(obj, rule, nil); got.State != healthrule.Healthy {
+		t.Errorf("%+v", got)
+	}
+	if got := healthrule.Evaluate(obj, both(field("metadata", "Is", "", "4"), never), nil); got.State != healthrule.Unknown {
+		t.Errorf("an unknown operator: %+v", got)
+	}
+}
+
+// TestConditionOf: of an object that is not there, or lacks it, there is none.
+func TestConditionOf(t *testing.T) {
+	if c, ok := healthrule.ConditionOf(object(t, ready), "Failed"); !ok || c.Message != "nope" {
+		t.Errorf("%+v %t", c, ok)
+	}
+	if _, ok := healthrule.ConditionOf(object(t, ready), "Other"); ok {
+		t.Error("a condition that the object lacks")
+	}
+	if _, ok := healthrule.ConditionOf(nil, "Ready"); ok {
+		t.Error("a condition of no object")
+	}
+}
+
 // TestEmptyStringListed: "" is a value like any other.
 func TestEmptyStringListed(t *testing.T) {
 	obj := object(t, `v: ""`)

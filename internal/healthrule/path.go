@@ -87,7 +87,7 @@ func lookup(obj map[string]any, path string) (any, error) {
 	return nil, fmt.Errorf("evaluating path %q: %w", path, errSeveral)
 }
 
-// scalar is the canonical text of a string, boolean or number: true, false,
+// scalar is the canonical text of JSON's strings, booleans and numbers: true, false,
 // the shortest decimal. ok is false for null, objects and lists.
 func scalar(v any) (text string, ok bool) {
 	switch x := v.(type) {
@@ -97,10 +97,6 @@ func scalar(v any) (text string, ok bool) {
 		return strconv.FormatBool(x), true
 	case int64:
 		return strconv.FormatInt(x, 10), true
-	case int:
-		return strconv.Itoa(x), true
-	case int32:
-		return strconv.FormatInt(int64(x), 10), true
 	case float64:
 		return strconv.FormatFloat(x, 'f', -1, 64), true
 	}
@@ -113,10 +109,6 @@ func integer(v any) (n int64, ok bool) {
 	switch x := v.(type) {
 	case int64:
 		return x, true
-	case int:
-		return int64(x), true
-	case int32:
-		return int64(x), true
 	case float64:
 		if x == math.Trunc(x) && math.Abs(x) < 1<<53 {
 			return int64(x), true

@@ -19,6 +19,7 @@ func TestValidate(t *testing.T) {
 		"alwaysHealthy":               {*always, ""},
 		"single":                      {healthrule.Single("Ready"), ""},
 		"multi":                       {*both(ok, ok), ""},
+		"a condition and a field":     {*both(and(ok, field("a", healthrule.Exists, "")), ok), ""},
 		"nothing":                     {healthrule.Rule{}, "exactly one of"},
 		"empty single is unset":       {healthrule.Single(""), "0 are set"},
 		"two variants":                {healthrule.Rule{AlwaysHealthy: &healthrule.Always{}, SingleConditionType: "Ready"}, "2 are set"},
@@ -86,6 +87,11 @@ func TestWarnings(t *testing.T) {
 	}
 	if got := gated(*both(bare, never), ".status.observedGeneration").Warnings(); len(got) != 0 {
 		t.Errorf("gated: warnings = %q, want none", got)
+	}
+	for _, other := range []healthrule.Matchers{field("status.failure", healthrule.Exists, ""), field("spec.paused", healthrule.DoesNotExist, "")} {
+		if got := both(other, never).Warnings(); len(got) != 0 {
+			t.Errorf("%+v: warnings = %q, want none", other, got)
+		}
 	}
 	if got := both(never, bare).Warnings(); len(got) != 0 {
 		t.Errorf("unhealthy side: warnings = %q, want none", got)

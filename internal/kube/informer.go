@@ -79,18 +79,18 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Bell returns a bell for consume.Loop that rings a Node's name whenever
+// Source returns a source of consume.Loop that enqueues a Node's name whenever
 // relevant says that its change matters; before is nil for a new Node, after
 // is nil for a deleted one.
-func (n *Nodes) Bell(relevant func(before, after *corev1.Node) bool) func(ctx context.Context, ring func(string)) error {
-	return func(ctx context.Context, ring func(string)) error {
+func (n *Nodes) Source(relevant func(before, after *corev1.Node) bool) func(ctx context.Context, enqueue func(string)) error {
+	return func(ctx context.Context, enqueue func(string)) error {
 		notify := func(before, after *corev1.Node) {
 			if relevant(before, after) {
 				name := after
 				if name == nil {
 					name = before
 				}
-				ring(name.Name)
+				enqueue(name.Name)
 			}
 		}
 		handle, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

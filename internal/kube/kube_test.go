@@ -201,7 +201,7 @@ func TestOnlyNotFoundIsGone(t *testing.T) {
 	}
 }
 
-func TestNodesCacheAndBell(t *testing.T) {
+func TestNodesCacheAndSource(t *testing.T) {
 	client, _ := connect(t)
 	nodes := kube.WatchNodes(client.Clientset)
 	if ok, detail := nodes.Synced(); ok || detail == "" {
@@ -209,8 +209,8 @@ func TestNodesCacheAndBell(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	var rung sync.Map
-	bell := nodes.Bell(func(before, after *corev1.Node) bool {
+	var enqueued sync.Map
+	source := nodes.Source(func(before, after *corev1.Node) bool {
 		return before == nil || after == nil || before.Spec.Unschedulable != after.Spec.Unschedulable
 	})
 	running.Go(func() {
@@ -219,7 +219,7 @@ func TestNodesCacheAndBell(t *testing.T) {
 		}
 	})
 	running.Go(func() {
-		err := bell(ctx, func(key string) { n, _ := rung.LoadOrStore(key, new(atomic.Int32)); n.(*atomic.Int32).Add(1) })
+		err := source(ctx, func(key string) { n, _ := enqueued.LoadOrStore(key, new(atomic.Int32)); n.(*atomic.Int32).Add(1) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -228,7 +228,7 @@ func TestNodesCacheAndBell(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func() int32 {
-		if n, ok := rung.Load("watched"); ok {
+		if n, ok := enqueued.Load("watched"); ok {
 			return n.(*atomic.Int32).Load()
 		}
 		return 0

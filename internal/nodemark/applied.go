@@ -27,14 +27,14 @@ type AppliedTaint struct {
 	PreExisting bool `json:"preExisting,omitempty"`
 }
 
-// Hand is how a person released a Node.
-type Hand string
+// ReleaseCause is how a person released a Node.
+type ReleaseCause string
 
-// Hands.
+// Causes of a release.
 const (
-	ByNobody   Hand = ""
-	ByUncordon Hand = "uncordon"
-	ByUntaint  Hand = "untaint"
+	ByNobody   ReleaseCause = ""
+	ByUncordon ReleaseCause = "uncordon"
+	ByUntaint  ReleaseCause = "untaint"
 )
 
 func readApplied(annotations map[string]string) Applied {
@@ -57,7 +57,7 @@ func list[T any](text string) []T {
 
 // TakenFrom says how a person took one of these marks away from a Node, in a
 // session or after it. None there means not yet written.
-func (a Applied) TakenFrom(node *corev1.Node) Hand {
+func (a Applied) TakenFrom(node *corev1.Node) ReleaseCause {
 	switch {
 	case a.Cordon && !node.Spec.Unschedulable:
 		return ByUncordon

@@ -22,7 +22,7 @@ type Marks struct {
 	Applied Applied
 	// Released is how a person released the session: a mark that Applied names is
 	// gone. Without a session nobody did.
-	Released Hand
+	Released ReleaseCause
 	// LetGo: a person released the node's last session, and that is noted.
 	LetGo bool
 	// Ended are the ids of the faults that a person's release of the last session

@@ -73,7 +73,7 @@ func TestHostileAnnotations(t *testing.T) {
 		cordoned    bool
 		taints      []record.Taint
 		applied     int
-		released    nodemark.Hand
+		released    nodemark.ReleaseCause
 		schedulable bool
 		unknown     int
 	}{

@@ -47,7 +47,7 @@ const raceWait = 200 * time.Millisecond
 func Race(why string) error { return Wait(rand.N(raceWait), why) }
 
 // Park lets the position go: durable state is written, the key is asked again
-// after d, at once when it is rung, and found by the backlog after a restart.
+// after d, at once when it is enqueued, and found by the backlog after a restart.
 func Park(d time.Duration, why string) error {
 	return &park{after: max(d, 0), why: why}
 }

@@ -7,12 +7,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Letters returns the dead letters, oldest first; no product reads them.
-func (b *Outbox) Letters() ([]Letter, error) {
-	var out []Letter
+// DeadLetters returns the dead letters, oldest first; no product reads them.
+func (b *Outbox) DeadLetters() ([]DeadLetter, error) {
+	var out []DeadLetter
 	err := b.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketDead).ForEach(func(_, v []byte) error {
-			var l Letter
+			var l DeadLetter
 			if err := json.Unmarshal(v, &l); err != nil {
 				return fmt.Errorf("decoding a dead letter: %w", err)
 			}

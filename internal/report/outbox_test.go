@@ -279,7 +279,7 @@ func TestStatsFollowTheContent(t *testing.T) {
 	if diff := cmp.Diff(got, again.Stats()); diff != "" {
 		t.Errorf("stats after a restart (-want +got):\n%s", diff)
 	}
-	letters, err := again.Letters()
+	letters, err := again.DeadLetters()
 	if err != nil || len(letters) != 1 || letters[0].Reason != "no good" || letters[0].Seq != 1 {
 		t.Errorf("letters %+v, error %v", letters, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/outage"
 )
 
 // Bounds of one request.
@@ -61,20 +62,12 @@ type Publisher struct {
 	Log       *slog.Logger
 	Metrics   *Metrics
 
-	mu      sync.Mutex
-	failing error
+	outage outage.Outage
 }
 
 // Ready says whether the last request was acknowledged, and if not, why. Before
 // the first request it is ready.
-func (p *Publisher) Ready() (bool, string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failing != nil {
-		return false, p.failing.Error()
-	}
-	return true, ""
-}
+func (p *Publisher) Ready() (bool, string) { return p.outage.Ready() }
 
 // Run publishes until the context ends.
 func (p *Publisher) Run(ctx context.Context) error {
@@ -99,31 +92,19 @@ func (p *Publisher) Run(ctx context.Context) error {
 			pace.Reset()
 			continue
 		}
-		p.pause(ctx, pace.NextBackOff())
+		delay.For(ctx, p.Clock, pace.NextBackOff())
 	}
 	return nil
 }
 
-func (p *Publisher) pause(ctx context.Context, d time.Duration) {
-	timer := p.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	}
-}
-
 // note logs the first failure of a row and its end, not every try.
 func (p *Publisher) note(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil && p.failing == nil {
+	switch begins, ends := p.outage.Note(err); {
+	case begins:
 		p.Log.Warn("platform connector did not take events; the outbox keeps them", "error", err)
-	}
-	if err == nil && p.failing != nil {
+	case ends:
 		p.Log.Info("platform connector takes events again")
 	}
-	p.failing = err
 }
 
 // deliver sends a batch and takes it out; a refused batch is sent one by one.

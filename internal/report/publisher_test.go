@@ -217,7 +217,7 @@ func TestRefusedEventBecomesADeadLetterAndBlocksNothing(t *testing.T) {
 	if diff := cmp.Diff(want, texts(c.Events())); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	letters, err := b.Letters()
+	letters, err := b.DeadLetters()
 	if err != nil || len(letters) != 1 || letters[0].Seq != 4 || !strings.Contains(letters[0].Reason, "no node name") {
 		t.Errorf("letters %+v, error %v", letters, err)
 	}

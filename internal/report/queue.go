@@ -62,8 +62,8 @@ func (b *Outbox) Remove(seqs ...uint64) error {
 	})
 }
 
-// Letter is an event that the connector refused for good.
-type Letter struct {
+// DeadLetter is an event that the connector refused for good.
+type DeadLetter struct {
 	Seq    uint64
 	At     time.Time
 	Reason string
@@ -78,12 +78,12 @@ func (b *Outbox) Bury(seq uint64, reason string) error {
 		if v == nil {
 			return nil
 		}
-		letter, err := json.Marshal(Letter{Seq: seq, At: tx.b.o.Clock.Now().UTC(), Reason: reason, Event: v[min(8, len(v)):]})
+		deadLetter, err := json.Marshal(DeadLetter{Seq: seq, At: tx.b.o.Clock.Now().UTC(), Reason: reason, Event: v[min(8, len(v)):]})
 		if err != nil {
 			return fmt.Errorf("encoding dead letter %d: %w", seq, err)
 		}
 		dead := tx.tx.Bucket(bucketDead)
-		if err := dead.Put(key(seq), letter); err != nil {
+		if err := dead.Put(key(seq), deadLetter); err != nil {
 			return fmt.Errorf("writing dead letter %d: %w", seq, err)
 		}
 		if tx.stats.Dead++; tx.stats.Dead > maxDead {

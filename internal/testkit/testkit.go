@@ -1,4 +1,4 @@
-// Package testkit holds what the tests of several rooms share: waiting for a
+// Package testkit holds what the tests of several services share: waiting for a
 // condition, a clock that is set by hand, builders of records.
 package testkit
 

@@ -104,7 +104,7 @@ type Policy struct {
 	Timeout time.Duration
 	// ResendAfter is how long a signal without an answer gets to show itself.
 	ResendAfter time.Duration
-	// Poll is how often the node is looked at when nothing rings.
+	// Poll is how often the node is looked at when nothing enqueues it.
 	Poll time.Duration
 	// Manual leaves the signal to somebody else.
 	Manual bool

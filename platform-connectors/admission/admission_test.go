@@ -97,6 +97,23 @@ func TestNormaliseCuts(t *testing.T) {
 			},
 			cuts: []Cut{CutUnknownStrategy},
 		},
+		"unknown action beside metadata": {
+			change: func(p *protos.HealthEvent) { p.RecommendedAction, p.Metadata = 42, map[string]string{"rack": "r"} },
+			want: func(e *record.Event) {
+				e.RecommendedAction = record.ActionUnknown
+				e.Metadata = map[string]string{MetadataUnknownAction: "42", "rack": "r"}
+			},
+			cuts: []Cut{CutUnknownAction},
+		},
+		"no class": {
+			change: func(p *protos.HealthEvent) { p.ComponentClass = "" },
+			want:   func(e *record.Event) { e.ComponentClass = "" },
+		},
+		"turned from the first letter": {
+			change: func(p *protos.HealthEvent) { p.Message = "\u202eabc" },
+			want:   func(e *record.Event) { e.Message = "\ufffdabc" },
+			cuts:   []Cut{CutControl},
+		},
 		"force and skip": {
 			change: func(p *protos.HealthEvent) {
 				p.QuarantineOverrides = &protos.BehaviourOverrides{Force: true, Skip: true}
@@ -131,6 +148,20 @@ func TestNormaliseCuts(t *testing.T) {
 			change: func(p *protos.HealthEvent) { p.Message = strings.Repeat("x", MaxMessage-1) + "\u00e9" },
 			want:   func(e *record.Event) { e.Message = strings.Repeat("x", MaxMessage-1) },
 			cuts:   []Cut{CutMessage},
+		},
+		"what is just not too long": {
+			change: func(p *protos.HealthEvent) {
+				p.Message, p.ErrorCode = strings.Repeat("x", MaxMessage), []string{strings.Repeat("7", MaxText)}
+				for i := range MaxSubUnits {
+					p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: "NVLINK", EntityValue: fmt.Sprint(i)})
+				}
+			},
+			want: func(e *record.Event) {
+				e.Message, e.ErrorCode = strings.Repeat("x", MaxMessage), []string{strings.Repeat("7", MaxText)}
+				for i := range MaxSubUnits {
+					e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: "NVLINK", EntityValue: fmt.Sprint(i)})
+				}
+			},
 		},
 		"random id": {
 			change: func(p *protos.HealthEvent) { p.Id = "6f1ed0c5-6c1b-4a54-9d0e-2f6d4f7a3b52" },

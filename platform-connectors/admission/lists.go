@@ -60,7 +60,7 @@ func (n *normaliser) cutFaultBytes() {
 	e := &n.event
 	for size := fault.Size(*e); size > MaxFaultBytes; size = fault.Size(*e) {
 		n.cut(CutFaultBytes)
-		fit := func(length int) int { return max(1, min(length-1, int(int64(length)*MaxFaultBytes/size))) }
+		fit := func(length int) int { return max(1, int(int64(length)*MaxFaultBytes/size)) }
 		switch entities, codes := len(e.EntitiesImpacted), len(e.ErrorCode); {
 		case entities >= codes && entities > 1:
 			e.EntitiesImpacted = slices.Clip(e.EntitiesImpacted[:fit(entities)])

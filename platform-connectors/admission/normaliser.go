@@ -93,10 +93,7 @@ func (n *normaliser) text(s string, limit int, cut Cut) string {
 		return s
 	}
 	n.cut(cut)
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+	return strings.ToValidUTF8(s[:limit], "")
 }
 
 // printable replaces line breaks and white space other than the blank by a

@@ -40,8 +40,8 @@ func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
 	if err == nil {
 		return false, nil
 	}
-	better, changed, mending := mend(wire, into.ProtoReflect().Descriptor(), maxDepth)
-	if mending != nil || !changed {
+	better, changed := mend(wire, into.ProtoReflect().Descriptor(), maxDepth)
+	if !changed {
 		return false, err
 	}
 	return true, proto.Unmarshal(better, into)
@@ -123,43 +123,34 @@ func filter(wire []byte, keep func(number protowire.Number, field []byte) ([]byt
 	return out, nil
 }
 
-// mend copies a message and makes its texts valid.
-func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte, changed bool, err error) {
-	if depth == 0 {
-		return nil, false, fmt.Errorf("message is nested deeper than %d", maxDepth)
-	}
-	for len(wire) > 0 {
-		number, kind, tag := protowire.ConsumeTag(wire)
-		if tag < 0 {
-			return nil, false, protowire.ParseError(tag)
+// mend copies a message and makes its texts valid. One that it cannot read is not
+// changed.
+func mend(wire []byte, d protoreflect.MessageDescriptor, depth int) (out []byte, changed bool) {
+	for at := wire; len(at) > 0; {
+		number, kind, size := protowire.ConsumeField(at)
+		if size < 0 || depth == 0 {
+			return wire, false
 		}
-		size := protowire.ConsumeFieldValue(number, kind, wire[tag:])
-		if size < 0 {
-			return nil, false, protowire.ParseError(size)
-		}
-		field, value := d.Fields().ByNumber(number), wire[tag:tag+size]
-		if field == nil || kind != protowire.BytesType {
-			out = append(out, wire[:tag+size]...)
+		if field := d.Fields().ByNumber(number); field == nil || kind != protowire.BytesType {
+			out = append(out, at[:size]...)
 		} else {
-			content, _ := protowire.ConsumeBytes(value)
-			better, touched, err := mendField(content, field, depth)
-			if err != nil {
-				return nil, false, err
-			}
+			_, _, tag := protowire.ConsumeTag(at)
+			content, _ := protowire.ConsumeBytes(at[tag:size])
+			better, touched := mendField(content, field, depth)
 			changed = changed || touched
-			out = protowire.AppendBytes(append(out, wire[:tag]...), better)
+			out = protowire.AppendBytes(append(out, at[:tag]...), better)
 		}
-		wire = wire[tag+size:]
+		at = at[size:]
 	}
-	return out, changed, nil
+	return out, changed
 }
 
-func mendField(content []byte, field protoreflect.FieldDescriptor, depth int) (out []byte, changed bool, err error) {
+func mendField(content []byte, field protoreflect.FieldDescriptor, depth int) (out []byte, changed bool) {
 	switch {
 	case field.Message() != nil:
 		return mend(content, field.Message(), depth-1)
 	case field.Kind() == protoreflect.StringKind && !utf8.Valid(content):
-		return []byte(strings.ToValidUTF8(string(content), string(utf8.RuneError))), true, nil
+		return []byte(strings.ToValidUTF8(string(content), string(utf8.RuneError))), true
 	}
-	return content, false, nil
+	return content, false
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -40,6 +41,7 @@ func TestDecode(t *testing.T) {
 		"a bad entity":        {wire: raw("m", "e\xff", "v"), mended: true},
 		"a bad metadata":      {wire: raw("m", "e", "v\xff"), mended: true},
 		"all bad":             {wire: raw("m\xff", "e\xff", "v\xff"), mended: true},
+		"mended, but broken":  {wire: append(raw("m\xff", "e", "v"), 0x13), bad: true},
 		"cut short":           {wire: raw("m", "e", "v")[:20], bad: true},
 		"bad and cut short":   {wire: raw("m\xff", "e", "v")[:20], bad: true},
 		"an event of no type": {wire: []byte{0x13}, bad: true},
@@ -112,5 +114,47 @@ func TestDecodeLeavesOutWhatWouldBeCut(t *testing.T) {
 	after, cutsAfter, _ := Normalise(got.GetEvents()[1], node)
 	if record.Digest(before) != record.Digest(after) || !slices.Equal(cutsBefore, cutsAfter) {
 		t.Errorf("cuts %v and %v, digests %s and %s", cutsBefore, cutsAfter, record.Digest(before), record.Digest(after))
+	}
+}
+
+// TestDecodeBounds: as many as are allowed are decoded, and one more is refused or left out.
+func TestDecodeBounds(t *testing.T) {
+	codes := func(n int) *protos.HealthEvent {
+		return event(func(p *protos.HealthEvent) { p.ErrorCode = slices.Repeat([]string{"79"}, n) })
+	}
+	metadata := func(n int) *protos.HealthEvent {
+		return event(func(p *protos.HealthEvent) {
+			p.Metadata = map[string]string{}
+			for i := range n {
+				p.Metadata[fmt.Sprint(i)] = ""
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		events []*protos.HealthEvent
+		codes  int // of the first event; -1 is a refusal
+	}{
+		"events":                 {slices.Repeat([]*protos.HealthEvent{codes(1)}, MaxEvents), 1},
+		"an event too many":      {slices.Repeat([]*protos.HealthEvent{codes(1)}, MaxEvents+1), -1},
+		"codes":                  {[]*protos.HealthEvent{codes(MaxCodes)}, MaxCodes},
+		"a code too many":        {[]*protos.HealthEvent{codes(MaxCodes + 1)}, MaxCodes + 1}, // which is cut, and named
+		"codes to be left out":   {[]*protos.HealthEvent{codes(MaxCodes + 9)}, MaxCodes + 1},
+		"metadata":               {[]*protos.HealthEvent{metadata(maxGiven)}, 1},
+		"an entry too many":      {[]*protos.HealthEvent{metadata(maxGiven + 1)}, -1},
+		"elements of the batch":  {slices.Repeat([]*protos.HealthEvent{metadata(maxGiven - 2)}, MaxElements/maxGiven), 1},
+		"an element of it above": {slices.Repeat([]*protos.HealthEvent{metadata(maxGiven)}, 1+MaxElements/maxGiven), -1},
+	} {
+		wire, err := proto.Marshal(&protos.HealthEvents{Events: tc.events})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got protos.HealthEvents
+		var refusal *Refusal
+		if _, err = Decode(wire, &got); errors.As(err, &refusal) != (tc.codes < 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if tc.codes >= 0 && (err != nil || len(got.GetEvents()[0].GetErrorCode()) != tc.codes) {
+			t.Errorf("%s: %d codes, %v", name, len(got.GetEvents()[0].GetErrorCode()), err)
+		}
 	}
 }

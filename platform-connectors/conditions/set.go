@@ -112,18 +112,18 @@ func (s *Set) Fold(r record.Record) Change {
 		check.recover(trimRecovery(r))
 		return Lowered
 	}
-	change := check.raise(r, s.room())
+	change := check.raise(r, s.capacity())
 	if change == Overflowed && len(check.Faults) == 0 {
 		delete(s.Checks, e.CheckName) // no condition, rather than a healthy one
 	}
 	return change
 }
 
-// room is what may be added to the set.
-type room struct{ faults, bytes int }
+// capacity is what may be added to the set.
+type capacity struct{ faults, bytes int }
 
-func (s *Set) room() room {
-	left := room{MaxFaults, MaxBytes}
+func (s *Set) capacity() capacity {
+	left := capacity{MaxFaults, MaxBytes}
 	for _, c := range s.Checks {
 		left.faults -= len(c.Faults)
 		for i := range c.Faults {
@@ -134,12 +134,12 @@ func (s *Set) room() room {
 }
 
 // take says whether a fault has room, and takes it.
-func (r *room) take(f *Fault, first bool) bool {
+func (c *capacity) take(f *Fault, first bool) bool {
 	size := f.size()
-	if (r.faults < 1 || r.bytes < size) && (!first || size > maxFirst) {
+	if (c.faults < 1 || c.bytes < size) && (!first || size > maxFirst) {
 		return false
 	}
-	r.faults, r.bytes = r.faults-1, r.bytes-size
+	c.faults, c.bytes = c.faults-1, c.bytes-size
 	return true
 }
 
@@ -162,7 +162,7 @@ func (s *Set) FoldStored(r record.Record, machine record.NodeIdentity) {
 	}
 	s.Fold(r)
 	check := s.Checks[r.Event.CheckName]
-	if check == nil || r.Event.IsHealthy {
+	if check == nil {
 		return
 	}
 	stands := map[string]bool{}
@@ -210,7 +210,7 @@ func (c *Check) recover(recovery record.Record) {
 
 // raise adds the faults of a record that no later recovery has cleared, as long
 // as there is room.
-func (c *Check) raise(r record.Record, left room) Change {
+func (c *Check) raise(r record.Record, left capacity) Change {
 	change, trimmed := Overtaken, trimFault(r)
 	for _, entry := range fault.Entries(r.Event) {
 		cleared := func(recovery record.Record) bool {

@@ -3,6 +3,7 @@ package conditions
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,14 +43,19 @@ func healthy(seq uint64, gpu, code string) record.Record {
 	return r
 }
 
+// named is a fault of another check.
+func named(check string) record.Record {
+	return change(fatal(1, "", ""), func(r *record.Record) { r.Event.CheckName = check })
+}
+
 func run(r record.Record, runs string) record.Record {
 	r.Event.Metadata = map[string]string{record.MetadataSeqRuns: runs}
 	return r
 }
 
-func change(r record.Record, change func(*record.Record)) record.Record {
-	change(&r)
-	return r
+func change[T any](x T, change func(*T)) T {
+	change(&x)
+	return x
 }
 
 func TestFold(t *testing.T) {
@@ -129,8 +135,22 @@ func TestFold(t *testing.T) {
 			},
 			map[string]string{xid: "ErrorCode:79 GPU_UUID:GPU-1 GPU has fallen off. the bus Recommended Action=RESTART_BM;"}, Unchanged,
 		},
+		"a recovery that is remembered does not give way to an earlier one": {
+			[]record.Record{healthy(5, "GPU-1", ""), healthy(3, "GPU-1", ""), fatal(4, "GPU-1", "79")},
+			map[string]string{xid: record.HealthyMessage}, Overtaken,
+		},
+		"it gives way to a later one": {
+			[]record.Record{healthy(3, "GPU-1", ""), healthy(5, "GPU-1", ""), fatal(4, "GPU-1", "79")},
+			map[string]string{xid: record.HealthyMessage}, Overtaken,
+		},
+		"but not to one that speaks for something else": {
+			[]record.Record{healthy(5, "GPU-1", ""), healthy(6, "GPU-2", ""), fatal(4, "GPU-1", "79")},
+			map[string]string{xid: record.HealthyMessage}, Overtaken,
+		},
 		"the kubelet's conditions are not ours": {
-			[]record.Record{change(fatal(1, "", ""), func(r *record.Record) { r.Event.CheckName = "Ready" })},
+			[]record.Record{
+				named("Ready"), named("MemoryPressure"), named("DiskPressure"), named("PIDPressure"), named("NetworkUnavailable"),
+			},
 			map[string]string{}, Raised,
 		},
 	}
@@ -152,6 +172,15 @@ func TestFold(t *testing.T) {
 			check(t, &s, tc.want)
 			if len(s.Notices) > 0 {
 				t.Errorf("notices %v", s.Notices)
+			}
+			for _, c := range s.Checks {
+				scopes := map[string]bool{}
+				for _, r := range c.Recoveries {
+					scopes[scope(r)] = true
+				}
+				if len(scopes) != len(c.Recoveries) {
+					t.Errorf("%d recoveries are remembered, of %d scopes", len(c.Recoveries), len(scopes))
+				}
 			}
 		})
 	}
@@ -208,7 +237,9 @@ func TestNotices(t *testing.T) {
 		t.Error("told notices are still there")
 	}
 	for i := range MaxNotices + 1 {
-		s.Fold(fatalNot(i))
+		if got := s.Fold(fatalNot(i)); (got == Overflowed) != (i == MaxNotices) {
+			t.Errorf("notice %d: %q", i, got)
+		}
 	}
 	if len(s.Notices) != MaxNotices || !strings.Contains(s.Notices[0].Message, "GPU-1 ") {
 		t.Errorf("%d notices, the first %q", len(s.Notices), s.Notices[0].Message)
@@ -228,6 +259,11 @@ func TestSetIsBounded(t *testing.T) {
 	})
 	if got := s.Fold(full); got != Raised || s.Faults() != MaxFaults {
 		t.Fatalf("%q, %d faults", got, s.Faults())
+	}
+	var over Set
+	full.Event.EntitiesImpacted = append(full.Event.EntitiesImpacted, record.Entity{EntityType: "GPU", EntityValue: "one more"})
+	if got := over.Fold(full); got != Overflowed || over.Faults() != MaxFaults {
+		t.Fatalf("one too many at once: %q, %d faults", got, over.Faults())
 	}
 	if got := s.Fold(fatal(2, "GPU-1", "79")); got != Overflowed {
 		t.Fatalf("one more: %q", got)
@@ -273,6 +309,103 @@ func TestSetIsBoundedInBytes(t *testing.T) {
 		if len(c.Recoveries) > maxRecoveries {
 			t.Errorf("%s: %d recoveries", name, len(c.Recoveries))
 		}
+	}
+}
+
+// faultOf has a fault take so many bytes of a set; recoveryOf, a recovery.
+func faultOf(r record.Record, bytes int) record.Record {
+	f := Fault{fault.Entries(r.Event)[0], trimFault(r)}
+	r.Node.ProviderID = strings.Repeat("x", bytes-f.size())
+	return r
+}
+
+func recoveryOf(r record.Record, bytes int) record.Record {
+	trimmed := trimRecovery(r)
+	r.Node.ProviderID = strings.Repeat("x", bytes-size(&trimmed))
+	return r
+}
+
+// TestWhatFitsExactlyHasRoom: at the bounds, and one beyond.
+func TestWhatFitsExactlyHasRoom(t *testing.T) {
+	gpu := func(i int) string { return fmt.Sprintf("GPU-%04d", i) }
+	var s Set
+	const faults = MaxBytes / maxFirst
+	for i := range faults - 1 {
+		if got := s.Fold(faultOf(fatal(uint64(i)+1, gpu(i), "79"), maxFirst)); got != Raised {
+			t.Fatalf("fault %d: %q", i, got)
+		}
+	}
+	two := change(fatal(faults, gpu(faults), "79"), func(r *record.Record) { r.Event.ErrorCode = []string{"79", "80"} })
+	if got := s.Fold(faultOf(two, maxFirst)); got != Overflowed || s.Faults() != faults {
+		t.Errorf("two where one has room: %q, %d faults", got, s.Faults())
+	}
+	other := func(check string, bytes int) record.Record {
+		return faultOf(change(fatal(1, "GPU-1", "79"), func(r *record.Record) { r.Event.CheckName = check }), bytes)
+	}
+	if got := s.Fold(other("large", maxFirst)); got != Raised {
+		t.Errorf("the first fault of a check: %q", got)
+	}
+	if got := s.Fold(other("larger", maxFirst+1)); got != Overflowed {
+		t.Errorf("one byte more: %q", got)
+	}
+	for _, tc := range []struct{ bytes, want int }{{maxRecoveryBytes / 8, 8}, {maxRecoveryBytes/8 + 1, 7}, {1200, 54}, {1000, maxRecoveries}} {
+		var s Set
+		for i := range maxRecoveries + 1 {
+			s.Fold(recoveryOf(change(healthy(uint64(i)+1, "", ""), func(r *record.Record) { r.Event.ErrorCode = []string{gpu(i)} }), tc.bytes))
+		}
+		have := s.Checks[xid].Recoveries
+		if len(have) != tc.want || have[len(have)-1].Seq != maxRecoveries+1 {
+			t.Errorf("of recoveries of %d bytes %d are remembered, want the last %d", tc.bytes, len(have), tc.want)
+		}
+	}
+}
+
+// TestSizeIsWhatTheFileTakes: what an event says in addition counts as much as it takes.
+func TestSizeIsWhatTheFileTakes(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	base := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {
+		r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "NVLINK", EntityValue: "1"})
+	})
+	base = run(base, "y x")
+	measure := func(v any) int {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(b)
+	}
+	for name, add := range map[string]func(*record.Record){
+		"id":      func(r *record.Record) { r.ID += long },
+		"epoch":   func(r *record.Record) { r.SeqEpoch += long },
+		"machine": func(r *record.Record) { r.Node.ProviderID += long },
+		"agent":   func(r *record.Record) { r.Event.Agent += long },
+		"class":   func(r *record.Record) { r.Event.ComponentClass += long },
+		"check":   func(r *record.Record) { r.Event.CheckName += long },
+		"node":    func(r *record.Record) { r.Event.NodeName += long },
+		"message": func(r *record.Record) { r.Event.Message = long[:maxText] },
+		"runs":    func(r *record.Record) { *r = run(*r, long) },
+		"codes":   func(r *record.Record) { r.Event.ErrorCode = []string{"79", long, long} },
+		"entities": func(r *record.Record) {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: long, EntityValue: long})
+		},
+		"device": func(r *record.Record) {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "PCI", EntityValue: long})
+		},
+		"unit": func(r *record.Record) {
+			r.Event.EntitiesImpacted = append(r.Event.EntitiesImpacted, record.Entity{EntityType: "NVLINK", EntityValue: long})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			more := change(base, add)
+			was, is := trimRecovery(base), trimRecovery(more)
+			if got, want := size(&is)-size(&was), measure(is)-measure(was); got != want {
+				t.Errorf("a recovery counts %d bytes, its file takes %d", got, want)
+			}
+			f, g := Fault{fault.Entries(base.Event)[0], trimFault(base)}, Fault{fault.Entries(more.Event)[0], trimFault(more)}
+			if got, want := g.size()-f.size(), measure(g)-measure(f); got != want {
+				t.Errorf("a fault counts %d bytes, its file takes %d", got, want)
+			}
+		})
 	}
 }
 
@@ -383,6 +516,54 @@ func TestMessageIsBounded(t *testing.T) {
 	}
 }
 
+// TestMessageFills: texts that fit exactly are whole, and those that do not fill the room.
+func TestMessageFills(t *testing.T) {
+	message := func(texts ...string) string {
+		var s Set
+		for i, text := range texts {
+			s.Fold(change(fatal(uint64(i)+1, fmt.Sprint("GPU-", i), "79"), func(r *record.Record) { r.Event.Message = text }))
+		}
+		return s.Desired()[0].Message
+	}
+	x := func(n int) string { return strings.Repeat("x", n) }
+	frame := len(message("x")) - 1 // of one fault
+	most := MaxMessage - 2*frame
+	if got := message(x(most/2), x(most-most/2)); len(got) != MaxMessage {
+		t.Errorf("two that fit exactly take %d bytes", len(got))
+	}
+	if got := message(x(most/2), x(most-most/2+1)); len(got) != 2*(frame+compactText) {
+		t.Errorf("two with a byte too much take %d bytes", len(got))
+	}
+	// The last of the short texts leaves just the room for the mark, or a byte less.
+	frame = len(message("")) + 1 // a space before the text
+	for _, tc := range []struct{ bytes, faults int }{{MaxMessage, 9}, {MaxMessage + 1, 8}} {
+		left := tc.bytes - len(cutMark) - 9*frame
+		texts := append(slices.Repeat([]string{x(left / 9)}, 8), x(left-left/9*8))
+		got := message(append(texts, x(maxText))...)
+		if faults := strings.Count(got, ";"); faults != tc.faults || !strings.HasSuffix(got, ";"+cutMark) || len(got) > MaxMessage {
+			t.Errorf("%d faults in %d bytes, want %d", faults, len(got), tc.faults)
+		}
+	}
+	var s Set
+	s.Fold(fatal(1, x(2000), "79"))
+	if got := s.Desired()[0].Message; len(got) != MaxMessage || !strings.HasSuffix(got, "x;"+cutMark) {
+		t.Errorf("one that is too long takes %d bytes: %q", len(got), got)
+	}
+}
+
+func TestNoticeIsBounded(t *testing.T) {
+	notice := func(name int) string {
+		return NoticeOf(fatal(1, strings.Repeat("x", name), "").Event).Message
+	}
+	most := 1 + MaxMessage - len(notice(1))
+	if got := notice(most); len(got) != MaxMessage || !strings.HasSuffix(got, ";") {
+		t.Errorf("what fits exactly is %d bytes: %q", len(got), got)
+	}
+	if got := notice(most + 1); len(got) != MaxMessage || !strings.HasSuffix(got, cutMark) {
+		t.Errorf("a byte more is %d bytes: %q", len(got), got)
+	}
+}
+
 func TestChanges(t *testing.T) {
 	then := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	now := metav1.NewTime(then.Add(time.Hour))
@@ -407,6 +588,16 @@ func TestChanges(t *testing.T) {
 			[]corev1.NodeCondition{cond("True", "m", then, then)},
 			[]corev1.NodeCondition{cond("True", "n", zero, zero)},
 			[]corev1.NodeCondition{cond("True", "n", now, then)},
+		},
+		"another reason": {
+			[]corev1.NodeCondition{change(cond("True", "m", then, then), func(c *corev1.NodeCondition) { c.Reason = "q" })},
+			[]corev1.NodeCondition{cond("True", "m", zero, zero)},
+			[]corev1.NodeCondition{cond("True", "m", now, then)},
+		},
+		"since nobody knows when": {
+			[]corev1.NodeCondition{cond("True", "m", then, zero)},
+			[]corev1.NodeCondition{cond("True", "n", zero, zero)},
+			[]corev1.NodeCondition{cond("True", "n", now, now)},
 		},
 		"another status": {
 			[]corev1.NodeCondition{cond("True", "m", then, then)},

@@ -1,8 +1,8 @@
 package conditions
 
 import (
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,9 +20,8 @@ const (
 
 // foreign are the conditions of the kubelet and the node controller; a check of
 // that name gets no condition.
-var foreign = map[corev1.NodeConditionType]bool{
-	corev1.NodeReady: true, corev1.NodeMemoryPressure: true, corev1.NodeDiskPressure: true,
-	corev1.NodePIDPressure: true, corev1.NodeNetworkUnavailable: true,
+var foreign = []corev1.NodeConditionType{
+	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
 }
 
 // Desired lists the conditions the Node must have, by type: one for each check
@@ -30,7 +29,7 @@ var foreign = map[corev1.NodeConditionType]bool{
 func (s *Set) Desired() []corev1.NodeCondition {
 	var out []corev1.NodeCondition
 	for _, name := range s.Names() {
-		if foreign[corev1.NodeConditionType(name)] {
+		if slices.Contains(foreign, corev1.NodeConditionType(name)) {
 			continue
 		}
 		c := corev1.NodeCondition{
@@ -106,12 +105,4 @@ func line(parts []string, e record.Event, limit int) string {
 }
 
 // cut shortens s to at most limit bytes, between runes.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
+func cut(s string, limit int) string { return strings.ToValidUTF8(s[:min(len(s), limit)], "") }

@@ -94,7 +94,7 @@ func size(r *record.Record) int {
 		n += len(c) + 3
 	}
 	for _, x := range e.EntitiesImpacted {
-		n += len(x.EntityType) + len(x.EntityValue) + 36
+		n += len(x.EntityType) + len(x.EntityValue) + 35
 	}
 	return n
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
 // config is what an operator can set about it.
 type config struct {
-	front.Config
+	nodeconnector.Config
 	// Gateway says how to reach the gateways.
 	Gateway upstream.Config `toml:"gateway"`
 }
@@ -27,12 +27,12 @@ func (c config) Validate() error {
 }
 
 func main() {
-	daemon.Main("node-connector", config{Config: front.Default(), Gateway: upstream.Default()}, build)
+	daemon.Main("node-connector", config{Config: nodeconnector.Default(), Gateway: upstream.Default()}, build)
 }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config) error {
-	return front.Build(ctx, d, cfg.Config, front.Upstream{
-		Open: func(context.Context, prometheus.Registerer) (records.Place, error) {
+	return nodeconnector.Build(ctx, d, cfg.Config, nodeconnector.Upstream{
+		Open: func(context.Context, prometheus.Registerer) (destination.Destination, error) {
 			return upstream.Open(cfg.Gateway, d.Log)
 		},
 		History: true,

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
 )
 
@@ -30,7 +30,7 @@ func TestItLinksNoDatabase(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := config{Config: front.Default(), Gateway: upstream.Default()}
+	good := config{Config: nodeconnector.Default(), Gateway: upstream.Default()}
 	good.NodeName, good.Gateway.Address = "gpu-7", "gateway.nvsentinel.svc:8443"
 	if err := good.Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
-	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
 // maxIdentity bounds one name of a machine, in bytes.
@@ -64,16 +64,16 @@ type Caller struct {
 	Node string
 	// Publisher is the publisher on whose behalf the connector calls, by the
 	// publisher's own token; nil when it carries its spool.
-	Publisher *authority.Caller
+	Publisher *authz.Caller
 }
 
 // Policy is what an operator says of publishers.
-type Policy struct{ Agents []authority.Agent }
+type Policy struct{ Agents []authz.Agent }
 
 // Enter says whether the caller's publisher, if it has one, may speak for all
 // nodes: its account is that of a cluster-wide agent, and its pod runs on the
 // connector's node.
-func (p Policy) Enter(c Caller) *authority.Refusal {
+func (p Policy) Enter(c Caller) *authz.Refusal {
 	if c.Publisher == nil {
 		return nil
 	}
@@ -82,14 +82,14 @@ func (p Policy) Enter(c Caller) *authority.Refusal {
 		return refusal
 	}
 	if !policy.ClusterWide(*c.Publisher) {
-		return &authority.Refusal{Reason: authority.ForeignAgent, Problem: fmt.Sprintf(
+		return &authz.Refusal{Reason: authz.ForeignAgent, Problem: fmt.Sprintf(
 			"%s speaks for no agent with clusterWide: name it in publishers.agent of the gateway", c.Publisher.Account)}
 	}
 	return nil
 }
 
-func (p Policy) of(c Caller) authority.Policy {
-	return authority.Policy{Node: c.Node, RequireToken: true, Agents: p.Agents}
+func (p Policy) of(c Caller) authz.Policy {
+	return authz.Policy{Node: c.Node, RequireToken: true, Agents: p.Agents}
 }
 
 // Pass returns a record as it goes to the store, or why it does not. What is
@@ -135,7 +135,7 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 // speak says whether the caller may bring an event of this agent about this node.
 func (p Policy) speak(c Caller, e record.Event) *Refusal {
 	if c.Publisher != nil {
-		if _, refusal := p.of(c).Speak(&authority.Ledger{}, *c.Publisher, e.Agent, e.CheckName); refusal != nil {
+		if _, refusal := p.of(c).Speak(&authz.Owners{}, *c.Publisher, e.Agent, e.CheckName); refusal != nil {
 			return refuse(ForeignAgent, "%s", refusal.Problem)
 		}
 		return nil

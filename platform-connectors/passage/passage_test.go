@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/authority"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -17,9 +17,9 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 const analyzer = "system:serviceaccount:nvsentinel:health-events-analyzer"
 
 func policy() Policy {
-	return Policy{Agents: append(authority.DefaultAgents(),
-		authority.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true, Checks: []string{"Repeated*"}},
-		authority.Agent{Name: "local", Account: "system:serviceaccount:nvsentinel:local"})}
+	return Policy{Agents: append(authz.DefaultAgents(),
+		authz.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true, Checks: []string{"Repeated*"}},
+		authz.Agent{Name: "local", Account: "system:serviceaccount:nvsentinel:local"})}
 }
 
 func fault(edit ...func(*record.Record)) record.Record {
@@ -46,7 +46,7 @@ func derived(r *record.Record) {
 
 func TestPass(t *testing.T) {
 	node := Caller{Node: "gpu-7"}
-	wide := Caller{Node: "gpu-7", Publisher: &authority.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}}
+	wide := Caller{Node: "gpu-7", Publisher: &authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}}
 	tests := map[string]struct {
 		caller Caller
 		edit   func(*record.Record)
@@ -122,17 +122,17 @@ func TestWhatIsStoredIsMadeHere(t *testing.T) {
 
 func TestEnter(t *testing.T) {
 	for name, tc := range map[string]struct {
-		publisher *authority.Caller
-		want      authority.Reason
+		publisher *authz.Caller
+		want      authz.Reason
 	}{
 		"a spool":                            {nil, ""},
-		"the analyzer's pod of this node":    {&authority.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}, ""},
-		"the analyzer's pod of another":      {&authority.Caller{Account: analyzer, Pod: "uid", Node: "gpu-8"}, authority.ForeignPod},
-		"the analyzer's token without a pod": {&authority.Caller{Account: analyzer}, authority.Unbound},
-		"an agent of its node":               {&authority.Caller{Account: "system:serviceaccount:nvsentinel:local", Pod: "uid", Node: "gpu-7"}, authority.ForeignAgent},
-		"anybody":                            {&authority.Caller{Account: "system:serviceaccount:default:x", Pod: "uid", Node: "gpu-7"}, authority.ForeignAgent},
+		"the analyzer's pod of this node":    {&authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}, ""},
+		"the analyzer's pod of another":      {&authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-8"}, authz.ForeignPod},
+		"the analyzer's token without a pod": {&authz.Caller{Account: analyzer}, authz.Unbound},
+		"an agent of its node":               {&authz.Caller{Account: "system:serviceaccount:nvsentinel:local", Pod: "uid", Node: "gpu-7"}, authz.ForeignAgent},
+		"anybody":                            {&authz.Caller{Account: "system:serviceaccount:default:x", Pod: "uid", Node: "gpu-7"}, authz.ForeignAgent},
 	} {
-		var got authority.Reason
+		var got authz.Reason
 		if refusal := policy().Enter(Caller{Node: "gpu-7", Publisher: tc.publisher}); refusal != nil {
 			got = refusal.Reason
 		}

@@ -116,6 +116,32 @@ func TestWhatAWaitSays(t *testing.T) {
 	}
 }
 
+// TestWhetherFaultsAreConfirmed: the stage and a rule are needed; the defaults are rules.
+func TestWhetherFaultsAreConfirmed(t *testing.T) {
+	var most []ConfirmRule
+	for i := range maxConfirmRules {
+		most = append(most, ConfirmRule{Name: fmt.Sprint(i), When: "true", StandsFor: time.Minute})
+	}
+	for name, tc := range map[string]struct {
+		stages []string
+		with   Confirmation
+		want   bool
+	}{
+		"no rule":       {[]string{StageConfirmation}, Confirmation{}, false},
+		"a rule":        {[]string{StageConfirmation}, Confirmation{Rules: most[:1]}, true},
+		"all rules":     {[]string{StageConfirmation}, Confirmation{Rules: most}, true},
+		"the defaults":  {[]string{StageConfirmation}, Confirmation{Defaults: true}, true},
+		"without stage": {nil, Confirmation{Rules: most[:1]}, false},
+	} {
+		c := confirming(tc.with)
+		c.Stages = tc.stages
+		p, err := Compile(c)
+		if err != nil || p.Confirms() != tc.want {
+			t.Errorf("%s: confirms %t, %v", name, err == nil && p.Confirms(), err)
+		}
+	}
+}
+
 func TestConfirmationIsValidated(t *testing.T) {
 	ok := ConfirmRule{Name: "r", When: "true", StandsFor: time.Minute}
 	for name, tc := range map[string]struct {
@@ -134,7 +160,7 @@ func TestConfirmationIsValidated(t *testing.T) {
 		"mutual alone":    {[]ConfirmRule{{Name: "r", When: "true", StandsFor: 1, Mutual: true}}, "mutual needs second"},
 		"no expression":   {[]ConfirmRule{{Name: "r", When: "event.", StandsFor: 1}}, `rule "r".when`},
 		"no second of it": {[]ConfirmRule{{Name: "r", When: "true", Second: "1", Within: 1}}, `rule "r".second`},
-		"too many":        {make([]ConfirmRule, 65), "65 rules, at most 64"},
+		"too many":        {make([]ConfirmRule, maxConfirmRules+1), "65 rules, at most 64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Compile(confirming(Confirmation{Rules: tc.rules})); err == nil || !strings.Contains(err.Error(), tc.want) {

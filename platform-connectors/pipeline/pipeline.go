@@ -13,7 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
 )
 
-// costLimit bounds one evaluation, so that no expression can stall the replay.
+// costLimit bounds one evaluation, so that no expression can stall the forwarder.
 const costLimit = 1_000_000
 
 // MetadataProviderID is the metadata key of the node's machine at its provider.

@@ -226,6 +226,7 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 		"a stage twice":               {stages(StageDedup, StageDedup), "stage Deduplicator is given twice"},
 		"no cache":                    {func() Config { c := stages(StageMetadata); c.Metadata.CacheSize = 0; return c }(), "MetadataAugmentor: cacheSize 0"},
 		"an endless window":           {func() Config { c := stages(StageDedup); c.Dedup.SuppressionWindow = 48 * time.Hour; return c }(), "Deduplicator: suppressionWindow 48h0m0s"},
+		"no cleaning":                 {func() Config { c := stages(StageDedup); c.Dedup.CleanupInterval = 0; return c }(), "cleanupInterval 0s positive"},
 		"a rule without name":         {rules(Rule{When: "true", Override: Override{IsFatal: new(true)}}), `OverrideTransformer: rules[0] (""): name is empty`},
 		"a rule for nothing":          {rules(Rule{Name: "r", When: "true"}), `rules[0] ("r"): override changes nothing`},
 		"an unknown action":           {rules(Rule{"r", "true", Override{RecommendedAction: "HAMMER"}}), `override.recommendedAction: recommended action "HAMMER"`},

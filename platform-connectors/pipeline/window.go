@@ -36,8 +36,8 @@ type seen struct {
 	event record.Event
 }
 
-// Place is what an event is to the window.
-type Place struct {
+// Position is what an event is to the window.
+type Position struct {
 	// Key is empty when the event can be no repeat and have none.
 	Key string
 	// Of is the id of the record that it repeats.
@@ -46,26 +46,26 @@ type Place struct {
 
 // Look says what a record is to the window. A recovery makes the window forget
 // the faults it names; whatever follows is no repeat of them.
-func (w *Window) Look(d Dedup, r record.Record) Place {
+func (w *Window) Look(d Dedup, r record.Record) Position {
 	e := r.Event
 	if e.IsHealthy {
 		w.forget(e)
-		return Place{}
+		return Position{}
 	}
 	if !r.Acts() || !slices.Contains(d.IncludeChecks, e.CheckName) {
-		return Place{}
+		return Position{}
 	}
-	place := Place{Key: Key(e)}
-	first, known := w.seen[place.Key]
+	position := Position{Key: Key(e)}
+	first, known := w.seen[position.Key]
 	age := r.CreatedAt.Sub(first.at)
 	if known && first.id != r.ID && age >= 0 && age < d.SuppressionWindow {
-		place.Of = first.id
+		position.Of = first.id
 	}
-	return place
+	return position
 }
 
 // Stored remembers a fault that is no repeat, once the sink has it.
-func (w *Window) Stored(d Dedup, p Place, r record.Record) {
+func (w *Window) Stored(d Dedup, p Position, r record.Record) {
 	if r.CreatedAt.Sub(w.cleaned) >= d.CleanupInterval {
 		w.cleaned = r.CreatedAt
 		for key, s := range w.seen {

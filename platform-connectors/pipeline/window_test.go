@@ -32,6 +32,7 @@ func TestWindow(t *testing.T) {
 		"in another order":   {nil, with(func(e *record.Event) { slices.Reverse(e.EntitiesImpacted) }), "1"},
 		"a repeated repeat":  {[]record.Record{copyOf(5, 2*time.Second)}, copyOf(2, 3*time.Second), "1"},
 		"just in the window": {nil, copyOf(2, 3*time.Minute-1), "1"},
+		"at the same moment": {nil, copyOf(2, 0), "1"},
 		"out of the window":  {nil, copyOf(2, 3*time.Minute), ""},
 		"the window does not slide": {
 			[]record.Record{copyOf(5, 2*time.Minute)}, copyOf(2, 3*time.Minute), "",
@@ -145,7 +146,7 @@ func TestOtherChecksAreLeftAlone(t *testing.T) {
 	other := func(e *record.Event) { e.CheckName = "GpuMemWatch" }
 	first := copyOf(1, 0, other)
 	w.Stored(d, w.Look(d, first), first)
-	if p := w.Look(d, copyOf(2, 1, other)); p != (Place{}) {
+	if p := w.Look(d, copyOf(2, 1, other)); p != (Position{}) {
 		t.Errorf("%+v", p)
 	}
 }

@@ -107,7 +107,7 @@ func (c *Counter) Take(now time.Time, index uint64, r record.Record, as record.E
 		return []record.Record{r} // sent again, which the store knows
 	}
 	var out []record.Record
-	if !e.room(at) || c.bytes+size > MaxBytes || c.held > MaxHeld {
+	if !e.hasCapacity(at) || c.bytes+size > MaxBytes || c.held > MaxHeld {
 		out = c.Flush(now)
 	}
 	c.count(now, e, index, r, size)
@@ -178,8 +178,10 @@ func (c *Counter) count(now time.Time, e *entry, index uint64, r record.Record, 
 	e.record, e.index, e.size = r, index, size
 }
 
-// room says whether the times of an entry have room for another one.
-func (e *entry) room(at time.Time) bool { return len(e.bursts) < record.MaxBursts || e.joins(at) }
+// hasCapacity says whether the times of an entry have room for another one.
+func (e *entry) hasCapacity(at time.Time) bool {
+	return len(e.bursts) < record.MaxBursts || e.joins(at)
+}
 
 func (e *entry) joins(at time.Time) bool {
 	return len(e.bursts) > 0 && at.Sub(e.bursts[len(e.bursts)-1].To) < together

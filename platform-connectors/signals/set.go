@@ -25,8 +25,8 @@ const (
 	MaxBytes = 4 << 20
 )
 
-// Sight is an accepted event with what the pipeline says of it.
-type Sight struct {
+// Observation is an accepted event with what the pipeline says of it.
+type Observation struct {
 	// Record is as it was accepted, As its event as the pipeline makes it.
 	Record record.Record
 	As     record.Event
@@ -96,7 +96,7 @@ func Ends() []End { return []End{Confirmed, Recovered, Lapsed, Forgotten} }
 // Fold takes one event into the set, and returns how waits ended by it, and
 // whether anything has changed that must be kept. What is confirmed is in the
 // outbox. Folding an event again changes nothing that anybody sees.
-func (s *Set) Fold(x Sight) (ends []End, changed bool) {
+func (s *Set) Fold(x Observation) (ends []End, changed bool) {
 	s.Ordinal++
 	x.Record.Append = s.Ordinal
 	if x.Record.Event.Confirms() != "" {
@@ -127,7 +127,7 @@ func (s *Set) handedOn(id string) bool {
 }
 
 // wait has a fault wait, or be one more report of one that does.
-func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
+func (s *Set) wait(x Observation, rule pipeline.ConfirmRule) (ends []End) {
 	key := keyOf(x.Record)
 	i := slices.IndexFunc(s.Waits, func(w Wait) bool { return w.Key == key })
 	switch {
@@ -156,7 +156,7 @@ func (s *Set) wait(x Sight, rule pipeline.ConfirmRule) (ends []End) {
 }
 
 // second has an event confirm what waits for it, and remembers it.
-func (s *Set) second(x Sight) (ends []End) {
+func (s *Set) second(x Observation) (ends []End) {
 	y := Second{Rules: x.Notes.SecondOf, Key: keyOf(x.Record), Record: trimmed(x.Record), Open: keys(x.Record.Event)}
 	devices := y.names()
 	for i := range s.Waits {
@@ -201,7 +201,7 @@ func (s *Set) confirm(w *Wait, by, how string, at time.Time) []End {
 
 // recover ends what a recovery names. One that is for the record only ends
 // nothing.
-func (s *Set) recover(x Sight) (ends []End, changed bool) {
+func (s *Set) recover(x Observation) (ends []End, changed bool) {
 	if x.As.ProcessingStrategy != record.Process {
 		return nil, false
 	}

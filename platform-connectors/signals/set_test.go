@@ -109,7 +109,7 @@ func (n *node) tell(story string) string {
 			if waits := notes.Waits != nil; waits && as.ProcessingStrategy != record.PersistOnly {
 				n.t.Errorf("%s waits and is %s", word, as.ProcessingStrategy)
 			}
-			ends, _ = n.set.Fold(Sight{r, as, notes})
+			ends, _ = n.set.Fold(Observation{r, as, notes})
 		}
 		for _, r := range n.set.Outbox {
 			out = append(out, words[r.Event.Confirms()]+"<"+words[r.Event.Metadata[record.MetadataConfirmedBy]])
@@ -211,7 +211,7 @@ func TestWhatAConfirmationIs(t *testing.T) {
 	n := newNode(t, pipeline.ConfirmRule{Name: "r", When: "true", Second: "event.checkName == 'GpuAllWatch'", Within: time.Minute})
 	fold := func(r record.Record) {
 		as, notes := n.rules.Apply(r.Event, nil)
-		n.set.Fold(Sight{r, as, notes})
+		n.set.Fold(Observation{r, as, notes})
 	}
 	x, y := n.event("kA@0"), n.event("dA@5")
 	fold(x)
@@ -243,7 +243,7 @@ func TestWhatRecoversIsNotConfirmed(t *testing.T) {
 		delete(r.Event.Metadata, record.MetadataSeq)
 		r.Seq, r.SeqEpoch = 0, ""
 		as, notes := n.rules.Apply(r.Event, nil)
-		if _, changed := n.set.Fold(Sight{r, as, notes}); !changed {
+		if _, changed := n.set.Fold(Observation{r, as, notes}); !changed {
 			t.Errorf("%s changed nothing", word)
 		}
 	}
@@ -263,7 +263,7 @@ func TestSecondsAreBoundedInBytes(t *testing.T) {
 			e.Event.EntitiesImpacted = append(e.Event.EntitiesImpacted, record.Entity{EntityType: "GPU_UUID", EntityValue: fmt.Sprint(i, "-", k, strings.Repeat("x", 480))})
 		}
 		as, notes := n.rules.Apply(e.Event, nil)
-		n.set.Fold(Sight{e, as, notes})
+		n.set.Fold(Observation{e, as, notes})
 	}
 	if encoded, err := json.Marshal(n.set); err != nil || len(encoded) > 2*MaxBytes || len(n.set.Seconds) < 10 {
 		t.Errorf("%d seconds in %d bytes, %v", len(n.set.Seconds), len(encoded), err)
@@ -276,7 +276,7 @@ func TestTheOldestAreForgotten(t *testing.T) {
 	forgotten := 0
 	fold := func(e record.Record) {
 		as, notes := n.rules.Apply(e.Event, nil)
-		ends, _ := n.set.Fold(Sight{e, as, notes})
+		ends, _ := n.set.Fold(Observation{e, as, notes})
 		for _, end := range ends {
 			if end == Forgotten {
 				forgotten++

@@ -36,8 +36,8 @@ const (
 	ReasonNode = "NodeUnread"
 )
 
-// World is what a run depends on besides itself.
-type World struct {
+// Facts is what a run depends on besides itself.
+type Facts struct {
 	// Session that the Node bears; Excluded says that it is opted out, Unread that
 	// nobody knows.
 	Session          string
@@ -78,9 +78,9 @@ func Begin(node string, spec v1alpha1.RepairChainSpec) v1alpha1.RepairRunStatus 
 //
 // A step begins when all before it are over. What is over is over: only an object that
 // follows its stamp is looked after until the run's end.
-func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, ahead bool) {
+func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, ahead bool) {
 	st, s := &run.Status.Steps[i], c.Steps[i]
-	t, usable := w.Templates[s.Template]
+	t, usable := f.Templates[s.Template]
 	switch st.State {
 	case v1alpha1.StepSkipped, v1alpha1.StepFailed:
 		return nil, true
@@ -89,50 +89,50 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, w World) (turn *Turn, a
 			return nil, true
 		}
 	case v1alpha1.StepWaiting:
-		if !c.begins(run, i, w) {
+		if !c.begins(run, i, f) {
 			return nil, st.State != v1alpha1.StepWaiting
 		}
 	case v1alpha1.StepRunning:
 	}
 	if !usable {
-		wait(st, ReasonTemplate, w.Problems[s.Template])
+		wait(st, ReasonTemplate, f.Problems[s.Template])
 		return nil, false
 	}
 	turn, err := c.stamp(run, i, t)
 	switch {
 	case err == nil:
-		turn.Hold = held(run, w)
+		turn.Hold = held(run, f)
 		return turn, st.State == v1alpha1.StepDone
 	case st.State == v1alpha1.StepWaiting:
-		over(st, v1alpha1.StepFailed, ReasonStamp, err.Error(), w.Now)
+		over(st, v1alpha1.StepFailed, ReasonStamp, err.Error(), f.Now)
 		return nil, true
 	}
 	// What is under way goes on as it was made.
-	return &Turn{Template: t, Hold: held(run, w)}, st.State == v1alpha1.StepDone
+	return &Turn{Template: t, Hold: held(run, f)}, st.State == v1alpha1.StepDone
 }
 
 // begins decides whether a step that waits may begin.
-func (c *Chain) begins(run *v1alpha1.RepairRun, i int, w World) bool {
+func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	st := &run.Status.Steps[i]
 	if failed := c.failed(run.Status.Steps[:i]); failed >= 0 && !c.Steps[i].Always {
-		over(st, v1alpha1.StepSkipped, ReasonEarlier, "step "+c.Steps[failed].Name+" failed the run", w.Now)
+		over(st, v1alpha1.StepSkipped, ReasonEarlier, "step "+c.Steps[failed].Name+" failed the run", f.Now)
 		return false
 	}
-	if hold := held(run, w); hold != (Hold{}) {
+	if hold := held(run, f); hold != (Hold{}) {
 		wait(st, hold.Reason, hold.Message)
 		return false
 	}
 	vars, err := variables(run)
 	if err != nil {
-		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), w.Now)
+		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), f.Now)
 		return false
 	}
 	due, err := c.Steps[i].due(vars)
 	switch {
 	case err != nil:
-		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), w.Now)
+		over(st, v1alpha1.StepFailed, ReasonExpression, err.Error(), f.Now)
 	case !due:
-		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, w.Now)
+		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, f.Now)
 	}
 	return err == nil && due
 }
@@ -148,18 +148,18 @@ func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
 }
 
 // held says why nothing may be written now.
-func held(run *v1alpha1.RepairRun, w World) Hold {
+func held(run *v1alpha1.RepairRun, f Facts) Hold {
 	switch {
 	case run.DeletionTimestamp != nil:
 		return Hold{v1alpha1.ReasonSessionOver, "the run is being deleted"}
-	case w.Unread:
+	case f.Unread:
 		return Hold{ReasonNode, "the node could not be read"}
-	case run.Spec.Fault.Session != "" && w.Session != run.Spec.Fault.Session:
+	case run.Spec.Fault.Session != "" && f.Session != run.Spec.Fault.Session:
 		return Hold{v1alpha1.ReasonSessionOver, "the node's quarantine is over"}
-	case w.Excluded:
+	case f.Excluded:
 		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
-	case w.Brake != "":
-		return Hold{ReasonBrake, w.Brake}
+	case f.Brake != "":
+		return Hold{ReasonBrake, f.Brake}
 	}
 	return Hold{}
 }

@@ -9,24 +9,24 @@ import (
 	"os"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/depot"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/harvest"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/lastword"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/collector"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/storage"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/termination"
 )
 
 // config is the configuration of log-collector.
 type config struct {
-	Harvest harvest.Config `toml:"collect"`
-	Depot   depot.Config   `toml:"archive"`
+	Collector collector.Config `toml:"collect"`
+	Storage   storage.Config   `toml:"archive"`
 	// TerminationLog gets one sentence about the end.
 	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the last message, as the pod's terminationMessagePath; empty writes none"`
 }
 
 // Validate joins everything that is wrong.
-func (c config) Validate() error { return errors.Join(c.Harvest.Validate(), c.Depot.Validate()) }
+func (c config) Validate() error { return errors.Join(c.Collector.Validate(), c.Storage.Validate()) }
 
 func main() {
-	daemon.Once("log-collector", config{Harvest: harvest.Default(), Depot: depot.Default(), TerminationLog: "/dev/termination-log"}, run)
+	daemon.Once("log-collector", config{Collector: collector.Default(), Storage: storage.Default(), TerminationLog: "/dev/termination-log"}, run)
 }
 
 func run(ctx context.Context, j *daemon.Job, cfg config) error {
@@ -34,16 +34,16 @@ func run(ctx context.Context, j *daemon.Job, cfg config) error {
 	if err != nil {
 		word = err.Error()
 	}
-	return errors.Join(err, lastword.Write(cfg.TerminationLog, word))
+	return errors.Join(err, termination.Write(cfg.TerminationLog, word))
 }
 
 // collect makes the archive and brings it away, and says in a sentence what it did.
 func collect(ctx context.Context, j *daemon.Job, cfg config) (string, error) {
-	where, err := depot.Open(ctx, cfg.Depot, j.Clock, j.Log)
+	where, err := storage.Open(ctx, cfg.Storage, j.Clock, j.Log)
 	if err != nil {
 		return "", err
 	}
-	c := harvest.Collector{Config: cfg.Harvest, Path: os.Getenv("PATH"), Version: j.Version, Clock: j.Clock, Log: j.Log}
+	c := collector.Collector{Config: cfg.Collector, Path: os.Getenv("PATH"), Version: j.Version, Clock: j.Clock, Log: j.Log}
 	file, m, err := c.Collect(ctx)
 	if err != nil {
 		return "", fmt.Errorf("no archive: %w", err)
@@ -54,7 +54,7 @@ func collect(ctx context.Context, j *daemon.Job, cfg config) (string, error) {
 	}
 	n := m.Counts()
 	word := fmt.Sprintf("%s: %d bytes; parts collected %d, failed %d, missing %d, left out %d", at, m.Bytes,
-		n[harvest.Collected], n[harvest.Failed], n[harvest.Missing], n[harvest.LeftOut])
+		n[collector.Collected], n[collector.Failed], n[collector.Missing], n[collector.LeftOut])
 	j.Log.Info("archive is kept", "where", at, "bytes", m.Bytes)
 	return word, nil
 }

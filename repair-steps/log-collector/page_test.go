@@ -4,10 +4,13 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/depot"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/harvest"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/collector"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/storage"
 )
 
 func TestConfigurationPage(t *testing.T) {
-	reference.Page(t, "log-collector", config{Harvest: harvest.Default(), Depot: depot.Default(), TerminationLog: "/dev/termination-log"})
+	defaults := config{Collector: collector.Default(), Storage: storage.Default(), TerminationLog: "/dev/termination-log"}
+	sent, kept := defaults, defaults
+	sent.Storage.UploadURL, kept.Storage.KeepDir = "https://logs.example", "/archives"
+	reference.Page(t, "log-collector", defaults, sent, kept)
 }

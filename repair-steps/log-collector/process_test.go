@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/harvest"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/collector"
 )
 
 // binary builds the program, once.
@@ -72,13 +72,13 @@ func code(t *testing.T, err error) int {
 }
 
 // manifest reads an archive to its end.
-func manifest(t *testing.T, archive []byte) harvest.Manifest {
+func manifest(t *testing.T, archive []byte) collector.Manifest {
 	t.Helper()
 	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m harvest.Manifest
+	var m collector.Manifest
 	for from := tar.NewReader(unzipped); ; {
 		h, err := from.Next()
 		if errors.Is(err, io.EOF) {
@@ -88,7 +88,7 @@ func manifest(t *testing.T, archive []byte) harvest.Manifest {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(from)
-		if err != nil || h.Name == harvest.ManifestName && json.Unmarshal(text, &m) != nil {
+		if err != nil || h.Name == collector.ManifestName && json.Unmarshal(text, &m) != nil {
 			t.Fatalf("%s: %v", h.Name, err)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"io"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/courier"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/lastword"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/termination"
 )
 
 // config is the configuration of ticket.
@@ -36,17 +36,17 @@ func run(ctx context.Context, j *daemon.Job, cfg config) error {
 	} else {
 		j.Log.Info("ticket was taken", "answer", word)
 	}
-	return errors.Join(err, lastword.Write(cfg.TerminationLog, word))
+	return errors.Join(err, termination.Write(cfg.TerminationLog, word))
 }
 
-func send(ctx context.Context, j *daemon.Job, cfg letter.Config) (courier.Answer, error) {
+func send(ctx context.Context, j *daemon.Job, cfg letter.Config) (delivery.Answer, error) {
 	body, err := letter.Write(cfg)
 	if err != nil {
-		return courier.Answer{}, err
+		return delivery.Answer{}, err
 	}
-	sender, err := courier.New(cfg.Sending, j.Clock, j.Log)
+	sender, err := delivery.New(cfg.Sending, j.Clock, j.Log)
 	if err != nil {
-		return courier.Answer{}, err
+		return delivery.Answer{}, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	return sender.Send(ctx, cfg.Parcel(open, int64(len(body))))

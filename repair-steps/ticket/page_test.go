@@ -8,5 +8,8 @@ import (
 )
 
 func TestConfigurationPage(t *testing.T) {
-	reference.Page(t, "ticket", config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"})
+	defaults := config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"}
+	sent := defaults
+	sent.Letter.URL = "https://tickets.example"
+	reference.Page(t, "ticket", defaults, sent)
 }

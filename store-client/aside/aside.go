@@ -44,8 +44,8 @@ type account struct {
 	at time.Time // of the letter
 }
 
-// Book implements consume.Memory for one consumer, in one life of its process.
-type Book struct {
+// Register implements consume.Memory for one consumer, in one life of its process.
+type Register struct {
 	store    store.Store
 	consumer string
 	clock    clock.PassiveClock
@@ -53,30 +53,30 @@ type Book struct {
 	ids      atomic.Pointer[map[string]bool]
 }
 
-// Of is the book of a consumer.
-func Of(s store.Store, consumer string, c clock.PassiveClock) *Book {
-	b := &Book{store: s, consumer: consumer, clock: c}
-	b.ids.Store(&map[string]bool{})
-	return b
+// Of is the register of a consumer.
+func Of(s store.Store, consumer string, c clock.PassiveClock) *Register {
+	r := &Register{store: s, consumer: consumer, clock: c}
+	r.ids.Store(&map[string]bool{})
+	return r
 }
 
 // Load implements consume.Memory.
-func (b *Book) Load(ctx context.Context) (consume.Past, error) {
-	letters, err := b.store.Letters(ctx, Source(b.consumer))
+func (r *Register) Load(ctx context.Context) (consume.Past, error) {
+	deadLetters, err := r.store.DeadLetters(ctx, Source(r.consumer))
 	if err != nil {
-		return consume.Past{}, fmt.Errorf("reading what %s died of: %w", b.consumer, err)
+		return consume.Past{}, fmt.Errorf("reading what %s died of: %w", r.consumer, err)
 	}
 	ids := map[string]bool{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		ids[l.ID] = true
 	}
-	b.ids.Store(&ids)
-	known, err := newestLives(ctx, b.store, func(consumer string) bool { return consumer == b.consumer })
+	r.ids.Store(&ids)
+	known, err := newestLives(ctx, r.store, func(consumer string) bool { return consumer == r.consumer })
 	if err != nil {
-		return consume.Past{}, fmt.Errorf("reading how %s ended: %w", b.consumer, err)
+		return consume.Past{}, fmt.Errorf("reading how %s ended: %w", r.consumer, err)
 	}
-	last := known[b.consumer]
-	b.life.Store(last.Life + 1)
+	last := known[r.consumer]
+	r.life.Store(last.Life + 1)
 	return last.Past, nil
 }
 
@@ -91,13 +91,13 @@ type Suspect struct {
 	At time.Time
 }
 
-// Letters reads dead letters.
-type Letters interface {
-	Letters(ctx context.Context, source string) ([]store.DeadLetter, error)
+// DeadLetters reads dead letters.
+type DeadLetters interface {
+	DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error)
 }
 
 // Suspects are those of the consumers' newest lives, by the consumers' names.
-func Suspects(ctx context.Context, s Letters) (out []Suspect, err error) {
+func Suspects(ctx context.Context, s DeadLetters) (out []Suspect, err error) {
 	newest, err := newestLives(ctx, s, func(string) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("reading what services died of: %w", err)
@@ -112,13 +112,13 @@ func Suspects(ctx context.Context, s Letters) (out []Suspect, err error) {
 }
 
 // newestLives are the accounts of the newest lives of some consumers.
-func newestLives(ctx context.Context, s Letters, of func(consumer string) bool) (map[string]account, error) {
-	letters, err := s.Letters(ctx, lives)
+func newestLives(ctx context.Context, s DeadLetters, of func(consumer string) bool) (map[string]account, error) {
+	deadLetters, err := s.DeadLetters(ctx, lives)
 	if err != nil {
 		return nil, err
 	}
 	newest := map[string]account{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		consumer := path.Dir(l.ID)
 		if !of(consumer) {
 			continue
@@ -135,78 +135,78 @@ func newestLives(ctx context.Context, s Letters, of func(consumer string) bool) 
 }
 
 // Save implements consume.Memory; Load comes before it.
-func (b *Book) Save(ctx context.Context, p consume.Past) error {
-	life := b.life.Load()
+func (r *Register) Save(ctx context.Context, p consume.Past) error {
+	life := r.life.Load()
 	body, err := json.Marshal(account{Life: life, Past: p})
 	if err != nil {
-		return fmt.Errorf("encoding how %s ends: %w", b.consumer, err)
+		return fmt.Errorf("encoding how %s ends: %w", r.consumer, err)
 	}
-	return b.store.Dead(ctx, store.DeadLetter{
-		ID: fmt.Sprintf("%s/%d", b.consumer, life%accounts), Source: lives, Body: body, At: b.clock.Now().UTC(),
+	return r.store.Dead(ctx, store.DeadLetter{
+		ID: fmt.Sprintf("%s/%d", r.consumer, life%accounts), Source: lives, Body: body, At: r.clock.Now().UTC(),
 		Reason: "no dead letter: what the service remembers of its deaths",
 	})
 }
 
 // SetAside implements consume.Memory.
-func (b *Book) SetAside(ctx context.Context, f consume.Flight) error {
+func (r *Register) SetAside(ctx context.Context, f consume.Flight) error {
 	body, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding a dead letter: %w", err)
 	}
-	err = b.store.Dead(ctx, store.DeadLetter{
-		ID: f.Record, Source: Source(b.consumer), Body: body, At: b.clock.Now().UTC(),
-		Reason: fmt.Sprintf("%s died each time it looked at this record, alone (%s); it passes it over", b.consumer, f.Key),
+	err = r.store.Dead(ctx, store.DeadLetter{
+		ID: f.Record, Source: Source(r.consumer), Body: body, At: r.clock.Now().UTC(),
+		Reason: fmt.Sprintf("%s died each time it looked at this record, alone (%s); it passes it over", r.consumer, f.Key),
 	})
 	if err != nil {
 		return err
 	}
-	ids := maps.Clone(*b.ids.Load())
+	ids := maps.Clone(*r.ids.Load())
 	ids[f.Record] = true
-	b.ids.Store(&ids)
+	r.ids.Store(&ids)
 	return nil
 }
 
 // Aside implements consume.Memory.
-func (b *Book) Aside(id string) bool { return (*b.ids.Load())[id] }
+func (r *Register) Aside(id string) bool { return (*r.ids.Load())[id] }
 
 // Count implements consume.Memory.
-func (b *Book) Count() int { return len(*b.ids.Load()) }
+func (r *Register) Count() int { return len(*r.ids.Load()) }
 
 // IDs are those of the records that are set aside.
-func (b *Book) IDs() []string { return slices.Sorted(maps.Keys(*b.ids.Load())) }
+func (r *Register) IDs() []string { return slices.Sorted(maps.Keys(*r.ids.Load())) }
 
 // Rest is the store without the records that are set aside: lists leave them out,
 // and to Get they are not there.
-func (b *Book) Rest() store.Store { return rest{b.store, b} }
+func (r *Register) Rest() store.Store { return rest{r.store, r} }
 
 type rest struct {
 	store.Store
-	book *Book
+	register *Register
 }
 
 // List implements store.Store.
 func (r rest) List(ctx context.Context, q store.Query) ([]record.Record, error) {
-	if r.book.Count() > 0 {
-		q.Except = append(slices.Clip(q.Except), r.book.IDs()...)
+	if r.register.Count() > 0 {
+		q.Except = append(slices.Clip(q.Except), r.register.IDs()...)
 	}
 	return r.Store.List(ctx, q)
 }
 
 // Get implements store.Store.
 func (r rest) Get(ctx context.Context, id string) (record.Record, error) {
-	if r.book.Aside(id) {
+	if r.register.Aside(id) {
 		return record.Record{}, fmt.Errorf("reading record %q, which is set aside: %w", id, store.ErrNotFound)
 	}
 	return r.Store.Get(ctx, id)
 }
 
-// Vetting is how a loop over records uses the book: records are those that the
+// Vetting is how a loop over records uses the register: records are those that the
 // handler of a key reads, page by page, and try computes what it computes of one.
-func (b *Book) Vetting(of func(key string) record.Selector, try func(context.Context, record.Record)) *consume.Vetting[record.Record] {
-	v := &consume.Vetting[record.Record]{Memory: b, ID: func(r record.Record) string { return r.ID }, Try: try}
+func (r *Register) Vetting(of func(key string) record.Selector, try func(context.Context, record.Record)) *consume.Vetting[record.Record] {
+	v := &consume.Vetting[record.Record]{Memory: r, ID: func(one record.Record) string { return one.ID }, Try: try}
 	if of != nil {
 		v.Records = func(ctx context.Context, key string, each func(record.Record) error) error {
-			return store.Each(ctx, b.Rest(), store.Query{Selector: of(key), Limit: page}, each)
+			return store.Each(ctx, r.Rest(), store.Query{Selector: of(key), Limit: page}, each)
 		}
 	}
 	return v

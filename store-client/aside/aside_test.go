@@ -17,9 +17,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestTheBookIsOneOfAllReplicas: what one replica writes, the next one finds, and
+// TestTheRegisterIsOneOfAllReplicas: what one replica writes, the next one finds, and
 // no other consumer.
-func TestTheBookIsOneOfAllReplicas(t *testing.T) {
+func TestTheRegisterIsOneOfAllReplicas(t *testing.T) {
 	s := storetest.Open(t, "sqlite://"+filepath.Join(t.TempDir(), "store.db"), storeopen.Options{SingleHost: true})
 	storetest.MustAppend(t, s, storetest.Record("n"), storetest.Record("n"), storetest.Record("n"))
 	all := list(t, s)
@@ -31,7 +31,7 @@ func TestTheBookIsOneOfAllReplicas(t *testing.T) {
 	if err := errors.Join(first.Save(t.Context(), consume.Past{Starts: 1}), first.Save(t.Context(), past), first.SetAside(t.Context(), past.InFlight)); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*aside.Book{"the same": first, "the next": aside.Of(s, "c", clock.RealClock{})} {
+	for name, b := range map[string]*aside.Register{"the same": first, "the next": aside.Of(s, "c", clock.RealClock{})} {
 		got, err := b.Load(t.Context())
 		if diff := cmp.Diff(past, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -65,7 +65,7 @@ func TestTheBookIsOneOfAllReplicas(t *testing.T) {
 // many lives as there are letters is kept apart.
 func TestAThawedLeaderLeavesItsSuccessorsAccount(t *testing.T) {
 	s := storetest.SQLite(t)
-	begin := func(starts int) *aside.Book {
+	begin := func(starts int) *aside.Register {
 		t.Helper()
 		b := aside.Of(s, "c", clock.RealClock{})
 		past, err := b.Load(t.Context())

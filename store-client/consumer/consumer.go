@@ -47,11 +47,11 @@ type Service struct {
 	Pace   func(ctx context.Context, r record.Record)
 	// Synced is waited for before anything is read, such as caches; may be nil.
 	Synced func(ctx context.Context) error
-	// Backlog rings every key with work that is not settled; see Open. May be nil.
-	Backlog func(ctx context.Context, ring func(key string)) error
-	// Bells ring besides the feed, Tasks are done by the leader alone; see consume.Loop.
-	Bells []func(ctx context.Context, ring func(key string)) error
-	Tasks []consume.Task
+	// Backlog enqueues every key with work that is not settled; see Open. May be nil.
+	Backlog func(ctx context.Context, enqueue func(key string)) error
+	// Sources enqueue besides the feed, Tasks are done by the leader alone; see consume.Loop.
+	Sources []func(ctx context.Context, enqueue func(key string)) error
+	Tasks   []consume.Task
 	// Workers is how many keys are reconciled at once; 0 is the loop's default.
 	Workers int
 	// Vet finds a record that kills the process. Nil counts deaths, and lets other
@@ -105,7 +105,7 @@ func (s *Service) Loop(d *daemon.Daemon) *consume.Loop[record.Record] {
 		vet = aside.Of(s.Store, s.Name, d.Clock).Vetting(nil, nil)
 	}
 	s.loop = &consume.Loop[record.Record]{
-		Name: s.Name, Open: s.open, Key: s.key, Handle: s.Reconcile, Items: s.Items, Weight: s.Weight, Pace: s.Pace, Backlog: s.Backlog, Bells: s.Bells, Tasks: s.Tasks,
+		Name: s.Name, Open: s.open, Key: s.key, Handle: s.Reconcile, Items: s.Items, Weight: s.Weight, Pace: s.Pace, Backlog: s.Backlog, Sources: s.Sources, Tasks: s.Tasks,
 		Workers: s.Workers, Clock: d.Clock, Log: d.Log, Metrics: consume.NewMetrics(d.Registry, s.Metrics), Vet: vet,
 	}
 	return s.loop
@@ -137,7 +137,7 @@ func (s *Service) open(ctx context.Context) (consume.Feed[record.Record], error)
 
 func (s *Service) key(r record.Record) string {
 	switch {
-	case s.Own != nil && s.Own.echoes(r):
+	case s.Own != nil && s.Own.ignores(r):
 		return ""
 	case s.Key != nil:
 		return s.Key(r)
@@ -145,14 +145,14 @@ func (s *Service) key(r record.Record) string {
 	return r.Event.NodeName
 }
 
-// Open is a backlog: it rings the nodes of the records that some selectors bring and
+// Open is a backlog: it enqueues the nodes of the records that some selectors bring and
 // that are open.
 func Open(records store.Lister, open func(record.Record) bool, selectors ...record.Selector) func(context.Context, func(string)) error {
-	return func(ctx context.Context, ring func(node string)) error {
+	return func(ctx context.Context, enqueue func(node string)) error {
 		for _, selector := range selectors {
 			err := store.Each(ctx, records, store.Query{Selector: selector}, func(r record.Record) error {
 				if open(r) {
-					ring(r.Event.NodeName)
+					enqueue(r.Event.NodeName)
 				}
 				return nil
 			})

@@ -30,7 +30,7 @@ func (l late) Update(ctx context.Context, w record.Writer, changes []store.Chang
 	return after, err
 }
 
-// TestOwnWritesAreNoNews: the very record that was written rings nobody, one that
+// TestOwnWritesAreNoNews: the very record that was written enqueues nobody, one that
 // somebody else wrote right after does, and one that came during the write is told of.
 func TestOwnWritesAreNoNews(t *testing.T) {
 	s := storetest.SQLite(t)
@@ -54,16 +54,16 @@ func TestOwnWritesAreNoNews(t *testing.T) {
 	}
 	mine := storetest.MustGet(t, s, r.ID)
 	if got := key(mine); got != "" {
-		t.Errorf("the own write rings %q", got)
+		t.Errorf("the own write enqueues %q", got)
 	}
 	if got := key(mine); got != "n1" {
-		t.Errorf("what comes again rings %q", got)
+		t.Errorf("what comes again enqueues %q", got)
 	}
 	heard = func() {
 		other := storetest.MustGet(t, s, r.ID)
 		other.Revision++
 		if got := key(other); got != "" {
-			t.Errorf("while the write is under way news ring %q", got)
+			t.Errorf("while the write is under way news enqueue %q", got)
 		}
 	}
 	if !write() {
@@ -71,7 +71,7 @@ func TestOwnWritesAreNoNews(t *testing.T) {
 	}
 }
 
-// TestOpen rings the nodes of open records of each selector, page by page.
+// TestOpen enqueues the nodes of open records of each selector, page by page.
 func TestOpen(t *testing.T) {
 	s := storetest.SQLite(t)
 	var all []record.Record
@@ -79,13 +79,13 @@ func TestOpen(t *testing.T) {
 		all = append(all, storetest.Record(fmt.Sprintf("n%03d", i)))
 	}
 	storetest.MustAppend(t, s, all...)
-	var rung []string
+	var enqueued []string
 	open := func(r record.Record) bool { return r.Event.NodeName != "n000" }
 	backlog := consumer.Open(s, open, record.Selector{Name: "all"}, record.Selector{Name: "one", Node: "n001"})
-	if err := backlog(t.Context(), func(node string) { rung = append(rung, node) }); err != nil {
+	if err := backlog(t.Context(), func(node string) { enqueued = append(enqueued, node) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(rung) != len(all)-1+1 || slices.Contains(rung, "n000") || rung[len(rung)-1] != "n001" {
-		t.Errorf("%d of %d nodes are rung", len(rung), len(all))
+	if len(enqueued) != len(all)-1+1 || slices.Contains(enqueued, "n000") || enqueued[len(enqueued)-1] != "n001" {
+		t.Errorf("%d of %d nodes are enqueued", len(enqueued), len(all))
 	}
 }

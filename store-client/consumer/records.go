@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/echo"
+	"github.com/nvidia/nvsentinel/internal/ownwrite"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -15,7 +15,7 @@ type Records struct {
 	store.Store
 	Writer record.Writer
 
-	own echo.Book
+	own ownwrite.Filter
 }
 
 // Write is Update by the writer; news says that somebody else changed one of
@@ -37,9 +37,9 @@ func (r *Records) Write(ctx context.Context, changes []store.Change) (news bool,
 	return news, err //nolint:wrapcheck // the caller says what it was doing
 }
 
-// echoes says that a delivery shows the writer's own last write.
-func (r *Records) echoes(delivered record.Record) bool {
-	return r.own.Heard(delivered.ID, revision(delivered))
+// ignores says that a delivery shows the writer's own last write.
+func (r *Records) ignores(delivered record.Record) bool {
+	return r.own.Ignores(delivered.ID, revision(delivered))
 }
 
 func revision(r record.Record) string { return strconv.FormatInt(r.Revision, 10) }

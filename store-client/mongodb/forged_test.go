@@ -96,7 +96,7 @@ func TestForgedDocuments(t *testing.T) {
 	if n, err := s.Expire(ctx, time.Now()); n != 0 || err != nil {
 		t.Errorf("expired %d, %v", n, err)
 	}
-	letters, err := s.Letters(ctx, store.Undecodable)
+	letters, err := s.DeadLetters(ctx, store.Undecodable)
 	if err != nil || len(letters) != len(forgeries) {
 		t.Errorf("%d dead letters, %v; want %d", len(letters), err, len(forgeries))
 	}

@@ -29,9 +29,9 @@ func (r *reader) Ping(ctx context.Context) error { return r.s.Ping(ctx) }
 
 func (r *reader) Close() error { return r.s.Close() }
 
-// Letters implements store.Reader.
-func (r *reader) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
-	return r.s.Letters(ctx, source)
+// DeadLetters implements store.Reader.
+func (r *reader) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	return r.s.DeadLetters(ctx, source)
 }
 
 // Consumers implements store.Reader.

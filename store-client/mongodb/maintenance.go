@@ -94,19 +94,19 @@ func shown(id string, revision int64, v any, exact []byte) (bson.D, error) {
 	return append(bson.D{{Key: "_id", Value: id}, {Key: "revision", Value: revision}, {Key: "exact", Value: string(exact)}}, fields...), nil
 }
 
-// Book implements store.Maintenances, in a transaction.
-func (s *Store) Book(ctx context.Context, b store.Booking) error {
-	booked, err := provider.Book(b)
+// SaveMaintenances implements store.Maintenances, in a transaction.
+func (s *Store) SaveMaintenances(ctx context.Context, u store.MaintenanceUpdate) error {
+	prepared, err := provider.PrepareMaintenances(u)
 	if err == nil {
-		err = s.bookAll(ctx, b.CSP, booked)
+		err = s.saveAll(ctx, u.CSP, prepared)
 	}
 	if err != nil {
-		return fmt.Errorf("booking %d maintenances of %s: %w", len(b.Events), b.CSP, err)
+		return fmt.Errorf("saving %d maintenances of %s: %w", len(u.Events), u.CSP, err)
 	}
 	return nil
 }
 
-func (s *Store) bookAll(ctx context.Context, csp string, b provider.Booked) error {
+func (s *Store) saveAll(ctx context.Context, csp string, p provider.PreparedMaintenances) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	session, err := s.client.StartSession(options.Session().SetDefaultTransactionOptions(
@@ -115,13 +115,13 @@ func (s *Store) bookAll(ctx context.Context, csp string, b provider.Booked) erro
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	defer session.EndSession(ctx)
-	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, s.book(ctx, csp, b) })
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) { return nil, s.saveEach(ctx, csp, p) })
 	return err
 }
 
-func (s *Store) book(ctx context.Context, csp string, b provider.Booked) error {
-	if p := b.Provider; p != nil {
-		doc, err := shown(csp, p.Revision, p, b.ProviderDoc)
+func (s *Store) saveEach(ctx context.Context, csp string, p provider.PreparedMaintenances) error {
+	if own := p.Provider; own != nil {
+		doc, err := shown(csp, own.Revision, own, p.ProviderDoc)
 		if err != nil {
 			return err
 		}
@@ -129,8 +129,8 @@ func (s *Store) book(ctx context.Context, csp string, b provider.Booked) error {
 			return err
 		}
 	}
-	docs := make([]bson.D, len(b.Events))
-	for i, e := range b.Events {
+	docs := make([]bson.D, len(p.Events))
+	for i, e := range p.Events {
 		var err error
 		if docs[i], err = shown(announcedID(e.CSP, e.EventID), e.Revision, e.Event, e.Doc); err != nil {
 			return err

@@ -75,21 +75,21 @@ func take(ctx context.Context, cursor *mongo.Cursor, page *provider.Page) error 
 }
 
 // Dead implements store.Store. The same letter again replaces the first.
-func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
+func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	id := bson.D{{Key: "source", Value: provider.Text(letter.Source)}, {Key: "id", Value: provider.Text(letter.ID)}}
+	id := bson.D{{Key: "source", Value: provider.Text(deadLetter.Source)}, {Key: "id", Value: provider.Text(deadLetter.ID)}}
 	_, err := s.db.Collection(DeadLetters).ReplaceOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{
-		{Key: "reason", Value: provider.Text(letter.Reason)}, {Key: "body", Value: letter.Body}, {Key: "at", Value: letter.At},
+		{Key: "reason", Value: provider.Text(deadLetter.Reason)}, {Key: "body", Value: deadLetter.Body}, {Key: "at", Value: deadLetter.At},
 	}, options.Replace().SetUpsert(true))
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
+		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	return nil
 }
 
-// Letters implements store.Store.
-func (s *Store) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+// DeadLetters implements store.Store.
+func (s *Store) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	type letter struct {
@@ -99,7 +99,7 @@ func (s *Store) Letters(ctx context.Context, source string) ([]store.DeadLetter,
 		At     time.Time
 	}
 	found, err := all[letter](ctx, s.db.Collection(DeadLetters), bson.D{{Key: "_id.source", Value: source}},
-		options.Find().SetSort(bson.D{{Key: "at", Value: -1}, {Key: "_id", Value: 1}}).SetLimit(store.MaxLetters))
+		options.Find().SetSort(bson.D{{Key: "at", Value: -1}, {Key: "_id", Value: 1}}).SetLimit(store.MaxDeadLetters))
 	if err != nil {
 		return nil, fmt.Errorf("reading the dead letters of %s: %w", source, err)
 	}

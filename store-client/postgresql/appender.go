@@ -131,13 +131,13 @@ func (a *Appender) insert(ctx context.Context, records []record.Record) (map[str
 }
 
 // Dead implements store.Appender.
-func (a *Appender) Dead(ctx context.Context, letter store.DeadLetter) error {
+func (a *Appender) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	_, err := a.db.ExecContext(ctx, "SELECT keep_dead_letter($1, $2, $3, $4)",
-		provider.Text(letter.Source), provider.Text(letter.ID), provider.Text(letter.Reason), letter.Body)
+		provider.Text(deadLetter.Source), provider.Text(deadLetter.ID), provider.Text(deadLetter.Reason), deadLetter.Body)
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
+		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
 
@@ -75,8 +76,8 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			return who, err
 		},
 		Adopt: adopt,
-		Wake: func(ctx context.Context, ring func()) {
-			listen(ctx, conf, cfg, ring)
+		Wake: func(ctx context.Context, notify func()) {
+			listen(ctx, conf, cfg, notify)
 		},
 	}
 }
@@ -149,20 +150,17 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// listen rings at every notification. After a lost connection it rings too:
+// listen wakes at every notification. After a lost connection it wakes too:
 // what was notified meanwhile was not heard.
-func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, ring func()) {
+func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, notify func()) {
 	for ctx.Err() == nil {
-		err := hear(ctx, conf, ring)
+		err := hear(ctx, conf, notify)
 		if ctx.Err() != nil {
 			return
 		}
 		cfg.Log.Warn("listening for notifications; feeds poll meanwhile", "error", err)
-		ring()
-		select {
-		case <-ctx.Done():
-		case <-cfg.Clock.After(time.Second):
-		}
+		notify()
+		delay.For(ctx, cfg.Clock, time.Second)
 	}
 }
 
@@ -170,7 +168,7 @@ func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, ring
 // still lives.
 const silence = 30 * time.Second
 
-func hear(ctx context.Context, conf *pgx.ConnConfig, ring func()) error {
+func hear(ctx context.Context, conf *pgx.ConnConfig, notify func()) error {
 	conn, err := pgx.ConnectConfig(ctx, conf.Copy())
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -179,14 +177,14 @@ func hear(ctx context.Context, conf *pgx.ConnConfig, ring func()) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	ring()
+	notify()
 	for {
 		quiet, cancel := context.WithTimeout(ctx, silence)
 		_, err := conn.WaitForNotification(quiet)
 		cancel()
 		switch {
 		case err == nil:
-			ring()
+			notify()
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			alive, cancel := context.WithTimeout(ctx, silence)
 			err := conn.Ping(alive)

@@ -43,8 +43,8 @@ func TestMaintenanceAccount(t *testing.T) {
 	exec(t, e.owner, strings.Join(parts, "")) // it can be run again
 
 	m := storetest.Maintenances(t, dsn)
-	booked := storetest.Maintenance("aws", "m")
-	if err := m.Book(t.Context(), store.Booking{CSP: "aws", Events: []maintenance.Event{booked}, Provider: &maintenance.Provider{CSP: "aws"}}); err != nil {
+	saved := storetest.Maintenance("aws", "m")
+	if err := m.SaveMaintenances(t.Context(), store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{saved}, Provider: &maintenance.Provider{CSP: "aws"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := m.Unfinished(t.Context(), "aws"); len(got) != 1 || err != nil {

@@ -53,11 +53,11 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	listen := cfg.Dialect.Wake
-	cfg.Dialect.Wake = func(ctx context.Context, ring func()) {
+	cfg.Dialect.Wake = func(ctx context.Context, notify func()) {
 		var watch sync.WaitGroup
 		defer watch.Wait()
 		watch.Go(func() { endStrays(ctx, db, cfg) })
-		listen(ctx, ring)
+		listen(ctx, notify)
 	}
 	return sqlstore.New(db, cfg), nil
 }

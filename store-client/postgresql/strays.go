@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
@@ -40,10 +41,8 @@ func endStrays(ctx context.Context, db *sql.DB, cfg sqlstore.Config) {
 		if n > 0 {
 			cfg.Log.Warn("an account that only appends kept a transaction or a lock; its sessions were ended", "sessions", n, "after", strayAfter)
 		}
-		select {
-		case <-ctx.Done():
+		if !delay.For(ctx, cfg.Clock, strayEvery) {
 			return
-		case <-cfg.Clock.After(strayEvery):
 		}
 	}
 }

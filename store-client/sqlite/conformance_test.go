@@ -73,8 +73,8 @@ func (b *broken) Update(ctx context.Context, w record.Writer, changes []store.Ch
 	return after, err
 }
 
-func (b *broken) Book(ctx context.Context, booking store.Booking) error {
-	return b.write(ctx, func(ctx context.Context) error { return b.maintenances.Book(ctx, booking) })
+func (b *broken) SaveMaintenances(ctx context.Context, update store.MaintenanceUpdate) error {
+	return b.write(ctx, func(ctx context.Context) error { return b.maintenances.SaveMaintenances(ctx, update) })
 }
 
 func (b *broken) write(ctx context.Context, f func(ctx context.Context) error) error {

@@ -149,8 +149,8 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 		},
 		// A file is restored with its counter: its rows stay readable.
 		Adopt: func(context.Context, *sql.DB) error { return nil },
-		Wake: func(ctx context.Context, ring func()) {
-			watch(ctx, path, cfg.Clock, cfg.Log, ring)
+		Wake: func(ctx context.Context, notify func()) {
+			watch(ctx, path, cfg.Clock, cfg.Log, notify)
 		},
 	}
 }

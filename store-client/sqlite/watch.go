@@ -11,15 +11,15 @@ import (
 )
 
 // A write to the log is seen before its commit is: the log is flushed first.
-// So a write rings at once and again after growing delays.
+// So a write wakes at once and again after growing delays.
 const (
 	firstEcho = 5 * time.Millisecond
 	lastEcho  = 200 * time.Millisecond
 )
 
-// watch rings after writes to the file's write-ahead log until ctx ends. If the
+// watch wakes after writes to the file's write-ahead log until ctx ends. If the
 // file cannot be watched, the feeds' polling is left.
-func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, ring func()) {
+func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, notify func()) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		log.Warn("watching the database file; feeds poll instead", "error", err)
@@ -31,7 +31,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 		log.Warn("watching the database file; feeds poll instead", "error", err)
 		return
 	}
-	ring() // what was written before was not heard
+	notify() // what was written before was not heard
 	var echo <-chan time.Time
 	delay := firstEcho
 	for {
@@ -43,12 +43,12 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 				return
 			}
 			if ev.Name == path+"-wal" {
-				ring()
+				notify()
 				delay = firstEcho
 				echo = clk.After(delay)
 			}
 		case <-echo:
-			ring()
+			notify()
 			echo = nil
 			if delay < lastEcho {
 				delay *= 3
@@ -59,7 +59,7 @@ func watch(ctx context.Context, path string, clk clock.Clock, log *slog.Logger, 
 				return
 			}
 			log.Warn("watching the database file", "error", err)
-			ring()
+			notify()
 		}
 	}
 }

@@ -12,7 +12,7 @@ type Appender interface {
 	// Append is that of Store.
 	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)
 	// Dead keeps a dead letter; one that is kept already may stay as it is.
-	Dead(ctx context.Context, letter DeadLetter) error
+	Dead(ctx context.Context, deadLetter DeadLetter) error
 	// Ping says whether the store can be reached.
 	Ping(ctx context.Context) error
 	Close() error

@@ -9,9 +9,10 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 )
 
-// Booking is what one step changes: documents of maintenances, and that of the
-// provider. Each replaces the stored one of its Revision; 0 is one that is not stored.
-type Booking struct {
+// MaintenanceUpdate is what one step changes: documents of maintenances, and that of
+// the provider. Each replaces the stored one of its Revision; 0 is one that is not
+// stored.
+type MaintenanceUpdate struct {
 	// CSP is the provider of everything in it.
 	CSP    string
 	Events []maintenance.Event
@@ -19,8 +20,8 @@ type Booking struct {
 	Provider *maintenance.Provider
 }
 
-// MaxBooking bounds the documents of one booking.
-const MaxBooking = 20000
+// MaxMaintenances bounds the documents of one update.
+const MaxMaintenances = 20000
 
 // UndecodableError names the stored documents that were left out because this version
 // cannot read them. It is an ErrUndecodable; what came with it can be used.
@@ -42,10 +43,10 @@ func (e *UndecodableError) Unwrap() error { return ErrUndecodable }
 // Maintenances keeps what cloud providers announce. Every write is durable when the
 // call returns. Implementations are safe for concurrent use.
 type Maintenances interface {
-	// Book writes the documents, each with the next Revision, all or nothing:
+	// SaveMaintenances writes the documents, each with the next Revision, all or nothing:
 	// ErrConflict if one of them has another revision than was read. After another
 	// error it is not known whether it was applied: read again.
-	Book(ctx context.Context, b Booking) error
+	SaveMaintenances(ctx context.Context, u MaintenanceUpdate) error
 	// Unfinished lists the provider's maintenances that are not Finished, by EventID.
 	// With an UndecodableError the list holds the others.
 	Unfinished(ctx context.Context, csp string) ([]maintenance.Event, error)

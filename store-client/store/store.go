@@ -113,8 +113,8 @@ type DeadLetter struct {
 	At     time.Time
 }
 
-// MaxLetters bounds the dead letters that one call reads.
-const MaxLetters = 1000
+// MaxDeadLetters bounds the dead letters that one call reads.
+const MaxDeadLetters = 1000
 
 // Store is a durable set of records with compare-and-set updates and
 // resumable change feeds. Every write is durable when the call returns.
@@ -149,10 +149,10 @@ type Store interface {
 	// position keeps it, and first is false.
 	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (first bool, err error)
 	// Dead keeps a dead letter; the same source and id again replace the first.
-	Dead(ctx context.Context, letter DeadLetter) error
-	// Letters reads the dead letters of a source, the newest first, at most
-	// MaxLetters.
-	Letters(ctx context.Context, source string) ([]DeadLetter, error)
+	Dead(ctx context.Context, deadLetter DeadLetter) error
+	// DeadLetters reads the dead letters of a source, the newest first, at most
+	// MaxDeadLetters.
+	DeadLetters(ctx context.Context, source string) ([]DeadLetter, error)
 	// Expire deletes records whose expireAt is before now and returns how many.
 	// One that a consumer has not come to yet, by the time of what each committed
 	// last, is left for at most ExpireGrace longer.

@@ -214,7 +214,7 @@ type pollTimer struct {
 
 func (t pollTimer) C() <-chan time.Time { return t.rung }
 
-// feedWoken: what another process writes wakes the feed. A ring may come before
+// feedWoken: what another process writes wakes the feed. A wake-up may come before
 // the write can be seen, when the disk is slow for long: then a poll finds it,
 // which must be the exception.
 func feedWoken(t *testing.T, b Backend) {

@@ -81,7 +81,7 @@ func deadLetters(t *testing.T, b Backend) {
 		}
 	}
 	want := []store.DeadLetter{letter("one", "a", "again", time.Hour), letter("one", "b", "other", time.Minute)}
-	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.Letters, "reader": Reader(t, dsn).Letters} {
+	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.DeadLetters, "reader": Reader(t, dsn).DeadLetters} {
 		got, err := read(within(t), "one")
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" || err != nil {
 			t.Errorf("of the %s: %v (-want +got):\n%s", name, err, diff)
@@ -252,7 +252,7 @@ func listPoisoned(t *testing.T, b Backend) {
 	if _, err := s.Get(within(t), poisoned[0]); !errors.Is(err, store.ErrUndecodable) {
 		t.Errorf("reading one: %v, want ErrUndecodable", err)
 	}
-	letters, err := s.Letters(within(t), store.Undecodable)
+	letters, err := s.DeadLetters(within(t), store.Undecodable)
 	var kept []string
 	for _, l := range letters {
 		kept = append(kept, l.ID)

@@ -21,15 +21,15 @@ import (
 // maintenanceCases are the promises of store.Maintenances.
 func maintenanceCases() []testCase {
 	return []testCase{
-		{"maintenances: a reading and its checkpoint are read back equal", bookEqual},
-		{"maintenances: what is left of one provider, by id", bookUnfinished},
-		{"maintenances: racing compare-and-sets, one wins each revision", bookRace},
-		{"maintenances: a booking is all or nothing", bookAllOrNothing},
-		{"maintenances: an update after a cut connection", bookAfterCut},
-		{"maintenances: the writer is killed; no checkpoint is ahead of its maintenances", bookKilled},
-		{"maintenances: refused if it could not be given back unchanged", bookUnstorable},
-		{"maintenances: a document that cannot be decoded is named and left out", bookPoisoned},
-		{"maintenances: only what is finished and has expired is forgotten", bookForgotten},
+		{"maintenances: a reading and its checkpoint are read back equal", savedEqual},
+		{"maintenances: what is left of one provider, by id", savedUnfinished},
+		{"maintenances: racing compare-and-sets, one wins each revision", savedRace},
+		{"maintenances: an update is all or nothing", savedAllOrNothing},
+		{"maintenances: an update after a cut connection", savedAfterCut},
+		{"maintenances: the writer is killed; no checkpoint is ahead of its maintenances", savedKilled},
+		{"maintenances: refused if it could not be given back unchanged", savedUnstorable},
+		{"maintenances: a document that cannot be decoded is named and left out", savedPoisoned},
+		{"maintenances: only what is finished and has expired is forgotten", savedForgotten},
 	}
 }
 
@@ -79,16 +79,16 @@ func Maintenance(csp, id string, edit ...func(*maintenance.Event)) maintenance.E
 	return e
 }
 
-func mustBook(t testing.TB, m store.Maintenances, b store.Booking) {
+func mustSave(t testing.TB, m store.Maintenances, u store.MaintenanceUpdate) {
 	t.Helper()
-	if err := m.Book(within(t), b); err != nil {
-		t.Fatalf("booking: %v", err)
+	if err := m.SaveMaintenances(within(t), u); err != nil {
+		t.Fatalf("saving: %v", err)
 	}
 }
 
-// bookEqual: what was booked is read back with the next revision and nothing else
-// changed, over a second booking too.
-func bookEqual(t *testing.T, b Backend) {
+// savedEqual: what was saved is read back with the next revision and nothing else
+// changed, over a second update too.
+func savedEqual(t *testing.T, b Backend) {
 	dsn, m := maintenances(t, b)
 	if _, err := m.Provider(within(t), "aws"); !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("a provider that was never read: %v", err)
@@ -101,7 +101,7 @@ func bookEqual(t *testing.T, b Backend) {
 	for revision := range int64(2) {
 		e.Revision, p.Revision = revision, revision
 		e.Description += "."
-		mustBook(t, m, store.Booking{CSP: "aws", Events: []maintenance.Event{e}, Provider: &p})
+		mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{e}, Provider: &p})
 		e.Revision, p.Revision = revision+1, revision+1
 		other := Maintenances(t, dsn)
 		got, err := other.Maintenances(within(t), "aws", []string{"absent", e.EventID})
@@ -115,7 +115,7 @@ func bookEqual(t *testing.T, b Backend) {
 	}
 }
 
-func bookUnfinished(t *testing.T, b Backend) {
+func savedUnfinished(t *testing.T, b Backend) {
 	_, m := maintenances(t, b)
 	const many = 30
 	var all []maintenance.Event
@@ -128,12 +128,12 @@ func bookUnfinished(t *testing.T, b Backend) {
 		all = append(all, e)
 	}
 	slices.Reverse(all)
-	mustBook(t, m, store.Booking{CSP: "aws", Events: all})
-	mustBook(t, m, store.Booking{CSP: "gcp", Events: []maintenance.Event{Maintenance("gcp", "m-01")}})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: all})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "gcp", Events: []maintenance.Event{Maintenance("gcp", "m-01")}})
 	// One ends later.
 	last := all[0]
 	last.Revision, last.Finished = 1, true
-	mustBook(t, m, store.Booking{CSP: "aws", Events: []maintenance.Event{last}})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{last}})
 	want = slices.DeleteFunc(want, func(id string) bool { return id == last.EventID })
 	got, err := m.Unfinished(within(t), "aws")
 	if diff := cmp.Diff(want, maintenanceIDs(got)); diff != "" || err != nil {
@@ -155,8 +155,8 @@ func maintenanceIDs(events []maintenance.Event) (out []string) {
 	return out
 }
 
-// bookRace: many writers count in one document; every success is one step.
-func bookRace(t *testing.T, b Backend) {
+// savedRace: many writers count in one document; every success is one step.
+func savedRace(t *testing.T, b Backend) {
 	dsn, m := maintenances(t, b)
 	writers, each := 4, 8
 	if b.Slow {
@@ -177,7 +177,7 @@ func bookRace(t *testing.T, b Backend) {
 					e = got[0]
 				}
 				e.Occurrence++
-				err := own.Book(ctx, store.Booking{CSP: "aws", Events: []maintenance.Event{e}})
+				err := own.SaveMaintenances(ctx, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{e}})
 				switch {
 				case err == nil:
 					done++
@@ -195,17 +195,17 @@ func bookRace(t *testing.T, b Backend) {
 	}
 }
 
-// bookAllOrNothing: one document, or the provider's, has another revision: nothing is
+// savedAllOrNothing: one document, or the provider's, has another revision: nothing is
 // written, whichever comes first.
-func bookAllOrNothing(t *testing.T, b Backend) {
+func savedAllOrNothing(t *testing.T, b Backend) {
 	_, m := maintenances(t, b)
 	first := Maintenance("aws", "b")
-	mustBook(t, m, store.Booking{CSP: "aws", Events: []maintenance.Event{first}, Provider: &maintenance.Provider{CSP: "aws", Checkpoint: "1"}})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{first}, Provider: &maintenance.Provider{CSP: "aws", Checkpoint: "1"}})
 	first.Revision = 1
 	changed, stale, fresh := first, first, Maintenance("aws", "b")
 	changed.Description = "changed"
 	stale.Revision = 2
-	for name, booking := range map[string]store.Booking{
+	for name, update := range map[string]store.MaintenanceUpdate{
 		"a revision that is not there":    {Events: []maintenance.Event{Maintenance("aws", "a"), stale}},
 		"a new one that is there":         {Events: []maintenance.Event{Maintenance("aws", "a"), fresh}},
 		"one that is not there":           {Events: []maintenance.Event{changed, Maintenance("aws", "z", func(e *maintenance.Event) { e.Revision = 1 })}},
@@ -213,8 +213,8 @@ func bookAllOrNothing(t *testing.T, b Backend) {
 		"the maintenance, not the provider": {Events: []maintenance.Event{stale},
 			Provider: &maintenance.Provider{CSP: "aws", Checkpoint: "2", Revision: 1}},
 	} {
-		booking.CSP = "aws"
-		if err := m.Book(within(t), booking); !errors.Is(err, store.ErrConflict) {
+		update.CSP = "aws"
+		if err := m.SaveMaintenances(within(t), update); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 		got, err := m.Unfinished(within(t), "aws")
@@ -227,28 +227,28 @@ func bookAllOrNothing(t *testing.T, b Backend) {
 	}
 }
 
-// booker is what a broken connection is tried with.
-type booker interface {
-	Book(ctx context.Context, b store.Booking) error
+// saver is what a broken connection is tried with.
+type saver interface {
+	SaveMaintenances(ctx context.Context, u store.MaintenanceUpdate) error
 }
 
-// bookAfterCut: the answer of a commit is lost, or the commit; the checkpoint and its
+// savedAfterCut: the answer of a commit is lost, or the commit; the checkpoint and its
 // maintenances are there together or not at all, and who reads again goes on.
-func bookAfterCut(t *testing.T, b Backend) {
+func savedAfterCut(t *testing.T, b Backend) {
 	dsn, m := maintenances(t, b)
 	cut, arm := b.Interrupt(t, dsn)
-	through, ok := cut.(booker)
+	through, ok := cut.(saver)
 	if !ok {
-		t.Fatalf("%T does not book", cut)
+		t.Fatalf("%T saves no maintenances", cut)
 	}
 	for n, before := range []bool{true, false} {
 		p := maintenance.Provider{CSP: "aws", Checkpoint: fmt.Sprint(n), Revision: int64(n)}
 		a, z := Maintenance("aws", fmt.Sprint("a", n)), Maintenance("aws", fmt.Sprint("z", n))
-		booking := store.Booking{CSP: "aws", Events: []maintenance.Event{a, z}, Provider: &p}
+		update := store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{a, z}, Provider: &p}
 		arm(before)
-		err := through.Book(within(t), booking)
+		err := through.SaveMaintenances(within(t), update)
 		if err == nil && !b.Repeats {
-			t.Fatalf("before=%v: a broken booking reports success", before)
+			t.Fatalf("before=%v: a broken update reports success", before)
 		}
 		got, read := m.Maintenances(within(t), "aws", []string{a.EventID, z.EventID})
 		if read != nil {
@@ -262,8 +262,8 @@ func bookAfterCut(t *testing.T, b Backend) {
 			t.Errorf("before=%v: %v; %d of 2 are stored, want %d", before, err, len(got), want)
 		}
 		if want == 0 {
-			mustBook(t, m, booking)
-		} else if again := m.Book(within(t), booking); !errors.Is(again, store.ErrConflict) {
+			mustSave(t, m, update)
+		} else if again := m.SaveMaintenances(within(t), update); !errors.Is(again, store.ErrConflict) {
 			t.Errorf("before=%v: the same again: %v", before, again)
 		}
 		if stored, err := m.Provider(within(t), "aws"); stored.Checkpoint != p.Checkpoint || err != nil {
@@ -272,10 +272,10 @@ func bookAfterCut(t *testing.T, b Backend) {
 	}
 }
 
-// bookForever books readings, the n-th with maintenance n and checkpoint n, from where
+// saveForever saves readings, the n-th with maintenance n and checkpoint n, from where
 // the one before was killed. What that one held is held until the server ends its
 // transaction.
-func bookForever(t *testing.T, m store.Maintenances) {
+func saveForever(t *testing.T, m store.Maintenances) {
 	ctx := within(t)
 	for ctx.Err() == nil {
 		p, err := m.Provider(ctx, "aws")
@@ -283,21 +283,21 @@ func bookForever(t *testing.T, m store.Maintenances) {
 			t.Fatal(err)
 		}
 		p.CSP, p.Checkpoint = "aws", fmt.Sprint(p.Revision+1)
-		err = m.Book(ctx, store.Booking{CSP: "aws", Events: []maintenance.Event{Maintenance("aws", "m"+p.Checkpoint)}, Provider: &p})
+		err = m.SaveMaintenances(ctx, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{Maintenance("aws", "m"+p.Checkpoint)}, Provider: &p})
 		if err == nil {
 			fmt.Println(childLine + p.Checkpoint)
 		}
 	}
-	t.Fatal("nothing was booked any more")
+	t.Fatal("nothing was saved any more")
 }
 
-func bookKilled(t *testing.T, b Backend) {
+func savedKilled(t *testing.T, b Backend) {
 	if b.Orphans != nil && b.Orphans(t) {
 		t.Skip("this server never ends the transaction of a client that was killed")
 	}
 	dsn, m := maintenances(t, b)
 	for round := range 3 {
-		lines := killAfter(t, dsn, "book", 2+2*round)
+		lines := killAfter(t, dsn, "save", 2+2*round)
 		p, err := m.Provider(within(t), "aws")
 		if err != nil {
 			t.Fatal(err)
@@ -314,13 +314,13 @@ func bookKilled(t *testing.T, b Backend) {
 	}
 }
 
-func bookUnstorable(t *testing.T, b Backend) {
+func savedUnstorable(t *testing.T, b Backend) {
 	_, m := maintenances(t, b)
 	good := Maintenance("aws", "good")
-	edit := func(f func(*maintenance.Event)) store.Booking {
-		return store.Booking{CSP: "aws", Events: []maintenance.Event{good, Maintenance("aws", "bad", f)}}
+	edit := func(f func(*maintenance.Event)) store.MaintenanceUpdate {
+		return store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{good, Maintenance("aws", "bad", f)}}
 	}
-	for name, booking := range map[string]store.Booking{
+	for name, update := range map[string]store.MaintenanceUpdate{
 		"no id":                {CSP: "aws", Events: []maintenance.Event{good, Maintenance("aws", "")}},
 		"a long id":            {CSP: "aws", Events: []maintenance.Event{good, Maintenance("aws", strings.Repeat("x", 513))}},
 		"another provider":     edit(func(e *maintenance.Event) { e.CSP = "gcp" }),
@@ -330,9 +330,9 @@ func bookUnstorable(t *testing.T, b Backend) {
 		"invalid UTF-8":        edit(func(e *maintenance.Event) { e.Metadata = map[string]string{"k": "\xff"} }),
 		"a year that is none":  edit(func(e *maintenance.Event) { e.ScheduledStart = new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) }),
 		"U+0000 in checkpoint": {CSP: "aws", Events: []maintenance.Event{good}, Provider: &maintenance.Provider{CSP: "aws", Checkpoint: "\x00"}},
-		"too many":             {CSP: "aws", Events: make([]maintenance.Event, store.MaxBooking+1)},
+		"too many":             {CSP: "aws", Events: make([]maintenance.Event, store.MaxMaintenances+1)},
 	} {
-		if err := m.Book(within(t), booking); err == nil || errors.Is(err, store.ErrConflict) {
+		if err := m.SaveMaintenances(within(t), update); err == nil || errors.Is(err, store.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -341,9 +341,9 @@ func bookUnstorable(t *testing.T, b Backend) {
 	}
 }
 
-func bookPoisoned(t *testing.T, b Backend) {
+func savedPoisoned(t *testing.T, b Backend) {
 	dsn, m := maintenances(t, b)
-	mustBook(t, m, store.Booking{CSP: "aws", Events: []maintenance.Event{Maintenance("aws", "a"), Maintenance("aws", "b"), Maintenance("aws", "c")}})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: []maintenance.Event{Maintenance("aws", "a"), Maintenance("aws", "b"), Maintenance("aws", "c")}})
 	b.PoisonMaintenance(t, dsn, "aws", "b")
 	for name, read := range map[string]func() ([]maintenance.Event, error){
 		"unfinished": func() ([]maintenance.Event, error) { return m.Unfinished(within(t), "aws") },
@@ -357,7 +357,7 @@ func bookPoisoned(t *testing.T, b Backend) {
 	}
 }
 
-func bookForgotten(t *testing.T, b Backend) {
+func savedForgotten(t *testing.T, b Backend) {
 	_, m := maintenances(t, b)
 	now := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 	ends := func(finished bool, at time.Duration) func(*maintenance.Event) {
@@ -368,7 +368,7 @@ func bookForgotten(t *testing.T, b Backend) {
 		Maintenance("aws", "open", ends(false, -time.Second)),
 		Maintenance("aws", "without", func(e *maintenance.Event) { e.Finished = true }),
 	}
-	mustBook(t, m, store.Booking{CSP: "aws", Events: events})
+	mustSave(t, m, store.MaintenanceUpdate{CSP: "aws", Events: events})
 	for _, want := range []int{1, 0} {
 		if n, err := m.Forget(within(t), now); n != want || err != nil {
 			t.Errorf("%d are forgotten, %v; want %d", n, err, want)

@@ -34,8 +34,8 @@ func child(t *testing.T) bool {
 	if !Child() {
 		return false
 	}
-	if os.Getenv(childRole) == "book" {
-		bookForever(t, Maintenances(t, os.Getenv(childDSN)))
+	if os.Getenv(childRole) == "save" {
+		saveForever(t, Maintenances(t, os.Getenv(childDSN)))
 	}
 	s := Open(t, os.Getenv(childDSN), storeopen.Options{})
 	switch role := os.Getenv(childRole); role {

@@ -81,7 +81,7 @@ func MustAppend(t testing.TB, s store.Store, records ...record.Record) {
 	}
 }
 
-// Seed stores records as the rooms would have stamped them: all are appended,
+// Seed stores records as the services would have stamped them: all are appended,
 // then every writer in turn writes its part of the given statuses. It returns
 // the records as stored.
 func Seed(t testing.TB, s store.Store, records ...record.Record) []record.Record {

@@ -40,7 +40,7 @@ func incompressible(n int) string {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// Generate is a record in any state the rooms may leave it in.
+// Generate is a record in any state the services may leave it in.
 func Generate(rng *rand.Rand) record.Record {
 	r := Record(pick(rng, someNodes))
 	r.Event.Agent = pick(rng, someAgents)

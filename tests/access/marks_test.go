@@ -24,7 +24,7 @@ func TestServicesWriteTheirMarks(t *testing.T) {
 	w := newWorld(t)
 	node := w.plain(t, "sick")
 	inForce(t, w.account(t, "janitor"), node.Name)
-	painter := marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}
+	painter := marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix}
 	paint := func(d marks.Desired) func(*corev1.Node) {
 		return func(n *corev1.Node) { painter.Apply(n, d, time.Now()); marks.FollowCordon(n) }
 	}
@@ -191,7 +191,7 @@ func TestRuleSetsAskForWhatThePolicyLetsThrough(t *testing.T) {
 	}
 	paint := func(d marks.Desired) func(*corev1.Node) {
 		return func(n *corev1.Node) {
-			marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(n, d, time.Now())
+			marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(n, d, time.Now())
 			marks.FollowCordon(n)
 		}
 	}

@@ -2,7 +2,9 @@ package access
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,21 +23,22 @@ import (
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
-// leases are the names of the services' leases by account.
-var leases = map[string]string{
-	"platform-connectors-cluster": "platform-connectors-conditions",
-	"fault-quarantine":            "fault-quarantine-events",
-	"node-drainer":                "node-drainer-drains",
-	"fault-remediation":           "fault-remediation-repairs",
-	"janitor":                     "janitor-repairs",
-	"node-health-check":           "node-health-check-checks",
-	"event-exporter":              "event-exporter-events",
-	"health-events-analyzer":      "health-events-analyzer-events",
-	"kubernetes-object-monitor":   "kubernetes-object-monitor-policies",
-	"labeler":                     "labeler-labels",
-	"csp-health-monitor":          "csp-health-monitor-maintenances",
-	"repair-chain":                "repair-chain-runs",
-}
+// leases are the names of the services' leases by account, as rbac.yaml has them.
+var leases = func() map[string]string {
+	text, err := os.ReadFile(manifests + "rbac.yaml")
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]string{}
+	role := regexp.MustCompile(`kind: Role\nmetadata: {name: (?:nvsentinel-)?(\S+), .*\nrules:\n(?:  .*\n)*?.*resources: \[leases\], resourceNames: \[(\S+)\]`)
+	for _, m := range role.FindAllStringSubmatch(string(text), -1) {
+		out[m[1]] = m[2]
+	}
+	if n := strings.Count(string(text), "resources: [leases], resourceNames: ["); n == 0 || n != len(out) {
+		panic(fmt.Sprintf("%d of the %d Leases of rbac.yaml are understood", len(out), n))
+	}
+	return out
+}()
 
 // TestLeasesOfOthers: no account takes a lease but its own: not that of another
 // service, not that of a controller of Kubernetes, not a node's heartbeat.

@@ -75,13 +75,16 @@ func reach(t *testing.T, policies []networkingv1.NetworkPolicy, pod corev1.PodTe
 	return reached, guarded, open
 }
 
+// nodeMonitors run on every node, and speak to a socket there, and not to the API server.
+var nodeMonitors = []string{"syslog-health-monitor", "nic-health-monitor", "gpu-health-monitor"}
+
 // TestPodsReachWhatTheyNeed: every pod's way out is bounded, and has what the pod
 // speaks to, by the ports that the chart knows.
 func TestPodsReachWhatTheyNeed(t *testing.T) {
 	base := []string{"53/TCP", "53/UDP", "443/TCP", "6443/TCP"}
 	stores := []string{"5432/TCP", "27017/TCP"}
 	needs := map[string][]string{
-		"syslog-health-monitor": {}, "gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "nic-health-monitor": {}, "metadata-collector": base,
+		"gpu-health-monitor": {"53/TCP", "53/UDP", "5555/TCP"}, "metadata-collector": base,
 		"kubernetes-object-monitor": base, "labeler": base, "node-health-check": base, "repair-chain": base, "csp-plugin-kwok": base,
 		"csp-plugin-aws": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-azure": append([]string{"443/TCP", "80/TCP"}, base...),
 		"csp-plugin-gcp": append([]string{"443/TCP", "80/TCP"}, base...), "csp-plugin-oci": append([]string{"443/TCP", "80/TCP"}, base...),
@@ -95,7 +98,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 		for workload, pod := range pods {
 			want, special := needs[workload]
 			switch {
-			case special:
+			case special, slices.Contains(nodeMonitors, workload):
 			case workload == "platform-connectors" && gateway:
 				want = append([]string{"8443/TCP platform-connectors-gateway"}, base...)
 			default:
@@ -112,7 +115,7 @@ func TestPodsReachWhatTheyNeed(t *testing.T) {
 // TestEachAloneIsBounded: policies do not depend on what else is installed.
 func TestEachAloneIsBounded(t *testing.T) {
 	const store, connector = "--set=store.secretName=nvsentinel-store", "--set=platformConnectors.enabled=true"
-	for workload, with := range map[string][]string{
+	alone := map[string][]string{
 		"metadata-collector":        {"--set=metadataCollector.enabled=true"},
 		"platform-connectors":       {store, connector},
 		"syslog-health-monitor":     {store, connector, "--set=syslogHealthMonitor.enabled=true"},
@@ -134,7 +137,13 @@ func TestEachAloneIsBounded(t *testing.T) {
 		"csp-plugin-gcp":            {"--set=cspPluginGcp.enabled=true"},
 		"csp-plugin-oci":            {"--set=cspPluginOci.enabled=true"},
 		"janitor":                   {"--set=janitor.enabled=true,janitor.cspPlugin.host=unix:///run/csp-plugin/socket"},
-	} {
+	}
+	for workload := range workloads(t, rendered(t, file("all"))) {
+		if parts := []string{"platform-connectors-gateway", "platform-connectors-cluster"}; alone[workload] == nil && !slices.Contains(parts, workload) {
+			t.Errorf("%s was not tried alone", workload)
+		}
+	}
+	for workload, with := range alone {
 		objects := rendered(t, append([]string{file("nothing")}, with...)...)
 		pod, there := workloads(t, objects)[workload]
 		if _, bounded := ways(t, objects, pod); !there || !bounded {
@@ -187,7 +196,7 @@ func TestNodesHoldLittle(t *testing.T) {
 	pods := workloads(t, rendered(t, file("all"), "--set=controllers.offGpuNodes=required", "--set=controllers.nodeSelector.pool=control",
 		"--set=controllers.tolerations[0].key=control", "--set=janitor.nodeSelector.pool=janitors"))
 	for workload, pod := range pods {
-		noAPI := slices.Contains([]string{"syslog-health-monitor", "nic-health-monitor", "gpu-health-monitor"}, workload)
+		noAPI := slices.Contains(nodeMonitors, workload)
 		if mounted := pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken; mounted == noAPI {
 			t.Errorf("%s has a token for the API server: %v", workload, mounted)
 		}
@@ -203,6 +212,10 @@ func TestNodesHoldLittle(t *testing.T) {
 		want := map[bool]string{true: "janitors", false: "control"}[workload == "janitor"]
 		if pod.Spec.NodeSelector["pool"] != want || len(pod.Spec.Tolerations) != 1 {
 			t.Errorf("%s goes to %v with %v, want pool %s", workload, pod.Spec.NodeSelector, pod.Spec.Tolerations, want)
+		}
+		if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+			t.Errorf("%s may run on a node with GPUs", workload)
+			continue
 		}
 		affinity := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		if affinity == nil || affinity.NodeSelectorTerms[0].MatchExpressions[0].Key != "nvidia.com/gpu.present" {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -313,13 +314,19 @@ func TestManifestsAreTheRendering(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	written, err := filepath.Glob(filepath.Join(dir, "*/*.yaml"))
-	if err != nil || len(written) != 3 {
-		t.Fatalf("written: %v, %v", written, err)
+	written, err := fs.Glob(os.DirFS(dir), "*.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, path := range written {
-		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
-		want, err := os.ReadFile(path)
+	inFolders, err := fs.Glob(os.DirFS(dir), "*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written = append(written, inFolders...); len(written) != 4 {
+		t.Fatalf("written: %v", written)
+	}
+	for _, name := range written {
+		want, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,9 +2,12 @@ package chart
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
 // pluginArgs are the janitor's arguments about plugins.
@@ -118,4 +122,24 @@ func TestManifestsOfAPluginOfOnesOwn(t *testing.T) {
 		}
 	}
 	decode(t, string(text))
+}
+
+// TestAgentsThatConnectorsKnow without a file of theirs are those that the chart lists
+// before a publisher is enabled.
+func TestAgentsThatConnectorsKnow(t *testing.T) {
+	files := texts(t, rendered(t, file("nothing"), "--set=platformConnectors.enabled=true,store.secretName=nvsentinel-store"))
+	var want, got []string
+	for _, m := range regexp.MustCompile(`(?m)^name = (.*)\nchecks = (.*)$`).FindAllStringSubmatch(files["platform-connectors"]["connector.toml"], -1) {
+		want = append(want, m[1]+m[2])
+	}
+	for _, a := range authz.DefaultAgents() {
+		checks, err := json.Marshal(a.Checks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%q%s", a.Name, checks))
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))); diff != "" {
+		t.Errorf("authz.DefaultAgents differs from templates/_services.tpl (-chart +connectors):\n%s", diff)
+	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type Service struct {
 	args     []string
 
 	mu      sync.Mutex
+	instead string // of path, unless empty
 	env     []string
 	cmd     *exec.Cmd
 	over    chan struct{} // closed when the present run has ended
@@ -99,7 +101,7 @@ func (s *Service) startOnce() (*exec.Cmd, error) {
 	if s.stopped {
 		return nil, nil
 	}
-	cmd := exec.Command(s.path, s.args...)
+	cmd := exec.Command(cmp.Or(s.instead, s.path), s.args...)
 	cmd.Env = append(slices.Clone(os.Environ()), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -156,6 +158,13 @@ func (s *Service) SetEnv(env []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.env = env
+}
+
+// Instead has later starts run another program, or the service's own if it is empty.
+func (s *Service) Instead(program string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instead = program
 }
 
 // Kill sends SIGKILL; the supervisor starts the process again.

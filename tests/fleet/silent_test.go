@@ -82,7 +82,7 @@ spec:
 // between their writes. Another node, which comes back while its chain is under way, is
 // not rebooted. Nothing is left of either.
 func TestASilentNode(t *testing.T) {
-	testkit.Long(t, "repair-chain's internal/runs and node-health-check's internal/ward, each with the other played, on a real API server")
+	testkit.Long(t, "repair-chain's and node-health-check's internal/reconciler, each with the other played, on a real API server")
 	once := t.TempDir()
 	b := startSilent(t, once)
 	b.power(silent, false)

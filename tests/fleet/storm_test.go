@@ -49,7 +49,7 @@ spec:
 // storm: nothing begins for the four until the janitor has brought the five back.
 // Each of the nine is rebooted once.
 func TestStorm(t *testing.T) {
-	testkit.Long(t, "triage's script storm.txt tells the same storm, and ward and janitor have tests of their own on a real API server")
+	testkit.Long(t, "triage's script storm.txt tells the same storm, and internal/reconciler and janitor have tests of their own on a real API server")
 	s := startStorm(t)
 	first, second := s.fleet.NodeNames()[:5], s.fleet.NodeNames()[5:9]
 	janitor := s.fleet.Service("janitor")

@@ -37,7 +37,7 @@ type told struct {
 // TestWhatIsToldInEachPhase: with every service as a process of its own, a node is
 // brought into a phase, and nvsentinel says of it what testdata/told has.
 func TestWhatIsToldInEachPhase(t *testing.T) {
-	testkit.Long(t, "the scripts of cli/story, which tell the same phases from facts")
+	testkit.Long(t, "the scripts of cli/timeline, which tell the same phases from facts")
 	w := startTold(t)
 	phases := map[string]func(node string){
 		"needs-human": w.needsHuman, "held": w.held, "draining": w.draining, "cancelled-in-drain": w.cancelledInDrain,

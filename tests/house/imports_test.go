@@ -7,38 +7,30 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nvidia/nvsentinel/tests/mutation"
 )
 
 const root = "github.com/nvidia/nvsentinel/"
 
-// floors lists, per module, the sibling modules it may import.
-var floors = map[string][]string{
-	"data-models":            {},
-	"internal":               {"data-models"},
-	"store-client":           {"data-models", "internal"},
-	"platform-connectors":    {"data-models", "internal", "store-client"},
-	"health-monitors":        {"data-models", "internal"},
-	"fault-quarantine":       {"data-models", "internal", "store-client"},
-	"node-drainer":           {"data-models", "internal", "store-client"},
-	"fault-remediation":      {"data-models", "internal", "store-client"},
-	"node-health-check":      {"data-models", "internal"},
-	"repair-chain":           {"data-models", "internal"},
-	"repair-steps":           {"data-models", "internal", "repair-chain"},
-	"event-exporter":         {"data-models", "internal", "store-client"},
-	"health-events-analyzer": {"data-models", "internal", "store-client"},
-	"janitor/protos":         {},
-	"janitor":                {"data-models", "internal", "janitor/protos"},
-	"csp-plugins":            {"data-models", "internal", "janitor/protos"},
-	"cli":                    {"data-models", "internal", "repair-chain", "store-client"},
-	"tests": {
-		"data-models", "internal", "store-client", "platform-connectors", "health-monitors", "fault-quarantine",
-		"node-drainer", "fault-remediation", "health-events-analyzer", "janitor", "janitor/protos", "csp-plugins", "repair-chain",
-	},
-	// It keeps announced maintenances in the store, by a port of their own.
-	"health-monitors/csp-health-monitor": {"data-models", "internal", "store-client"},
+// floors lists, per module, the sibling modules it may import, as ARCHITECTURE.md has
+// them. The tests may import all of them.
+func floors(t *testing.T) map[string][]string {
+	t.Helper()
+	out := map[string][]string{"tests": nil}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (`.*|nothing of ours) \\|$").FindAllStringSubmatch(read(t, "ARCHITECTURE.md"), -1) {
+		out[row[1]] = []string{}
+		for _, m := range quoted.FindAllStringSubmatch(row[2], -1) {
+			out[row[1]] = append(out[row[1]], m[1])
+		}
+		out["tests"] = append(out["tests"], row[1])
+	}
+	return out
 }
 
 type pkg struct {
@@ -73,14 +65,14 @@ func list(t *testing.T) []pkg {
 		}
 		all = append(all, p)
 	}
-	if len(all) < len(floors) {
+	if len(all) < 100 {
 		t.Fatalf("go list found %d packages: too few to mean anything", len(all))
 	}
 	return all
 }
 
 // moduleOf is the module (relative to the root) that holds an import path.
-func moduleOf(path string) string {
+func moduleOf(floors map[string][]string, path string) string {
 	rest, ours := strings.CutPrefix(path, root)
 	if !ours {
 		return ""
@@ -95,8 +87,9 @@ func moduleOf(path string) string {
 }
 
 func TestImportMatrix(t *testing.T) {
+	floors := floors(t)
 	for _, p := range list(t) {
-		from := moduleOf(p.ImportPath)
+		from := moduleOf(floors, p.ImportPath)
 		allowed, known := floors[from]
 		if !known {
 			t.Errorf("package %s is in no module of the house", p.ImportPath)
@@ -104,12 +97,28 @@ func TestImportMatrix(t *testing.T) {
 		}
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			for _, path := range imports {
-				to := moduleOf(path)
+				to := moduleOf(floors, path)
 				if to == "" || to == from || slices.Contains(allowed, to) {
 					continue
 				}
 				t.Errorf("%s imports %s: %s may import only %v", p.ImportPath, path, from, allowed)
 			}
+		}
+	}
+}
+
+// TestPackagesBesideInternalArePure: the linter holds each of them to that.
+func TestPackagesBesideInternalArePure(t *testing.T) {
+	pure, err := mutation.Pure(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No services; wire formats; and what is used from outside, and does something.
+	apart := regexp.MustCompile(`^(internal|data-models|store-client|csp-plugins|repair-steps|tests)/|/(internal|api|protos)(/|$)|` +
+		`^(janitor/gputool|health-monitors/(csp-health-monitor/announcement|gpu-health-monitor/dcgmsim))$`)
+	for _, p := range list(t) {
+		if folder := strings.TrimPrefix(p.ImportPath, root); p.Name != "main" && len(p.GoFiles) > 0 && !apart.MatchString(folder) && !slices.Contains(pure, folder) {
+			t.Errorf("%s is not among the files of rule pure in .golangci.yml: name it there, or move it into internal/", folder)
 		}
 	}
 }

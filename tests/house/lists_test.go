@@ -23,29 +23,39 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestEveryModuleHasAFloor: go.work, the floors and the page's table of them have the
-// same modules; the Makefile reads go.work.
+// TestEveryModuleHasAFloor: go.work, which the Makefile reads, and the floors of
+// ARCHITECTURE.md have the same modules.
 func TestEveryModuleHasAFloor(t *testing.T) {
 	var modules []string
 	for _, m := range regexp.MustCompile(`(?m)^\t\./(\S+)$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
 		modules = append(modules, m[1])
 	}
-	if have := slices.Sorted(maps.Keys(floors)); !slices.Equal(have, slices.Sorted(slices.Values(modules))) {
-		t.Errorf("the floors are of %v, go.work has %v", have, modules)
+	if have := slices.Sorted(maps.Keys(floors(t))); !slices.Equal(have, slices.Sorted(slices.Values(modules))) {
+		t.Errorf("ARCHITECTURE.md has floors of %v, go.work has %v", have, modules)
 	}
-	quoted := regexp.MustCompile("`([^`]+)`")
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (`.*|nothing of ours) \\|$").FindAllStringSubmatch(read(t, "ARCHITECTURE.md"), -1) {
-		var allowed []string
-		for _, m := range quoted.FindAllStringSubmatch(row[2], -1) {
-			allowed = append(allowed, m[1])
-		}
-		if want := slices.Sorted(slices.Values(floors[row[1]])); !slices.Equal(slices.Sorted(slices.Values(allowed)), want) {
-			t.Errorf("ARCHITECTURE.md lets %s import %v, the floors %v", row[1], allowed, want)
-		}
-		modules = slices.DeleteFunc(modules, func(m string) bool { return m == row[1] })
+}
+
+// TestLeases: what a program leads by, RBAC lets its account take.
+func TestLeases(t *testing.T) {
+	given := map[string]bool{}
+	for _, m := range regexp.MustCompile(`resources: \[leases\], resourceNames: \[(\S+)\]`).FindAllStringSubmatch(read(t, "distros/helm/nvsentinel/manifests/rbac.yaml"), -1) {
+		given[m[1]] = true
 	}
-	if !slices.Equal(modules, []string{"tests"}) {
-		t.Errorf("ARCHITECTURE.md has no row of %v", modules)
+	leads := regexp.MustCompile(`(?:consumer\.Lead\(d, .*Task: |cfg\.Lease\.Lead\(d, .*)"(\w+)"`)
+	for _, p := range list(t) {
+		for _, file := range p.GoFiles {
+			folder := strings.TrimPrefix(p.ImportPath, root)
+			for _, m := range leads.FindAllStringSubmatch(read(t, path.Join(folder, file)), -1) {
+				lease := path.Base(strings.TrimSuffix(folder, "/internal/program")) + "-" + m[1]
+				if !given[lease] {
+					t.Errorf("%s leads by Lease %s, which manifests/rbac.yaml gives to nobody", folder, lease)
+				}
+				delete(given, lease)
+			}
+		}
+	}
+	if len(given) > 0 {
+		t.Errorf("manifests/rbac.yaml gives Leases by which nobody leads: %v", slices.Collect(maps.Keys(given)))
 	}
 }
 

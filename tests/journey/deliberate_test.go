@@ -10,9 +10,11 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
+	"github.com/nvidia/nvsentinel/tests/sabotage"
 )
 
-// deliberate is a fault of our own that the journey must notice.
+// deliberate is a fault of our own, by its name in package sabotage, that the journey
+// must notice.
 type deliberate struct {
 	sabotage string
 	kill     string
@@ -47,12 +49,12 @@ func killOnceRemoved(t *testing.T, j *Journey, node string) {
 	}
 }
 
-// TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
-func TestJourneyCatchesDeliberateFaults(t *testing.T) {
-	testkit.Long(t, "the audit's own tests hold what the invariants see")
-	// A trip that the fault keeps from ending is given up soon.
-	const short, long = 12 * time.Second, time.Minute
-	faults := []deliberate{
+// A trip that the fault keeps from ending is given up soon.
+const short, long = 12 * time.Second, time.Minute
+
+// alone are the faults that one replica of each service brings to light.
+func alone() []deliberate {
+	return []deliberate{
 		// First, while the monitor's removal of an acknowledged event can only
 		// be of this trip: then the connector dies with what it had promised.
 		{sabotage: "platform-connectors/drop-fsync", kill: onceRemoved, scenario: OneFault, want: []string{NothingLost}, limit: short},
@@ -79,22 +81,46 @@ func TestJourneyCatchesDeliberateFaults(t *testing.T) {
 			scenario: Recovered, want: []string{ItEnds}, limit: 5 * time.Second,
 		},
 	}
-	catch(t, Variant{"sqlite", 1}, faults)
 }
 
-// TestJourneyCatchesDeliberateFaultsOfReplicas: what only a leader that comes
-// back from the dead, or a database that goes away, brings to light.
-func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
-	testkit.Long(t, "the audit's own tests hold what the invariants see")
-	const short, long = 12 * time.Second, time.Minute
-	catch(t, Variant{"postgresql", 2}, []deliberate{
+// ofReplicas are those that only a leader that comes back from the dead, or a database
+// that goes away, brings to light.
+func ofReplicas() []deliberate {
+	return []deliberate{
 		{sabotage: "platform-connectors/drop-unstored", disturb: DatabaseAway, at: "platform-connectors/appended", scenario: OneFault, want: []string{NothingLost}, limit: short},
 		{sabotage: "fault-quarantine/blind-patch", freeze: "fault-quarantine/stamped", scenario: ByHand, want: []string{NothingAgain}, limit: long},
-	})
+	}
+}
+
+// TestJourneyCatchesDeliberateFaults: a check that no fault can fail proves nothing.
+func TestJourneyCatchesDeliberateFaults(t *testing.T) {
+	testkit.Long(t, "the audit's own tests hold what the invariants see")
+	catch(t, Variant{"sqlite", 1}, alone())
+}
+
+// TestJourneyCatchesDeliberateFaultsOfReplicas does so with two replicas and a server.
+func TestJourneyCatchesDeliberateFaultsOfReplicas(t *testing.T) {
+	testkit.Long(t, "the audit's own tests hold what the invariants see")
+	catch(t, Variant{"postgresql", 2}, ofReplicas())
+}
+
+// TestEveryDeliberateFaultIsCaught here, or by tests of its service.
+func TestEveryDeliberateFaultIsCaught(t *testing.T) {
+	for _, f := range sabotage.Faults() {
+		if here := func(d deliberate) bool { return d.sabotage == f.Name }; f.Run == "" && !slices.ContainsFunc(slices.Concat(alone(), ofReplicas()), here) {
+			t.Errorf("nothing must notice %s: %s", f.Name, f.What)
+		}
+	}
+	for _, d := range slices.Concat(alone(), ofReplicas()) {
+		if _, err := sabotage.Of(d.sabotage); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func catch(t *testing.T, v Variant, faults []deliberate) {
-	j, err := Start(t.Context(), Options{Variant: v, Nodes: len(faults), Root: build(t), Bin: bin, Lease: testTimes.Lease, Progress: testLog{t}})
+	root := build(t)
+	j, err := Start(t.Context(), Options{Variant: v, Nodes: len(faults), Root: root, Bin: bin, Lease: testTimes.Lease, Progress: testLog{t}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +130,22 @@ func catch(t *testing.T, v Variant, faults []deliberate) {
 		}
 	})
 	for _, d := range faults {
-		t.Run(strings.ReplaceAll(d.sabotage, "/", "_"), func(t *testing.T) { d.catch(t, j) })
+		t.Run(strings.ReplaceAll(d.sabotage, "/", "_"), func(t *testing.T) { d.catch(t, j, root) })
 	}
 }
 
-func (d deliberate) catch(t *testing.T, j *Journey) {
+func (d deliberate) catch(t *testing.T, j *Journey, root string) {
 	trip := j.trip(d.scenario, j.Node())
 	trip.limit = d.limit
-	a := arms{sabotage: []string{d.sabotage}}
+	fault, err := sabotage.Of(d.sabotage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := fault.Build(t.Context(), root, t.TempDir(), testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := arms{instead: map[string]string{d.sabotage: program}}
 	switch d.kill {
 	case "":
 	case onceRemoved:
@@ -129,7 +163,7 @@ func (d deliberate) catch(t *testing.T, j *Journey) {
 		outages = []Disturbance{{Kind: d.disturb, For: lasts, At: d.at, By: d.by, Of: d.of}}
 		trip.limit += lasts
 	}
-	err := j.take(t.Context(), trip, a, outages)
+	err = j.take(t.Context(), trip, a, outages)
 	close(told) // what was frozen goes on
 	// Some faults show only when what was away, or frozen, has come back.
 	trip.limit = max(trip.limit, 2*time.Minute) // a slow machine is not there yet

@@ -152,15 +152,17 @@ func (j *Journey) Node() string {
 
 // arms are what the services are told to do to themselves.
 type arms struct {
-	kills, freezes, sabotage []string
+	kills, freezes []string
+	// instead are programs to run instead of the services', by "service/fault".
+	instead map[string]string
 	// hold is how long a frozen process stays frozen at least, until what it
 	// waits for besides; nil is nothing.
 	hold  time.Duration
 	until <-chan struct{}
 }
 
-// arm restarts services with an environment that kills, freezes or sabotages
-// them.
+// arm restarts services with an environment that kills or freezes them, or as
+// other programs.
 func (j *Journey) arm(node string, a arms) error {
 	once, err := os.MkdirTemp(j.dir, "once-")
 	if err != nil {
@@ -169,7 +171,10 @@ func (j *Journey) arm(node string, a arms) error {
 	j.mu.Lock()
 	j.once, j.hold, j.until = append(j.once, once), a.hold, a.until
 	j.mu.Unlock()
-	type list struct{ kills, freezes []string }
+	type list struct {
+		kills, freezes []string
+		instead        string
+	}
 	rooms := map[string]*list{}
 	room := func(point string) *list {
 		point, _, _ = strings.Cut(point, ":")
@@ -187,13 +192,13 @@ func (j *Journey) arm(node string, a arms) error {
 		l := room(f)
 		l.freezes = append(l.freezes, f)
 	}
-	for _, s := range a.sabotage {
-		room(s)
+	for fault, program := range a.instead {
+		room(fault).instead = program
 	}
 	for name, l := range rooms {
-		err := j.rearm(name,
+		err := j.rearm(name, l.instead,
 			"NVSENTINEL_CRASH_ONCE="+once, "NVSENTINEL_CRASH="+strings.Join(l.kills, ","),
-			"NVSENTINEL_FREEZE="+strings.Join(l.freezes, ","), "NVSENTINEL_SABOTAGE="+strings.Join(a.sabotage, ","))
+			"NVSENTINEL_FREEZE="+strings.Join(l.freezes, ","))
 		if err != nil {
 			return err
 		}
@@ -201,14 +206,16 @@ func (j *Journey) arm(node string, a arms) error {
 	return nil
 }
 
-// rearm restarts a service, or every replica of it, with an environment: by
-// force, but politely where a dead leader's lease would have to run out.
-func (j *Journey) rearm(name string, env ...string) error {
+// rearm restarts a service, or every replica of it, with an environment, and as
+// another program unless that is empty: by force, but politely where a dead
+// leader's lease would have to run out.
+func (j *Journey) rearm(name, instead string, env ...string) error {
 	services := j.Fleet.Replicas(name)
 	if len(services) == 0 {
 		return fmt.Errorf("no service %q", name)
 	}
 	for _, s := range services {
+		s.Instead(instead)
 		s.SetEnv(append(j.env(s.Name), env...))
 		if j.Fleet.Elects(name) {
 			s.Restart()
@@ -228,7 +235,7 @@ func (j *Journey) disarm(node string, points ...string) error {
 		}
 	}
 	for _, name := range names {
-		if err := j.rearm(name); err != nil {
+		if err := j.rearm(name, ""); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ const (
 	repeated = "an Event that is there already: internal/eventrecorder, tests/access"
 	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
 	braked   = "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake"
-	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/repair, tests/access TestLeasesOfNodes"
+	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/reconciler, tests/access TestLeasesOfNodes"
 	chained  = "a chain repairs: tests/fleet TestAChain, tests/access"
 	token    = "tokens of publishers and callers: tests/objects, TestPluginJourney"
 )

@@ -62,7 +62,7 @@ type site struct {
 // begins, and released behind its end; then the same with a monitor that is killed at
 // every point of both ways.
 func TestJourney(t *testing.T) {
-	testkit.Long(t, "csp-health-monitor's lives as scripts, and internal/desk TestKilledAtEveryPoint")
+	testkit.Long(t, "csp-health-monitor's lives as scripts, and internal/reconciler TestKilledAtEveryPoint")
 	s := start(t)
 	t.Run("announced, begun, ended", func(t *testing.T) { s.life(t, "m1", s.targets[0]) })
 	t.Run("the monitor is killed at every point", s.killed)
@@ -198,7 +198,7 @@ func (s *site) life(t *testing.T, id, node string) {
 
 // points are where the monitor can be killed, in the order of a reading, a decision
 // and a telling.
-var points = []string{"read", "booked", "decided", "written", "published", "acknowledged", "stamped", "removed"}
+var points = []string{"read", "saved", "decided", "written", "published", "acknowledged", "stamped", "removed"}
 
 func (s *site) killed(t *testing.T) {
 	once := t.TempDir()

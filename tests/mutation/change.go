@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strings"
 )
 
@@ -20,8 +21,12 @@ type Change struct {
 	// Text is the line, with the place marked: what stands there, and stays true when
 	// lines move.
 	Text string
-	// at and end are bytes of the file.
-	at, end int
+	// at and end are bytes of the file, from and to those of the whole expression or
+	// statement, on the lines from first to last.
+	at, end, from, to int
+	first, last       int
+	// guard lets the change wait for its turn.
+	guard guard
 }
 
 // String says what is changed, for people and for the list of explanations.
@@ -51,32 +56,50 @@ func Changes(name string, text []byte) ([]Change, error) {
 		return nil, nil
 	}
 	var out []Change
-	change := func(from, to token.Pos, instead string) {
+	change := func(whole ast.Node, from, to token.Pos, instead string, g guard) {
 		at, end := files.Position(from).Offset, files.Position(to).Offset
-		out = append(out, Change{File: name, Line: files.Position(from).Line, New: instead, Text: marked(text, at, end), at: at, end: end})
+		first, last := files.Position(whole.Pos()), files.Position(whole.End())
+		out = append(out, Change{
+			File: name, Line: files.Position(from).Line, New: instead, Text: marked(text, at, end),
+			at: at, end: end, from: first.Offset, to: last.Offset, first: first.Line, last: last.Line, guard: g,
+		})
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			if opposite, ok := opposites[n.Op]; ok && !isText(n) {
-				change(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), opposite.String())
+				change(n, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), opposite.String(), operators[n.Op])
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.NOT {
-				change(n.OpPos, n.OpPos+1, "")
+				change(n, n.OpPos, n.OpPos+1, "", turned)
 			}
 		case *ast.Ident:
-			if turned, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok {
-				change(n.Pos(), n.End(), turned)
+			if opposite, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok {
+				change(n, n.Pos(), n.End(), opposite, turned)
 			}
 		case *ast.ReturnStmt:
 			if last := len(n.Results) - 1; last >= 0 && isError(n.Results[last]) {
-				change(n.Results[last].Pos(), n.Results[last].End(), "nil")
+				from, to := n.Results[last].Pos(), n.Results[last].End()
+				before := text[files.Position(n.Pos()).Offset:files.Position(from).Offset]
+				change(n, from, to, "nil", guard{before: "if mutant(%n) { " + string(bytes.ReplaceAll(before, []byte("\n"), nil)) + "nil }; "})
 			}
 		}
 		return true
 	})
+	number(out)
 	return out, nil
+}
+
+// number tells changes of the same words apart, in the order of their lines.
+func number(changes []Change) {
+	slices.SortStableFunc(changes, func(a, b Change) int { return a.at - b.at })
+	seen := map[string]int{}
+	for i, c := range changes {
+		if seen[c.String()]++; seen[c.String()] > 1 {
+			changes[i].Text += fmt.Sprintf(" #%d", seen[c.String()])
+		}
+	}
 }
 
 // marked is the line of a place, which stands between arrows.

@@ -1,20 +1,20 @@
 package mutation
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
 // Options of a run.
@@ -46,8 +46,12 @@ func (o Outcome) Share() int {
 	return 100 * (o.Noticed + o.Explained) / o.Tried
 }
 
-// tellers are packages whose golden lives are the tests of a pure one beside its own.
-var tellers = map[string]string{"repair-chain/chain": "repair-chain/internal/work"}
+// tellers are packages whose tests are those of a pure one, beside its own.
+var tellers = map[string]string{
+	"repair-chain/chain":                         "repair-chain/internal/work",
+	"health-monitors/gpu-health-monitor/reading": "health-monitors/gpu-health-monitor/check",
+	"health-monitors/nic-health-monitor/fabric":  "health-monitors/nic-health-monitor/judge",
+}
 
 // Run tries changes of a package, which is a folder below the root: each is noticed if
 // one of the package's tests fails. Changes that do not compile are passed over.
@@ -57,44 +61,67 @@ func Run(ctx context.Context, folder string, o Options) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if verdict, said, err := o.try(ctx, folder, Change{}); err != nil || verdict != survived {
-		return out, errors.Join(err, fmt.Errorf("the tests of %s fail without any change: %s", folder, said))
+	switch told, err := o.trial(folder).Run(ctx); {
+	case err != nil:
+		return out, err
+	case len(told.Failed) > 0 || told.Unbuilt != "":
+		return out, fmt.Errorf("the tests of %s fail without any change: %s %s", folder, strings.Join(told.Failed, " "), told.Unbuilt)
+	case told.Ran == 0:
+		return out, fmt.Errorf("%s has no tests: name the package that has them among the tellers", folder)
 	}
-	shuffle(folder, changes)
-	var mu sync.Mutex
-	var problems []error
-	next := make(chan Change)
+	shuffle(changes)
+	dir, err := os.MkdirTemp("", "nvsentinel-mutate-")
+	if err != nil {
+		return out, err
+	}
+	defer os.RemoveAll(dir)
+	b, err := o.newBench(ctx, dir, folder, changes)
+	if err != nil {
+		return out, err
+	}
+	if v, err := b.run(ctx, -1); err != nil || v != survived {
+		return out, errors.Join(err, fmt.Errorf("the tests of %s fail with guards", folder))
+	}
+	verdicts, err := o.tryAll(ctx, folder, changes, b)
+	for i, v := range verdicts {
+		if o.Sample == 0 || out.Tried < o.Sample {
+			out.count(v, changes[i], o)
+		}
+	}
+	slices.SortFunc(out.Survivors, func(a, b Change) int { return strings.Compare(a.String(), b.String()) })
+	return out, err
+}
+
+// tryAll tries changes in their order until enough of them have compiled: the sample is
+// the same whichever lane is quicker.
+func (o Options) tryAll(ctx context.Context, folder string, changes []Change, b *bench) ([]verdict, error) {
+	verdicts, problems := make([]verdict, len(changes)), make([]error, len(changes))
+	var next, tried atomic.Int64
 	var lanes sync.WaitGroup
 	for range max(1, o.Lanes) {
 		lanes.Go(func() {
-			for c := range next {
-				verdict, _, err := o.try(ctx, folder, c)
-				mu.Lock()
-				problems = append(problems, err)
-				out.count(verdict, c, o)
-				mu.Unlock()
+			for ctx.Err() == nil && (o.Sample == 0 || int(tried.Load()) < o.Sample) {
+				i := int(next.Add(1)) - 1
+				if i >= len(changes) {
+					return
+				}
+				if b.guarded[i] {
+					verdicts[i], problems[i] = b.run(ctx, i)
+				} else {
+					verdicts[i], problems[i] = o.alone(ctx, folder, changes[i])
+				}
+				if verdicts[i] != unbuilt {
+					tried.Add(1)
+				}
 			}
 		})
 	}
-	enough := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return o.Sample > 0 && out.Tried >= o.Sample
-	}
-	for _, c := range changes {
-		if ctx.Err() != nil || enough() {
-			break
-		}
-		next <- c
-	}
-	close(next)
 	lanes.Wait()
-	slices.SortFunc(out.Survivors, func(a, b Change) int { return strings.Compare(a.String(), b.String()) })
-	return out, errors.Join(append(problems, ctx.Err())...)
+	return verdicts, errors.Join(append(problems, ctx.Err())...)
 }
 
 func (o *Outcome) count(v verdict, c Change, options Options) {
-	if v == unbuilt {
+	if v == untried || v == unbuilt {
 		return
 	}
 	o.Tried++
@@ -154,65 +181,60 @@ func changesOf(dir string) ([]Change, error) {
 	return out, nil
 }
 
-// shuffle gives each package an order of its own that is always the same.
-func shuffle(folder string, changes []Change) {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(folder))
-	rand.New(rand.NewPCG(h.Sum64(), 1)).Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
+// shuffle gives changes an order by chance that is always the same, and that stays when
+// others come or go.
+func shuffle(changes []Change) {
+	chance := func(c Change) uint64 {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(c.String()))
+		return h.Sum64()
+	}
+	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(chance(a), chance(b)) })
 }
 
 type verdict int
 
 const (
-	survived verdict = iota
+	untried verdict = iota
+	survived
 	noticed
 	unbuilt
 )
 
-// try runs the tests of a package with a change; an empty one changes nothing.
-func (o Options) try(ctx context.Context, folder string, c Change) (verdict, string, error) {
-	args := []string{"test", "-short", "-count=1", "-failfast", "-vet=off", "-timeout=3m"}
-	if c != (Change{}) {
-		dir, err := os.MkdirTemp("", "nvsentinel-mutate-")
-		if err != nil {
-			return survived, "", err
-		}
-		defer os.RemoveAll(dir)
-		overlay, err := writeOverlay(dir, filepath.Join(o.Root, folder, c.File), c)
-		if err != nil {
-			return survived, "", err
-		}
-		args = append(args, "-overlay", overlay)
-	}
-	args = append(args, "./"+folder)
+// foldersOf are those whose tests are a package's.
+func foldersOf(folder string) []string {
 	if teller, ok := tellers[folder]; ok {
-		args = append(args, "./"+teller)
+		return []string{folder, teller}
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = o.Root
-	said, err := cmd.CombinedOutput()
-	var failed *exec.ExitError
-	switch {
-	case err == nil:
-		return survived, "", nil
-	case ctx.Err() != nil || !errors.As(err, &failed):
-		return survived, "", fmt.Errorf("running the tests of %s: %w", folder, errors.Join(err, ctx.Err()))
-	case bytes.Contains(said, []byte("[build failed]")):
-		return unbuilt, string(said), nil
-	}
-	return noticed, string(said), nil
+	return []string{folder}
 }
 
-// writeOverlay describes the source with one file replaced.
-func writeOverlay(dir, path string, c Change) (string, error) {
+// trial runs the tests of a package as it is.
+func (o Options) trial(folder string) overlay.Trial {
+	t := overlay.Trial{Root: o.Root, Args: []string{"-short", "-failfast", "-timeout=1m"}}
+	for _, f := range foldersOf(folder) {
+		t.Args = append(t.Args, "./"+f)
+	}
+	return t
+}
+
+// alone runs the tests of a package that is compiled with a change.
+func (o Options) alone(ctx context.Context, folder string, c Change) (verdict, error) {
+	t := o.trial(folder)
+	path := filepath.Join(o.Root, folder, c.File)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		return untried, err
 	}
-	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	b, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-	if err != nil {
-		return "", err
+	t.Texts = map[string]string{path: c.apply(text)}
+	told, err := t.Run(ctx)
+	switch {
+	case err != nil:
+		return untried, err
+	case len(told.Failed) > 0:
+		return noticed, nil
+	case told.Unbuilt != "":
+		return unbuilt, nil
 	}
-	return overlay, errors.Join(os.WriteFile(changed, []byte(c.apply(text)), 0o600), os.WriteFile(overlay, b, 0o600))
+	return survived, nil
 }

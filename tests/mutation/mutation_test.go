@@ -65,12 +65,14 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestRun: a test that notices one of two changes.
+// TestRun: a test that notices two of three changes, that of a constant too; a fourth one
+// does not compile.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":      "module example.com/m\n\ngo 1.25\n",
-		"p/p.go":      "// Package p is tested.\npackage p\n\nfunc low(a int) bool { return a < 3 }\n\nfunc both(a, b bool) bool { return a && b }\n",
+		"p/p.go":      "// Package p is tested.\npackage p\n\nconst most = 2 + 1\n\nfunc low(a int) bool { return a < most }\n\nfunc both(a, b bool) bool { return a && b }\n\nfunc join(a, b string) string { return a + b }\n",
+		"q/q.go":      "package q\n\nfunc low(a int) bool { return a < 3 }\n",
 		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestLow(t *testing.T) {\n\tif !low(2) || low(3) || !both(true, true) {\n\t\tt.Error()\n\t}\n}\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -87,7 +89,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Tried != 2 || out.Noticed != 1 || out.Share() != 50 || len(out.Survivors) != 1 {
+	if out.Tried != 3 || out.Noticed != 2 || out.Share() != 66 || len(out.Survivors) != 1 {
 		t.Fatalf("%+v", out)
 	}
 	key := mutation.Key("p", out.Survivors[0])
@@ -97,6 +99,9 @@ func TestRun(t *testing.T) {
 	out, err = mutation.Run(t.Context(), "p", mutation.Options{Root: dir, Explained: map[string]string{key: "no matter"}})
 	if err != nil || out.Share() != 100 || out.Explained != 1 {
 		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := mutation.Run(t.Context(), "q", mutation.Options{Root: dir}); err == nil || !strings.Contains(err.Error(), "q has no tests") {
+		t.Errorf("a package without tests: %v", err)
 	}
 }
 
@@ -137,7 +142,7 @@ func TestPure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"fault-quarantine/ledger", "health-monitors/syslog-health-monitor/xid", "repair-chain/chain"} {
+	for _, folder := range []string{"fault-quarantine/decision", "health-monitors/syslog-health-monitor/xid", "repair-chain/chain"} {
 		if !slices.Contains(pure, folder) {
 			t.Errorf("%s is not among %v", folder, pure)
 		}

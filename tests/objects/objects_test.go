@@ -240,7 +240,7 @@ const (
 	listed    = "a watch begins with a list where the API server streams none (before Kubernetes 1.34)"
 	printed   = "kubernetes-object-monitor rbac prints get beside list and watch"
 	uncovered = "coverage is off here: platform-connectors TestAnUncoveredNodeIsReported"
-	again     = "an Event that says the same once more, which nothing does here: internal/eventrecorder, fault-quarantine/internal/desk"
+	again     = "an Event that says the same once more, which nothing does here: internal/eventrecorder, fault-quarantine/internal/reconciler"
 	told      = "faults that are not fatal: platform-connectors' own tests, tests/access TestTheClustersConnectorTellsAboutAnyNode"
 )
 

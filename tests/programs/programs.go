@@ -11,13 +11,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
 
-// rooms are the services that the demo needs, with the command line.
-var rooms = []string{
+// ofDemo are the programs that the demo runs, with the command line.
+var ofDemo = []string{
 	"./platform-connectors", "./health-monitors/syslog-health-monitor", "./fault-quarantine", "./node-drainer",
 	"./fault-remediation", "./repair-chain", "./janitor", "./csp-plugins/kwok", "./cli/nvsentinel",
 }
 
-// others are the services that the demo does not need.
+// others are the programs that the demo does not run.
 var others = []string{
 	"./platform-connectors/node-connector", "./health-monitors/kubernetes-object-monitor", "./health-monitors/gpu-health-monitor",
 	"./health-monitors/nic-health-monitor", "./health-monitors/metadata-collector", "./health-monitors/labeler",
@@ -41,7 +41,7 @@ func name(pkg string) string {
 // Services is every service and the command line, built into out with go build's
 // flags given.
 func Services(root, out string, flags ...string) gobuild.Batch {
-	b := batch("services", root, out, rooms, others)
+	b := batch("services", root, out, ofDemo, others)
 	b.Flags = append(b.Flags, flags...)
 	return b
 }
@@ -55,7 +55,7 @@ func CrashPoints(root, out string) gobuild.Batch {
 
 // Demo is the demo and the services it runs.
 func Demo(root, out string) gobuild.Batch {
-	return batch("services and demo", root, out, rooms, []string{"./tests/cmd/demo"})
+	return batch("services and demo", root, out, ofDemo, []string{"./tests/cmd/demo"})
 }
 
 // Cgo is the folder of the demo's programs that are built with cgo, below the others.

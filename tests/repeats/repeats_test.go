@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
@@ -74,13 +74,13 @@ func (k kind) record(n int, at time.Time) record.Record {
 
 // analysis is the analyzer of one node.
 type analysis struct {
-	window  *pattern.Window
+	window  *decision.Window
 	appends int64
 	found   map[string]bool
 }
 
 func newAnalysis() *analysis {
-	return &analysis{window: pattern.NewWindow(rule.OnNode.Of(rule.Default())), found: map[string]bool{}}
+	return &analysis{window: decision.NewWindow(rule.OnNode.Of(rule.Default())), found: map[string]bool{}}
 }
 
 // take gives it stored records, and what it derives.
@@ -88,18 +88,18 @@ func (a *analysis) take(now time.Time, records ...record.Record) {
 	for _, r := range records {
 		a.appends++
 		r.Append = a.appends
-		from, changed := a.window.Add(pattern.NewFact(r))
+		from, changed := a.window.Add(decision.NewFact(r))
 		if !changed {
 			continue
 		}
 		for _, f := range a.window.Judge(from, now) {
-			if f.Reason != pattern.Matched {
+			if f.Reason != decision.Matched {
 				continue
 			}
 			a.found[f.Rule.Name+" "+f.Subject] = true
 			e := f.Event(record.Process)
 			a.appends++
-			a.window.Add(pattern.NewFact(record.Record{ID: e.ID, CreatedAt: e.GeneratedTimestamp, Append: a.appends, Event: e}))
+			a.window.Add(decision.NewFact(record.Record{ID: e.ID, CreatedAt: e.GeneratedTimestamp, Append: a.appends, Event: e}))
 		}
 	}
 }

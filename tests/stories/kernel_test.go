@@ -12,9 +12,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/pattern"
+	analysis "github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
@@ -108,20 +108,20 @@ func (k *kernel) store(e *protos.HealthEvent) record.Record {
 // derive a fault.
 func analyse(t *testing.T, records []record.Record) []string {
 	t.Helper()
-	w := pattern.NewWindow(rule.Default())
+	w := analysis.NewWindow(rule.Default())
 	var out []string
 	for _, r := range records {
-		from, changed := w.Add(pattern.NewFact(r))
+		from, changed := w.Add(analysis.NewFact(r))
 		if !changed {
 			continue
 		}
 		for _, f := range w.Judge(from, r.CreatedAt) {
-			if f.Reason != pattern.Matched {
+			if f.Reason != analysis.Matched {
 				continue
 			}
 			e := f.Event(record.Process)
 			out = append(out, f.Trigger.Record.ID+" "+e.CheckName)
-			w.Add(pattern.NewFact(record.Record{ID: e.ID, CreatedAt: r.CreatedAt, Append: r.Append, Event: e}))
+			w.Add(analysis.NewFact(record.Record{ID: e.ID, CreatedAt: r.CreatedAt, Append: r.Append, Event: e}))
 		}
 	}
 	return out
@@ -199,11 +199,11 @@ func TestLinesReachTheAnalyzersRules(t *testing.T) {
 
 // judge has fault-quarantine judge records of a Node, with a rule set that
 // takes every fault.
-func judge(node ledger.Node, open, pending []record.Record, now time.Time) []record.Record {
+func judge(node quarantine.Node, open, pending []record.Record, now time.Time) []record.Record {
 	every := func(record.Event) ruling.Ruling {
 		return ruling.Ruling{Names: []string{"every fault"}, Effects: record.Effects{Cordon: true}}
 	}
-	return ledger.Judge(ledger.View{Node: &node, Open: open, Pending: pending}, ledger.Policy{Match: every, Retention: time.Hour}, now).Open
+	return quarantine.Judge(quarantine.View{Node: &node, Open: open, Pending: pending}, quarantine.Policy{Match: every, Retention: time.Hour}, now).Open
 }
 
 // TestDetailsKeepNoRecoveryAway: whatever ends an XID whose line says little
@@ -236,12 +236,12 @@ func TestDetailsKeepNoRecoveryAway(t *testing.T) {
 			for i, line := range both {
 				k := newKernel(t)
 				now := k.boot.Add(time.Hour)
-				node := ledger.Node{Identity: machine, Created: k.boot}
+				node := quarantine.Node{Identity: machine, Created: k.boot}
 				open := judge(node, nil, []record.Record{k.xid(line)}, now)
 				if len(open) != 1 {
 					t.Fatalf("XID %s opens %d faults", code, len(open))
 				}
-				node.Session, node.Released = ledger.Session(open), tt.released
+				node.Session, node.Released = quarantine.Session(open), tt.released
 				if tt.machine != "" {
 					node.Identity = record.NodeIdentity{ProviderID: tt.machine, UID: "u2"}
 				}
@@ -266,7 +266,7 @@ func TestChangingRegistersAreOneFault(t *testing.T) {
 	for i := range links * each {
 		storm = append(storm, k.xid(fmt.Sprintf("%slink %d(0x%x, 0x%x, 0x0, 0x0, 0x0, 0x0, 0x0)", xid74, i%links, i, 1<<(i%32))))
 	}
-	node, now := ledger.Node{Identity: machine, Created: k.boot}, k.boot.Add(time.Hour)
+	node, now := quarantine.Node{Identity: machine, Created: k.boot}, k.boot.Add(time.Hour)
 	open := judge(node, nil, storm, now)
 	keys := map[string]bool{}
 	for _, r := range open {
@@ -277,7 +277,7 @@ func TestChangingRegistersAreOneFault(t *testing.T) {
 	if len(keys) != links {
 		t.Errorf("%d faults are open, want one for each of %d links", len(keys), links)
 	}
-	node.Session = ledger.Session(open)
+	node.Session = quarantine.Session(open)
 	well := k.store(xid.Cancellation(thisGPU, k.sighting(), "162", []string{"74"}))
 	if left := judge(node, open, []record.Record{well}, now); len(left) > 0 {
 		t.Errorf("%d records stay open", len(left))

@@ -10,27 +10,27 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
-	repair "github.com/nvidia/nvsentinel/fault-remediation/plan"
+	repair "github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
-	drain "github.com/nvidia/nvsentinel/node-drainer/plan"
+	drain "github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
 // quarantine is fault-quarantine: verdicts first, then the Node's marks.
 func (w *world) quarantine() {
 	open := record.OpenOfNode(nodeName)
-	view := ledger.View{Pending: w.list(record.BacklogOfNode(nodeName)), Open: w.list(open), Past: w.list(record.Selector{
+	view := quarantine.View{Pending: w.list(record.BacklogOfNode(nodeName)), Open: w.list(open), Past: w.list(record.Selector{
 		Strategy: record.Process, Open: record.No(), Verdicts: []record.Reason{record.Cleared, record.NoOpenFault, record.Matched},
 		Any: []record.Selector{{Healthy: record.Yes()}, {Repaired: record.Yes()}},
 	})}
 	if w.node != nil {
-		view.Node = &ledger.Node{
+		view.Node = &quarantine.Node{
 			Identity: kube.NodeIdentity(w.node), Created: w.node.CreationTimestamp.Time, OptedOut: nodemark.OptedOut(w.node.Labels),
 			Session: nodemark.Session(w.node), Released: nodemark.Read(w.node).Released != nodemark.ByNobody, LetGo: nodemark.Read(w.node).LetGo,
 			Active: marks.Active(w.node), Doubted: nodemark.Read(w.node).Unknown, Unschedulable: w.node.Spec.Unschedulable,
@@ -39,7 +39,7 @@ func (w *world) quarantine() {
 		view.Named = w.named(view.Node)
 	}
 	match := func(e record.Event) ruling.Ruling { return w.rules.Decide(e, map[string]any{}) }
-	j := ledger.Judge(view, ledger.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: 24 * hour}, w.now)
+	j := quarantine.Judge(view, quarantine.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: 24 * hour}, w.now)
 	if len(j.Changed) > 0 {
 		w.write()
 	}
@@ -62,7 +62,7 @@ func (w *world) quarantine() {
 }
 
 // named are the settled records that the Node names.
-func (w *world) named(n *ledger.Node) (out []record.Record) {
+func (w *world) named(n *quarantine.Node) (out []record.Record) {
 	for _, r := range w.list(record.Selector{}) {
 		settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
 		if n.Session != "" && settled && (slices.ContainsFunc(n.Active, func(a record.Record) bool { return a.ID == r.ID }) || r.Status.Session == n.Session) {
@@ -89,7 +89,7 @@ func (w *world) mark(want marks.Desired) {
 		return
 	}
 	after := w.node.DeepCopy()
-	marks.Painter{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(after, want, w.now)
+	marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(after, want, w.now)
 	if same(w.node, after) {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -133,7 +133,7 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "store":
 		w.store(name)
 	case "check": // faulty or healthy, says the node's connector
-		w.checks = map[string]ledger.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
+		w.checks = map[string]quarantine.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
 	case "provider":
 		w.silent = name == "silent"
 	default:

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-quarantine/ledger"
+	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
-	remediation "github.com/nvidia/nvsentinel/fault-remediation/plan"
+	repair "github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
@@ -49,14 +49,14 @@ type world struct {
 	// backup is an older state of the records.
 	backup map[string]record.Record
 	// checks are the Node's conditions that its connector writes.
-	checks  map[string]ledger.Check
+	checks  map[string]quarantine.Check
 	objects map[string]*object
 	// signals are what the provider was asked for, by idempotency key.
 	signals []string
 	// gone: the provider has no machine of the node's name any more.
 	gone bool
 	// claims are the claims that were seen without their object.
-	claims remediation.Claims
+	claims repair.Claims
 	// silent makes the provider's answers get lost.
 	silent bool
 

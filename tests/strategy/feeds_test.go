@@ -1,37 +1,25 @@
 package strategy
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
 // source reads a file of the repository, or the copy without a filter that
 // make mutate-strategy has the tests judge.
 func source(t *testing.T, file string) string {
 	t.Helper()
-	root, err := Root(t.Context())
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, file)
-	if overlay := os.Getenv(overlayEnv); overlay != "" {
-		text, err := os.ReadFile(overlay)
-		var o struct{ Replace map[string]string }
-		if err != nil || json.Unmarshal(text, &o) != nil {
-			t.Fatalf("reading the overlay: %v", err)
-		}
-		if changed, ok := o.Replace[path]; ok {
-			path = changed
-		}
-	}
-	text, err := os.ReadFile(path)
+	text, err := overlay.Source(root, file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return text
 }
 
 // TestEveryServiceReadsItsNamedFeed: the seed names the selector of each service
@@ -40,11 +28,11 @@ func source(t *testing.T, file string) string {
 // feed is only a doorbell: a wrong one would act on nothing and show nowhere.
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
-		"fault-quarantine/internal/desk/service.go":    "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
-		"node-drainer/internal/drain/service.go":       "Store: d.records, Selector: record.NodeQuarantineStatus(),",
-		"fault-remediation/internal/repair/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
-		"health-events-analyzer/main.go":               "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
-		"event-exporter/internal/export/desk.go":       "Store: d.Records, Selector: record.AllHealthEventInserts(),",
+		"fault-quarantine/internal/reconciler/service.go":  "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
+		"node-drainer/internal/reconciler/service.go":      "Store: d.records, Selector: record.NodeQuarantineStatus(),",
+		"fault-remediation/internal/reconciler/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
+		"health-events-analyzer/main.go":                   "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
+		"event-exporter/internal/reconciler/reconciler.go": "Store: d.Records, Selector: record.AllHealthEventInserts(),",
 	} {
 		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
 		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {

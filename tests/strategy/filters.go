@@ -29,9 +29,9 @@ func Filters() []Filter {
 // Excused are places that look like filters and need no row, with the reason.
 func Excused() map[string]string {
 	return map[string]string{
-		"data-models/record/record.go: func (r Record) Acts()":         "the predicate itself: every row is about a use of it",
-		"store-client/internal/sqlstore/queries.go":                    "queries whose plans a test looks at",
-		"platform-connectors/internal/replay/carry.go: if !r.Acts() {": "it writes a line of the log, and that is all",
+		"data-models/record/record.go: func (r Record) Acts()":             "the predicate itself: every row is about a use of it",
+		"store-client/internal/sqlstore/queries.go":                        "queries whose plans a test looks at",
+		"platform-connectors/internal/forwarder/sender.go: if !r.Acts() {": "it writes a line of the log, and that is all",
 		"cli/":                    "the command line only tells",
 		"internal/testkit/":       "tests only",
 		"store-client/storetest/": "tests only",
@@ -59,7 +59,7 @@ func monitors() []Filter {
 			"./" + syslog + "recovery", "Test",
 		},
 		{
-			"kubernetes-object-monitor", "every event carries its fault's strategy", objects + "machine/book.go",
+			"kubernetes-object-monitor", "every event carries its fault's strategy", objects + "machine/tracker.go",
 			"ProcessingStrategy: record.StrategyNumber(f.Strategy),", "",
 			"./" + objects + "machine", "Test",
 		},
@@ -111,7 +111,7 @@ func monitors() []Filter {
 		{
 			"csp-health-monitor", "a provider that cannot be read is for the record only", clouds + "lifecycle/unreachable.go",
 			"ProcessingStrategy: record.PersistOnly,", "ProcessingStrategy: record.Process,",
-			"./" + clouds + "internal/desk", "TestAnUnreachableProvider",
+			"./" + clouds + "internal/reconciler", "TestAnUnreachableProvider",
 		},
 	}
 }
@@ -125,14 +125,14 @@ func connector() []Filter {
 			"./" + room + "conditions", "PersistOnly|Fold",
 		},
 		{
-			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/records/records.go",
+			"platform-connectors", "a rebuilt fault set is read from PROCESS records", room + "internal/destination/destination.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/records", "PROCESS",
+			"./" + room + "internal/destination", "PROCESS",
 		},
 		{
-			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/overview/overview.go",
+			"platform-connectors", "conditions of cluster-wide agents are made of PROCESS records", room + "internal/reconciler/reconciler.go",
 			", Strategy: record.Process}", "}",
-			"./" + room + "internal/overview", "PROCESS",
+			"./" + room + "internal/reconciler", "PROCESS",
 		},
 		{
 			"platform-connectors", "an observation is no repeat, and has none", room + "pipeline/window.go",
@@ -170,14 +170,14 @@ func connector() []Filter {
 			"./" + room + "admission", "Test",
 		},
 		{
-			"platform-connectors", "an observed record expires", room + "internal/replay/carry.go",
+			"platform-connectors", "an observed record expires", room + "internal/forwarder/sender.go",
 			"out[i].Expire(c.Clock.Now().UTC())", "_ = out[i]",
-			"./" + room + "internal/replay", "TestWhatTheReplaySets",
+			"./" + room + "internal/forwarder", "TestWhatTheForwarderSets",
 		},
 		{
-			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/overview/news.go",
+			"platform-connectors", "an observed fault makes no Event about a Node", room + "internal/reconciler/news.go",
 			"if !r.Acts() || !r.IsFault()", "if !r.IsFault()",
-			"./" + room + "internal/overview", "TestNewsAreFaultsThatAct",
+			"./" + room + "internal/reconciler", "TestNewsAreFaultsThatAct",
 		},
 		{
 			"platform-connectors", "an observed fault is cleared by nobody", room + "internal/clearing/clearing.go",
@@ -214,7 +214,7 @@ func recordFilters() []Filter {
 	return []Filter{
 		{"data-models", "an open record acts", file, "return r.Acts() && r.IsFault()", "return r.IsFault()", pkg, "TestLifeOfARecord"},
 		{"data-models", "a record that is owed a verdict acts", file, "return r.Acts() && (!r.Judged()", "return (!r.Judged()", pkg, "TestLifeOfARecord"},
-		{"data-models", "a record that acts never expires by itself", file, "	if !r.Acts() {\n		r.ExpireAt", "	if !r.IsFault() || r.IsFault() {\n		r.ExpireAt", "./platform-connectors/internal/replay", "TestWhatTheReplaySets"},
+		{"data-models", "a record that acts never expires by itself", file, "	if !r.Acts() {\n		r.ExpireAt", "	if !r.IsFault() || r.IsFault() {\n		r.ExpireAt", "./platform-connectors/internal/forwarder", "TestWhatTheForwarderSets"},
 		{"data-models", "an observed record is finished", file, "	case !r.Acts():\n		return true\n", "", pkg, "TestLifeOfARecord"},
 		{
 			"data-models", "the filter that every floor passes its records through", file,
@@ -282,34 +282,34 @@ func acting(service string) Filter {
 }
 
 func quarantine() []Filter {
-	const room, ledger, run = "fault-quarantine/", "fault-quarantine/ledger/ledger.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
+	const room, judge, run = "fault-quarantine/", "fault-quarantine/decision/judge.go", "TestPersistOnlyInAnyNumberChangesNoJudgement"
 	return []Filter{
-		{"fault-quarantine", "the feed is the named one", room + "internal/desk/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-quarantine", "the feed is the named one", room + "internal/reconciler/service.go", "record.ProcessableHealthEventInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-quarantine"),
-		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", ledger, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/ledger", run},
-		{"fault-quarantine", "observed faults keep no node", ledger, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/ledger", run},
-		{"fault-quarantine", "observed recoveries supersede nothing", ledger, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/ledger", run},
-		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/ledger/brief.go", "record.Acting(pending)", "pending", "./fault-quarantine/ledger", "TestRecoveriesAct"},
-		{"fault-quarantine", "the past of a node", room + "internal/desk/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/desk", "PROCESSRecordsOnly"},
+		{"fault-quarantine", "observed faults are not judged, observed recoveries lift nothing", judge, "record.Acting(v.Pending)", "v.Pending", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed faults keep no node", judge, "record.Acting(v.Open)", "v.Open", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed recoveries supersede nothing", judge, "record.Acting(v.Past)", "v.Past", "./fault-quarantine/decision", run},
+		{"fault-quarantine", "observed recoveries are none to a record in brief", "fault-quarantine/decision/brief.go", "record.Acting(pending)", "pending", "./fault-quarantine/decision", "TestRecoveriesAct"},
+		{"fault-quarantine", "the past of a node", room + "internal/reconciler/past.go", `Name: "Past", Node: name, Strategy: record.Process, `, `Name: "Past", Node: name, `, "./fault-quarantine/internal/reconciler", "PROCESSRecordsOnly"},
 	}
 }
 
 func drain() []Filter {
 	const room = "node-drainer/"
 	return []Filter{
-		{"node-drainer", "the feed is the named one", room + "internal/drain/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"node-drainer", "the feed is the named one", room + "internal/reconciler/service.go", "record.NodeQuarantineStatus()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("node-drainer"),
-		{"node-drainer", "the plan", room + "plan/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/plan", "TestPersistOnlyRecordsChangeNoStep"},
+		{"node-drainer", "the decision", room + "decision/next.go", "	v.Records = record.Acting(v.Records)\n", "", "./node-drainer/decision", "TestPersistOnlyRecordsChangeNoStep"},
 	}
 }
 
 func repair() []Filter {
 	const room = "fault-remediation/"
 	return []Filter{
-		{"fault-remediation", "the feed is the named one", room + "internal/repair/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
+		{"fault-remediation", "the feed is the named one", room + "internal/reconciler/service.go", "record.QuarantinedAndDrainedNodes()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
 		acting("fault-remediation"),
-		{"fault-remediation", "the plan", room + "plan/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/plan", "TestPersistOnlyRecordsChangeNoStep"},
-		{"fault-remediation", "the boots that a publisher names", room + "internal/repair/selectors.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/repair", "TestNoObservedBoot"},
+		{"fault-remediation", "the decision", room + "decision/flight.go", "	v.Records = record.Acting(v.Records)\n", "", "./fault-remediation/decision", "TestPersistOnlyRecordsChangeNoStep"},
+		{"fault-remediation", "the boots that a publisher names", room + "internal/reconciler/selectors.go", "SeqEpoch: epoch, Strategy: record.Process}", "SeqEpoch: epoch}", "./fault-remediation/internal/reconciler", "TestNoObservedBoot"},
 	}
 }
 
@@ -317,11 +317,11 @@ func analyzer() []Filter {
 	const room = "health-events-analyzer/"
 	return []Filter{
 		{"health-events-analyzer", "the feed is the named one", room + "main.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
-		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/desk/desk.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/desk", "TestPersistOnly"},
-		{"health-events-analyzer", "an observed event is in no window", room + "pattern/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/pattern", "Test"},
-		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "pattern/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/pattern", "TestAnObserved"},
-		{"health-events-analyzer", "an observed event asks no rule", room + "pattern/fact.go", "f.asks() && f.Record.Acts()", "f.asks()", "./health-events-analyzer/pattern", "TestAnObserved"},
-		{"health-events-analyzer", "an observed source is none", room + "internal/desk/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/desk", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/reconciler/reconciler.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/reconciler", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed event is in no window", room + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
+		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestAnObserved"},
+		{"health-events-analyzer", "an observed event asks no rule", room + "decision/fact.go", "f.asks() && f.Record.Acts()", "f.asks()", "./health-events-analyzer/decision", "TestAnObserved"},
+		{"health-events-analyzer", "an observed source is none", room + "internal/reconciler/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/reconciler", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed recovery is no cause", "data-models/record/selector.go", "{Strategy: Process, Healthy: Yes()}", "{Healthy: Yes()}", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 		{"health-events-analyzer", "a verdict on an observed fault is no cause", "data-models/record/selector.go", "{Strategy: Process, Verdicts:", "{Verdicts:", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 	}
@@ -330,7 +330,7 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/export/desk.go", "Store: d.Records, Selector: record."
+	const intake, feed = "event-exporter/internal/reconciler/reconciler.go", "Store: d.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
 		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},

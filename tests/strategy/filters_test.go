@@ -1,16 +1,15 @@
 package strategy
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
 // TestEveryFilterHasARow: what looks like a filter on the strategy is in the table or
 // excused, and each row finds its place in the source.
 func TestEveryFilterHasARow(t *testing.T) {
-	root, err := Root(t.Context())
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,13 +17,8 @@ func TestEveryFilterHasARow(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range Filters() {
-		text, err := os.ReadFile(filepath.Join(root, f.File))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if n := strings.Count(string(text), f.Old); n != 1 {
-			t.Errorf("%s, %s: %q occurs %d times in %s: correct the row", f.Floor, f.What, f.Old, n, f.File)
+		if _, err := (overlay.Edit{File: f.File, Old: f.Old, New: f.New}).Line(root); err != nil {
+			t.Errorf("%s, %s: %v", f.Floor, f.What, err)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
@@ -65,7 +65,7 @@ func TestBrake(t *testing.T) {
 	ask("status", w.viewer).expect(t, command.ExitWhole, says, "")
 	ask("status", w.viewer).expect(t, command.ExitWhole, "! emergency brake ON since ", "")
 	ask("why", w.viewer, w.node.Name).expect(t, command.ExitWhole, says, "")
-	fleet := decode[story.Fleet](t, ask("status", w.viewer, "-o", "json"))
+	fleet := decode[timeline.Fleet](t, ask("status", w.viewer, "-o", "json"))
 	if b := fleet.Brake; !b.Read || !b.On || b.Reason != "wrong catalogue" || b.Since.IsZero() {
 		t.Errorf("brake %+v", b)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -134,7 +134,7 @@ func arrival(ctx context.Context, records store.Reader, id string) (r record.Rec
 	return r, nil
 }
 
-func (f flight) write(w io.Writer, _ story.Style) error {
+func (f flight) write(w io.Writer, _ timeline.Style) error {
 	_, err := fmt.Fprintf(w, `canary of node %s: %d ms from asking for it to the store
   %d ms until the API server had the asking
   %d ms from the connector, through its front door, to the disk (by the node's clock)

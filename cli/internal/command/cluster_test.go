@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -38,12 +38,12 @@ func TestBothSources(t *testing.T) {
 	if after := w.snapshot(t); before != after {
 		t.Errorf("something changed:\nbefore %s\nafter  %s", before, after)
 	}
-	told := decode[story.Story](t, run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer, "-o", "json"))
-	if told.Standing.Phase != story.Remediating || len(told.Stays) != 1 || told.Stays[0].Session != w.fault.ID || len(told.Notes) != 0 {
-		t.Errorf("story %+v", told)
+	told := decode[timeline.Timeline](t, run(t, p, "why", w.node.Name, "--kubeconfig", w.viewer, "-o", "json"))
+	if told.Standing.Phase != timeline.Remediating || len(told.Stays) != 1 || told.Stays[0].Session != w.fault.ID || len(told.Notes) != 0 {
+		t.Errorf("timeline %+v", told)
 	}
-	fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
-	if fleet.Counts[story.Remediating] != 1 || len(fleet.Consumers) != 3 || fleet.Consumers[0].Waiting != 1 || fleet.Total < 1 {
+	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
+	if fleet.Counts[timeline.Remediating] != 1 || len(fleet.Consumers) != 3 || fleet.Consumers[0].Waiting != 1 || fleet.Total < 1 {
 		t.Errorf("fleet %+v", fleet)
 	}
 }
@@ -195,7 +195,7 @@ func TestGoneNode(t *testing.T) {
 func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 	w := newWorld(t)
 	p := command.Program{Store: w.dsn}
-	if fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json")); len(fleet.Stranded) != 0 {
+	if fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json")); len(fleet.Stranded) != 0 {
 		t.Errorf("stranded before the publisher said anything: %+v", fleet.Stranded)
 	}
 	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
@@ -205,7 +205,7 @@ func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 	for _, want := range []string{"1 open faults of publishers that say PERSIST_ONLY by now", "uncordoning the node", "[record " + w.fault.ID + "]"} {
 		status.expect(t, command.ExitWhole, want, "")
 	}
-	fleet := decode[story.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
+	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))
 	if len(fleet.Stranded) != 1 || fleet.Stranded[0].Record != w.fault.ID || fleet.Stranded[0].Node != w.node.Name {
 		t.Errorf("stranded %+v", fleet.Stranded)
 	}

@@ -1,5 +1,5 @@
 // Package command is the command line of nvsentinel: it parses, opens what can
-// be opened for reading, and prints a story as text or JSON.
+// be opened for reading, and prints a timeline as text or JSON.
 package command
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
 // Exit codes, as --help and docs/cli.md document them.
@@ -173,7 +173,7 @@ func (o *options) why(ctx context.Context, node string) (int, error) {
 	if err := nothing(facts.Store, facts.Cluster); err != nil {
 		return 0, err
 	}
-	told := story.Tell(facts)
+	told := timeline.Tell(facts)
 	if err := o.print(told, told.Write); err != nil {
 		return 0, err
 	}
@@ -181,7 +181,7 @@ func (o *options) why(ctx context.Context, node string) (int, error) {
 }
 
 // answered is the code of an answer about a node.
-func (o *options) answered(facts story.Facts, told story.Story) int {
+func (o *options) answered(facts timeline.Facts, told timeline.Timeline) int {
 	if facts.Absent() {
 		return ExitAbsent
 	}
@@ -195,7 +195,7 @@ func (o *options) status(ctx context.Context) (int, error) {
 	if err := nothing(facts.Store, facts.Cluster); err != nil {
 		return 0, err
 	}
-	fleet := story.Survey(facts)
+	fleet := timeline.Survey(facts)
 	if err := o.print(fleet, fleet.Write); err != nil {
 		return 0, err
 	}
@@ -203,7 +203,7 @@ func (o *options) status(ctx context.Context) (int, error) {
 }
 
 // nothing is the error of having read nothing at all.
-func nothing(sources ...story.Source) error {
+func nothing(sources ...timeline.Source) error {
 	var problems []error
 	for _, s := range sources {
 		if s.Read {
@@ -214,7 +214,7 @@ func nothing(sources ...story.Source) error {
 	return coded{errors.Join(problems...), ExitFailed}
 }
 
-func partial(b story.Brake, sources []story.Source) int {
+func partial(b timeline.Brake, sources []timeline.Source) int {
 	if !b.Read {
 		return ExitPartial
 	}
@@ -227,7 +227,7 @@ func partial(b story.Brake, sources []story.Source) int {
 }
 
 // print writes an answer in the form asked for.
-func (o *options) print(answer any, text func(io.Writer, story.Style) error) error {
+func (o *options) print(answer any, text func(io.Writer, timeline.Style) error) error {
 	var err error
 	if o.output == "json" {
 		enc := json.NewEncoder(o.program.Out)
@@ -244,8 +244,8 @@ func (o *options) print(answer any, text func(io.Writer, story.Style) error) err
 }
 
 // style is how text looks here.
-func (o *options) style() story.Style {
-	s := story.Style{Zone: o.zone, All: o.all}
+func (o *options) style() timeline.Style {
+	s := timeline.Style{Zone: o.zone, All: o.all}
 	if o.program.Colour {
 		s.Paint = paint
 	}
@@ -253,8 +253,8 @@ func (o *options) style() story.Style {
 }
 
 // paint colours with the eight colours that every terminal has.
-func paint(m story.Mood, text string) string {
-	codes := map[story.Mood]string{story.Good: "32", story.Bad: "1;31", story.Alert: "33"}
+func paint(m timeline.Mood, text string) string {
+	codes := map[timeline.Mood]string{timeline.Good: "32", timeline.Bad: "1;31", timeline.Alert: "33"}
 	code, ok := codes[m]
 	if !ok {
 		return text

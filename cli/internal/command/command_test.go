@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
 
@@ -124,7 +124,7 @@ func TestNothingReadable(t *testing.T) {
 }
 
 // decode reads a JSON answer.
-func decode[T story.Story | story.Fleet | story.Trace](t *testing.T, a answer) T {
+func decode[T timeline.Timeline | timeline.Fleet | timeline.Trace](t *testing.T, a answer) T {
 	t.Helper()
 	var v T
 	if err := json.Unmarshal([]byte(a.out), &v); err != nil {

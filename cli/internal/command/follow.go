@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/nvidia/nvsentinel/cli/internal/look"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
 // wipe makes a terminal show what follows alone.
@@ -38,9 +38,9 @@ func (o *options) watched(ctx context.Context, node string, ask func(look.Source
 	return code, err
 }
 
-// follow tells a node's story, and what comes to it.
+// follow tells a node's timeline, and what comes to it.
 func (o *options) follow(ctx context.Context, node string) (int, error) {
-	var last *story.Story
+	var last *timeline.Timeline
 	return o.watched(ctx, node, func(sources look.Sources) (int, error) {
 		facts := sources.Node(ctx, node, o.program.Clock.Now())
 		if over(ctx) {
@@ -49,11 +49,11 @@ func (o *options) follow(ctx context.Context, node string) (int, error) {
 		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
 			return 0, err
 		}
-		now := story.Tell(facts)
-		text, news, before := now.Write, true, story.Story{}
+		now := timeline.Tell(facts)
+		text, news, before := now.Write, true, timeline.Timeline{}
 		if last != nil {
 			before = *last
-			text, news = func(w io.Writer, style story.Style) error { return now.WriteChanges(w, before, style) }, now.Changed(before)
+			text, news = func(w io.Writer, style timeline.Style) error { return now.WriteChanges(w, before, style) }, now.Changed(before)
 		}
 		told := now.Told(before)
 		last = &told
@@ -64,7 +64,7 @@ func (o *options) follow(ctx context.Context, node string) (int, error) {
 // watch shows how the fleet stands: on a terminal in place of what it showed, else
 // below it, when something has changed.
 func (o *options) watch(ctx context.Context) (int, error) {
-	var last *story.Fleet
+	var last *timeline.Fleet
 	return o.watched(ctx, "", func(sources look.Sources) (int, error) {
 		facts := sources.Fleet(ctx, o.program.Clock.Now())
 		if over(ctx) {
@@ -73,10 +73,10 @@ func (o *options) watch(ctx context.Context) (int, error) {
 		if err := nothing(facts.Store, facts.Cluster); err != nil && last == nil {
 			return 0, err
 		}
-		fleet, before := story.Survey(facts), last
+		fleet, before := timeline.Survey(facts), last
 		last = &fleet
 		changed := before == nil || !fleet.Same(*before)
-		text := func(w io.Writer, style story.Style) error {
+		text := func(w io.Writer, style timeline.Style) error {
 			between := ""
 			switch {
 			case o.program.Terminal:
@@ -104,7 +104,7 @@ func over(ctx context.Context) bool {
 }
 
 // line writes an answer if there is news: as text, or as one line of JSON.
-func (o *options) line(answer any, news bool, text func(io.Writer, story.Style) error) error {
+func (o *options) line(answer any, news bool, text func(io.Writer, timeline.Style) error) error {
 	if !news {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -167,7 +167,7 @@ func TestStatusWatches(t *testing.T) {
 		t.Errorf("on a terminal: %q", out)
 	}
 	for text := range strings.Lines(data.ctrlC()) {
-		var fleet story.Fleet
+		var fleet timeline.Fleet
 		if err := json.Unmarshal([]byte(text), &fleet); err != nil || fleet.Total < 1 {
 			t.Errorf("a line of JSON: %v: %.200s", err, text)
 		}

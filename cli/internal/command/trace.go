@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 )
 
 func traceCommand(o *options, code *int) *cobra.Command {
@@ -33,7 +33,7 @@ func (o *options) trace(ctx context.Context, query string) (int, error) {
 	if err := nothing(source); err != nil {
 		return 0, err
 	}
-	t := story.Follow(query, runs, source)
+	t := timeline.Follow(query, runs, source)
 	if err := o.print(t, t.Write); err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
@@ -30,7 +30,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, command.Program{}, "trace", "traced-record", "--kubeconfig", admin).expect(t, command.ExitWhole, "run traced-run, chain c, node traced-1: under way", "")
-	if told := decode[story.Trace](t, run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", admin, "-o", "json")); len(told.Runs) != 1 || told.Runs[0].Fault.Record != "traced-record" {
+	if told := decode[timeline.Trace](t, run(t, command.Program{}, "trace", "traced-1", "--kubeconfig", admin, "-o", "json")); len(told.Runs) != 1 || told.Runs[0].Fault.Record != "traced-record" {
 		t.Errorf("%+v", told)
 	}
 	// status lists it by the same rights, although the kinds of chains are not there.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/store-client/aside"
@@ -16,31 +16,31 @@ import (
 
 // aside are the records that a service passes over because they killed it; the
 // error is of those services that could not be asked for.
-func (s Sources) aside(ctx context.Context) (out []story.SetAside, err error) {
+func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error) {
 	for _, f := range feeds {
-		letters, problem := s.Records.Letters(ctx, aside.Source(f.name))
+		deadLetters, problem := s.Records.DeadLetters(ctx, aside.Source(f.name))
 		err = errors.Join(err, problem)
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			var at consume.Flight
 			if json.Unmarshal(l.Body, &at) != nil {
 				at.Key = ""
 			}
-			out = append(out, story.SetAside{Consumer: f.name, Record: l.ID, Key: at.Key, At: l.At})
+			out = append(out, timeline.SetAside{Consumer: f.name, Record: l.ID, Key: at.Key, At: l.At})
 		}
 	}
 	suspects, problem := aside.Suspects(ctx, s.Records)
 	for _, x := range suspects {
-		out = append(out, story.SetAside{Consumer: x.Consumer, Key: x.Key, Deaths: x.Deaths, At: x.At})
+		out = append(out, timeline.SetAside{Consumer: x.Consumer, Key: x.Key, Deaths: x.Deaths, At: x.At})
 	}
 	return out, errors.Join(err, problem)
 }
 
 // ofConnector are the events that killed the connector of a node.
-func (s Sources) ofConnector(ctx context.Context, node string) (out []story.SetAside, err error) {
-	letters, err := s.Records.Letters(ctx, "platform-connectors/"+node)
-	for _, l := range letters {
+func (s Sources) ofConnector(ctx context.Context, node string) (out []timeline.SetAside, err error) {
+	deadLetters, err := s.Records.DeadLetters(ctx, "platform-connectors/"+node)
+	for _, l := range deadLetters {
 		if strings.Contains(l.Reason, " killed ") {
-			out = append(out, story.SetAside{Consumer: story.NodesConnector, Record: l.ID, Key: node, At: l.At})
+			out = append(out, timeline.SetAside{Consumer: timeline.NodesConnector, Record: l.ID, Key: node, At: l.At})
 		}
 	}
 	return out, err
@@ -48,8 +48,8 @@ func (s Sources) ofConnector(ctx context.Context, node string) (out []story.SetA
 
 // undecodable are the records that lists leave out because they cannot be decoded.
 func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
-	letters, err := s.Records.Letters(ctx, store.Undecodable)
-	for _, l := range letters {
+	deadLetters, err := s.Records.DeadLetters(ctx, store.Undecodable)
+	for _, l := range deadLetters {
 		ids = append(ids, l.ID)
 	}
 	return ids, err
@@ -57,7 +57,7 @@ func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
 
 // ofNode are those about a node: its service was at the node, or it has the
 // record.
-func ofNode(all []story.SetAside, node string, records []record.Record) (out []story.SetAside) {
+func ofNode(all []timeline.SetAside, node string, records []record.Record) (out []timeline.SetAside) {
 	for _, a := range all {
 		if a.Key == node || slices.ContainsFunc(records, func(r record.Record) bool { return r.ID == a.Record }) {
 			out = append(out, a)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
@@ -21,8 +21,8 @@ var healthChecks = schema.GroupVersionResource{Group: "remediation.medik8s.io", 
 
 // checks are the NodeHealthChecks that want says yes to; a cluster that does not know
 // the kind has none.
-func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSelector, story.Check) bool) ([]story.Check, error) {
-	var out []story.Check
+func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSelector, timeline.Check) bool) ([]timeline.Check, error) {
+	var out []timeline.Check
 	for next := ""; ; {
 		list, err := cluster.Dynamic.Resource(healthChecks).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !served(cluster, healthChecks) {
@@ -57,12 +57,12 @@ func served(cluster *kube.Client, kind schema.GroupVersionResource) bool {
 }
 
 // every check is wanted.
-func every(*metav1.LabelSelector, story.Check) bool { return true }
+func every(*metav1.LabelSelector, timeline.Check) bool { return true }
 
 // ofNodeChecks wants those that select a node with these labels, or have it in hand.
-func ofNodeChecks(name string, node *story.Node) func(*metav1.LabelSelector, story.Check) bool {
-	return func(s *metav1.LabelSelector, c story.Check) bool {
-		if slices.ContainsFunc(c.Patients, func(p story.Patient) bool { return p.Node == name }) {
+func ofNodeChecks(name string, node *timeline.Node) func(*metav1.LabelSelector, timeline.Check) bool {
+	return func(s *metav1.LabelSelector, c timeline.Check) bool {
+		if slices.ContainsFunc(c.Patients, func(p timeline.Patient) bool { return p.Node == name }) {
 			return true
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s)
@@ -71,7 +71,7 @@ func ofNodeChecks(name string, node *story.Node) func(*metav1.LabelSelector, sto
 }
 
 // check is what matters of a NodeHealthCheck.
-func check(x unstructured.Unstructured) (*metav1.LabelSelector, story.Check, error) {
+func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, error) {
 	var seen struct {
 		Spec struct {
 			Selector metav1.LabelSelector `json:"selector"`
@@ -97,16 +97,16 @@ func check(x unstructured.Unstructured) (*metav1.LabelSelector, story.Check, err
 		err = json.Unmarshal(text, &seen)
 	}
 	if err != nil {
-		return nil, story.Check{}, err
+		return nil, timeline.Check{}, err
 	}
-	c := story.Check{Name: x.GetName(), Phase: seen.Status.Phase, Reason: seen.Status.Reason}
+	c := timeline.Check{Name: x.GetName(), Phase: seen.Status.Phase, Reason: seen.Status.Reason}
 	if seen.Status.Storm && seen.Status.StormStart != nil {
 		c.Storm = seen.Status.StormStart.UTC()
 	}
 	for _, u := range seen.Status.UnhealthyNodes {
-		p := story.Patient{Node: u.Name, Recovered: u.Recovered.UTC()}
+		p := timeline.Patient{Node: u.Name, Recovered: u.Recovered.UTC()}
 		for _, r := range u.Remediations {
-			p.Tries = append(p.Tries, story.Try{Kind: r.Resource.Kind, Name: r.Resource.Name, Began: r.Started.UTC(), GivenUp: r.TimedOut.UTC()})
+			p.Tries = append(p.Tries, timeline.Try{Kind: r.Resource.Kind, Name: r.Resource.Name, Began: r.Started.UTC(), GivenUp: r.TimedOut.UTC()})
 		}
 		c.Patients = append(c.Patients, p)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
@@ -52,7 +52,7 @@ func Connect(rc *rest.Config, userAgent string) (*kube.Client, error) {
 }
 
 // readNode is nil only if the API server is certain that the Node is absent.
-func readNode(ctx context.Context, cluster *kube.Client, name string) (*story.Node, error) {
+func readNode(ctx context.Context, cluster *kube.Client, name string) (*timeline.Node, error) {
 	node, err := kube.ReadNode(ctx, cluster.Clientset, name)
 	if errors.Is(err, kube.ErrGone) {
 		return nil, nil
@@ -64,8 +64,8 @@ func readNode(ctx context.Context, cluster *kube.Client, name string) (*story.No
 	return &seen, nil
 }
 
-func listNodes(ctx context.Context, cluster *kube.Client) ([]story.Node, error) {
-	var out []story.Node
+func listNodes(ctx context.Context, cluster *kube.Client) ([]timeline.Node, error) {
+	var out []timeline.Node
 	for next := ""; ; {
 		list, err := cluster.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
 		if err != nil {
@@ -81,9 +81,9 @@ func listNodes(ctx context.Context, cluster *kube.Client) ([]story.Node, error) 
 }
 
 // see is what matters of a Node.
-func see(node *corev1.Node) story.Node {
+func see(node *corev1.Node) timeline.Node {
 	m := nodemark.Read(node)
-	n := story.Node{
+	n := timeline.Node{
 		Name: node.Name, Labels: node.Labels, Identity: kube.NodeIdentity(node), Created: node.CreationTimestamp.UTC(), Unschedulable: node.Spec.Unschedulable,
 		Session: m.Session, Claim: m.Claim, State: m.State, OurCordon: m.Applied.Cordon, Unknown: m.Unknown, Taints: nodemark.Taints(node),
 		Calls: nodemark.ParseRepairs(m.Repairs).NeedsHuman, OptedOut: m.OptedOut,
@@ -100,7 +100,7 @@ func see(node *corev1.Node) story.Node {
 			n.Ready = string(c.Status)
 		}
 		if c.Status == corev1.ConditionTrue && c.Reason == nodemark.UnhealthyReason(string(c.Type)) {
-			n.Conditions = append(n.Conditions, story.Condition{
+			n.Conditions = append(n.Conditions, timeline.Condition{
 				Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
 			})
 		}
@@ -110,7 +110,7 @@ func see(node *corev1.Node) story.Node {
 
 // objects are the repair objects for a node. A kind that the cluster does not
 // know has none.
-func objects(ctx context.Context, cluster *kube.Client, node string) (out []story.Object, err error) {
+func objects(ctx context.Context, cluster *kube.Client, node string) (out []timeline.Object, err error) {
 	for _, kind := range repairs {
 		for next, more := "", true; more; more = next != "" {
 			list, err := cluster.Dynamic.Resource(kind).List(ctx, metav1.ListOptions{Limit: pageOf, Continue: next})
@@ -126,7 +126,7 @@ func objects(ctx context.Context, cluster *kube.Client, node string) (out []stor
 	return out, nil
 }
 
-func forNode(items []unstructured.Unstructured, node string) (out []story.Object) {
+func forNode(items []unstructured.Unstructured, node string) (out []timeline.Object) {
 	for _, x := range items {
 		if o := read(x); o.Node == node {
 			out = append(out, o)
@@ -136,8 +136,8 @@ func forNode(items []unstructured.Unstructured, node string) (out []story.Object
 }
 
 // read is what matters of a repair object; a field of another type is empty.
-func read(x unstructured.Unstructured) story.Object {
-	o := story.Object{Kind: x.GetKind(), Name: x.GetName(), UID: string(x.GetUID()), CreatedAt: x.GetCreationTimestamp().UTC(), Session: x.GetAnnotations()[nodemark.SessionAnnotation]}
+func read(x unstructured.Unstructured) timeline.Object {
+	o := timeline.Object{Kind: x.GetKind(), Name: x.GetName(), UID: string(x.GetUID()), CreatedAt: x.GetCreationTimestamp().UTC(), Session: x.GetAnnotations()[nodemark.SessionAnnotation]}
 	o.Node, _, _ = unstructured.NestedString(x.Object, "spec", "nodeName")
 	completed, _, _ := unstructured.NestedString(x.Object, "status", "completionTime")
 	o.Completed = when(completed)
@@ -151,7 +151,7 @@ func read(x unstructured.Unstructured) story.Object {
 			s, _ := c[key].(string)
 			return strings.TrimSpace(s)
 		}
-		o.Status = append(o.Status, story.Condition{
+		o.Status = append(o.Status, timeline.Condition{
 			Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message"), Since: when(text("lastTransitionTime")),
 		})
 	}

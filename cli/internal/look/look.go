@@ -1,4 +1,4 @@
-// Package look gathers the facts of a story from the store and the API server.
+// Package look gathers the facts of a timeline from the store and the API server.
 // It only reads, and what it cannot read it calls unknown.
 package look
 
@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -33,22 +33,22 @@ type Sources struct {
 	Limit int
 }
 
-// Names of the sources in a story.
+// Names of the sources in a timeline.
 const (
 	storeName   = "store"
 	clusterName = "API server"
 )
 
 // opened is a source that will be asked, or says why it cannot be.
-func opened(name string, problem error) story.Source {
+func opened(name string, problem error) timeline.Source {
 	if problem != nil {
-		return story.Source{Name: name, Problem: problem.Error()}
+		return timeline.Source{Name: name, Problem: problem.Error()}
 	}
-	return story.Source{Name: name}
+	return timeline.Source{Name: name}
 }
 
 // ask runs what reads a source and notes how it went.
-func ask(ctx context.Context, within time.Duration, s *story.Source, read func(context.Context) error) {
+func ask(ctx context.Context, within time.Duration, s *timeline.Source, read func(context.Context) error) {
 	if s.Problem != "" {
 		return
 	}
@@ -65,8 +65,8 @@ func ask(ctx context.Context, within time.Duration, s *story.Source, read func(c
 }
 
 // Node gathers the facts of one node; both sources are asked at once.
-func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Facts {
-	f := story.Facts{Node: name, Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
+func (s Sources) Node(ctx context.Context, name string, now time.Time) timeline.Facts {
+	f := timeline.Facts{Node: name, Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
 	var both sync.WaitGroup
 	both.Go(func() {
 		ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
@@ -104,8 +104,8 @@ func (s Sources) Node(ctx context.Context, name string, now time.Time) story.Fac
 }
 
 // Fleet gathers the facts of all nodes; both sources are asked at once.
-func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
-	f := story.FleetFacts{Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
+func (s Sources) Fleet(ctx context.Context, now time.Time) timeline.FleetFacts {
+	f := timeline.FleetFacts{Now: now, Store: opened(storeName, s.RecordsError), Cluster: opened(clusterName, s.ClusterError)}
 	var both sync.WaitGroup
 	both.Go(func() {
 		ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
@@ -122,7 +122,7 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) story.FleetFacts {
 			if err != nil {
 				return err
 			}
-			f.Uncovered = story.UncoveredOf(reports)
+			f.Uncovered = timeline.UncoveredOf(reports)
 			f.Stranded, err = s.stranded(ctx, f.Open)
 			return err
 		})
@@ -172,12 +172,12 @@ const newestFaults = 200
 var actingFaults = record.Selector{Name: "JudgedFaults", Strategy: record.Process, Healthy: record.No()}
 
 // stranded are the open faults whose publisher says PERSIST_ONLY by now.
-func (s Sources) stranded(ctx context.Context, open []record.Record) ([]story.Stranded, error) {
+func (s Sources) stranded(ctx context.Context, open []record.Record) ([]timeline.Stranded, error) {
 	found, err := stranded.Find(ctx, s.Records, open)
-	var out []story.Stranded
+	var out []timeline.Stranded
 	for _, f := range found {
 		e := f.Open.Event
-		out = append(out, story.Stranded{
+		out = append(out, timeline.Stranded{
 			Node: e.NodeName, Agent: e.Agent, Check: e.CheckName, Record: f.Open.ID, Newest: f.Newest.ID, At: f.Newest.CreatedAt,
 		})
 	}
@@ -283,7 +283,7 @@ var feeds = []struct {
 
 // consumers says how far behind every consumer is that runs or ever committed;
 // the error is of those that could not be asked.
-func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
+func (s Sources) consumers(ctx context.Context) ([]timeline.Consumer, error) {
 	list, err := s.Records.Consumers(ctx)
 	if err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 	for _, c := range list {
 		stored[c.Name] = c
 	}
-	var out []story.Consumer
+	var out []timeline.Consumer
 	var problems []error
 	for _, f := range feeds {
 		at, ok := stored[f.name]
@@ -300,7 +300,7 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 			continue
 		}
 		delete(stored, f.name)
-		c := story.Consumer{Name: f.name, CommittedAt: at.CommittedAt}
+		c := timeline.Consumer{Name: f.name, CommittedAt: at.CommittedAt}
 		lag, err := s.Records.Lag(ctx, f.name, f.selector, s.Limit)
 		if err != nil {
 			problems, c.Problem = append(problems, err), "could not be asked"
@@ -311,7 +311,7 @@ func (s Sources) consumers(ctx context.Context) ([]story.Consumer, error) {
 	}
 	for _, c := range list {
 		if _, ok := stored[c.Name]; ok {
-			out = append(out, story.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "this program does not know which records it reads"})
+			out = append(out, timeline.Consumer{Name: c.Name, CommittedAt: c.CommittedAt, Problem: "this program does not know which records it reads"})
 		}
 	}
 	return out, errors.Join(problems...)

@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/nvidia/nvsentinel/cli/story"
+	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // Runs are all runs of repair chains; a cluster that does not know the kind has none.
-func (s Sources) Runs(ctx context.Context) (runs []v1alpha1.RepairRun, source story.Source) {
+func (s Sources) Runs(ctx context.Context) (runs []v1alpha1.RepairRun, source timeline.Source) {
 	source = opened(clusterName, s.ClusterError)
 	ask(ctx, s.Within, &source, func(ctx context.Context) (err error) {
 		runs, err = listed[v1alpha1.RepairRun](ctx, s.Cluster, "repairruns")
@@ -24,15 +24,15 @@ func (s Sources) Runs(ctx context.Context) (runs []v1alpha1.RepairRun, source st
 }
 
 // chains are the runs of repair chains, and the chains and templates that cannot be used.
-func chains(ctx context.Context, cluster *kube.Client) ([]v1alpha1.RepairRun, []story.Refused, error) {
+func chains(ctx context.Context, cluster *kube.Client) ([]v1alpha1.RepairRun, []timeline.Refused, error) {
 	runs, err := listed[v1alpha1.RepairRun](ctx, cluster, "repairruns")
 	if err != nil {
 		return nil, nil, err
 	}
-	var out []story.Refused
+	var out []timeline.Refused
 	chains, err := listed[v1alpha1.RepairChain](ctx, cluster, "repairchains")
 	for _, c := range chains {
-		if r, bad := story.RefusedBy(v1alpha1.ChainKind, c.Name, c.Status.Conditions); bad {
+		if r, bad := timeline.RefusedBy(v1alpha1.ChainKind, c.Name, c.Status.Conditions); bad {
 			out = append(out, r)
 		}
 	}
@@ -41,7 +41,7 @@ func chains(ctx context.Context, cluster *kube.Client) ([]v1alpha1.RepairRun, []
 	}
 	templates, err := listed[v1alpha1.RepairTemplate](ctx, cluster, "repairtemplates")
 	for _, t := range templates {
-		if r, bad := story.RefusedBy(v1alpha1.TemplateKind, t.Name, t.Status.Conditions); bad {
+		if r, bad := timeline.RefusedBy(v1alpha1.TemplateKind, t.Name, t.Status.Conditions); bad {
 			out = append(out, r)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/delay"
 )
 
 const (
@@ -33,15 +35,15 @@ func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	defer cancel()
-	bell := make(chan struct{}, 1)
-	ring := func() {
+	wake := make(chan struct{}, 1)
+	notify := func() {
 		select {
-		case bell <- struct{}{}:
-		default: // it rings already
+		case wake <- struct{}{}:
+		default: // it is woken already
 		}
 	}
 	for _, begin := range s.watches(node) {
-		watches.Go(func() { keep(ctx, c, begin, ring, blind) })
+		watches.Go(func() { keep(ctx, c, begin, notify, blind) })
 	}
 	tick := c.NewTicker(StoreEvery)
 	defer tick.Stop()
@@ -49,16 +51,14 @@ func (s Sources) Watch(ctx context.Context, node string, c clock.WithTicker, see
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-bell:
+		case <-wake:
 		case <-tick.C():
 		}
 		if err := see(); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !delay.For(ctx, c, calm) {
 			return nil
-		case <-c.After(calm):
 		}
 	}
 }
@@ -93,15 +93,15 @@ func (s Sources) watches(node string) []begin {
 	return out
 }
 
-// keep rings for everything that a watch tells, and begins it anew when it ends. A
+// keep wakes for everything that a watch tells, and begins it anew when it ends. A
 // kind that the cluster does not know has nothing to tell.
-func keep(ctx context.Context, c clock.Clock, start begin, ring func(), blind func(error)) {
+func keep(ctx context.Context, c clock.Clock, start begin, notify func(), blind func(error)) {
 	for said := false; ctx.Err() == nil; {
 		w, err := start(ctx)
 		switch {
 		case err == nil:
 			for range w.ResultChan() {
-				ring()
+				notify()
 			}
 			w.Stop()
 		case ctx.Err() != nil || apierrors.IsNotFound(err):
@@ -110,9 +110,6 @@ func keep(ctx context.Context, c clock.Clock, start begin, ring func(), blind fu
 			blind(errors.Join(errors.New("not watched, looked at with the store"), err))
 			said = true
 		}
-		select {
-		case <-ctx.Done():
-		case <-c.After(again):
-		}
+		delay.For(ctx, c, again)
 	}
 }

@@ -61,12 +61,12 @@ func (direct) Progress(context.Context, string, string) (Progress, error) { retu
 // signals is the namespace of the ids of signals.
 var signals = uuid.MustParse("6f1f2b0e-7c0d-5f53-9a43-0e1c4f7b9d21")
 
-// signal is what the cloud is told for a memo. Its id is made of the request id,
+// signal is what the cloud is told for a key. Its id is made of the request id,
 // which is that of the key and the boot, and is written down before.
-func (m memo) signal(force bool) Signal {
+func (r idempotencyRecord) signal(force bool) Signal {
 	return Signal{
-		Machine: m.Machine, Terminate: m.Verb == terminate, Force: force,
-		ID: uuid.NewSHA1(signals, []byte(m.RequestID)),
+		Machine: r.Machine, Terminate: r.Verb == terminate, Force: force,
+		ID: uuid.NewSHA1(signals, []byte(r.RequestID)),
 	}
 }
 

@@ -65,7 +65,7 @@ type Plugin struct {
 
 // SendRebootSignal tells the cloud to reboot a machine.
 func (p *Plugin) SendRebootSignal(ctx context.Context, q *v1.SendRebootSignalRequest) (*v1.SendRebootSignalResponse, error) {
-	id, err := p.signal(ctx, wish{verb: reboot, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	id, err := p.signal(ctx, ask{verb: reboot, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendRebootSignalResponse{RequestId: id}, err
 }
 
@@ -74,7 +74,7 @@ func (p *Plugin) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSig
 	if _, ok := p.hardware(); ok {
 		return nil, status.Error(codes.Unimplemented, "this provider takes no machine back")
 	}
-	id, err := p.signal(ctx, wish{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
+	id, err := p.signal(ctx, ask{verb: terminate, node: q.GetNodeName(), key: q.GetIdempotencyKey(), force: q.GetForce()})
 	return &v1.SendTerminateSignalResponse{RequestId: id}, err
 }
 
@@ -118,55 +118,55 @@ func (r request) shownBy(node *corev1.Node) bool {
 	return node == nil || node.Status.NodeInfo.BootID == r.boot
 }
 
-// signal executes a wish, once per key.
-func (p *Plugin) signal(ctx context.Context, w wish) (string, error) {
-	if w.node == "" {
+// signal executes what was asked, once per key.
+func (p *Plugin) signal(ctx context.Context, a ask) (string, error) {
+	if a.node == "" {
 		return "", status.Error(codes.InvalidArgument, "node_name is empty")
 	}
-	defer p.lock(w.key)()
-	known, err := p.Memory.recall(ctx, w.key)
+	defer p.lock(a.key)()
+	known, err := p.Memory.recall(ctx, a.key)
 	if err != nil {
 		return "", err
 	}
 	if known != nil && known.Executed {
-		return known.RequestID, w.same(*known)
+		return known.RequestID, a.same(*known)
 	}
-	node, machine, err := p.node(ctx, w.node)
+	node, machine, err := p.node(ctx, a.node)
 	if err != nil {
 		return "", err
 	}
 	if known != nil {
-		return known.RequestID, p.resume(ctx, w, *known, node, machine)
+		return known.RequestID, p.resume(ctx, a, *known, node, machine)
 	}
 	mark, err := p.look(ctx, node, machine, true)
 	if err != nil {
 		return "", err
 	}
-	now := memo{Verb: w.verb, Node: w.node, Machine: machine, BootID: node.Status.NodeInfo.BootID, Mark: mark}
-	if known, err = p.Memory.intend(ctx, w.key, now, node); err != nil {
+	now := idempotencyRecord{Verb: a.verb, Node: a.node, Machine: machine, BootID: node.Status.NodeInfo.BootID, Mark: mark}
+	if known, err = p.Memory.intend(ctx, a.key, now, node); err != nil {
 		return "", err
 	}
-	return known.RequestID, p.execute(ctx, w, *known, now)
+	return known.RequestID, p.execute(ctx, a, *known, now)
 }
 
 // resume goes on with a key whose end is not known: it may have taken effect. A
 // machine that was there when the key was written down, was to be terminated and is
 // gone was terminated.
-func (p *Plugin) resume(ctx context.Context, w wish, m memo, node *corev1.Node, machine string) error {
-	if err := w.same(m); err != nil {
+func (p *Plugin) resume(ctx context.Context, a ask, r idempotencyRecord, node *corev1.Node, machine string) error {
+	if err := a.same(r); err != nil {
 		return err
 	}
-	if m.Machine != machine {
-		return status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", w.node, machine, m.Machine)
+	if r.Machine != machine {
+		return status.Errorf(codes.FailedPrecondition, "node %q is machine %q now, it was %q", a.node, machine, r.Machine)
 	}
 	mark, err := p.look(ctx, node, machine, false)
 	switch {
-	case status.Code(err) == codes.NotFound && w.verb == terminate:
-		return p.Memory.executed(ctx, m)
+	case status.Code(err) == codes.NotFound && a.verb == terminate:
+		return p.Memory.executed(ctx, r)
 	case err != nil:
 		return err
 	}
-	return p.execute(ctx, w, m, memo{BootID: node.Status.NodeInfo.BootID, Mark: mark})
+	return p.execute(ctx, a, r, idempotencyRecord{BootID: node.Status.NodeInfo.BootID, Mark: mark})
 }
 
 // look refuses a machine that is gone or may not be the Node's. A cloud is
@@ -190,23 +190,23 @@ func (p *Plugin) look(ctx context.Context, node *corev1.Node, machine string, fi
 
 // execute tells the cloud. An earlier try of the same key whose end is not known
 // has taken effect if the boot id or the mark of what is there now shows it.
-func (p *Plugin) execute(ctx context.Context, w wish, m, now memo) error {
+func (p *Plugin) execute(ctx context.Context, a ask, r, now idempotencyRecord) error {
 	switch {
-	case w.verb == reboot && now.resetSince(m):
-		p.Log.Info("the machine was reset since the key was first heard", "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID)
-		return p.Memory.executed(ctx, m)
-	case now.BootID != m.BootID:
+	case a.verb == reboot && now.resetSince(r):
+		p.Log.Info("the machine was reset since the key was first heard", "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID)
+		return p.Memory.executed(ctx, r)
+	case now.BootID != r.BootID:
 		// Perhaps the cloud made a new machine under the old name.
-		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", w.node, m.Machine)
+		return status.Errorf(codes.Unavailable, "node %q shows another boot than when its machine %q was to be terminated", a.node, r.Machine)
 	}
-	operation, err := p.Provider.Begin(ctx, m.signal(w.force))
-	p.Log.Info("cloud was told", "verb", w.verb, "node", w.node, "machine", m.Machine, "key", w.key, "request", m.RequestID, "operation", operation, "error", err)
+	operation, err := p.Provider.Begin(ctx, r.signal(a.force))
+	p.Log.Info("cloud was told", "verb", a.verb, "node", a.node, "machine", r.Machine, "key", a.key, "request", r.RequestID, "operation", operation, "error", err)
 	if err != nil {
 		return err
 	}
-	m.Operation = operation
-	if err := p.Memory.executed(ctx, m); err != nil {
-		p.Log.Warn("an executed key was not written down; the boot id will tell", "key", w.key, "error", err)
+	r.Operation = operation
+	if err := p.Memory.executed(ctx, r); err != nil {
+		p.Log.Warn("an executed key was not written down; the boot id will tell", "key", a.key, "error", err)
 	}
 	return nil
 }

@@ -22,14 +22,14 @@ const (
 	terminate = "terminate"
 )
 
-// wish is what the janitor asks for.
-type wish struct {
+// ask is what the janitor asks for.
+type ask struct {
 	verb, node, key string
 	force           bool
 }
 
-// memo is what is known of a key.
-type memo struct {
+// idempotencyRecord is what is known of a key.
+type idempotencyRecord struct {
 	Verb    string `json:"verb"`
 	Node    string `json:"node"`
 	Machine string `json:"machine"`
@@ -45,15 +45,15 @@ type memo struct {
 	stored *corev1.ConfigMap // nil without a key
 }
 
-// resetSince says whether the machine was reset since an earlier memo was made.
-func (m memo) resetSince(earlier memo) bool {
-	return m.BootID != earlier.BootID || m.Mark != "" && earlier.Mark != "" && m.Mark != earlier.Mark
+// resetSince says whether the machine was reset since an earlier record was made.
+func (r idempotencyRecord) resetSince(earlier idempotencyRecord) bool {
+	return r.BootID != earlier.BootID || r.Mark != "" && earlier.Mark != "" && r.Mark != earlier.Mark
 }
 
 // same refuses a key that was used for something else.
-func (w wish) same(m memo) error {
-	if m.Verb != w.verb || m.Node != w.node {
-		return status.Errorf(codes.InvalidArgument, "the key was used to %s node %q", m.Verb, m.Node)
+func (a ask) same(r idempotencyRecord) error {
+	if r.Verb != a.verb || r.Node != a.node {
+		return status.Errorf(codes.InvalidArgument, "the key was used to %s node %q", r.Verb, r.Node)
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ type Memory struct {
 	Prefix string
 }
 
-// memoKey is where the memo stands in its ConfigMap.
-const memoKey = "memo.json"
+// recordKey is where the record stands in its ConfigMap.
+const recordKey = "memo.json"
 
 // digest of a key: it ends the name of the ConfigMap, and stands in the request id.
 func digest(key string) string {
@@ -81,7 +81,7 @@ func digest(key string) string {
 func (m Memory) name(digest string) string { return m.Prefix + "-" + digest }
 
 // recall is what is known of a key; nil is nothing.
-func (m Memory) recall(ctx context.Context, key string) (*memo, error) {
+func (m Memory) recall(ctx context.Context, key string) (*idempotencyRecord, error) {
 	if key == "" {
 		return nil, nil
 	}
@@ -89,15 +89,15 @@ func (m Memory) recall(ctx context.Context, key string) (*memo, error) {
 }
 
 // of is what is known of a request: nothing if it had no key, or if its Node and
-// with it the memo is gone.
-func (m Memory) of(ctx context.Context, r request) (*memo, error) {
+// with it the record is gone.
+func (m Memory) of(ctx context.Context, r request) (*idempotencyRecord, error) {
 	if len(r.token) != len(digest("")) {
 		return nil, nil
 	}
 	return m.read(ctx, r.token)
 }
 
-func (m Memory) read(ctx context.Context, digest string) (*memo, error) {
+func (m Memory) read(ctx context.Context, digest string) (*idempotencyRecord, error) {
 	stored, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Get(ctx, m.name(digest), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -105,8 +105,8 @@ func (m Memory) read(ctx context.Context, digest string) (*memo, error) {
 	case err != nil:
 		return nil, status.Errorf(codes.Aborted, "recalling the key: %v", err)
 	}
-	known := memo{stored: stored}
-	if err := json.Unmarshal([]byte(stored.Data[memoKey]), &known); err != nil {
+	known := idempotencyRecord{stored: stored}
+	if err := json.Unmarshal([]byte(stored.Data[recordKey]), &known); err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "ConfigMap %s/%s is broken: %v", m.Namespace, stored.Name, err)
 	}
 	return &known, nil
@@ -114,7 +114,7 @@ func (m Memory) read(ctx context.Context, digest string) (*memo, error) {
 
 // intend writes down what is about to be asked of the cloud. A key that somebody
 // else wrote down meanwhile is theirs.
-func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev1.Node) (*memo, error) {
+func (m Memory) intend(ctx context.Context, key string, wanted idempotencyRecord, node *corev1.Node) (*idempotencyRecord, error) {
 	known := &wanted
 	token := uuid.NewString()[:8]
 	if key != "" {
@@ -133,7 +133,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev
 			Name: m.name(token), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
-		Data: map[string]string{memoKey: string(text)},
+		Data: map[string]string{recordKey: string(text)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
@@ -142,7 +142,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted memo, node *corev
 }
 
 // executed writes down that the cloud took it.
-func (m Memory) executed(ctx context.Context, known memo) error {
+func (m Memory) executed(ctx context.Context, known idempotencyRecord) error {
 	if known.stored == nil {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (m Memory) executed(ctx context.Context, known memo) error {
 	if err != nil {
 		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
 	}
-	known.stored.Data = map[string]string{memoKey: string(text)}
+	known.stored.Data = map[string]string{recordKey: string(text)}
 	if _, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Update(ctx, known.stored, metav1.UpdateOptions{}); err != nil {
 		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
 	}

@@ -43,7 +43,7 @@ type Plugin struct {
 	Options
 
 	mu    sync.Mutex
-	books *Books
+	books *AuditLog
 	keys  map[string]*job
 	// lines are the unfinished jobs of a node in order.
 	lines map[string][]*job
@@ -66,7 +66,7 @@ type job struct {
 }
 
 // New makes the plugin from its books' entries.
-func New(books *Books, entries []Entry, o Options) *Plugin {
+func New(books *AuditLog, entries []Entry, o Options) *Plugin {
 	p := &Plugin{Options: o, books: books, keys: map[string]*job{}, lines: map[string][]*job{}, gone: map[string]bool{}}
 	byID, jobs := map[string]*job{}, []*job(nil)
 	for _, e := range entries {

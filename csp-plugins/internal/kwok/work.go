@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/internal/delay"
 )
 
 // retryAfter is how long a failed step waits for its next try.
@@ -83,7 +85,7 @@ func (p *Plugin) carryOut(ctx context.Context, j *job) bool {
 			}
 		}
 		p.Log.Warn("a request is held up", "node", j.Node, "request", j.RequestID, "error", err)
-		if !p.pause(ctx, retryAfter) {
+		if !delay.For(ctx, p.Clock, retryAfter) {
 			return false
 		}
 	}
@@ -151,7 +153,7 @@ func (p *Plugin) down(ctx context.Context, j *job) error {
 			return err
 		}
 	}
-	if !p.pause(ctx, j.offAt.Add(p.RebootTime).Sub(p.Clock.Now())) {
+	if !delay.For(ctx, p.Clock, j.offAt.Add(p.RebootTime).Sub(p.Clock.Now())) {
 		return ctx.Err()
 	}
 	return nil
@@ -178,19 +180,4 @@ func (p *Plugin) advance(j *job, effect Effect) error {
 	}
 	p.progress(j, e)
 	return nil
-}
-
-// pause waits, false if the plugin stops first.
-func (p *Plugin) pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := p.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
-	}
 }

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nvidia/nvsentinel/event-exporter/answer"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/export"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/post"
+	"github.com/nvidia/nvsentinel/event-exporter/decision"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -51,7 +51,7 @@ type Sink struct {
 	// Timeout bounds one request.
 	Timeout time.Duration `toml:"timeout" bounds:"above 0s"`
 	// Mode is structured or binary.
-	Mode post.Mode `toml:"mode" bounds:"structured, binary"`
+	Mode sender.Mode `toml:"mode" bounds:"structured, binary"`
 	// BatchSize is how many events one request carries at most; 1 sends none in
 	// batches.
 	BatchSize int `toml:"batchSize" bounds:"1 to 1000" old:"batch_size"`
@@ -102,7 +102,7 @@ type Failure struct {
 func Default() Config {
 	return Config{
 		Exporter: Exporter{
-			Sink:     Sink{Timeout: 30 * time.Second, Mode: post.Structured, BatchSize: 1},
+			Sink:     Sink{Timeout: 30 * time.Second, Mode: sender.Structured, BatchSize: 1},
 			OIDC:     OIDC{SecretFile: "/var/secrets/oidc-client-secret"},
 			Backfill: Backfill{Enabled: true, MaxAge: 24 * time.Hour, RateLimit: 1000},
 			Failure: Failure{
@@ -116,13 +116,13 @@ func Default() Config {
 }
 
 // Policy is how answers are judged.
-func (f Failure) Policy() answer.Policy {
-	return answer.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
+func (f Failure) Policy() decision.Policy {
+	return decision.Policy{Poison: f.PoisonStatus, LongestWish: f.MaxRetryAfter}
 }
 
 // Pauses are those between two tries.
-func (f Failure) Pauses() export.Pauses {
-	return export.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
+func (f Failure) Pauses() reconciler.Pauses {
+	return reconciler.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
 }
 
 // LookBack is how far back the first start on a store begins.
@@ -134,8 +134,8 @@ func (b Backfill) LookBack() time.Duration {
 }
 
 // TLS are the files for receiver and token endpoint.
-func (s Sink) TLS() post.TLS {
-	return post.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
+func (s Sink) TLS() sender.TLS {
+	return sender.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}
 }
 
 // Validate joins everything that is wrong.
@@ -162,13 +162,13 @@ func (s Sink) validate() error {
 	if s.Timeout <= 0 {
 		problems = append(problems, fmt.Errorf("exporter.sink.timeout is %s; it must be more than 0", s.Timeout))
 	}
-	if s.Mode != post.Structured && s.Mode != post.Binary {
+	if s.Mode != sender.Structured && s.Mode != sender.Binary {
 		problems = append(problems, fmt.Errorf("exporter.sink.mode %q is not structured or binary", s.Mode))
 	}
 	if s.BatchSize < 1 || s.BatchSize > 1000 {
 		problems = append(problems, fmt.Errorf("exporter.sink.batchSize is %d; it must be between 1 and 1000", s.BatchSize))
 	}
-	if s.Mode == post.Binary && s.BatchSize > 1 {
+	if s.Mode == sender.Binary && s.BatchSize > 1 {
 		problems = append(problems, errors.New("exporter.sink.batchSize is more than 1 in the binary mode: CloudEvents are put in batches as JSON only; use mode = \"structured\""))
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {

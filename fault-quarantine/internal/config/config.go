@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
-	"github.com/nvidia/nvsentinel/fault-quarantine/internal/places"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -64,7 +64,7 @@ type Breaker struct {
 
 func (b Breaker) limit() budget.Limit {
 	return budget.Limit{
-		Name: places.Breaker, Percentage: b.Percentage, Nodes: b.Nodes, Duration: b.Duration, Label: b.Label, ResetAt: b.ResetAt,
+		Name: quota.Breaker, Percentage: b.Percentage, Nodes: b.Nodes, Duration: b.Duration, Label: b.Label, ResetAt: b.ResetAt,
 	}
 }
 
@@ -98,7 +98,7 @@ func (c Config) Rules() []ruling.Set {
 }
 
 // Quota are the quarantine budgets in force; the configuration is valid.
-func (c Config) Quota() places.Rules {
+func (c Config) Quota() quota.Rules {
 	var limits []budget.Limit
 	if c.Breaker.Enabled {
 		limits = append(limits, c.Breaker.limit())
@@ -107,7 +107,7 @@ func (c Config) Quota() places.Rules {
 	if err != nil {
 		counted = labels.Nothing()
 	}
-	return places.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
+	return quota.Rules{Limits: append(limits, c.budgets()...), Counted: counted}
 }
 
 // budgets are the operator's, or the built-in ones: the circuit breaker bounds a
@@ -145,7 +145,7 @@ func (c Config) validateQuota() error {
 	if c.Breaker.Enabled {
 		problems = append(problems, c.Breaker.limit().Validate("circuitBreaker"))
 	}
-	names := map[string]bool{places.Breaker: true}
+	names := map[string]bool{quota.Breaker: true}
 	for i, l := range c.Budgets {
 		at := fmt.Sprintf("budgets[%d]", i)
 		problems = append(problems, l.Validate(at))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
-	"github.com/nvidia/nvsentinel/fault-remediation/plan"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -60,13 +60,13 @@ type Lemon struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: plan.DefaultRecoveryWithin, OrphanedAfter: plan.DefaultOrphanedAfter, Eviction: eviction.Default(),
-		Lemon: Lemon{Repairs: plan.DefaultLemonRepairs, Window: plan.DefaultLemonWindow}}
+	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: decision.DefaultRecoveryWithin, OrphanedAfter: decision.DefaultOrphanedAfter, Eviction: eviction.Default(),
+		Lemon: Lemon{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow}}
 }
 
-// Policy is what the plan needs besides the actions.
-func (c Config) Policy() plan.Policy {
-	return plan.Policy{RecoveryWithin: c.RecoveryWithin, Lemon: plan.LemonPolicy(c.Lemon)}
+// Policy is what the decision needs besides the actions.
+func (c Config) Policy() decision.Policy {
+	return decision.Policy{RecoveryWithin: c.RecoveryWithin, Lemon: decision.LemonPolicy(c.Lemon)}
 }
 
 // Validate joins everything that is wrong, each with its key.

@@ -36,8 +36,8 @@ const (
 	maxValue   = 1 << 10
 )
 
-// Place is where announcements come from.
-type Place struct {
+// Origin is where announcements come from.
+type Origin struct {
 	CSP, Cluster string
 	// ResourceType is what the provider calls a machine: EC2, gce_instance.
 	ResourceType string
@@ -47,9 +47,9 @@ type Place struct {
 // stored. node is the Node of the machine now, empty for none. What the provider has
 // ended stays ended unless it says clearly that it has begun again, and what is known
 // is not forgotten since an announcement leaves it out.
-func Fold(before *maintenance.Event, a announcement.Announcement, p Place, node string, now time.Time) (maintenance.Event, Change) {
+func Fold(before *maintenance.Event, a announcement.Announcement, o Origin, node string, now time.Time) (maintenance.Event, Change) {
 	if before == nil {
-		e, change := begin(a, p, now)
+		e, change := begin(a, o, now)
 		e.NodeName = node
 		return e, change
 	}
@@ -77,12 +77,12 @@ func Fold(before *maintenance.Event, a announcement.Announcement, p Place, node 
 	return stamped(next, now), change
 }
 
-func begin(a announcement.Announcement, p Place, now time.Time) (maintenance.Event, Change) {
+func begin(a announcement.Announcement, o Origin, now time.Time) (maintenance.Event, Change) {
 	if a.ID == "" || len(a.ID) > maxID || clean(a.ID, maxID) != a.ID || a.Machine == "" || clean(a.Machine, maxID) != a.Machine {
 		return maintenance.Event{}, Refused
 	}
 	e := maintenance.Event{
-		EventID: a.ID, CSP: p.CSP, ClusterName: p.Cluster, ResourceType: p.ResourceType, ResourceID: a.Machine, Kind: maintenance.Scheduled,
+		EventID: a.ID, CSP: o.CSP, ClusterName: o.Cluster, ResourceType: o.ResourceType, ResourceID: a.Machine, Kind: maintenance.Scheduled,
 		CSPStatus: maintenance.Pending, RecommendedAction: record.ActionNone, Received: instant(now),
 	}
 	adopt(&e, a, now)

@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 )
 
-var place = lifecycle.Place{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
+var place = lifecycle.Origin{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
 
 // TestWhatCannotBeKept: an announcement without a name that a store keeps is refused;
 // texts are cut and cleaned instead.

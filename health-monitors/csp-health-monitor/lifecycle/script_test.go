@@ -129,7 +129,7 @@ func (w *world) announce(t *testing.T, id string, args map[string]string) string
 	if e, ok := w.docs[id]; ok {
 		before = &e
 	}
-	place := lifecycle.Place{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
+	place := lifecycle.Origin{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
 	e, change := lifecycle.Fold(before, a, place, w.nodeOf(machine), w.now)
 	if change == lifecycle.Refused {
 		return string(change) + "\n"

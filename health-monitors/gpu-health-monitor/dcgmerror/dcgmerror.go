@@ -120,7 +120,7 @@ func parse(line []string) (Row, error) {
 
 // heading tells a first line of column names, which has none of an error.
 func heading(line []string) bool {
-	return len(line) > 0 && !strings.Contains(line[0], "_FR_") && strings.ToLower(line[0]) == line[0]
+	return !strings.Contains(line[0], "_FR_") && strings.ToLower(line[0]) == line[0]
 }
 
 // Of is the row of an error's number; one that is not known is for a person.

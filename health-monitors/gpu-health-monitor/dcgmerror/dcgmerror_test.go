@@ -1,6 +1,8 @@
 package dcgmerror
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,9 +81,40 @@ func TestAFileIsMergedOver(t *testing.T) {
 	if row := table.Of(14); row.Given {
 		t.Error("the built-in table was changed")
 	}
-	for _, bad := range []string{"DCGM_FR_NVLINK_DOWN,REBOOT", "NVLINK_DOWN,NONE", "DCGM_FR_NVLINK_DOWN", "\"", "DCGM_FR_A,NONE\nx,NONE\n"} {
+	if quoted, err := table.With(strings.NewReader("DCGM_FR_NVLINK_DOWN, \"NONE\"\n")); err != nil || quoted.Of(14).Action != record.ActionNone {
+		t.Errorf("a quoted value: %+v, %v", quoted.Of(14), err)
+	}
+	if _, err := table.With(strings.NewReader("name,action\nDCGM_FR_A,NONE\nx,NONE\n")); err == nil || !strings.Contains(err.Error(), "row 3: ") {
+		t.Errorf("a bad third row: %v", err)
+	}
+	for _, bad := range []string{"dcgm_FR_x,NONE", "DCGM_FR_NVLINK_DOWN,REBOOT", "NVLINK_DOWN,NONE", "DCGM_FR_NVLINK_DOWN", "\"", "DCGM_FR_A,NONE\nx,NONE\n"} {
 		if _, err := table.With(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, tt := range []struct {
+		path, err string
+		want      record.Action // of DCGM_FR_NVLINK_DOWN
+	}{
+		{"", "", record.ActionRestartVM},
+		{file("good", "DCGM_FR_NVLINK_DOWN,NONE\n"), "", record.ActionNone},
+		{file("bad", "X,NONE\n"), "reading the error mapping " + filepath.Join(dir, "bad") + ": row 1: ", ""},
+		{filepath.Join(dir, "none"), "opening the error mapping: open " + filepath.Join(dir, "none"), ""},
+	} {
+		table, err := Load(tt.path)
+		if tt.err == "" && (err != nil || table.Of(14).Action != tt.want) || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: %+v, %v", tt.path, table.Of(14), err)
 		}
 	}
 }

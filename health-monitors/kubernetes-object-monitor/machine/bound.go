@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 )
 
-// The book is written into one object of the cluster, which takes 1 MiB. What it
+// The state is written into one object of the cluster, which takes 1 MiB. What it
 // weighs is estimated from above by the parts that do not repeat, since the rest
 // compresses to little: names that tenants choose, and an id.
 const (
@@ -28,14 +28,14 @@ const (
 // Errors of a fault that was not begun. Recoveries always are: an event takes
 // little more than the open fault that it ends.
 var (
-	// ErrFull means that the book is full.
+	// ErrFull means that the state is full.
 	ErrFull = errors.New("too many open faults and waiting events")
 	// ErrShare means that a policy's faults in one namespace, or those of all
-	// namespaces together, have used up their share of the book.
+	// namespaces together, have used up their share of the state.
 	ErrShare = errors.New("too many open faults and waiting events of this namespace")
 )
 
-// share names whose share of the book an entry uses.
+// share names whose share of the state an entry uses.
 type share struct{ policy, namespace string }
 
 // shareOf is the share of an object's entries; an object of the cluster has none.
@@ -44,7 +44,7 @@ func shareOf(policy, object string) (share, bool) {
 	return share{policy, namespace}, namespaced
 }
 
-// weights are what a book weighs, in bytes.
+// weights are what the state weighs, in bytes.
 type weights struct {
 	all, namespaced int
 	shares          map[share]int
@@ -82,14 +82,14 @@ func (w *weights) event(e *protos.HealthEvent, sign int) {
 	w.add(e.CheckName, object, sign*(eventBytes+names(object, e.NodeName)))
 }
 
-// room says why a fault can not be begun; nil when it can.
-func (b *Book) room(k Key, f Fault) error {
+// hasCapacity says why a fault can not be begun; nil when it can.
+func (t *Tracker) hasCapacity(k Key, f Fault) error {
 	need := weightOpen(k, f) + len(codes(f))*(eventBytes+names(k.Object, f.Node))
 	s, namespaced := shareOf(k.Policy, k.Object)
 	switch {
-	case len(b.open)+len(b.waiting) >= MaxEntries || b.weights.all+need > MaxBytes:
+	case len(t.open)+len(t.waiting) >= MaxEntries || t.weights.all+need > MaxBytes:
 		return fmt.Errorf("beginning a fault of %s: %w", k.Policy, ErrFull)
-	case namespaced && (b.weights.shares[s]+need > maxShare || b.weights.namespaced+need > maxNamespaced):
+	case namespaced && (t.weights.shares[s]+need > maxShare || t.weights.namespaced+need > maxNamespaced):
 		return fmt.Errorf("beginning a fault of %s in %s: %w", k.Policy, s.namespace, ErrShare)
 	}
 	return nil

@@ -29,14 +29,14 @@ func (r spelling) next() string {
 
 func v7() (string, error) { id, err := uuid.NewV7(); return id.String(), err }
 
-func sight(s Sight, policy, object, node string) Seen {
+func seen(s Observation, policy, object, node string) Seen {
 	return Seen{
-		Key: Key{policy, "v1/Thing", object}, Sight: s, At: time.Now(), Wording: Wording{Message: "broken", Action: record.ActionRestartVM},
+		Key: Key{policy, "v1/Thing", object}, Observation: s, At: time.Now(), Wording: Wording{Message: "broken", Action: record.ActionRestartVM},
 		Fault: Fault{Node: node, ComponentClass: "Node", Codes: []string{"C"}, Strategy: record.Process},
 	}
 }
 
-func encoded(t *testing.T, b *Book) int {
+func encoded(t *testing.T, b *Tracker) int {
 	t.Helper()
 	data, err := b.Encode()
 	if err != nil {
@@ -48,13 +48,13 @@ func encoded(t *testing.T, b *Book) int {
 // TestATenantFillsItsShareOnly: whoever may write in one namespace begins
 // thousands of faults with names of 253 random characters. Other namespaces,
 // other policies there, and the cluster's objects begin and end theirs, also
-// over a restart, and the book can always be written.
+// over a restart, and the state can always be written.
 func TestATenantFillsItsShareOnly(t *testing.T) {
 	b, random := New("epoch"), spelling{rand.New(rand.NewPCG(1, 2))}
 	refused, begun := 0, []string{}
 	for range 7000 {
 		object := "tenant/" + random.next()
-		_, err := b.Observe(sight(Matched, "Events", object, "node-1"), v7)
+		_, err := b.Observe(seen(Matched, "Events", object, "node-1"), v7)
 		switch {
 		case errors.Is(err, ErrShare):
 			refused++
@@ -76,18 +76,18 @@ func TestATenantFillsItsShareOnly(t *testing.T) {
 	}
 	b = again
 	for _, s := range []Seen{
-		sight(Matched, "Events", "others/real", "node-2"), sight(Matched, "Pods", "tenant/real", "node-2"), sight(Matched, "Nodes", "node-3", "node-3"),
+		seen(Matched, "Events", "others/real", "node-2"), seen(Matched, "Pods", "tenant/real", "node-2"), seen(Matched, "Nodes", "node-3", "node-3"),
 	} {
 		if d, err := b.Observe(s, v7); err != nil || !d.Report {
 			t.Errorf("%v is not begun: %+v %v", s.Key, d, err)
 		}
-		s.Sight = Unmatched
+		s.Observation = Unmatched
 		if d, err := b.Observe(s, v7); err != nil || !d.Recover {
 			t.Errorf("%v is not recovered: %+v %v", s.Key, d, err)
 		}
 	}
 	for _, object := range begun { // what was begun ends, and makes room
-		if _, err := b.Observe(sight(Gone, "Events", object, ""), v7); err != nil {
+		if _, err := b.Observe(seen(Gone, "Events", object, ""), v7); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,11 +95,11 @@ func TestATenantFillsItsShareOnly(t *testing.T) {
 		b.Remove(w.Seq)
 	}
 	if w := b.weights; w.all != 0 || w.namespaced != 0 || len(w.shares) != 0 {
-		t.Errorf("an empty book weighs %+v", w)
+		t.Errorf("an empty tracker weighs %+v", w)
 	}
 }
 
-func mustEncode(t *testing.T, b *Book) []byte {
+func mustEncode(t *testing.T, b *Tracker) []byte {
 	t.Helper()
 	data, err := b.Encode()
 	if err != nil {
@@ -108,14 +108,14 @@ func mustEncode(t *testing.T, b *Book) []byte {
 	return data
 }
 
-// TestTheBookFitsWhateverItsNames: all of it filled with the longest random
+// TestTheStateFitsWhateverItsNames: all of it filled with the longest random
 // names, and then every fault ended while nothing is acknowledged.
-func TestTheBookFitsWhateverItsNames(t *testing.T) {
+func TestTheStateFitsWhateverItsNames(t *testing.T) {
 	b, random := New("epoch"), spelling{rand.New(rand.NewPCG(3, 4))}
 	var begun []Seen
 	fill := func(object func(i int) string, want error) {
 		for i := 0; ; i++ {
-			s := sight(Matched, "P", object(i), random.next())
+			s := seen(Matched, "P", object(i), random.next())
 			_, err := b.Observe(s, v7)
 			if err != nil {
 				if !errors.Is(err, want) {
@@ -136,7 +136,7 @@ func TestTheBookFitsWhateverItsNames(t *testing.T) {
 		t.Errorf("%d faults take %d bytes", len(begun), n)
 	}
 	for _, s := range begun {
-		s.Sight = Unmatched
+		s.Observation = Unmatched
 		if _, err := b.Observe(s, v7); err != nil {
 			t.Fatal(err)
 		}

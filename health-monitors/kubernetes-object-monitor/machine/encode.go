@@ -18,7 +18,7 @@ import (
 // maxPlain bounds what Decode unpacks.
 const maxPlain = 64 << 20
 
-// page is the written form of a book.
+// page is the written form of a tracker.
 type page struct {
 	Version int               `json:"version"`
 	Epoch   string            `json:"epoch"`
@@ -34,14 +34,14 @@ type line struct {
 	Fault
 }
 
-// Encode writes the book as compressed JSON: open faults of one policy differ
+// Encode writes the state as compressed JSON: open faults of one policy differ
 // in little, so that thousands fit into one object of the cluster.
-func (b *Book) Encode() ([]byte, error) {
-	p := page{Version: 1, Epoch: b.epoch, Runs: b.runs, Began: b.began, Last: b.last}
-	for _, k := range b.Open() {
-		p.Open = append(p.Open, line{k, b.open[k]})
+func (t *Tracker) Encode() ([]byte, error) {
+	p := page{Version: 1, Epoch: t.epoch, Runs: t.runs, Began: t.began, Last: t.last}
+	for _, k := range t.Open() {
+		p.Open = append(p.Open, line{k, t.open[k]})
 	}
-	for _, w := range b.waiting {
+	for _, w := range t.waiting {
 		text, err := protojson.Marshal(w.Event)
 		if err != nil {
 			return nil, fmt.Errorf("encoding event %d: %w", w.Seq, err)
@@ -50,36 +50,36 @@ func (b *Book) Encode() ([]byte, error) {
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the book: %w", err)
+		return nil, fmt.Errorf("encoding the state: %w", err)
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	if _, err := z.Write(text); err != nil {
-		return nil, fmt.Errorf("compressing the book: %w", err)
+		return nil, fmt.Errorf("compressing the state: %w", err)
 	}
 	if err := z.Close(); err != nil {
-		return nil, fmt.Errorf("compressing the book: %w", err)
+		return nil, fmt.Errorf("compressing the state: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// Decode reads a written book and begins a new run of its counter: nobody can
+// Decode reads a written state and begins a new run of its counter: nobody can
 // tell whether it is as it was left, or restored from a backup that is older.
-func Decode(data []byte) (*Book, error) {
+func Decode(data []byte) (*Tracker, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("unpacking the book: %w", err)
+		return nil, fmt.Errorf("unpacking the state: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(z, maxPlain))
 	if err != nil {
-		return nil, fmt.Errorf("unpacking the book: %w", err)
+		return nil, fmt.Errorf("unpacking the state: %w", err)
 	}
 	var p page
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("decoding the book: %w", err)
+		return nil, fmt.Errorf("decoding the state: %w", err)
 	}
 	if p.Version != 1 || p.Epoch == "" {
-		return nil, fmt.Errorf("decoding the book: version %d, epoch %q are not known", p.Version, p.Epoch)
+		return nil, fmt.Errorf("decoding the state: version %d, epoch %q are not known", p.Version, p.Epoch)
 	}
 	b := New(p.Epoch)
 	b.last, b.began, b.runs = p.Last, p.Last, record.NextRun(p.Runs, p.Last > p.Began)

@@ -32,21 +32,21 @@ func (f Fault) equal(o Fault) bool {
 	return f.Node == o.Node && f.ComponentClass == o.ComponentClass && f.Strategy == o.Strategy && slices.Equal(f.Codes, o.Codes)
 }
 
-// Sight is what an evaluation told about an object.
-type Sight string
+// Observation is what an evaluation told about an object.
+type Observation string
 
 // Sights.
 const (
 	// Matched: the predicate holds.
-	Matched Sight = "matched"
+	Matched Observation = "matched"
 	// Unmatched: the predicate does not hold.
-	Unmatched Sight = "unmatched"
+	Unmatched Observation = "unmatched"
 	// Gone: the object certainly does not exist.
-	Gone Sight = "gone"
+	Gone Observation = "gone"
 	// Dropped: the policy does not exist or is disabled.
-	Dropped Sight = "dropped"
+	Dropped Observation = "dropped"
 	// Unknown: the evaluation failed; nothing follows.
-	Unknown Sight = "unknown"
+	Unknown Observation = "unknown"
 )
 
 // Reason says why a decision was made.
@@ -79,7 +79,7 @@ type Decision struct {
 // Decide compares the open fault (nil: none) with what is seen now. fault is
 // what a match would report; its Node is empty when the node is not known, which
 // holds back a new fault but neither keeps an old one from ending nor moves it.
-func Decide(open *Fault, seen Sight, fault Fault) Decision {
+func Decide(open *Fault, seen Observation, fault Fault) Decision {
 	switch seen {
 	case Unknown:
 		return Decision{Reason: NotKnown}
@@ -90,7 +90,7 @@ func Decide(open *Fault, seen Sight, fault Fault) Decision {
 	if open == nil {
 		return Decision{Reason: NoFault}
 	}
-	reasons := map[Sight]Reason{Unmatched: Ended, Gone: ObjectGone, Dropped: PolicyDropped}
+	reasons := map[Observation]Reason{Unmatched: Ended, Gone: ObjectGone, Dropped: PolicyDropped}
 	return Decision{Reason: reasons[seen], Recover: true}
 }
 

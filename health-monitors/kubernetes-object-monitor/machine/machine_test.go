@@ -13,17 +13,17 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// life is one book with predictable ids; every command is followed by a restart,
+// life is one tracker with predictable ids; every command is followed by a restart,
 // which must change nothing.
 type life struct {
-	book *Book
-	ids  int
+	tracker *Tracker
+	ids     int
 }
 
 func (l *life) id() (string, error) { l.ids++; return fmt.Sprintf("id-%d", l.ids), nil }
 
 func (l *life) restart(t *testing.T) {
-	data, err := l.book.Encode()
+	data, err := l.tracker.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,17 +31,17 @@ func (l *life) restart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, w := range l.book.Waiting() {
+	for i, w := range l.tracker.Waiting() {
 		if !proto.Equal(w.Event, again.Waiting()[i].Event) {
 			t.Fatalf("event %d changed over a restart", w.Seq)
 		}
 	}
-	l.book = again
+	l.tracker = again
 }
 
 func TestLives(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		l := &life{book: New("epoch")}
+		l := &life{tracker: New("epoch")}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			defer l.restart(t)
 			switch d.Cmd {
@@ -50,9 +50,9 @@ func TestLives(t *testing.T) {
 			case "open":
 				return l.open()
 			case "acknowledge":
-				n := len(l.book.Waiting())
-				for _, w := range l.book.Waiting() {
-					l.book.Remove(w.Seq)
+				n := len(l.tracker.Waiting())
+				for _, w := range l.tracker.Waiting() {
+					l.tracker.Remove(w.Seq)
 				}
 				return fmt.Sprintf("%d events\n", n)
 			}
@@ -65,7 +65,7 @@ func TestLives(t *testing.T) {
 func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 	s := Seen{Key: Key{"P", "v1/Pod", "ns/a"}, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process},
 		Wording: Wording{IsFatal: true, Message: "broken", Action: record.ActionRestartVM}, At: time.Unix(1000, 0)}
-	s.Sight = Sight(d.CmdArgs[0].Key)
+	s.Observation = Observation(d.CmdArgs[0].Key)
 	for _, a := range d.CmdArgs[1:] {
 		switch a.Key {
 		case "node":
@@ -82,13 +82,13 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 			t.Fatalf("unknown argument %s", a.Key)
 		}
 	}
-	before := len(l.book.Waiting())
-	decision, err := l.book.Observe(s, l.id)
+	before := len(l.tracker.Waiting())
+	decision, err := l.tracker.Observe(s, l.id)
 	out := string(decision.Reason) + "\n"
 	if err != nil {
 		out += err.Error() + "\n"
 	}
-	for _, w := range l.book.Waiting()[before:] {
+	for _, w := range l.tracker.Waiting()[before:] {
 		e := record.FromProto(w.Event)
 		what := "unhealthy"
 		if e.IsHealthy {
@@ -102,32 +102,32 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 
 func (l *life) open() string {
 	out := ""
-	for _, k := range l.book.Open() {
-		f, _ := l.book.Fault(k)
+	for _, k := range l.tracker.Open() {
+		f, _ := l.tracker.Fault(k)
 		out += fmt.Sprintf("%s %s on %s\n", k.Policy, k.Object, f.Node)
 	}
-	return out + fmt.Sprintf("%d wait\n", len(l.book.Waiting()))
+	return out + fmt.Sprintf("%d wait\n", len(l.tracker.Waiting()))
 }
 
-// TestARestoredBookCountsInAnotherRun: two leaders that begin with the same book,
+// TestARestoredStateCountsInAnotherRun: two leaders that begin with the same state,
 // because it was restored from a backup, give the same numbers in different runs,
 // both behind the run before.
-func TestARestoredBookCountsInAnotherRun(t *testing.T) {
-	l := &life{book: New("epoch")}
+func TestARestoredStateCountsInAnotherRun(t *testing.T) {
+	l := &life{tracker: New("epoch")}
 	see := func(object string) (seq uint64, run, before string) {
-		s := Seen{Key: Key{"P", "v1/Pod", object}, Sight: Matched, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process, Node: "n"}}
-		if _, err := l.book.Observe(s, l.id); err != nil {
+		s := Seen{Key: Key{"P", "v1/Pod", object}, Observation: Matched, Fault: Fault{ComponentClass: "GPU", Strategy: record.Process, Node: "n"}}
+		if _, err := l.tracker.Observe(s, l.id); err != nil {
 			t.Fatal(err)
 		}
-		w := l.book.Waiting()
+		w := l.tracker.Waiting()
 		run, before = record.FromProto(w[len(w)-1].Event).Runs()
 		return w[len(w)-1].Seq, run, before
 	}
 	_, first, _ := see("a")
-	backup := l.book
+	backup := l.tracker
 	l.restart(t)
 	seq, lost, before := see("b")
-	l.book = backup
+	l.tracker = backup
 	l.restart(t)
 	again, run, behind := see("c")
 	if seq != again || run == lost || before != first || behind != first {
@@ -135,36 +135,36 @@ func TestARestoredBookCountsInAnotherRun(t *testing.T) {
 	}
 }
 
-func TestTheBookIsBoundedAndRecoveriesAreNot(t *testing.T) {
-	l := &life{book: New("epoch")}
-	seen := func(i int, s Sight) Seen {
-		return Seen{Key: Key{"GPUNodeNotReady", "v1/Node", fmt.Sprintf("node-%05d-%x", i, i*7919%65521)}, Sight: s,
+func TestTheStateIsBoundedAndRecoveriesAreNot(t *testing.T) {
+	l := &life{tracker: New("epoch")}
+	seen := func(i int, s Observation) Seen {
+		return Seen{Key: Key{"GPUNodeNotReady", "v1/Node", fmt.Sprintf("node-%05d-%x", i, i*7919%65521)}, Observation: s,
 			Fault: Fault{Node: fmt.Sprintf("node-%05d-%x", i, i*7919%65521), ComponentClass: "Node", Strategy: record.Process}, At: time.Unix(int64(i), 0)}
 	}
 	var err error
 	n := 0
 	newID := func() (string, error) { id, err := uuid.NewV7(); return id.String(), err }
 	for ; err == nil; n++ {
-		_, err = l.book.Observe(seen(n, Matched), newID)
+		_, err = l.tracker.Observe(seen(n, Matched), newID)
 	}
 	if n != MaxEntries/2+1 {
 		t.Errorf("%d faults were begun", n-1)
 	}
 	for i := range n - 1 {
-		if _, err := l.book.Observe(seen(i, Gone), newID); err != nil {
+		if _, err := l.tracker.Observe(seen(i, Gone), newID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	data, err := l.book.Encode()
+	data, err := l.tracker.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if t.Logf("%d events take %d bytes", len(l.book.Waiting()), len(data)); len(data) > 900<<10 {
+	if t.Logf("%d events take %d bytes", len(l.tracker.Waiting()), len(data)); len(data) > 900<<10 {
 		t.Errorf("%d bytes do not fit into a ConfigMap", len(data))
 	}
 }
 
-func TestADamagedBookIsAnError(t *testing.T) {
+func TestADamagedStateIsAnError(t *testing.T) {
 	data, err := New("e").Encode()
 	if err != nil {
 		t.Fatal(err)

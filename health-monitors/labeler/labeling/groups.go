@@ -8,14 +8,14 @@ import (
 // Groups keeps how many devices the nodes of each group are labelled with. It is
 // not safe for concurrent use.
 type Groups struct {
-	places map[string]map[string]place // by node and class
-	groups map[groupKey]*group
+	memberships map[string]map[string]membership // by node and class
+	groups      map[groupKey]*group
 }
 
 type groupKey struct{ class, group string }
 
-// place is a Node's in one group.
-type place struct {
+// membership is a Node's in one group.
+type membership struct {
 	key   groupKey
 	count int
 }
@@ -34,34 +34,34 @@ type Labelled struct {
 
 // NewGroups has no nodes.
 func NewGroups() *Groups {
-	return &Groups{places: map[string]map[string]place{}, groups: map[groupKey]*group{}}
+	return &Groups{memberships: map[string]map[string]membership{}, groups: map[groupKey]*group{}}
 }
 
 // Set takes in all that the labels of a Node say, and returns the nodes of groups
 // whose most has changed. A Node that is gone, or opted out, says nothing.
 func (g *Groups) Set(node string, says []Labelled) (moved []string) {
-	before, after, most := g.places[node], map[string]place{}, map[groupKey]int{}
+	before, after, most := g.memberships[node], map[string]membership{}, map[groupKey]int{}
 	for _, s := range says {
 		if s.Group == "" {
 			continue
 		}
-		p := place{groupKey{s.Class, s.Group}, s.Count}
-		after[s.Class], most[p.key] = p, g.most(p.key)
+		m := membership{groupKey{s.Class, s.Group}, s.Count}
+		after[s.Class], most[m.key] = m, g.most(m.key)
 	}
-	for class, p := range before {
-		if after[class] != p {
-			most[p.key] = g.most(p.key)
-			g.move(node, p, -1)
+	for class, m := range before {
+		if after[class] != m {
+			most[m.key] = g.most(m.key)
+			g.move(node, m, -1)
 		}
 	}
-	for class, p := range after {
-		if before[class] != p {
-			g.move(node, p, 1)
+	for class, m := range after {
+		if before[class] != m {
+			g.move(node, m, 1)
 		}
 	}
-	g.places[node] = after
+	g.memberships[node] = after
 	if len(after) == 0 {
-		delete(g.places, node)
+		delete(g.memberships, node)
 	}
 	for key, was := range most {
 		if g.groups[key] == nil || g.most(key) == was {
@@ -100,20 +100,20 @@ func (g *Groups) most(key groupKey) int {
 }
 
 // move puts a Node into a group (1), or takes it out (-1).
-func (g *Groups) move(node string, p place, by int) {
-	one := g.groups[p.key]
+func (g *Groups) move(node string, m membership, by int) {
+	one := g.groups[m.key]
 	if one == nil {
 		one = &group{map[string]bool{}, map[int]int{}}
-		g.groups[p.key] = one
+		g.groups[m.key] = one
 	}
 	one.nodes[node] = true
-	if one.having[p.count] += by; one.having[p.count] == 0 {
-		delete(one.having, p.count)
+	if one.having[m.count] += by; one.having[m.count] == 0 {
+		delete(one.having, m.count)
 	}
 	if by < 0 {
 		delete(one.nodes, node)
 	}
 	if len(one.nodes) == 0 {
-		delete(g.groups, p.key)
+		delete(g.groups, m.key)
 	}
 }

@@ -72,8 +72,8 @@ type Port struct {
 type Device struct {
 	// Name is what the kernel calls it now, "mlx5_0"; it may be another after a boot.
 	Name string
-	// Place is its PCI address, or its name where it has none.
-	Place string
+	// Location is its PCI address, or its name where it has none.
+	Location string
 	// Driver is the name of its driver, empty when it has none or it is not known.
 	Driver string
 	// GUID tells one card from its replacement; empty when it could not be read.
@@ -123,10 +123,10 @@ type Reading struct {
 	CharDevices bool
 }
 
-// Card returns the card at a place.
-func (r Reading) Card(place string) (Device, bool) {
+// Card returns the card at a location.
+func (r Reading) Card(location string) (Device, bool) {
 	for _, d := range r.Devices {
-		if d.Place == place {
+		if d.Location == location {
 			return d, true
 		}
 	}

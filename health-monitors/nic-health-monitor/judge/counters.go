@@ -18,29 +18,29 @@ func (l *look) counters(d fabric.Device) {
 }
 
 func (l *look) counter(d fabric.Device, p fabric.Port, rule Counter, now Sample) {
-	card := l.m.Cards[d.Place]
+	card := l.m.Cards[d.Location]
 	card.Ports = copied(card.Ports)
 	link := card.Ports[p.Number]
 	link.Courses = copied(link.Courses)
 	course, reset, over := link.Courses[rule.Code].step(rule, now)
 	link.Courses[rule.Code] = course
 	card.Ports[p.Number] = link
-	l.m.Cards[d.Place] = card
+	l.m.Cards[d.Location] = card
 
 	k := Key{fabric.DegradationCheck(p.Layer), d.Name, p.Number, rule.Code}
 	f, open := l.m.Open[k]
 	switch {
 	case reset && open:
-		l.seen[k] = sight{now: true, reason: SetBack, text: rule.Name + " was set back", place: d.Place}
+		l.seen[k] = sight{now: true, reason: SetBack, text: rule.Name + " was set back", location: d.Location}
 	case over != "" && open && !l.raised(f):
 		f.Last = now.At
 		l.m.Open[k] = f
 	case over != "":
 		l.seen[k] = sight{
-			bad: true, now: true, fatal: rule.Fatal, action: rule.Action, text: over, place: d.Place, guid: d.GUID, counted: true,
+			bad: true, now: true, fatal: rule.Fatal, action: rule.Action, text: over, location: d.Location, guid: d.GUID, counted: true,
 		}
 	case open && !rule.latches() && now.At.Sub(f.Last) >= l.p.Quiet:
-		l.seen[k] = sight{now: true, reason: Quiet, text: rule.Name + " is within its bound", place: d.Place}
+		l.seen[k] = sight{now: true, reason: Quiet, text: rule.Name + " is within its bound", location: d.Location}
 	}
 }
 
@@ -53,7 +53,7 @@ func (l *look) retired() {
 	for k, f := range l.m.Open {
 		ruled := slices.ContainsFunc(l.p.Counters, func(r Counter) bool { return r.Code == k.Code })
 		if f.Counted && !ruled {
-			l.seen[k] = sight{now: true, reason: Unwatched, text: "no rule watches the counter", place: f.Place}
+			l.seen[k] = sight{now: true, reason: Unwatched, text: "no rule watches the counter", location: f.Location}
 		}
 	}
 }

@@ -73,18 +73,18 @@ type Told struct {
 	Action   record.Action
 	Strategy record.Strategy
 	Message  string
-	// Place is the card's.
-	Place string
+	// Location is the card's.
+	Location string
 }
 
 // sight is what a look says of one key.
 type sight struct {
-	bad    bool
-	fatal  bool
-	action record.Action
-	text   string
-	place  string
-	guid   string
+	bad      bool
+	fatal    bool
+	action   record.Action
+	text     string
+	location string
+	guid     string
 	// now: it needs no trial; patience: it needs a long one.
 	now      bool
 	patience bool
@@ -131,12 +131,12 @@ func Judge(m Memory, r fabric.Reading, p Policy) (Memory, []Told) {
 func (l *look) turn() {
 	l.m.Boot, l.m.Since = l.r.Boot, l.r.At
 	clear(l.m.trials)
-	for place, c := range l.m.Cards {
+	for location, c := range l.m.Cards {
 		for number, link := range c.Ports {
 			link.Courses = nil
 			c.Ports[number] = link
 		}
-		l.m.Cards[place] = c
+		l.m.Cards[location] = c
 	}
 	for _, k := range l.open() {
 		if l.m.Open[k].Counted {
@@ -151,10 +151,10 @@ func (l *look) setBack() {
 	if l.r.At.Before(l.m.Since) {
 		l.m.Since = l.r.At
 	}
-	for place, c := range l.m.Cards {
+	for location, c := range l.m.Cards {
 		if l.r.At.Before(c.Driverless) {
 			c.Driverless = l.r.At
-			l.m.Cards[place] = c
+			l.m.Cards[location] = c
 		}
 	}
 	for k, f := range l.m.Open {
@@ -167,19 +167,19 @@ func (l *look) setBack() {
 
 // forgetUnwatched ends what was told of cards that are not watched any more: one
 // that was left out, or has got the node's default route, is not gone. Nor is one
-// without a PCI address, which has its name for a place: software made it.
+// without a PCI address, which has its name for a location: software made it.
 func (l *look) forgetUnwatched() {
 	away := slices.Clone(l.r.Unwatched)
-	for place, c := range l.m.Cards {
-		if _, there := l.r.Card(place); !there && place == c.Name {
-			away = append(away, place)
+	for location, c := range l.m.Cards {
+		if _, there := l.r.Card(location); !there && location == c.Name {
+			away = append(away, location)
 		}
 	}
-	for _, place := range away {
-		delete(l.m.Cards, place)
+	for _, location := range away {
+		delete(l.m.Cards, location)
 	}
 	for _, k := range l.open() {
-		if slices.Contains(away, l.m.Open[k].Place) {
+		if slices.Contains(away, l.m.Open[k].Location) {
 			l.end(k, Unwatched, "the card is not watched any more")
 		}
 	}
@@ -188,20 +188,20 @@ func (l *look) forgetUnwatched() {
 // endMoved ends the faults of cards that were replaced or have another name, and
 // forgets cards that were replaced.
 func (l *look) endMoved() {
-	for place, c := range l.m.Cards {
-		if d, there := l.r.Card(place); there && d.GUID != "" && c.GUID != "" && d.GUID != c.GUID {
-			delete(l.m.Cards, place)
+	for location, c := range l.m.Cards {
+		if d, there := l.r.Card(location); there && d.GUID != "" && c.GUID != "" && d.GUID != c.GUID {
+			delete(l.m.Cards, location)
 		}
 	}
 	for _, k := range l.open() {
 		f := l.m.Open[k]
-		d, there := l.r.Card(f.Place)
+		d, there := l.r.Card(f.Location)
 		switch {
 		case !there:
 		case d.GUID != "" && f.GUID != "" && d.GUID != f.GUID:
-			l.end(k, Replaced, "another card is at "+f.Place)
+			l.end(k, Replaced, "another card is at "+f.Location)
 		case d.Name != k.Device:
-			l.end(k, Renamed, "the card at "+f.Place+" is "+d.Name+" now")
+			l.end(k, Renamed, "the card at "+f.Location+" is "+d.Name+" now")
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (l *look) ripe(k Key, s sight) bool {
 		enough = l.p.Persist
 	}
 	settling := l.m.Since
-	if back := l.m.Cards[s.place].Driverless; !s.patience && back.After(settling) {
+	if back := l.m.Cards[s.location].Driverless; !s.patience && back.After(settling) {
 		settling = back
 	}
 	settled := !s.bad || l.r.At.Sub(settling) >= l.p.Settle
@@ -277,10 +277,10 @@ func (l *look) begin(k Key, s sight) {
 		strategy = record.Process // else its end could not clear what PROCESS told
 	}
 	l.m.Open[k] = Fault{
-		Place: s.place, GUID: s.guid, Boot: l.m.Boot, Strategy: strategy, Counted: s.counted, Last: l.lastOf(s), Want: s.want, IDs: before.IDs,
+		Location: s.location, GUID: s.guid, Boot: l.m.Boot, Strategy: strategy, Counted: s.counted, Last: l.lastOf(s), Want: s.want, IDs: before.IDs,
 	}
 	l.told = append(l.told, Told{
-		Key: k, Reason: reason, Fatal: s.fatal, Action: s.action, Strategy: l.p.Strategy, Message: s.text, Place: s.place,
+		Key: k, Reason: reason, Fatal: s.fatal, Action: s.action, Strategy: l.p.Strategy, Message: s.text, Location: s.location,
 	})
 }
 
@@ -297,7 +297,7 @@ func (l *look) end(k Key, reason Reason, text string) {
 	delete(l.m.Open, k)
 	delete(l.m.trials, k)
 	l.told = append(l.told, Told{
-		Key: k, Reason: reason, Healthy: true, Action: record.ActionNone, Strategy: f.Strategy, Message: text, Place: f.Place,
+		Key: k, Reason: reason, Healthy: true, Action: record.ActionNone, Strategy: f.Strategy, Message: text, Location: f.Location,
 	})
 }
 
@@ -307,7 +307,7 @@ func (l *look) open() []Key { return slices.SortedFunc(maps.Keys(l.m.Open), Key.
 // remember takes the reading into the memory.
 func (l *look) remember() {
 	for _, d := range l.r.Devices {
-		before := l.m.Cards[d.Place]
+		before := l.m.Cards[d.Location]
 		c := Card{
 			Name: d.Name, GUID: d.GUID, Layer: d.Layer(), Driver: d.Driver, Driverless: before.Driverless,
 			CharDevice: d.CharDevice || before.CharDevice, Ports: copied(before.Ports),
@@ -329,6 +329,6 @@ func (l *look) remember() {
 			link.Active = link.Active || p.State == fabric.Active
 			c.Ports[p.Number] = link
 		}
-		l.m.Cards[d.Place] = c
+		l.m.Cards[d.Location] = c
 	}
 }

@@ -53,8 +53,8 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 	case "unwatched": // place driver
 		l.reading.Unwatched, l.drivers = nil, nil
 		for line := range strings.Lines(d.Input) {
-			place, driver, _ := strings.Cut(strings.TrimSpace(line), " ")
-			l.reading.Unwatched, l.drivers = append(l.reading.Unwatched, place), append(l.drivers, driver)
+			location, driver, _ := strings.Cut(strings.TrimSpace(line), " ")
+			l.reading.Unwatched, l.drivers = append(l.reading.Unwatched, location), append(l.drivers, driver)
 		}
 		return ""
 	case "count": // name counter=value...
@@ -109,7 +109,7 @@ func card(t *testing.T, f []string) fabric.Device {
 	if len(f) < 5 {
 		t.Fatalf("%q is no card", f)
 	}
-	d := fabric.Device{Name: f[0], Place: f[1], Model: f[2], GUID: f[3], CharDevice: !slices.Contains(f[5:], "nochar")}
+	d := fabric.Device{Name: f[0], Location: f[1], Model: f[2], GUID: f[3], CharDevice: !slices.Contains(f[5:], "nochar")}
 	for _, x := range f[5:] {
 		if driver, is := strings.CutPrefix(x, "driver="); is {
 			d.Driver = driver

@@ -15,7 +15,7 @@ const minPeers = 3
 // trouble. A port that never was may have no cable.
 func (l *look) links(d fabric.Device) {
 	for _, p := range d.Ports {
-		was := l.m.Cards[d.Place].Ports[p.Number].Active
+		was := l.m.Cards[d.Location].Ports[p.Number].Active
 		switch p.State {
 		case fabric.Active:
 			l.well(d, p.Number, "the port is active", CodeDown, CodeDisabled)
@@ -36,14 +36,14 @@ func (l *look) links(d fabric.Device) {
 func (l *look) well(d fabric.Device, port, text string, codes ...string) {
 	for _, layer := range []fabric.Layer{fabric.InfiniBand, fabric.Ethernet} {
 		for _, code := range codes {
-			l.seen[Key{fabric.StateCheck(layer), d.Name, port, code}] = sight{reason: Ended, text: text, place: d.Place}
+			l.seen[Key{fabric.StateCheck(layer), d.Name, port, code}] = sight{reason: Ended, text: text, location: d.Location}
 		}
 	}
 }
 
 // broken is the sight of a fault that a new machine mends.
 func broken(d fabric.Device, text string) sight {
-	return sight{bad: true, fatal: true, action: record.ActionReplaceVM, text: text, place: d.Place, guid: d.GUID}
+	return sight{bad: true, fatal: true, action: record.ActionReplaceVM, text: text, location: d.Location, guid: d.GUID}
 }
 
 // charDevice judges whether programs can still open a card that they could.
@@ -54,12 +54,12 @@ func (l *look) charDevice(d fabric.Device) {
 	k := Key{fabric.CharDeviceCheck, d.Name, "", CodeNoCharDevice}
 	switch {
 	case d.CharDevice:
-		l.seen[k] = sight{reason: Ended, text: "the card has a character device", place: d.Place}
-	case l.m.Cards[d.Place].CharDevice:
+		l.seen[k] = sight{reason: Ended, text: "the card has a character device", location: d.Location}
+	case l.m.Cards[d.Location].CharDevice:
 		// The driver lost it and not the card, so that a reboot brings it back.
 		l.seen[k] = sight{
 			bad: true, fatal: true, action: record.ActionRestartVM, text: "the card has no character device any more",
-			place: d.Place, guid: d.GUID,
+			location: d.Location, guid: d.GUID,
 		}
 	}
 }
@@ -71,19 +71,19 @@ func (l *look) gone() {
 		names[d.Name] = true
 		l.well(d, "", "the card is there", CodeGone)
 	}
-	for place, c := range l.m.Cards {
-		if _, there := l.r.Card(place); there {
+	for location, c := range l.m.Cards {
+		if _, there := l.r.Card(location); there {
 			continue
 		}
 		name := c.Name
 		if names[name] {
-			name = place // another card has the name now
+			name = location // another card has the name now
 		}
-		s := broken(fabric.Device{Place: place, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", place))
+		s := broken(fabric.Device{Location: location, GUID: c.GUID}, fmt.Sprintf("the card at %s is gone", location))
 		if l.driverless(c) {
 			s.action, s.text, s.patience = record.ActionRestartVM, "no watched card of its driver is there any more", true
 			c.Driverless = l.r.At
-			l.m.Cards[place] = c
+			l.m.Cards[location] = c
 		}
 		l.seen[Key{fabric.StateCheck(c.Layer), name, "", CodeGone}] = s
 	}
@@ -130,8 +130,8 @@ func (l *look) peer(d fabric.Device, most, of int, agreed bool) {
 	f, open := l.m.Open[k]
 	switch {
 	case open && active >= f.Want:
-		l.seen[k] = sight{reason: Ended, text: fmt.Sprintf("%d ports are active", active), place: d.Place}
-	case !known || !agreed || active >= most || l.lost(d) || l.m.Cards[d.Place].Alone:
+		l.seen[k] = sight{reason: Ended, text: fmt.Sprintf("%d ports are active", active), location: d.Location}
+	case !known || !agreed || active >= most || l.lost(d) || l.m.Cards[d.Location].Alone:
 	default:
 		s := broken(d, fmt.Sprintf("%d ports are active where most of the %d cards of its kind have %d", active, of, most))
 		s.want = most
@@ -143,7 +143,7 @@ func (l *look) peer(d fabric.Device, most, of int, agreed bool) {
 // the port.
 func (l *look) lost(d fabric.Device) bool {
 	for _, p := range d.Ports {
-		if p.State != fabric.Active && l.m.Cards[d.Place].Ports[p.Number].Active {
+		if p.State != fabric.Active && l.m.Cards[d.Location].Ports[p.Number].Active {
 			return true
 		}
 	}

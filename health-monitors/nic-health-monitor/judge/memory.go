@@ -43,7 +43,7 @@ type Memory struct {
 	// Boot is the boot that was seen last, Since the first look at it.
 	Boot  string    `json:"boot"`
 	Since time.Time `json:"since"`
-	// Cards holds every card that was seen, by its place.
+	// Cards holds every card that was seen, by its location.
 	Cards map[string]Card `json:"cards,omitempty"`
 	// Open holds the faults that were told and have not ended.
 	Open map[Key]Fault `json:"open,omitempty"`
@@ -78,9 +78,9 @@ type Link struct {
 
 // Fault is what was told of a key.
 type Fault struct {
-	// Place and GUID are those of the card.
-	Place string `json:"place"`
-	GUID  string `json:"guid,omitempty"`
+	// Location and GUID are those of the card.
+	Location string `json:"place"`
+	GUID     string `json:"guid,omitempty"`
 	// Boot is the boot under which it was told last.
 	Boot     string          `json:"boot"`
 	Strategy record.Strategy `json:"strategy"`
@@ -127,13 +127,13 @@ func (m Memory) Encode() ([]byte, error) {
 // Clone copies the memory.
 func (m Memory) Clone() Memory {
 	m.Cards, m.Open, m.trials = copied(m.Cards), copied(m.Open), copied(m.trials)
-	for place, c := range m.Cards {
+	for location, c := range m.Cards {
 		c.Ports = copied(c.Ports)
 		for number, l := range c.Ports {
 			l.Courses = copied(l.Courses)
 			c.Ports[number] = l
 		}
-		m.Cards[place] = c
+		m.Cards[location] = c
 	}
 	return m
 }
@@ -144,8 +144,8 @@ func (m Memory) News(than Memory) bool {
 	if m.Boot != than.Boot || len(m.Cards) != len(than.Cards) || len(m.Open) != len(than.Open) {
 		return true
 	}
-	for place, c := range m.Cards {
-		before := than.Cards[place]
+	for location, c := range m.Cards {
+		before := than.Cards[location]
 		if c.Name != before.Name || c.GUID != before.GUID || c.Layer != before.Layer || c.CharDevice != before.CharDevice {
 			return true
 		}
@@ -184,17 +184,17 @@ func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 		gone = append(gone, k)
 		delete(m.Open, k)
 		delete(m.trials, k)
-		card, known := m.Cards[f.Place]
+		card, known := m.Cards[f.Location]
 		switch {
 		case !known:
 		case k.Code == CodeGone:
-			delete(m.Cards, f.Place)
+			delete(m.Cards, f.Location)
 		case k.Code == CodeNoCharDevice:
 			card.CharDevice = false
-			m.Cards[f.Place] = card
+			m.Cards[f.Location] = card
 		case k.Code == CodeFewerPorts:
 			card.Alone = true
-			m.Cards[f.Place] = card
+			m.Cards[f.Location] = card
 		case k.Port != "" && !f.Counted:
 			link := card.Ports[k.Port]
 			link.Active = false

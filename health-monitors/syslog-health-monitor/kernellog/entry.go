@@ -13,9 +13,9 @@ import (
 // Entry is one entry of the systemd journal as journalctl --output=json prints
 // it (systemd.io/JOURNAL_EXPORT_FORMATS, "Journal JSON Format").
 type Entry struct {
-	// Cursor names the entry; Place is what can be read from it.
-	Cursor string
-	Place  Place
+	// Cursor names the entry; Position is what can be read from it.
+	Cursor   string
+	Position Position
 	// Machine is the id of the machine that wrote the entry, empty when unknown.
 	Machine string
 	// Text is the message, valid UTF-8; a program's begins with its tag.
@@ -30,8 +30,8 @@ type Entry struct {
 	Short bool
 }
 
-// Place is where an entry stands.
-type Place struct {
+// Position is where an entry stands.
+type Position struct {
 	// File is the id of the journal's numbering and Seq the number within it.
 	File string
 	Seq  uint64
@@ -42,7 +42,7 @@ type Place struct {
 }
 
 // Time is the wall time of the entry.
-func (p Place) Time() time.Time { return time.UnixMicro(int64(p.Wall)).UTC() }
+func (p Position) Time() time.Time { return time.UnixMicro(int64(p.Wall)).UTC() }
 
 // messageMissed is SD_MESSAGE_JOURNAL_MISSED of sd-messages.h: the journal could
 // not read all records of the kernel.
@@ -126,16 +126,16 @@ func ParseEntry(line []byte) (Entry, error) {
 	if err := json.Unmarshal(line, &raw); err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", errEntry, err)
 	}
-	place, err := ParseCursor(raw.Cursor.text)
+	position, err := ParseCursor(raw.Cursor.text)
 	if err != nil {
 		return Entry{}, err
 	}
 	if wall, err := strconv.ParseUint(raw.Wall.text, 10, 63); err == nil {
-		place.Wall = wall
+		position.Wall = wall
 	}
 	kernel := raw.Transport.text == "kernel"
 	e := Entry{
-		Cursor: raw.Cursor.text, Place: place, Machine: Clean([]byte(raw.Machine.text)), Short: raw.Message.null,
+		Cursor: raw.Cursor.text, Position: position, Machine: Clean([]byte(raw.Machine.text)), Short: raw.Message.null,
 		// What a program wrote into /dev/kmsg comes with another facility.
 		Kernel: kernel && (raw.Facility.text == "" || raw.Facility.text == "0"),
 		Text:   Clean([]byte(raw.Message.text)),
@@ -167,11 +167,11 @@ const cursorBytes = 512
 
 // ParseCursor reads a cursor of the journal, for example
 // "s=<id>;i=1f;b=<boot id>;m=3e8;t=66517289883e8;x=...", all numbers hexadecimal.
-func ParseCursor(cursor string) (Place, error) {
+func ParseCursor(cursor string) (Position, error) {
 	if len(cursor) > cursorBytes {
-		return Place{}, fmt.Errorf("%w: a cursor of %d bytes", errEntry, len(cursor))
+		return Position{}, fmt.Errorf("%w: a cursor of %d bytes", errEntry, len(cursor))
 	}
-	var p Place
+	var p Position
 	for part := range strings.SplitSeq(cursor, ";") {
 		key, value, _ := strings.Cut(part, "=")
 		switch key {
@@ -182,7 +182,7 @@ func ParseCursor(cursor string) (Place, error) {
 		case "i", "m", "t":
 			n, err := strconv.ParseUint(value, 16, 63)
 			if err != nil {
-				return Place{}, fmt.Errorf("%w: cursor %.80q", errEntry, cursor)
+				return Position{}, fmt.Errorf("%w: cursor %.80q", errEntry, cursor)
 			}
 			switch key {
 			case "i":
@@ -195,7 +195,7 @@ func ParseCursor(cursor string) (Place, error) {
 		}
 	}
 	if p.File == "" || p.Seq == 0 || !bootID(p.Boot) {
-		return Place{}, fmt.Errorf("%w: cursor %.80q", errEntry, cursor)
+		return Position{}, fmt.Errorf("%w: cursor %.80q", errEntry, cursor)
 	}
 	return p, nil
 }
@@ -222,7 +222,7 @@ func KernelBoot(id string) string {
 // last: by number within one numbering, by the time since boot within one boot.
 // Across both only the wall time is left; an entry of the current boot is never
 // behind a place of another one.
-func (p Place) Behind(read Place, current string) bool {
+func (p Position) Behind(read Position, current string) bool {
 	switch {
 	case p.File == read.File:
 		return p.Seq <= read.Seq

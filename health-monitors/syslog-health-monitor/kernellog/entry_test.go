@@ -12,7 +12,7 @@ import (
 
 const cursor = "s=6fd8b8489e0447109f02a599b7d4776e;i=1f;b=11111111111111111111111111111111;m=3e8;t=66517289883e8;x=88436a1be8bf77a8"
 
-var place = Place{
+var place = Position{
 	File: "6fd8b8489e0447109f02a599b7d4776e", Seq: 0x1f, Boot: strings.Repeat("1", 32), Monotonic: 1000, Wall: 1800000000001000,
 }
 
@@ -39,7 +39,7 @@ func TestParseEntry(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ParseEntry([]byte(`{"__CURSOR":"` + cursor + `","__REALTIME_TIMESTAMP":"1800000000001000",` + c.fields + "}\n"))
-			c.want.Cursor, c.want.Place = cursor, place
+			c.want.Cursor, c.want.Position = cursor, place
 			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 				t.Errorf("error %v, entry (-want +got):\n%s", err, diff)
 			}
@@ -52,6 +52,29 @@ func TestParseEntry(t *testing.T) {
 	} {
 		if e, err := ParseEntry([]byte(bad)); err == nil {
 			t.Errorf("%.80q was read as %+v", bad, e)
+		}
+	}
+}
+
+// TestParseCursor: a cursor names the file, a number in it and a boot, or is none.
+func TestParseCursor(t *testing.T) {
+	boot := "0123456789abcdef0123456789abcdef"
+	for text, want := range map[string]bool{
+		"s=x;i=1;b=" + boot: true, "s=x;i=1;m=a;t=b;x=y;b=" + boot: true, "s=;i=1;b=" + boot: false, "s=x;i=0;b=" + boot: false, "s=x;i=1": false,
+		"s=x;i=1;b=" + boot[1:]: false, "s=x;i=1;b=" + boot + "0": false, "s=x;i=1;b=/" + boot[1:]: false, "s=x;i=1;b=:" + boot[1:]: false,
+		"s=x;i=1;b=`" + boot[1:]: false, "s=x;i=1;b=g" + boot[1:]: false, "s=x;i=1;b=A" + boot[1:]: false,
+		"i=1;b=" + boot + ";s=" + strings.Repeat("x", cursorBytes-len("i=1;s=;b="+boot)):   true,
+		"i=1;b=" + boot + ";s=" + strings.Repeat("x", 1+cursorBytes-len("i=1;s=;b="+boot)): false,
+	} {
+		if p, err := ParseCursor(text); (err == nil) != want {
+			t.Errorf("%q: %+v, %v", text, p, err)
+		}
+	}
+	// The journal's own field of the wall time comes before the cursor's.
+	for field, want := range map[string]uint64{"7": 7, "": 11, "x": 11} {
+		e, err := ParseEntry([]byte(`{"__CURSOR":"s=x;i=1;t=b;b=` + boot + `","__REALTIME_TIMESTAMP":"` + field + `"}`))
+		if err != nil || e.Position.Wall != want {
+			t.Errorf("wall time %q: %d, %v", field, e.Position.Wall, err)
 		}
 	}
 }
@@ -73,18 +96,18 @@ func TestBehind(t *testing.T) {
 	a, b, now := strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)
 	for _, c := range []struct {
 		name        string
-		entry, read Place
+		entry, read Position
 		want        bool
 	}{
-		{"the place itself", Place{File: "f", Seq: 5}, Place{File: "f", Seq: 5}, true},
-		{"before it, with a later clock", Place{File: "f", Seq: 4, Wall: 9}, Place{File: "f", Seq: 5, Wall: 1}, true},
-		{"after it, with an earlier clock", Place{File: "f", Seq: 6, Wall: 1}, Place{File: "f", Seq: 5, Wall: 9}, false},
-		{"same boot, earlier", Place{File: "g", Boot: a, Monotonic: 4, Wall: 9}, Place{File: "f", Boot: a, Monotonic: 5}, true},
-		{"same boot, later", Place{File: "g", Boot: a, Monotonic: 6}, Place{File: "f", Boot: a, Monotonic: 5, Wall: 9}, false},
-		{"the current boot after another", Place{File: "g", Boot: now, Wall: 1}, Place{File: "f", Boot: a, Wall: 9}, false},
-		{"another boot after the current one", Place{File: "g", Boot: a, Wall: 9}, Place{File: "f", Boot: now, Wall: 1}, true},
-		{"two past boots, earlier", Place{File: "g", Boot: b, Wall: 1}, Place{File: "f", Boot: a, Wall: 9}, true},
-		{"two past boots, later", Place{File: "g", Boot: b, Wall: 9}, Place{File: "f", Boot: a, Wall: 1}, false},
+		{"the place itself", Position{File: "f", Seq: 5}, Position{File: "f", Seq: 5}, true},
+		{"before it, with a later clock", Position{File: "f", Seq: 4, Wall: 9}, Position{File: "f", Seq: 5, Wall: 1}, true},
+		{"after it, with an earlier clock", Position{File: "f", Seq: 6, Wall: 1}, Position{File: "f", Seq: 5, Wall: 9}, false},
+		{"same boot, earlier", Position{File: "g", Boot: a, Monotonic: 4, Wall: 9}, Position{File: "f", Boot: a, Monotonic: 5}, true},
+		{"same boot, later", Position{File: "g", Boot: a, Monotonic: 6}, Position{File: "f", Boot: a, Monotonic: 5, Wall: 9}, false},
+		{"the current boot after another", Position{File: "g", Boot: now, Wall: 1}, Position{File: "f", Boot: a, Wall: 9}, false},
+		{"another boot after the current one", Position{File: "g", Boot: a, Wall: 9}, Position{File: "f", Boot: now, Wall: 1}, true},
+		{"two past boots, earlier", Position{File: "g", Boot: b, Wall: 1}, Position{File: "f", Boot: a, Wall: 9}, true},
+		{"two past boots, later", Position{File: "g", Boot: b, Wall: 9}, Position{File: "f", Boot: a, Wall: 1}, false},
 	} {
 		if got := c.entry.Behind(c.read, now); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
@@ -104,7 +127,7 @@ func checkEntry(t *testing.T, raw []byte) {
 		return
 	}
 	again, err := ParseCursor(e.Cursor)
-	if err != nil || again.Seq != e.Place.Seq || again.Boot != e.Place.Boot {
+	if err != nil || again.Seq != e.Position.Seq || again.Boot != e.Position.Boot {
 		t.Errorf("cursor %q reads %+v, error %v", e.Cursor, again, err)
 	}
 	if !utf8.ValidString(e.Text) || e.Kernel && e.Root || e.Missed < 0 {

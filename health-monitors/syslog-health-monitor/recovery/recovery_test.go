@@ -198,3 +198,38 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("withheld for %v; a fault that no reboot cures is never dropped", got)
 	}
 }
+
+// TestMemoryNamesDevices: a device keeps the UUID that was known of it, and events have
+// ids where they have any.
+func TestMemoryNamesDevices(t *testing.T) {
+	uncured := Report{Device: "a", Code: "74", Strategy: record.Process, Fatal: true}
+	for name, c := range map[string]struct {
+		device string
+		named  []string // UUIDs, one report after the other
+		want   map[string]Device
+	}{
+		"no device":       {"", []string{"u"}, nil},
+		"one":             {"a", []string{"u"}, map[string]Device{"a": {UUID: "u"}}},
+		"without a UUID":  {"a", []string{""}, map[string]Device{"a": {}}},
+		"no longer known": {"a", []string{"u", ""}, map[string]Device{"a": {UUID: "u"}}},
+		"another one now": {"a", []string{"u", "v"}, map[string]Device{"a": {UUID: "v"}}},
+	} {
+		var m Memory
+		for _, u := range c.named {
+			r := uncured
+			r.Device, r.Named = c.device, Device{UUID: u}
+			m.Add(r)
+		}
+		if diff := cmp.Diff(c.want, m.Devices); diff != "" {
+			t.Errorf("%s: devices (-want +got):\n%s", name, diff)
+		}
+	}
+	var m Memory
+	m.Add(uncured)
+	uncured.ID = "e1"
+	m.Add(uncured)
+	m.Add(Report{Device: "a", Code: "13", ID: "e2", Strategy: record.Process, RebootCures: true})
+	if ids, none := m.Faults["a"]["74"].IDs, m.Faults["a"]["13"].IDs; !slices.Equal(ids, []string{"e1"}) || none != nil {
+		t.Errorf("ids %v of what no reboot cures, %v of the other", ids, none)
+	}
+}

@@ -81,7 +81,7 @@ type Kind struct {
 func (c *Counter) Take(now time.Time, e *protos.HealthEvent) []*protos.HealthEvent {
 	key, ok := identify(e)
 	k, known := c.Kinds[key]
-	if !ok || !known && !c.room(now) {
+	if !ok || !known && !c.hasCapacity(now) {
 		return []*protos.HealthEvent{e}
 	}
 	if !known || len(k.Bursts) == 0 && over(now, k.Began, Window) {
@@ -109,8 +109,8 @@ func (c *Counter) set(key string, k Kind) {
 	c.Kinds[key] = k
 }
 
-// room says whether another kind can be told apart.
-func (c *Counter) room(now time.Time) bool {
+// hasCapacity says whether another kind can be told apart.
+func (c *Counter) hasCapacity(now time.Time) bool {
 	if len(c.Kinds) >= MaxKinds {
 		c.sweep(now)
 	}

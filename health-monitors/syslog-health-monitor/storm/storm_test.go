@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
@@ -191,5 +192,55 @@ func TestACounterOutlivesItsProcess(t *testing.T) {
 	}
 	if slices.Contains(got, "never happened x1") {
 		t.Error("a copy changed its original")
+	}
+}
+
+// TestWhatACountSays: one event says of itself nothing, and several when they came: those
+// within a second of each other in one burst.
+func TestWhatACountSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		after []time.Duration // since the start, of what is counted
+		want  string          // repeats
+		times string
+	}{
+		"one":               {[]time.Duration{0}, "", ""},
+		"two in one burst":  {[]time.Duration{0, time.Second - 1}, "2", "999+999x2"},
+		"two in two bursts": {[]time.Duration{0, time.Second}, "2", "1000+0x1,0+0x1"},
+	} {
+		var counter storm.Counter
+		for range storm.Burst {
+			counter.Take(start, fault(start, "3b", "31", "x"))
+		}
+		for _, after := range c.after {
+			e := fault(start.Add(after), "3b", "31", "x")
+			counter.Take(start.Add(after), e)
+		}
+		got := counter.End(start.Add(time.Hour), "")
+		if len(got) != 1 {
+			t.Fatalf("%s: %d events", name, len(got))
+		}
+		m := got[0].Metadata
+		if _, lost := m[storm.MetadataLost]; lost || m[record.MetadataRepeats] != c.want || m[record.MetadataRepeatTimes] != c.times || m["bootID"] != "b" {
+			t.Errorf("%s: metadata %v", name, m)
+		}
+	}
+}
+
+// TestLargeEventsAreNotCounted: what is larger than the bound passes, one at it does not.
+func TestLargeEventsAreNotCounted(t *testing.T) {
+	var c storm.Counter
+	passed := func(message int) int {
+		n := 0
+		for range storm.Burst + 1 {
+			n += len(c.Take(start, fault(start, "3b", "31", strings.Repeat("x", message))))
+		}
+		c.End(start, "")
+		return n
+	}
+	e := fault(start, "3b", "31", "")
+	e.GeneratedTimestamp = nil
+	room := storm.MaxEvent - proto.Size(e)
+	if at, over := passed(room), passed(room+1); at != storm.Burst || over != storm.Burst+1 {
+		t.Errorf("%d of %d events at the bound pass, and %d beyond it", at, storm.Burst+1, over)
 	}
 }

@@ -177,3 +177,14 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(checkLine)
 }
+
+func TestClasses(t *testing.T) {
+	for class, serious := range map[Class]bool{NonFatal: false, Fatal: true, AlwaysFatal: true, Notable: false, Bare: false, BareFatal: true} {
+		if !class.Known() || class.Serious() != serious {
+			t.Errorf("%s: known %t, serious %t", class, class.Known(), class.Serious())
+		}
+	}
+	if Class("other").Known() || Class("").Serious() {
+		t.Error("a class that is none")
+	}
+}

@@ -1,6 +1,7 @@
 package xid
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
@@ -199,4 +201,38 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(checkLine)
+}
+
+// TestRecoveries: they are healthy, and name the codes that they clear.
+func TestRecoveries(t *testing.T) {
+	d := sighting.Device{UUID: "GPU-1"}
+	for name, c := range map[string]struct {
+		event *protos.HealthEvent
+		codes []string
+	}{
+		"withdrawal":   {Withdrawal(d, sighting.Sighting{}, "line"), []string{"154"}},
+		"cancellation": {Cancellation(d, sighting.Sighting{}, "43", []string{"13", "31"}), []string{"13", "31"}},
+	} {
+		if e := record.FromProto(c.event); !e.IsHealthy || e.IsFatal || !slices.Equal(e.ErrorCode, c.codes) {
+			t.Errorf("%s: healthy %t, fatal %t, codes %v", name, e.IsHealthy, e.IsFatal, e.ErrorCode)
+		}
+	}
+}
+
+func TestResetCures(t *testing.T) {
+	for action, want := range map[record.Action]bool{
+		record.ActionNone: true, record.ActionComponentReset: true, record.ActionRestartVM: false, record.ActionContactSupport: false,
+	} {
+		if got := (Judgement{Action: action}).ResetCures(); got != want {
+			t.Errorf("a reset cures what asks for %s: %t", action, got)
+		}
+	}
+}
+
+func TestDriverBranch(t *testing.T) {
+	for version, want := range map[string]int{"575.51.03": 575, "1": 1, "0.5": 0, "-3.1": 0, "": 0, "x.1": 0} {
+		if n, ok := driverBranch(version); ok != (want > 0) || ok && n != want {
+			t.Errorf("driver %q: %d %t", version, n, ok)
+		}
+	}
 }

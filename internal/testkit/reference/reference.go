@@ -26,12 +26,14 @@ Written from the program by ` + "`make generate`" + `. Files, flags, variables a
 `
 
 // Page checks, or writes, the page of a program whose configuration has the given
-// defaults.
-func Page(t testing.TB, program string, defaults any) {
+// defaults, and tries the bounds that it says; others are settings in which keys count
+// that do not in the defaults.
+func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
 	r := &rows{t: t, source: source{root: root(t)}}
 	r.fields(reflect.ValueOf(defaults), place{given: true})
 	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.table())
+	tryBounds(t, append([]any{defaults}, others...)...)
 }
 
 // Check compares a page, by its path in the repository, or writes it.

@@ -96,8 +96,8 @@ type RebootNode struct {
 	ResendAfter time.Duration `toml:"resendAfter" flag:"resend-after" usage:"time after which a signal that got no answer is sent again with the same key"`
 	// PluginTimeout bounds one call of the plugin.
 	PluginTimeout time.Duration `toml:"pluginTimeout" flag:"plugin-timeout" usage:"time limit of one call of the plugin"`
-	// PollInterval is how often a node is looked at when nothing rings.
-	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch rings"`
+	// PollInterval is how often a node is looked at when nothing enqueues it.
+	PollInterval time.Duration `toml:"pollInterval" flag:"poll-interval" usage:"how often a node under repair is looked at when no watch tells of it"`
 	// Workers is how many objects are worked on at once.
 	Workers int `toml:"workers" bounds:"at least 1" flag:"workers" usage:"repairs that are worked on at once"`
 }

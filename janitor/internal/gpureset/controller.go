@@ -27,7 +27,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
@@ -56,8 +56,8 @@ type Deps struct {
 	Tool     Tool
 }
 
-// Controller reconciles GPUResets.
-type Controller struct {
+// Reconciler reconciles GPUResets.
+type Reconciler struct {
 	Deps
 	policy reset.Policy
 	// here marks the places where a test may end the process.
@@ -65,16 +65,16 @@ type Controller struct {
 }
 
 // New makes the controller.
-func New(p reset.Policy, d Deps) *Controller {
-	return &Controller{Deps: d, policy: p, here: crashpoint.Here}
+func New(p reset.Policy, d Deps) *Reconciler {
+	return &Reconciler{Deps: d, policy: p, here: crashpoint.Here}
 }
 
 // Reconcile takes an object as far as it gets now.
-func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	again, err := c.handle(ctx, req.Name)
 	if errors.Is(err, kube.ErrConflict) {
 		c.Log.Debug("looking again", "object", req.Name, "why", err)
-		return ctrl.Result{RequeueAfter: workshop.RaceWait}, nil
+		return ctrl.Result{RequeueAfter: reconciler.RaceWait}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
@@ -89,7 +89,7 @@ type pass struct {
 }
 
 // handle observes, decides and acts until it has to wait.
-func (c *Controller) handle(ctx context.Context, name string) (time.Duration, error) {
+func (c *Reconciler) handle(ctx context.Context, name string) (time.Duration, error) {
 	for range steps {
 		p, err := c.observe(ctx, name)
 		if err != nil || p == nil {
@@ -108,7 +108,7 @@ func (c *Controller) handle(ctx context.Context, name string) (time.Duration, er
 }
 
 // observe reads what a decision depends on; nil when there is no object.
-func (c *Controller) observe(ctx context.Context, name string) (*pass, error) {
+func (c *Reconciler) observe(ctx context.Context, name string) (*pass, error) {
 	p := &pass{object: &v1alpha1.GPUReset{}}
 	if err := c.Objects.Get(ctx, client.ObjectKey{Name: name}, p.object); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -132,8 +132,8 @@ func (c *Controller) observe(ctx context.Context, name string) (*pass, error) {
 }
 
 // view is what Next sees.
-func (c *Controller) view(p *pass) reset.View {
-	v := reset.View{Object: objectFacts(p.object), Job: jobFacts(p.object, p.job), Node: reset.Node{Node: workshop.NodeFacts(p.node)}}
+func (c *Reconciler) view(p *pass) reset.View {
+	v := reset.View{Object: objectFacts(p.object), Job: jobFacts(p.object, p.job), Node: reset.Node{Node: reconciler.NodeFacts(p.node)}}
 	if p.node != nil {
 		v.Node.Excluded = v.Node.Excluded || slices.ContainsFunc(c.Excluded, func(s labels.Selector) bool {
 			return s.Matches(labels.Set(p.node.Labels))
@@ -148,7 +148,7 @@ func (c *Controller) view(p *pass) reset.View {
 var braked = []repair.Step{reset.Note, reset.TearDown, reset.NoteJob, reset.CreateJob}
 
 // act carries out one step; goOn asks for the next decision.
-func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again time.Duration, goOn bool, err error) {
+func (c *Reconciler) act(ctx context.Context, p *pass, v repair.Verdict) (again time.Duration, goOn bool, err error) {
 	if why, on := c.Brake.On(); on && slices.Contains(braked, v.Step) {
 		p.log.Info("waiting", "why", why)
 		return c.Brake.Wait(), false, nil
@@ -173,6 +173,6 @@ func (c *Controller) act(ctx context.Context, p *pass, v repair.Verdict) (again 
 }
 
 // write stores the object's status under the resourceVersion it was read with.
-func (c *Controller) write(ctx context.Context, object *v1alpha1.GPUReset) error {
-	return workshop.LostRace(c.Objects.Status().Update(ctx, object), "writing the status")
+func (c *Reconciler) write(ctx context.Context, object *v1alpha1.GPUReset) error {
+	return reconciler.LostRace(c.Objects.Status().Update(ctx, object), "writing the status")
 }

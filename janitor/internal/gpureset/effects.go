@@ -16,13 +16,13 @@ import (
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
 
 // begin writes the finalizer, then the start and the machine that is meant.
-func (c *Controller) begin(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) begin(ctx context.Context, p *pass, _ repair.Verdict) error {
 	before := p.object.DeepCopy()
 	if controllerutil.AddFinalizer(p.object, v1alpha1.ClaimFinalizer) {
 		if err := c.patch(ctx, p.object, before); err != nil {
@@ -44,7 +44,7 @@ func (c *Controller) begin(ctx context.Context, p *pass, _ repair.Verdict) error
 
 // claim writes the object's uid on the Node, under the resourceVersion that showed
 // its session.
-func (c *Controller) claim(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) claim(ctx context.Context, p *pass, _ repair.Verdict) error {
 	return c.mark(ctx, p, "janitor/claimed", func(n *corev1.Node) {
 		nodemark.SetClaim(n, string(p.object.UID))
 	})
@@ -52,7 +52,7 @@ func (c *Controller) claim(ctx context.Context, p *pass, _ repair.Verdict) error
 
 // mark changes the Node that was read, and no other. One that is gone is seen to be
 // at the next look.
-func (c *Controller) mark(ctx context.Context, p *pass, point string, change func(*corev1.Node)) error {
+func (c *Reconciler) mark(ctx context.Context, p *pass, point string, change func(*corev1.Node)) error {
 	if _, err := kube.PatchNode(ctx, c.Cluster, p.node, change); err != nil && !errors.Is(err, kube.ErrGone) {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *Controller) mark(ctx context.Context, p *pass, point string, change fun
 }
 
 // note writes down the services as they are.
-func (c *Controller) note(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) note(ctx context.Context, p *pass, _ repair.Verdict) error {
 	noted(p.object, c.Services.facts(p.node, p.pods), c.Clock.Now())
 	if err := c.write(ctx, p.object); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *Controller) note(ctx context.Context, p *pass, _ repair.Verdict) error 
 
 // tearDown takes the services that were noted off the node, which shows in the same
 // write that it was done.
-func (c *Controller) tearDown(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) tearDown(ctx context.Context, p *pass, _ repair.Verdict) error {
 	p.log.Info("GPU services are taken off the node")
 	return c.mark(ctx, p, "janitor/torn-down", func(n *corev1.Node) {
 		for _, s := range p.object.Status.Services {
@@ -83,7 +83,7 @@ func (c *Controller) tearDown(ctx context.Context, p *pass, _ repair.Verdict) er
 }
 
 // restore gives the labels back. One that somebody has changed since stays.
-func (c *Controller) restore(ctx context.Context, p *pass, v repair.Verdict) error {
+func (c *Reconciler) restore(ctx context.Context, p *pass, v repair.Verdict) error {
 	if v.Reason == repair.Deleted && terminating(p.object, c.Clock.Now()) {
 		if err := c.write(ctx, p.object); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (c *Controller) restore(ctx context.Context, p *pass, v repair.Verdict) err
 }
 
 // noteJob writes down that the Job is about to be created.
-func (c *Controller) noteJob(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) noteJob(ctx context.Context, p *pass, _ repair.Verdict) error {
 	jobNoted(p.object, c.Tool.Namespace, c.Clock.Now())
 	if err := c.write(ctx, p.object); err != nil {
 		return err
@@ -116,9 +116,9 @@ func (c *Controller) noteJob(ctx context.Context, p *pass, _ repair.Verdict) err
 
 // createJob creates the Job. That it has one name makes a second one impossible; an
 // answer that is lost is found out at the next look.
-func (c *Controller) createJob(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) createJob(ctx context.Context, p *pass, _ repair.Verdict) error {
 	c.Events.Write(ctx, eventrecorder.Node(p.node.Name), corev1.EventTypeNormal, "GPUReset",
-		fmt.Sprintf("%s %s resets %s%s", Kind, p.object.Name, named(p.object), workshop.Asker(p.object)))
+		fmt.Sprintf("%s %s resets %s%s", Kind, p.object.Name, named(p.object), reconciler.Asker(p.object)))
 	// Nothing may be created once another replica could lead.
 	fenced, cancel := lease.FenceCall(ctx)
 	defer cancel()
@@ -142,7 +142,7 @@ func (c *Controller) createJob(ctx context.Context, p *pass, _ repair.Verdict) e
 }
 
 // seeJob writes down that the Job exists.
-func (c *Controller) seeJob(ctx context.Context, p *pass, _ repair.Verdict) error {
+func (c *Reconciler) seeJob(ctx context.Context, p *pass, _ repair.Verdict) error {
 	jobSeen(p.object, string(p.job.UID), c.Clock.Now())
 	if err := c.write(ctx, p.object); err != nil {
 		return err
@@ -152,11 +152,11 @@ func (c *Controller) seeJob(ctx context.Context, p *pass, _ repair.Verdict) erro
 }
 
 // conclude writes down how the reset ends once the services are back.
-func (c *Controller) conclude(ctx context.Context, p *pass, v repair.Verdict) error {
+func (c *Reconciler) conclude(ctx context.Context, p *pass, v repair.Verdict) error {
 	return c.end(ctx, p, resultOf(v.Reason, p.object, p.job))
 }
 
-func (c *Controller) end(ctx context.Context, p *pass, r v1alpha1.GPUResetResult) error {
+func (c *Reconciler) end(ctx context.Context, p *pass, r v1alpha1.GPUResetResult) error {
 	job := jobFacts(p.object, p.job)
 	if p.job != nil && job != reset.JobForeign {
 		jobSeen(p.object, string(p.job.UID), c.Clock.Now())
@@ -171,7 +171,7 @@ func (c *Controller) end(ctx context.Context, p *pass, r v1alpha1.GPUResetResult
 }
 
 // complete writes the outcome.
-func (c *Controller) complete(ctx context.Context, p *pass, v repair.Verdict) error {
+func (c *Reconciler) complete(ctx context.Context, p *pass, v repair.Verdict) error {
 	now := c.Clock.Now()
 	completed(p.object, v.Reason, now)
 	if err := c.write(ctx, p.object); err != nil {
@@ -193,7 +193,7 @@ func (c *Controller) complete(ctx context.Context, p *pass, v repair.Verdict) er
 }
 
 // unclaim drops the claim, if it is ours, then the finalizer.
-func (c *Controller) unclaim(ctx context.Context, p *pass, v repair.Verdict) error {
+func (c *Reconciler) unclaim(ctx context.Context, p *pass, v repair.Verdict) error {
 	if p.node != nil && nodemark.Read(p.node).Claim == string(p.object.UID) {
 		err := c.mark(ctx, p, "janitor/unclaimed", func(n *corev1.Node) { nodemark.SetClaim(n, "") })
 		if err != nil {
@@ -213,10 +213,10 @@ func (c *Controller) unclaim(ctx context.Context, p *pass, v repair.Verdict) err
 }
 
 // expire removes the object that was read, and no other.
-func (c *Controller) expire(ctx context.Context, p *pass) error {
+func (c *Reconciler) expire(ctx context.Context, p *pass) error {
 	uid, version := p.object.GetUID(), p.object.GetResourceVersion()
 	err := c.Objects.Delete(ctx, p.object, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if err := workshop.LostRace(err, "removing the object"); err != nil {
+	if err := reconciler.LostRace(err, "removing the object"); err != nil {
 		return err
 	}
 	c.Metrics.Count(action, "expired")
@@ -224,7 +224,7 @@ func (c *Controller) expire(ctx context.Context, p *pass) error {
 }
 
 // wait shows what the object waits for, if that is news.
-func (c *Controller) wait(ctx context.Context, p *pass, v repair.Verdict) error {
+func (c *Reconciler) wait(ctx context.Context, p *pass, v repair.Verdict) error {
 	if p.object.Status.CompletionTime != nil || !waiting(p.object, p.node, v, c.Clock.Now()) {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (c *Controller) wait(ctx context.Context, p *pass, v repair.Verdict) error 
 }
 
 // patch writes the difference of the metadata under before's resourceVersion.
-func (c *Controller) patch(ctx context.Context, object, before *v1alpha1.GPUReset) error {
+func (c *Reconciler) patch(ctx context.Context, object, before *v1alpha1.GPUReset) error {
 	guarded := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return workshop.LostRace(c.Objects.Patch(ctx, object, guarded), "writing the finalizer")
+	return reconciler.LostRace(c.Objects.Patch(ctx, object, guarded), "writing the finalizer")
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 )
 
 // action is the label action_type of the metrics.
@@ -13,13 +13,13 @@ const action = "gpureset"
 
 // Metrics of the controller: those of all kinds, and why resets fail.
 type Metrics struct {
-	*workshop.Metrics
+	*reconciler.Metrics
 	failures *prometheus.CounterVec
 	duration prometheus.Histogram
 }
 
 // NewMetrics registers the metrics that the kind has of its own.
-func NewMetrics(r prometheus.Registerer, all *workshop.Metrics) *Metrics {
+func NewMetrics(r prometheus.Registerer, all *reconciler.Metrics) *Metrics {
 	m := &Metrics{
 		Metrics: all,
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{

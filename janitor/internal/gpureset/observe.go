@@ -71,7 +71,7 @@ func timeOf(t *metav1.Time) time.Time {
 func downOf(node *corev1.Node) string { return nodemark.Read(node).Reset }
 
 // readJob reads the object's Job, if one was noted; nil is certain absence.
-func (c *Controller) readJob(ctx context.Context, object *v1alpha1.GPUReset) (*batchv1.Job, error) {
+func (c *Reconciler) readJob(ctx context.Context, object *v1alpha1.GPUReset) (*batchv1.Job, error) {
 	ref := object.Status.JobRef
 	if ref == nil {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
@@ -172,7 +172,7 @@ func waiting(object *v1alpha1.GPUReset, node *corev1.Node, v repair.Verdict, now
 	}
 	switch v.Reason { //nolint:exhaustive // the others need no words
 	case repair.Busy:
-		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "node "+name+" is claimed by the repair object with uid "+workshop.NodeFacts(node).Claim)
+		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "node "+name+" is claimed by the repair object with uid "+reconciler.NodeFacts(node).Claim)
 	case reset.LeftDown:
 		return s.set(at, unknown, v1alpha1.ReasonResourceContention, "the GPUReset with uid "+downOf(node)+", which is gone, has left the GPU services of node "+name+
 			" down: set their labels as they should be and remove the annotation "+nodemark.ResetAnnotation)
@@ -241,5 +241,5 @@ func failureOf(why repair.Reason, object *v1alpha1.GPUReset, job *batchv1.Job) (
 		}
 		return v1alpha1.ReasonResetJobFailed, message
 	}
-	return workshop.Ended(why, node)
+	return reconciler.Ended(why, node)
 }

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
@@ -31,19 +31,19 @@ const Kind = "GPUReset"
 // byNode indexes open objects by the node they are for.
 const byNode = "spec.nodeName"
 
-var _ workshop.Member = (*Controller)(nil)
+var _ reconciler.Member = (*Reconciler)(nil)
 
 // Unserved is why the objects can not be read; empty when they can.
-func (c *Controller) Unserved(ctx context.Context) string {
-	return workshop.Unserved(ctx, c.Objects, Kind, &v1alpha1.GPUResetList{})
+func (c *Reconciler) Unserved(ctx context.Context) string {
+	return controller.Unserved(ctx, c.Objects, map[string]client.ObjectList{Kind: &v1alpha1.GPUResetList{}})
 }
 
-// Caches are of the pods of the GPU services and of the janitor's Jobs: they ring,
+// Caches are of the pods of the GPU services and of the janitor's Jobs: they enqueue resets,
 // and no more; what is decided by is read at the API server itself.
-func (c *Controller) Caches() map[client.Object]cache.ByObject {
+func (c *Reconciler) Caches() map[client.Object]cache.ByObject {
 	services, err := labels.Parse(c.Services.selector())
 	if err != nil {
-		services = labels.Nothing() // the clock rings instead
+		services = labels.Nothing() // the clock does it instead
 	}
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
@@ -55,7 +55,7 @@ func (c *Controller) Caches() map[client.Object]cache.ByObject {
 	}
 }
 
-// barePod keeps of a pod what rings.
+// barePod keeps of a pod what a reset is enqueued by.
 func barePod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -73,7 +73,7 @@ func barePod(object any) (any, error) {
 }
 
 // Register adds the controller to a manager.
-func (c *Controller) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (c *Reconciler) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.GPUReset{}, byNode, nodeOfOpen); err != nil {
 		return fmt.Errorf("indexing objects by node: %w", err)
 	}
@@ -109,7 +109,7 @@ func nodeOfOpen(o client.Object) []string {
 }
 
 // objectsOf lists the open objects of a Node.
-func (c *Controller) objectsOf(ctx context.Context, cached client.Reader, node string) []reconcile.Request {
+func (c *Reconciler) objectsOf(ctx context.Context, cached client.Reader, node string) []reconcile.Request {
 	var list v1alpha1.GPUResetList
 	if err := cached.List(ctx, &list, client.MatchingFields{byNode: node}); err != nil {
 		c.Log.Warn("listing a node's objects failed; they are looked at by the clock", "node", node, "error", err)
@@ -133,18 +133,18 @@ func byOthers(e event.UpdateEvent) bool {
 }
 
 // relevant drops a Node's changes that no decision depends on.
-func (c *Controller) relevant(e event.UpdateEvent) bool {
+func (c *Reconciler) relevant(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*corev1.Node)
 	after, ok2 := e.ObjectNew.(*corev1.Node)
 	return !ok || !ok2 || !reflect.DeepEqual(c.facts(before), c.facts(after))
 }
 
 // facts are those of a Node that decisions depend on.
-func (c *Controller) facts(node *corev1.Node) (n struct {
+func (c *Reconciler) facts(node *corev1.Node) (n struct {
 	repair.Node
 	down     string
 	services []reset.Service
 }) {
-	n.Node, n.down, n.services = workshop.NodeFacts(node), downOf(node), c.Services.facts(node, nil)
+	n.Node, n.down, n.services = reconciler.NodeFacts(node), downOf(node), c.Services.facts(node, nil)
 	return n
 }

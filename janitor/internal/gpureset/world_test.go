@@ -26,7 +26,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
-	"github.com/nvidia/nvsentinel/janitor/internal/workshop"
+	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"
 )
@@ -51,7 +51,7 @@ type world struct {
 	prefix    string
 	// crash is the point at which the process dies.
 	crash   string
-	janitor *Controller
+	janitor *Reconciler
 	// created counts the Jobs, by uid.
 	created map[types.UID]bool
 }
@@ -78,7 +78,7 @@ func newWorld(t *testing.T) *world {
 		namespace: cluster.Namespace(t), created: map[types.UID]bool{},
 	}
 	w.prefix = w.namespace + "-"
-	objects, err := workshop.Objects(cluster.RESTConfig())
+	objects, err := reconciler.Objects(cluster.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (w *world) restart() {
 		Objects: w.objects, Cluster: w.cluster.Client(), Clock: w.clock, Log: log,
 		Excluded: []labels.Selector{labels.SelectorFromSet(labels.Set{"pool": "control"})},
 		Events:   eventrecorder.New(w.cluster.Client(), eventrecorder.Component("janitor"), w.clock, log, w.metrics),
-		Metrics:  NewMetrics(w.metrics, workshop.NewMetrics(w.metrics)),
+		Metrics:  NewMetrics(w.metrics, reconciler.NewMetrics(w.metrics)),
 		Services: GPUOperator(w.namespace),
 		Tool:     Tool{Namespace: w.namespace, Image: "example.com/gpu-reset:1", DriverRoot: "/run/nvidia/driver", Deadline: 5 * time.Minute},
 	})

@@ -120,7 +120,7 @@ func (e Endpoint) options() ([]grpc.DialOption, error) {
 		grpc.WithTransportCredentials(transport),
 		grpc.WithConnectParams(reconnect),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: ackWithin}),
-		grpc.WithStatsHandler(witness{}),
+		grpc.WithStatsHandler(sentTracker{}),
 	}
 	if token := e.token(); token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(bearer{file: token, secure: e.secure()}))

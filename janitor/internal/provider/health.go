@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/internal/delay"
 	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
@@ -60,12 +61,8 @@ func (w *Watch) Run(ctx context.Context) error {
 		if now := w.plugin.Health(ctx); ctx.Err() == nil {
 			w.note(now)
 		}
-		next := w.clock.NewTimer(healthInterval)
-		select {
-		case <-ctx.Done():
-			next.Stop()
+		if !delay.For(ctx, w.clock, healthInterval) {
 			return nil
-		case <-next.C():
 		}
 	}
 }

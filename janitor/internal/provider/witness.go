@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// witness notes whether a request left this process: an error before that
+// sentTracker notes whether a request left this process: an error before that
 // proves that nothing was sent, whatever its code.
-type witness struct{}
+type sentTracker struct{}
 
 type leftKey struct{}
 
@@ -19,10 +19,10 @@ func watched(ctx context.Context) (context.Context, func() bool) {
 	return context.WithValue(ctx, leftKey{}, left), left.Load
 }
 
-func (witness) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (sentTracker) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC sees OutHeader once the request has a stream on a connection.
-func (witness) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (sentTracker) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if _, out := s.(*stats.OutHeader); !out {
 		return
 	}
@@ -31,6 +31,6 @@ func (witness) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	}
 }
 
-func (witness) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (sentTracker) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-func (witness) HandleConn(context.Context, stats.ConnStats) {}
+func (sentTracker) HandleConn(context.Context, stats.ConnStats) {}

@@ -77,7 +77,7 @@ func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents,
 // bench is a cluster with the kind, a connector and one controller, whose steps the
 // test takes itself.
 type bench struct {
-	*Controller
+	*Reconciler
 	t    *testing.T
 	door *door
 	name string
@@ -104,7 +104,7 @@ func newBench(t *testing.T, name string) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, door: &door{}, name: name}
-	b.Controller = New(Deps{
+	b.Reconciler = New(Deps{
 		Live: live, Connector: b.door, Clock: clock.RealClock{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})

@@ -53,8 +53,8 @@ type Deps struct {
 	Metrics *Metrics
 }
 
-// Controller takes HealthEventRemediations a step on.
-type Controller struct {
+// Reconciler takes HealthEventRemediations a step on.
+type Reconciler struct {
 	Deps
 	cached client.Reader
 	// here marks the places where a test may end the process.
@@ -65,10 +65,10 @@ type Controller struct {
 }
 
 // New makes a controller.
-func New(d Deps) *Controller { return &Controller{Deps: d, here: crashpoint.Here} }
+func New(d Deps) *Reconciler { return &Reconciler{Deps: d, here: crashpoint.Here} }
 
 // Ready says whether the connector took the last event, and if not, why.
-func (c *Controller) Ready() (bool, string) {
+func (c *Reconciler) Ready() (bool, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failing != nil {
@@ -78,7 +78,7 @@ func (c *Controller) Ready() (bool, string) {
 }
 
 // Reconcile takes one object as far as it goes.
-func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	ctx, release := lease.FenceCall(ctx) // one that led before acts no more
@@ -102,7 +102,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // step does what is decided; more says that there is to decide again.
-func (c *Controller) step(ctx context.Context, o *v1alpha1.HealthEventRemediation) (more bool, err error) {
+func (c *Reconciler) step(ctx context.Context, o *v1alpha1.HealthEventRemediation) (more bool, err error) {
 	node, err := c.node(ctx, bridge.NodeOf(o))
 	if err != nil {
 		return false, err
@@ -129,7 +129,7 @@ func (c *Controller) step(ctx context.Context, o *v1alpha1.HealthEventRemediatio
 }
 
 // node as the cache knows it; what it does not know the API server is asked for.
-func (c *Controller) node(ctx context.Context, name string) (*corev1.Node, error) {
+func (c *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (c *Controller) node(ctx context.Context, name string) (*corev1.Node, error
 }
 
 // report publishes the fault, and notes its id and what is to be told of it.
-func (c *Controller) report(ctx context.Context, o *v1alpha1.HealthEventRemediation, node *corev1.Node, d bridge.Decision) error {
+func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediation, node *corev1.Node, d bridge.Decision) error {
 	fault := bridge.Fault(o)
 	err := c.publish(ctx, fault)
 	switch {
@@ -165,7 +165,7 @@ func (c *Controller) report(ctx context.Context, o *v1alpha1.HealthEventRemediat
 
 // recover reports the fault as over, then lets the object go. A recovery that is
 // refused for good is tried again as long as its fault is stored.
-func (c *Controller) recover(ctx context.Context, o *v1alpha1.HealthEventRemediation) error {
+func (c *Reconciler) recover(ctx context.Context, o *v1alpha1.HealthEventRemediation) error {
 	err := c.publish(ctx, bridge.Recovery(o))
 	if status.Code(err) == codes.InvalidArgument && o.Status.EventID == "" {
 		c.Log.Warn("a recovery is refused, as its fault was: the object goes without", "remediation", o.Name, "error", err)
@@ -183,7 +183,7 @@ func (c *Controller) recover(ctx context.Context, o *v1alpha1.HealthEventRemedia
 }
 
 // write writes the conditions if they are others now.
-func (c *Controller) write(ctx context.Context, o *v1alpha1.HealthEventRemediation, d bridge.Decision) error {
+func (c *Reconciler) write(ctx context.Context, o *v1alpha1.HealthEventRemediation, d bridge.Decision) error {
 	if !d.Write(o, metav1.NewTime(c.Clock.Now())) {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (c *Controller) write(ctx context.Context, o *v1alpha1.HealthEventRemediati
 }
 
 // publish hands an event to the connector and waits for its word.
-func (c *Controller) publish(ctx context.Context, e *protos.HealthEvent) error {
+func (c *Reconciler) publish(ctx context.Context, e *protos.HealthEvent) error {
 	ctx, cancel := context.WithTimeout(ctx, report.Deadline)
 	defer cancel()
 	_, err := c.Connector.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}})

@@ -7,44 +7,35 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/bridge"
 )
 
 const (
-	// lanes is how many objects are taken on at once.
-	lanes = 16
-	// syncLimit is how long the kind may not be there.
-	syncLimit = 24 * time.Hour
+	// workers is how many objects are taken on at once.
+	workers = 16
 	// firstRetry and lastRetry of an object whose step failed.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 15 * time.Second
 )
 
 // Watch adds the controller to a manager.
-func (c *Controller) Watch(mgr ctrl.Manager) error {
+func (c *Reconciler) Watch(mgr ctrl.Manager) error {
 	c.cached = mgr.GetCache()
-	unchecked := true
 	err := ctrl.NewControllerManagedBy(mgr).Named("health-event-remediation").
 		For(&v1alpha1.HealthEventRemediation{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: stateChanged})).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: lanes,
-			CacheSyncTimeout:        syncLimit,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-			SkipNameValidation:      &unchecked,
-		}).Complete(c)
+		WithOptions(controller.NewOptions(workers, firstRetry, lastRetry)).Complete(c)
 	if err != nil {
 		return fmt.Errorf("adding the controller of HealthEventRemediations: %w", err)
 	}
@@ -52,7 +43,7 @@ func (c *Controller) Watch(mgr ctrl.Manager) error {
 }
 
 // ofNode are the remediations of a node.
-func (c *Controller) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (c *Reconciler) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
 	list := &v1alpha1.HealthEventRemediationList{}
 	if err := c.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		c.Log.Warn("listing the HealthEventRemediations failed; their conditions are behind until the next change", "node", node.GetName(), "error", err)

@@ -44,16 +44,16 @@ type Canary struct {
 	Clock clock.PassiveClock
 	Log   *slog.Logger
 
-	rung chan struct{}
+	wake chan struct{}
 	sent string // the last one
 }
 
-// Bell is to be rung when the Node has changed; it comes before Run.
-func (c *Canary) Bell() func() {
-	c.rung = make(chan struct{}, 1)
+// Waker returns what to call when the Node has changed; it comes before Run.
+func (c *Canary) Waker() func() {
+	c.wake = make(chan struct{}, 1)
 	return func() {
 		select {
-		case c.rung <- struct{}{}:
+		case c.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Canary) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.rung:
+		case <-c.wake:
 		}
 		id, ok := c.asked()
 		if !ok {

@@ -30,8 +30,8 @@ type Records interface {
 	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
 }
 
-// Desk carries clearings out.
-type Desk struct {
+// Reconciler carries clearings out.
+type Reconciler struct {
 	Records Records
 	Client  kubernetes.Interface
 	Clock   clock.PassiveClock
@@ -58,8 +58,8 @@ func Relevant(before, after *corev1.Node) bool {
 
 // Handle stores the recoveries that a Node's annotations ask for. Asking again
 // changes nothing: a recovery's id follows from the record's.
-func (d *Desk) Handle(ctx context.Context, name string) error {
-	node, err := kube.ReadNode(ctx, d.Client, name)
+func (r *Reconciler) Handle(ctx context.Context, name string) error {
+	node, err := kube.ReadNode(ctx, r.Client, name)
 	if errors.Is(err, kube.ErrGone) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (d *Desk) Handle(ctx context.Context, name string) error {
 	}
 	clearings := nodemark.Clearings(node.Annotations)
 	for _, c := range clearings[:min(len(clearings), most)] {
-		if err := d.clear(ctx, node, c); err != nil {
+		if err := r.clear(ctx, node, c); err != nil {
 			return fmt.Errorf("clearing record %s of node %s: %w", c.Record, name, err)
 		}
 	}
@@ -77,29 +77,29 @@ func (d *Desk) Handle(ctx context.Context, name string) error {
 
 // clear stores one recovery, unless it is stored or the record is no fault of
 // this node, which is said and left.
-func (d *Desk) clear(ctx context.Context, node *corev1.Node, c nodemark.Clearing) error {
-	if _, err := d.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
+func (r *Reconciler) clear(ctx context.Context, node *corev1.Node, c nodemark.Clearing) error {
+	if _, err := r.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	r, err := d.Records.Get(ctx, c.Record)
+	rec, err := r.Records.Get(ctx, c.Record)
 	if errors.Is(err, store.ErrNotFound) {
-		d.Log.Warn("a person clears a record that the store does not have; nothing is done", "node", node.Name, "record", c.Record, "by", c.By)
+		r.Log.Warn("a person clears a record that the store does not have; nothing is done", "node", node.Name, "record", c.Record, "by", c.By)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	machine := kube.NodeIdentity(node)
-	if why := Refused(r, node.Name, machine); why != "" {
-		d.Log.Warn("a record is not cleared", "node", node.Name, "record", r.ID, "by", c.By, "why", why)
+	if why := Refused(rec, node.Name, machine); why != "" {
+		r.Log.Warn("a record is not cleared", "node", node.Name, "record", rec.ID, "by", c.By, "why", why)
 		return nil
 	}
-	recovery := fault.ClearedByHand(r, c.By, c.Reason, machine, d.Clock.Now().UTC())
-	results, err := d.Records.Append(ctx, []record.Record{recovery})
+	recovery := fault.ClearedByHand(rec, c.By, c.Reason, machine, r.Clock.Now().UTC())
+	results, err := r.Records.Append(ctx, []record.Record{recovery})
 	if err != nil {
 		return err
 	}
-	d.Log.Info("a person cleared a fault", "node", node.Name, "record", r.ID, "recovery", recovery.ID, "by", c.By, "reason", c.Reason, "stored", results[0] == store.Appended)
+	r.Log.Info("a person cleared a fault", "node", node.Name, "record", rec.ID, "recovery", recovery.ID, "by", c.By, "reason", c.Reason, "stored", results[0] == store.Appended)
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	// Role is what this connector is for.
 	Role string `toml:"role" bounds:"node, gateway, cluster" flag:"role" usage:"what this connector is for: node (the front door of a node, with the store behind it), gateway (between the nodes' connectors and the store) or cluster (the conditions of cluster-wide publishers' faults)"`
 	// Config is that of the front door.
-	front.Config
+	nodeconnector.Config
 	storeopen.Location
 	// StoreAccount is what the store's account may do; by role node only.
 	StoreAccount string `toml:"storeAccount" bounds:"owner, append" flag:"store-account" usage:"what the store's account may do, role node only: owner (everything) or append (nothing but append records; docs/stores.md)"`
@@ -85,7 +85,7 @@ type Gateway struct {
 // Default is the configuration without a file.
 func Default() Config {
 	return Config{
-		Role: RoleNode, Config: front.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
+		Role: RoleNode, Config: nodeconnector.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
@@ -98,13 +98,13 @@ func (c Config) Validate() error {
 	problems := []error{c.ValidateShared(), c.Location.Validate()}
 	switch c.Role {
 	case RoleNode:
-		problems = append(problems, c.ValidateDoor())
+		problems = append(problems, c.ValidateIngest())
 	case RoleCluster:
 		problems = append(problems, c.validateCluster())
 	case RoleGateway:
 		problems = append(problems, c.validateGateway())
 	default:
-		problems = append(problems, fmt.Errorf("role (--role) %q is not %s, %s or %s", c.Role, RoleNode, RoleGateway, RoleCluster), c.ValidateDoor())
+		problems = append(problems, fmt.Errorf("role (--role) %q is not %s, %s or %s", c.Role, RoleNode, RoleGateway, RoleCluster), c.ValidateIngest())
 	}
 	if c.StoreAccount != AccountOwner && c.StoreAccount != AccountAppend {
 		problems = append(problems, fmt.Errorf("storeAccount (--store-account) %q is not %s or %s", c.StoreAccount, AccountOwner, AccountAppend))

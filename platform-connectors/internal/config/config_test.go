@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/authority"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/front"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -20,7 +20,7 @@ func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := Config{Role: "window", Config: front.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour}, Location: storeopen.Location{Store: "sqlite:///x"}}
+	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour}, Location: storeopen.Location{Store: "sqlite:///x"}}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
@@ -53,7 +53,7 @@ func TestRoleCluster(t *testing.T) {
 		}
 	}
 	c.Lease, c.Kubernetes = Default().Lease, true
-	c.Publishers.Agents = []authority.Agent{{Name: "w", Account: "system:serviceaccount:nvsentinel:w", ClusterWide: true}}
+	c.Publishers.Agents = []authz.Agent{{Name: "w", Account: "system:serviceaccount:nvsentinel:w", ClusterWide: true}}
 	if err := c.Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
@@ -62,7 +62,7 @@ func TestRoleCluster(t *testing.T) {
 func TestPublishers(t *testing.T) {
 	c := good()
 	c.Kubernetes = false
-	c.Publishers = front.Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authority.Agent{{}}}
+	c.Publishers = nodeconnector.Publishers{Tokens: "required", VerdictLife: time.Hour, Agents: []authz.Agent{{}}}
 	err := c.Validate()
 	if err == nil {
 		t.Fatal("accepted")
@@ -73,25 +73,25 @@ func TestPublishers(t *testing.T) {
 		}
 	}
 	policy := good().Publishers.Policy("gpu-7")
-	if policy.RequireToken || len(policy.Agents) != len(authority.DefaultAgents()) || len(policy.ClusterAgents()) != 0 {
+	if policy.RequireToken || len(policy.Agents) != len(authz.DefaultAgents()) || len(policy.ClusterAgents()) != 0 {
 		t.Errorf("the default: %+v", policy)
 	}
 }
 
 func TestMode(t *testing.T) {
 	tests := map[string]struct {
-		want front.Mode
+		want nodeconnector.Mode
 		bad  bool
 	}{
 		"0660": {0o660, false}, "600": {0o600, false}, "0888": {0, true}, "01777": {0, true}, "rw": {0, true}, "": {0, true},
 	}
 	for text, tc := range tests {
-		var m front.Mode
+		var m nodeconnector.Mode
 		if err := m.UnmarshalText([]byte(text)); (err != nil) != tc.bad || m != tc.want {
 			t.Errorf("%q: %v, %v", text, m, err)
 		}
 	}
-	if s := front.Mode(0o660).String(); s != "0660" {
+	if s := nodeconnector.Mode(0o660).String(); s != "0660" {
 		t.Errorf("String = %s", s)
 	}
 }

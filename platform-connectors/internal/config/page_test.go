@@ -6,4 +6,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
-func TestConfigurationPage(t *testing.T) { reference.Page(t, "platform-connectors", Default()) }
+func TestConfigurationPage(t *testing.T) {
+	gateway, cluster := Default(), Default()
+	gateway.Role, cluster.Role = RoleGateway, RoleCluster
+	reference.Page(t, "platform-connectors", Default(), gateway, cluster)
+}

@@ -17,7 +17,7 @@ import (
 // when it is carried there, and so it is here: by another life, and after a reload.
 func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 	more := append(slices.Clone(rules), pipeline.ConfirmRule{Name: "new", When: `event.checkName == "N"`, StandsFor: 2 * time.Minute})
-	run := func(t *testing.T, d *Desk) {
+	run := func(t *testing.T, d *Follower) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -28,23 +28,23 @@ func TestOtherRulesAreThoseOfTheBacklogToo(t *testing.T) {
 	for name, live := range map[string]func(t *testing.T, path string, q *queue){
 		"another life": func(t *testing.T, path string, q *queue) {
 			q.send("2", "X") // has the file written
-			d := newDesk(t, path, q)
+			d := newFollower(t, path, q)
 			d.Reader = storeIsAway{}
 			run(t, d)
-			d = newDesk(t, path, q)
+			d = newFollower(t, path, q)
 			d.Reader, d.Judge = storeIsAway{}, judge(t, more...)
 			run(t, d)
 		},
 		"a reload": func(t *testing.T, path string, q *queue) {
-			d := newDesk(t, path, q)
+			d := newFollower(t, path, q)
 			var now atomic.Pointer[judgement]
 			before := d.Judge
 			now.Store(&before)
 			d.Reader, d.Judge = storeIsAway{}, func(ctx context.Context, r record.Record) (record.Event, pipeline.Notes) {
 				return (*now.Load())(ctx, r)
 			}
-			ring, next := d.Bell(), judge(t, more...)
-			time.AfterFunc(time.Minute, func() { now.Store(&next); ring() })
+			wake, next := d.Waker(), judge(t, more...)
+			time.AfterFunc(time.Minute, func() { now.Store(&next); wake() })
 			run(t, d)
 		},
 	} {

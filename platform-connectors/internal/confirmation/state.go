@@ -16,7 +16,7 @@ import (
 // stateVersion is the version of the file's shape.
 const stateVersion = 1
 
-// state is what waits, which is the desk's file, and up to where of the spool that
+// state is what waits, which is the follower's file, and up to where of the spool that
 // counts everything. The place is not kept: a life begins with what the store may not
 // have yet, and judges it by the same rules as whoever carries it there.
 type state struct {

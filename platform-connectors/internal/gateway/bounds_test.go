@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -136,6 +138,32 @@ func TestOneMadNode(t *testing.T) {
 	}
 }
 
+// TestWorkWaitsForBytes: while as much is worked on as may be, a request waits, and is
+// answered when there is room again.
+func TestWorkWaitsForBytes(t *testing.T) {
+	busy := semaphore.NewWeighted(gateway.MaxMessage)
+	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { g.Bytes = busy })
+	if !busy.TryAcquire(gateway.MaxMessage) {
+		t.Fatal("a new gateway works on something")
+	}
+	bring := func(ctx context.Context) error {
+		_, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{storetest.Record("gpu-7")})
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := bring(ctx); err == nil {
+		t.Error("a request was answered beyond the bound")
+	}
+	if n := len(h.stored()); n != 0 {
+		t.Errorf("%d records were stored beyond the bound", n)
+	}
+	busy.Release(gateway.MaxMessage)
+	if err := bring(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDeadLettersAreBounded: one at the bound is kept, a longer one is refused, and
 // the call that brings it is no harm to the next.
 func TestDeadLettersAreBounded(t *testing.T) {
@@ -145,8 +173,8 @@ func TestDeadLettersAreBounded(t *testing.T) {
 		bytes int
 		code  codes.Code
 	}{{gateway.MaxDead, codes.OK}, {gateway.MaxDead + 1, codes.InvalidArgument}, {0, codes.OK}} {
-		letter := store.DeadLetter{ID: fmt.Sprint("of-", tc.bytes), Reason: "why", Body: make([]byte, tc.bytes)}
-		if err := connector.Dead(t.Context(), letter); status.Code(err) != tc.code {
+		deadLetter := store.DeadLetter{ID: fmt.Sprint("of-", tc.bytes), Reason: "why", Body: make([]byte, tc.bytes)}
+		if err := connector.Dead(t.Context(), deadLetter); status.Code(err) != tc.code {
 			t.Errorf("a letter of %d bytes: %v, want %s", tc.bytes, err, tc.code)
 		}
 	}

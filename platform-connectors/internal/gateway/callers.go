@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/platform-connectors/authority"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 )
 
@@ -35,7 +35,7 @@ const (
 
 // Tokens verifies tokens.
 type Tokens interface {
-	gate.Tokens
+	authn.Tokens
 	// Known says whether a token need not be asked about.
 	Known(token string) bool
 }
@@ -86,7 +86,7 @@ func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
 		return passage.Caller{}, err
 	}
 	if publisher.Account != "" {
-		caller.Publisher = &authority.Caller{Account: publisher.Account, Pod: publisher.Pod, Node: publisher.Node}
+		caller.Publisher = &authz.Caller{Account: publisher.Account, Pod: publisher.Pod, Node: publisher.Node}
 	}
 	if refusal := c.Policy.Enter(caller); refusal != nil {
 		return passage.Caller{}, status.Error(codes.PermissionDenied, refusal.Problem)
@@ -96,16 +96,16 @@ func (c *Callers) Enter(ctx context.Context) (passage.Caller, error) {
 
 // identify verifies the token in a header; without one it is nobody, unless it is
 // required.
-func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, required bool) (gate.Identity, error) {
-	token, given, err := gate.Bearer(ctx, header)
+func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, required bool) (authn.Identity, error) {
+	token, given, err := authn.Bearer(ctx, header)
 	if err != nil {
-		return gate.Identity{}, told(err)
+		return authn.Identity{}, told(err)
 	}
 	if !given {
 		if required {
-			return gate.Identity{}, status.Error(codes.Unauthenticated, "there is no token: a connector shows the one of its pod")
+			return authn.Identity{}, status.Error(codes.Unauthenticated, "there is no token: a connector shows the one of its pod")
 		}
-		return gate.Identity{}, nil
+		return authn.Identity{}, nil
 	}
 	if tokens.Known(token) {
 		id, err := tokens.Identify(ctx, token)
@@ -113,7 +113,7 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 	}
 	from := address(ctx)
 	if err := c.begin(ctx, from); err != nil {
-		return gate.Identity{}, err
+		return authn.Identity{}, err
 	}
 	id, err := tokens.Identify(ctx, token)
 	c.end(from, err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,9 +21,9 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -50,7 +51,7 @@ const (
 // Store is what the gateway needs of the record store.
 type Store interface {
 	store.Identified
-	Dead(ctx context.Context, letter store.DeadLetter) error
+	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }
 
@@ -62,8 +63,9 @@ type Gateway struct {
 	PerNode int
 	// Shares bounds what one node brings over time.
 	Shares *Shares
-	// Bytes bounds the requests that are worked on at the same time.
-	Bytes   *Room
+	// Bytes bounds the requests that are worked on at the same time; it is at least
+	// MaxMessage. Who waits is served in the order of coming.
+	Bytes   *semaphore.Weighted
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -107,14 +109,14 @@ func handler[Q any, P interface {
 			if err := g.receive(stream, request); err != nil {
 				return nil, err
 			}
-			size := int64(proto.Size(request))
+			size := min(int64(proto.Size(request)), MaxMessage)
 			if !g.Shares.Spend(caller.Node, size) {
 				return nil, status.Errorf(codes.ResourceExhausted, "node %s sends more than %d bytes a second, nothing was taken, send again later", caller.Node, g.Shares.PerSecond)
 			}
-			if err := g.Bytes.Take(ctx, size); err != nil {
+			if err := g.Bytes.Acquire(ctx, size); err != nil {
 				return nil, status.Error(codes.Unavailable, "the gateway has too much before it, nothing was taken, send again")
 			}
-			defer g.Bytes.Give(size)
+			defer g.Bytes.Release(size)
 			return answer(g, ctx, caller, request)
 		})
 		g.Metrics.calls.WithLabelValues(call, status.Code(err).String()).Inc()
@@ -220,7 +222,7 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 	for i, result := range results {
 		of[i].Outcome = outcomeOf(result)
 		if result == store.Refused {
-			of[i].Problem = records.OtherContent
+			of[i].Problem = destination.OtherContent
 		}
 	}
 	return out, nil
@@ -287,7 +289,7 @@ func cut(s string, n int) string { return s[:min(len(s), n)] }
 func (g *Gateway) history(ctx context.Context, caller passage.Caller, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	page, err := records.History(ctx, g.Store, caller.Node, q.GetAfter(), historyPage)
+	page, err := destination.History(ctx, g.Store, caller.Node, q.GetAfter(), historyPage)
 	if err != nil {
 		return nil, g.away(err)
 	}
@@ -313,4 +315,4 @@ func (g *Gateway) away(err error) error {
 	return status.Error(codes.Unavailable, "the record store did not answer, nothing is known to be stored, send again")
 }
 
-func asDenied(err error) (*gate.Denied, bool) { return errors.AsType[*gate.Denied](err) }
+func asDenied(err error) (*authn.Denied, bool) { return errors.AsType[*authn.Denied](err) }

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -118,7 +118,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	other := stored
 	other.Event.Message = "another"
 	told := map[string]string{}
-	ctx := records.Listen(t.Context(), func(id, problem string) { told[id] = problem })
+	ctx := destination.Listen(t.Context(), func(id, problem string) { told[id] = problem })
 	results, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{stored, long, foreign, other})
 	want := []store.AppendResult{store.Appended, store.Appended, store.Refused, store.Refused}
 	if diff := cmp.Diff(want, results); err != nil || diff != "" {
@@ -126,7 +126,7 @@ func TestARefusedRecordIsToldWithItsProblem(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{
 		foreign.ID: `the record is about node "gpu-8", and its connector is that of "gpu-7"`,
-		other.ID:   records.OtherContent,
+		other.ID:   destination.OtherContent,
 	}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -144,7 +144,7 @@ func TestPublishersOfAllNodes(t *testing.T) {
 		})
 	}
 	request := func(account, node string) context.Context {
-		return metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+token(gate.Audience, account, node)))
+		return metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+token(authn.Audience, account, node)))
 	}
 	for name, tc := range map[string]struct {
 		ctx    context.Context

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -23,8 +24,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/authority"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/gate"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
@@ -102,18 +103,18 @@ type hall struct {
 func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hall {
 	t.Helper()
 	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, asked: &atomic.Int64{}}
-	review := func(audience string) *gate.Review {
-		return gate.NewReview(reviewer(h.asked), gate.Verification{
+	review := func(audience string) *authn.Review {
+		return authn.NewReview(reviewer(h.asked), authn.Verification{
 			Audience: audience, Life: time.Minute, Refused: time.Minute, AtOnce: 16,
 		}, clock.RealClock{}, prometheus.NewRegistry())
 	}
 	h.gateway = &gateway.Gateway{
 		Callers: &gateway.Callers{
-			Connectors: review(gateway.Audience), Publishers: review(gate.Audience), Accounts: []string{connectors}, Clock: clock.RealClock{},
-			Policy: passage.Policy{Agents: append(authority.DefaultAgents(), authority.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
+			Connectors: review(gateway.Audience), Publishers: review(authn.Audience), Accounts: []string{connectors}, Clock: clock.RealClock{},
+			Policy: passage.Policy{Agents: append(authz.DefaultAgents(), authz.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
 		},
 		Shares: &gateway.Shares{PerSecond: 1 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
-		Store:  h.store, PerNode: 2, Bytes: gateway.NewRoom(gateway.MaxMessage),
+		Store:  h.store, PerNode: 2, Bytes: semaphore.NewWeighted(gateway.MaxMessage),
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: gateway.NewMetrics(prometheus.NewRegistry()),
 	}
 	limits := gateway.Limits{Connections: 100, PerAddress: 100}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 )
 
 const (
@@ -35,12 +35,12 @@ type Reminder struct {
 	// Stored makes the records of standing faults again.
 	Stored func(ids []string) []record.Record
 	// Source is where they go, past the pipeline, through which they have gone.
-	Source replay.Source
+	Source forwarder.Source
 	Clock  clock.Clock
 	Log    *slog.Logger
 
 	appended prometheus.Counter
-	bell     chan struct{}
+	wake     chan struct{}
 }
 
 // Register makes the reminder's metric.
@@ -51,13 +51,13 @@ func (r *Reminder) Register(registry prometheus.Registerer) {
 	registry.MustRegister(r.appended)
 }
 
-// Bell returns what to ring when the Node has changed.
-func (r *Reminder) Bell() func() {
-	r.bell = make(chan struct{}, 1)
+// Waker returns what to call when the Node has changed.
+func (r *Reminder) Waker() func() {
+	r.wake = make(chan struct{}, 1)
 	return func() {
 		select {
-		case r.bell <- struct{}{}:
-		default: // it rings already
+		case r.wake <- struct{}{}:
+		default: // it is woken already
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (r *Reminder) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.bell:
+		case <-r.wake:
 		case <-r.Clock.After(again):
 		}
 		if rest != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/replay"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -24,8 +24,8 @@ import (
 // into is an open store as a source.
 type into struct{ store.Store }
 
-func (s into) Sink(context.Context) (replay.Sink, error) { return s.Store, nil }
-func (s into) Opened() (replay.Sink, bool)               { return s.Store, true }
+func (s into) Sink(context.Context) (forwarder.Sink, error) { return s.Store, nil }
+func (s into) Opened() (forwarder.Sink, bool)               { return s.Store, true }
 
 func seen(id string, edit func(*record.Event)) record.Record {
 	return storetest.Record("n1", func(r *record.Record) {
@@ -63,11 +63,11 @@ func TestTheStoreIsToldAgain(t *testing.T) {
 				Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: into{s}, Clock: clock, Log: slog.New(slog.DiscardHandler),
 			}
 			r.Register(registry)
-			ring := r.Bell()
+			wake := r.Waker()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- r.Run(ctx) }()
-			ring()
+			wake()
 			testkit.Until(t, 2*time.Minute, func() bool { return counted(t, registry) > 0 })
 			cancel()
 			if err := <-ended; err != nil {

@@ -28,15 +28,15 @@ type Dismissals struct {
 	// Node is the Node as it was seen last, or nil.
 	Node func() *corev1.Node
 
-	rung chan struct{}
+	wake chan struct{}
 }
 
-// Bell is to be rung when the Node has changed; it comes before Run.
-func (d *Dismissals) Bell() func() {
-	d.rung = make(chan struct{}, 1)
+// Waker returns what to call when the Node has changed; it comes before Run.
+func (d *Dismissals) Waker() func() {
+	d.wake = make(chan struct{}, 1)
 	return func() {
 		select {
-		case d.rung <- struct{}{}:
+		case d.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -49,7 +49,7 @@ func (d *Dismissals) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-d.rung:
+		case <-d.wake:
 		}
 		node := d.Node()
 		if node == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 )
@@ -78,11 +79,11 @@ type Fold struct {
 	Log       *slog.Logger
 	Metrics   *Metrics
 
-	work  sync.Mutex // serialises changes of the state; taken before mu
-	mu    sync.Mutex // guards state
-	state state
-	size  int // of the file, in bytes
-	bells []func()
+	work      sync.Mutex // serialises changes of the state; taken before mu
+	mu        sync.Mutex // guards state
+	state     state
+	size      int // of the file, in bytes
+	listeners []func()
 }
 
 // Load reads the fault set's file; it comes before everything else.
@@ -105,9 +106,9 @@ func (f *Fold) Load() {
 	f.Metrics.show(state)
 }
 
-// OnChange calls ring after every change of the set. It must not block and is
+// OnChange calls notify after every change of the set. It must not block and is
 // registered before Run.
-func (f *Fold) OnChange(ring func()) { f.bells = append(f.bells, ring) }
+func (f *Fold) OnChange(notify func()) { f.listeners = append(f.listeners, notify) }
 
 // Run folds what the spool holds until ctx ends. Its failures are those of the
 // local disk, or of the store while the set is rebuilt; they are tried again.
@@ -131,10 +132,7 @@ func (f *Fold) Run(ctx context.Context) error {
 			f.Log.Error("keeping the fault set failed; it is tried again", "error", err)
 		}
 		failing = true
-		select {
-		case <-ctx.Done():
-		case <-f.Clock.After(retry):
-		}
+		delay.For(ctx, f.Clock, retry)
 	}
 	return nil
 }
@@ -262,8 +260,8 @@ func (f *Fold) publish(s state) error {
 	f.state, f.size = s, size
 	f.mu.Unlock()
 	f.Metrics.show(s)
-	for _, ring := range f.bells {
-		ring()
+	for _, notify := range f.listeners {
+		notify()
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (m *Metrics) show(s state) {
 	}
 }
 
-// Updated books one patch of a node's conditions.
+// Updated counts one patch of a node's conditions.
 func (m *Metrics) Updated(err error) {
 	if err != nil {
 		m.updates.WithLabelValues(failed).Inc()
@@ -72,7 +72,7 @@ func (m *Metrics) Updated(err error) {
 	m.updates.WithLabelValues(success).Inc()
 }
 
-// Told books one Kubernetes Event about a node.
+// Told counts one Kubernetes Event about a node.
 func (m *Metrics) Told(err error) {
 	if err != nil {
 		m.events.WithLabelValues(failed).Inc()

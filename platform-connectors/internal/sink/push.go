@@ -17,7 +17,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/outage"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -76,22 +78,22 @@ type Push struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 
-	bell    chan struct{}
-	failing bool
+	wake   chan struct{}
+	outage outage.Outage
 }
 
-// Bell returns what to ring when the set or the Node has changed.
-func (p *Push) Bell() func() {
-	p.bell = make(chan struct{}, 1)
+// Waker returns what to call when the set or the Node has changed.
+func (p *Push) Waker() func() {
+	p.wake = make(chan struct{}, 1)
 	return func() {
 		select {
-		case p.bell <- struct{}{}:
-		default: // it rings already
+		case p.wake <- struct{}{}:
+		default: // it is woken already
 		}
 	}
 }
 
-// Run compares and writes until ctx ends: at every bell and once a minute.
+// Run compares and writes until ctx ends: whenever it is woken and once a minute.
 func (p *Push) Run(ctx context.Context) error {
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval = calm, slowest
@@ -101,44 +103,36 @@ func (p *Push) Run(ctx context.Context) error {
 		p.note(err)
 		switch {
 		case err != nil:
-			p.pause(ctx, pace.NextBackOff())
+			delay.For(ctx, p.Clock, pace.NextBackOff())
 			continue
 		case wrote:
-			p.pause(ctx, calm)
+			delay.For(ctx, p.Clock, calm)
 		}
 		pace.Reset()
 		select {
 		case <-ctx.Done():
-		case <-p.bell:
+		case <-p.wake:
 		case <-p.Clock.After(resync):
 		}
 	}
 	return nil
 }
 
-func (p *Push) pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-p.Clock.After(d):
-	}
-}
-
 // note logs the first failure of a row and its end.
 func (p *Push) note(err error) {
-	if err != nil && !p.failing {
+	switch begins, ends := p.outage.Note(err); {
+	case begins:
 		p.Log.Warn("showing the node's faults in Kubernetes failed", "error", err)
-	}
-	if err == nil && p.failing {
+	case ends:
 		p.Log.Info("the node's faults are shown in Kubernetes again")
 	}
-	p.failing = err != nil
 }
 
 // step makes one comparison and writes the difference.
 func (p *Push) step(ctx context.Context) (wrote bool, err error) {
 	node := p.Node()
 	if node == nil {
-		return false, nil // the bell rings when it is seen
+		return false, nil // a wake-up comes when it is seen
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()

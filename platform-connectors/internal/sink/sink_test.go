@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -78,7 +78,7 @@ type source struct{ h *history }
 func (s source) Opened() (History, bool) { return s.h, !s.h.away }
 
 func (h *history) History(ctx context.Context, after int64) ([]record.Record, error) {
-	return records.History(ctx, h, "gpu-7", after, 2)
+	return destination.History(ctx, h, "gpu-7", after, 2)
 }
 
 func (h *history) List(_ context.Context, q store.Query) ([]record.Record, error) {
@@ -305,8 +305,8 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 	})
 }
 
-// desk is a push on a fake API server.
-func desk(f *Fold, objects ...runtime.Object) (*Push, *fake.Clientset, func()) {
+// newPush makes a push on a fake API server.
+func newPush(f *Fold, objects ...runtime.Object) (*Push, *fake.Clientset, func()) {
 	client := fake.NewClientset(objects...)
 	p := &Push{
 		View: f.View, Told: f.Told, Client: client, Clock: clock.RealClock{},
@@ -319,7 +319,7 @@ func desk(f *Fold, objects ...runtime.Object) (*Push, *fake.Clientset, func()) {
 		}
 		return n
 	}
-	return p, client, p.Bell()
+	return p, client, p.Waker()
 }
 
 func push(t *testing.T, p *Push, d time.Duration) {
@@ -350,7 +350,7 @@ func TestPushWritesOnlyDifferences(t *testing.T) {
 		q.add(xid("0"), minor())
 		run(t, f, time.Minute)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}}
-		p, client, _ := desk(f, node)
+		p, client, _ := newPush(f, node)
 		push(t, p, 10*time.Minute)
 		if diff := cmp.Diff([]string{"patch nodes/status", "create events/"}, writes(client)); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
@@ -374,7 +374,7 @@ func TestPushTriesAgainWithPatience(t *testing.T) {
 		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, &history{})
 		q.add(xid("0"))
 		run(t, f, time.Minute)
-		p, client, _ := desk(f, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}})
+		p, client, _ := newPush(f, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}})
 		failures := 0
 		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			failures++
@@ -396,7 +396,7 @@ func TestPushWaitsForItsNode(t *testing.T) {
 		f := newFold(t, filepath.Join(t.TempDir(), "faults.json"), q, &history{})
 		q.add(xid("0"))
 		run(t, f, time.Minute)
-		p, client, ring := desk(f)
+		p, client, notify := newPush(f)
 		push(t, p, time.Hour)
 		if got := writes(client); len(got) != 0 {
 			t.Errorf("writes without a Node: %v", got)
@@ -405,7 +405,7 @@ func TestPushWaitsForItsNode(t *testing.T) {
 		if err := client.Tracker().Add(node); err != nil {
 			t.Fatal(err)
 		}
-		ring()
+		notify()
 		push(t, p, time.Second)
 		if diff := cmp.Diff([]string{"patch nodes/status"}, writes(client)); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
 
 // Bounds of one group.
@@ -52,10 +50,6 @@ func (s *Spool) Append(ctx context.Context, records []record.Record) error {
 	if len(r.frames) == 0 {
 		return nil
 	}
-	if crashpoint.Sabotaged("platform-connectors/drop-fsync") {
-		go s.appendLate(r)
-		return nil
-	}
 	return s.submit(ctx, r)
 }
 
@@ -80,16 +74,6 @@ func (s *Spool) submit(ctx context.Context, r *request) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// appendLate is the crash tests' sabotage: the caller was told that its records
-// are durable while they are only in memory.
-func (s *Spool) appendLate(r *request) {
-	<-s.o.Clock.After(10 * time.Second) // whoever kills the process has time to
-	r.ctx = context.Background()
-	if err := s.submit(r.ctx, r); err != nil {
-		s.o.Log.Error("late append failed", "error", err)
 	}
 }
 
@@ -213,7 +197,7 @@ func (s *Spool) fresh(p *plan, r *request) (fresh []frame, bytes int64) {
 }
 
 // write appends the frames and syncs them. After a failure nothing is known
-// about the end of the journal: it is cut back to what is durable before it is
+// about the end of the log: it is cut back to what is durable before it is
 // written again.
 func (s *Spool) write(p *plan) error {
 	if len(p.frames) == 0 {
@@ -226,11 +210,11 @@ func (s *Spool) write(p *plan) error {
 	}
 	s.broken = true
 	s.buffer = s.buffer[:0]
-	at, ends := s.journal.last().size(), make([]uint32, 0, len(p.frames))
+	at, ends := s.wal.last().size(), make([]uint32, 0, len(p.frames))
 	for _, f := range p.frames {
 		s.buffer = appendEntry(s.buffer, f)
 		end := at + int64(len(s.buffer))
-		if ends = append(ends, uint32(end)); end < s.journal.full {
+		if ends = append(ends, uint32(end)); end < s.wal.full {
 			continue
 		}
 		if err := s.roll(ends); err != nil {
@@ -252,7 +236,7 @@ func (s *Spool) roll(ends []uint32) error {
 	}
 	s.files.Lock()
 	defer s.files.Unlock()
-	return s.journal.seal()
+	return s.wal.seal()
 }
 
 // flush makes the entries in the buffer durable, which end at the given places
@@ -261,15 +245,15 @@ func (s *Spool) flush(ends []uint32) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	if err := s.journal.put(s.buffer); err != nil {
+	if err := s.wal.put(s.buffer); err != nil {
 		return err
 	}
-	if err := s.sync(s.journal.tail); err != nil {
+	if err := s.sync(s.wal.tail); err != nil {
 		return fmt.Errorf("syncing the spool: %w", err)
 	}
 	s.files.Lock()
 	defer s.files.Unlock()
-	last := s.journal.last()
+	last := s.wal.last()
 	last.ends = append(last.ends, ends...)
 	if cap(s.buffer) > keepBuffer {
 		s.buffer = nil
@@ -310,27 +294,27 @@ func (s *Spool) forgetOld() {
 	}
 }
 
-// heal opens the journal again after a failed write or read, repairs it and cuts
+// heal opens the log again after a failed write or read, repairs it and cuts
 // it back to the last entry that is known to be durable.
 func (s *Spool) heal() error {
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := s.journal.tail.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := s.wal.tail.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		s.o.Log.Warn("closing the spool after a failure failed", "error", err)
 	}
-	damage, err := s.openJournal(func(frame) {})
+	damage, err := s.openWAL(func(frame) {})
 	if err != nil {
 		return err
 	}
-	_, last := s.journal.bounds()
+	_, last := s.wal.bounds()
 	_, committed := s.Bounds()
 	if last < committed {
 		// The disk has lost them; those that come next must not take their places.
-		if err := s.journal.fillUp(committed); err != nil {
+		if err := s.wal.fillUp(committed); err != nil {
 			return fmt.Errorf("healing the spool, which ends at entry %d of %d: %w", last, committed, err)
 		}
 	}
-	if err := s.journal.cutBack(committed); err != nil {
+	if err := s.wal.cutBack(committed); err != nil {
 		return fmt.Errorf("cutting the spool back to entry %d: %w", committed, err)
 	}
 	for _, d := range damage {

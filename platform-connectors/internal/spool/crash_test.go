@@ -149,12 +149,12 @@ func FuzzRepair(f *testing.F) {
 				t.Fatalf("entries %v are not contiguous", seen)
 			}
 		}
-		j, err := openJournal(dir, 1<<20, segments, (*os.File).ReadAt)
+		j, err := openWAL(dir, 1<<20, segments, (*os.File).ReadAt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, last := j.bounds(); last != uint64(len(seen)) {
-			t.Fatalf("the journal ends at %d, %d entries were seen", last, len(seen))
+			t.Fatalf("the log ends at %d, %d entries were seen", last, len(seen))
 		}
 		if err := j.close(); err != nil {
 			t.Fatal(err)

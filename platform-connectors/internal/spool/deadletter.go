@@ -16,8 +16,8 @@ const (
 	maxDeadLetters  = 16 << 20
 )
 
-// letter is one line of the dead letters file.
-type letter struct {
+// deadLetter is one line of the dead letters file.
+type deadLetter struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
 	Epoch  string    `json:"epoch"`
@@ -43,7 +43,7 @@ func (s *Spool) bury(reason string, d Damage) {
 	s.o.Metrics.DeadLetters.WithLabelValues(reason).Add(float64(d.Count))
 	s.o.Log.Error("spool entries could not be read back and are dead letters now",
 		"reason", reason, "index", d.Index, "entries", d.Count, "bytes", len(d.Bytes))
-	err := s.writeLetter(letter{s.o.Clock.Now().UTC(), reason, s.epoch, d.Index, d.Count, d.Bytes})
+	err := s.writeDeadLetter(deadLetter{s.o.Clock.Now().UTC(), reason, s.epoch, d.Index, d.Count, d.Bytes})
 	if err != nil {
 		s.o.Log.Error("keeping a dead letter failed", "index", d.Index, "error", err)
 	}
@@ -56,7 +56,7 @@ func (s *Spool) buryRead(reason string, d Damage) {
 	s.bury(reason, d)
 }
 
-func (s *Spool) writeLetter(l letter) error {
+func (s *Spool) writeDeadLetter(l deadLetter) error {
 	path := filepath.Join(s.dir, deadLettersFile)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxDeadLetters {
 		if old, err := os.ReadFile(path + ".old"); err == nil {

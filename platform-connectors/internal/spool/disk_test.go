@@ -132,7 +132,7 @@ func TestASectorThatFailsWhileTheSpoolRuns(t *testing.T) {
 	for i := range s.live {
 		s.live[i].record = nil // as of long ago
 	}
-	last := s.journal.last()
+	last := s.wal.last()
 	if err := os.Link(last.path, filepath.Join(o.Dir, "bad")); err != nil {
 		t.Fatal(err)
 	}

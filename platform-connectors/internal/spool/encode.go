@@ -70,12 +70,12 @@ func exact(r record.Record) bool {
 	e := r.Event
 	_, action := protos.RecommendedAction_value[string(e.RecommendedAction)]
 	_, strategy := protos.ProcessingStrategy_value[string(e.ProcessingStrategy)]
-	door := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && r.Status.Blank()
+	accepted := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && r.Status.Blank()
 	lists := (e.ErrorCode == nil || len(e.ErrorCode) > 0) && (e.Metadata == nil || len(e.Metadata) > 0) &&
 		(e.EntitiesImpacted == nil || len(e.EntitiesImpacted) > 0)
 	created := r.CreatedAt.Location() == time.UTC && time.Unix(0, r.CreatedAt.UnixNano()).Equal(r.CreatedAt)
 	t := e.GeneratedTimestamp
-	return action && strategy && door && lists && created &&
+	return action && strategy && accepted && lists && created &&
 		t.Location() == time.UTC && t.Equal(t.Truncate(time.Microsecond))
 }
 

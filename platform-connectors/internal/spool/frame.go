@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// A frame is what the journal holds per record, with its length as a varint
+// A frame is what the log holds per record, with its length as a varint
 // before it. It carries what finds and proves an entry: a magic number, its
 // length, its index and a checksum over everything after it.
 //

@@ -120,7 +120,7 @@ func (s *Spool) entry(index uint64, r record.Record) Entry {
 
 // copyOut reads entries behind from, which is after, or where the unreleased
 // ones begin. It does not wait for a group that is being made durable. If the
-// disk does not give back what it should, the journal is repaired, and the next
+// disk does not give back what it should, the log is repaired, and the next
 // attempt finds what is left.
 func (s *Spool) copyOut(after uint64, limit int, buffer *[]byte) (found [][]byte, from uint64, err error) {
 	s.files.RLock()
@@ -128,7 +128,7 @@ func (s *Spool) copyOut(after uint64, limit int, buffer *[]byte) (found [][]byte
 	from = max(after, released)
 	if from < committed {
 		limit = int(min(uint64(limit), committed-from))
-		found, *buffer, err = s.journal.read(from+1, limit, maxGroupBytes, *buffer)
+		found, *buffer, err = s.wal.read(from+1, limit, maxGroupBytes, *buffer)
 	}
 	s.files.RUnlock()
 	if err == nil {
@@ -169,7 +169,7 @@ func (s *Spool) release(upTo uint64) error {
 		return err
 	}
 	s.files.RLock()
-	stale := s.journal.stale(upTo)
+	stale := s.wal.stale(upTo)
 	s.files.RUnlock()
 	if stale == 0 {
 		return nil
@@ -209,12 +209,12 @@ func (s *Spool) truncate() error {
 	s.io.Lock()
 	defer s.io.Unlock()
 	if s.broken {
-		return nil // the next append heals the journal, a later release truncates it
+		return nil // the next append heals the log, a later release truncates it
 	}
 	released, _ := s.Bounds()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := s.journal.cutFront(released); err != nil {
+	if err := s.wal.cutFront(released); err != nil {
 		s.broken = true
 		return fmt.Errorf("truncating the spool: %w", err)
 	}

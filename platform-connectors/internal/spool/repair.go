@@ -24,7 +24,7 @@ type Damage struct {
 	Lost bool
 }
 
-// repair makes the journal in dir readable and lists its segments. A torn tail is
+// repair makes the log in dir readable and lists its segments. A torn tail is
 // cut off; zeros at the end are room that was prepared and stay. A damaged
 // stretch with undamaged entries behind it becomes tombstones, so that nothing
 // behind it is lost and every entry keeps its index. See is called with every
@@ -158,7 +158,7 @@ func (c *checker) search(at int) (hit, bool) {
 	return hit{start: len(c.data), end: len(c.data)}, false
 }
 
-// entryAt reads one entry as the journal stores it: a varint length and the frame.
+// entryAt reads one entry as the log stores it: a varint length and the frame.
 func entryAt(b []byte) (f frame, size int, ok bool) {
 	length, n := binary.Uvarint(b)
 	if n <= 0 || uint64(len(b)-n) < length {
@@ -177,7 +177,7 @@ func prefixLen(frame int) int { return len(binary.AppendUvarint(nil, uint64(fram
 
 const segmentDigits = 20
 
-// listSegments lists the files of a journal in the order of their entries.
+// listSegments lists the files of a log in the order of their entries.
 func listSegments(dir string) ([]*segment, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {

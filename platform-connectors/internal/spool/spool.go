@@ -40,7 +40,7 @@ type Options struct {
 	// MaxBytes bounds what is accepted and not released: its bytes on the disk and
 	// what its entries take in memory.
 	MaxBytes int64
-	// SegmentBytes is the size of one file of the journal, 4 MiB if 0.
+	// SegmentBytes is the size of one file of the log, 4 MiB if 0.
 	SegmentBytes int
 	Clock        clock.Clock
 	Log          *slog.Logger
@@ -64,13 +64,13 @@ type Spool struct {
 
 	cursor sync.Mutex // guards the file of the cursor
 
-	io     sync.Mutex // held by whoever writes the journal; guards the fields below
-	broken bool       // the journal must be repaired before the next write
+	io     sync.Mutex // held by whoever writes the log; guards the fields below
+	broken bool       // the log must be repaired before the next write
 	buffer []byte     // of one group
 	sync   func(*os.File) error
 
-	files   sync.RWMutex // guards the journal against readers; taken after io
-	journal *journal
+	files sync.RWMutex // guards the log against readers; taken after io
+	wal   *wal
 
 	mu        sync.Mutex // guards the fields below; taken after all others
 	live      []entry    // of released+1 .. committed
@@ -146,14 +146,14 @@ func (s *Spool) takeLock() error {
 	return nil
 }
 
-// load repairs and reads the journal, and finds out what was released.
+// load repairs and reads the log, and finds out what was released.
 func (s *Spool) load() error {
 	cursor := s.readReleased()
 	segments, err := listSegments(filepath.Join(s.dir, logDir))
 	if err != nil {
 		return err
 	}
-	damage, err := s.openJournal(func(f frame) {
+	damage, err := s.openWAL(func(f frame) {
 		if f.index > cursor {
 			s.remember(f)
 		}
@@ -161,7 +161,7 @@ func (s *Spool) load() error {
 	if err != nil {
 		return err
 	}
-	first, last := s.journal.bounds()
+	first, last := s.wal.bounds()
 	// An index that was given and is gone would be given again, so the counter
 	// could fall: a new epoch begins.
 	if err := s.loadEpoch(len(segments) == 0 || cursor > last || lostEnd(damage)); err != nil {
@@ -175,16 +175,16 @@ func (s *Spool) load() error {
 	return nil
 }
 
-// openJournal repairs the journal and opens it.
-func (s *Spool) openJournal(see func(frame)) ([]Damage, error) {
+// openWAL repairs the log and opens it.
+func (s *Spool) openWAL(see func(frame)) ([]Damage, error) {
 	path := filepath.Join(s.dir, logDir)
 	segments, damage, err := repair(path, s.o.pread, see)
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(path, int64(s.o.SegmentBytes), segments, s.o.pread)
+	j, err := openWAL(path, int64(s.o.SegmentBytes), segments, s.o.pread)
 	if err == nil {
-		s.journal = j
+		s.wal = j
 	}
 	return damage, err
 }
@@ -296,7 +296,7 @@ func (s *Spool) Close() error {
 	defer s.io.Unlock()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := errors.Join(s.journal.close(), s.vigil.close(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.wal.close(), s.vigil.close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("closing the spool: %w", err)
 	}
 	return nil

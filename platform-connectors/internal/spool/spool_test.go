@@ -51,7 +51,7 @@ func open(t *testing.T, o Options) *Spool {
 	}
 	t.Cleanup(func() {
 		s.refuse()
-		s.journal.tail.Close()
+		s.wal.tail.Close()
 		s.lock.Close() // the test may have closed them
 	})
 	return s

@@ -185,7 +185,7 @@ func (s *Spool) setAside(index uint64) {
 	if index <= s.released || index > s.committed {
 		return
 	}
-	found, _, err := s.journal.read(index, 1, maxGroupBytes, nil)
+	found, _, err := s.wal.read(index, 1, maxGroupBytes, nil)
 	if err != nil {
 		s.o.Log.Error("setting aside a spool entry that killed the process failed, the next start tries again", "index", index, "error", err)
 		return

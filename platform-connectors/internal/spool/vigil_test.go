@@ -39,7 +39,7 @@ func (d *remains) life(stop bool, work func(*Spool)) (died bool) {
 		}
 		if died || !stop {
 			close(s.vigil.ended) // nothing is written any more
-			s.journal.tail.Close()
+			s.wal.tail.Close()
 			s.lock.Close()
 		}
 	}()
@@ -73,14 +73,14 @@ func (d *remains) life(stop bool, work func(*Spool)) (died bool) {
 	return false
 }
 
-func (d *remains) letters() (out []letter) {
+func (d *remains) letters() (out []deadLetter) {
 	d.t.Helper()
 	b, err := os.ReadFile(filepath.Join(d.dir, deadLettersFile))
 	if err != nil && !os.IsNotExist(err) {
 		d.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		var l letter
+		var l deadLetter
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			d.t.Fatal(err)
 		}

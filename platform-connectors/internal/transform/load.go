@@ -5,33 +5,24 @@
 package transform
 
 import (
-	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
-// load reads the file that names the stages, and theirs. Unknown keys and wrong
-// values are errors that name file and key; digest tells one content from
-// another, also of files that are bad.
-func load(file string) (c pipeline.Config, digest [sha256.Size]byte, err error) {
-	var order pipeline.Order
-	sum := sha256.New()
-	read := func(path string, target any) error {
-		text, err := os.ReadFile(path)
-		fmt.Fprintf(sum, "%s\x00%v\x00%s\x00", path, err, text)
-		if err != nil {
-			return fmt.Errorf("reading the pipeline: %w", err)
-		}
-		return decode(path, target)
+// load reads the file that names the stages, and theirs; without a file there are
+// none. Unknown keys and wrong values are errors that name file and key.
+func load(file string) (pipeline.Config, error) {
+	c := pipeline.Default()
+	if file == "" {
+		return c, nil
 	}
-	c = pipeline.Default()
-	problems := []error{read(file, &order)}
+	var order pipeline.Order
+	problems := []error{decode(file, &order)}
 	for _, s := range order.Stages {
 		if !s.Enabled {
 			continue
@@ -41,20 +32,41 @@ func load(file string) (c pipeline.Config, digest [sha256.Size]byte, err error) 
 			pipeline.StageMetadata: &c.Metadata, pipeline.StageOverrides: &c.Overrides, pipeline.StageDedup: &c.Dedup,
 			pipeline.StageConfirmation: &c.Confirmation,
 		}[s.Name]
-		path := s.Config
 		switch {
 		case target == nil: // Validate says so
-		case path == "":
+		case s.Config == "":
 			problems = append(problems, fmt.Errorf("%s: stage %s has no config", file, s.Name))
 		default:
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(filepath.Dir(file), path)
-			}
-			problems = append(problems, read(path, target))
+			problems = append(problems, decode(beside(file, s.Config), target))
 		}
 	}
-	copy(digest[:], sum.Sum(nil))
-	return c, digest, errors.Join(problems...)
+	return c, errors.Join(problems...)
+}
+
+// named are the file and those of its stages, as far as it can be read.
+func named(file string) []string {
+	if file == "" {
+		return nil
+	}
+	var order pipeline.Order
+	names := []string{file}
+	if err := decode(file, &order); err != nil {
+		return names
+	}
+	for _, s := range order.Stages {
+		if s.Enabled && s.Config != "" {
+			names = append(names, beside(file, s.Config))
+		}
+	}
+	return names
+}
+
+// beside is a name that may be relative to the folder of the file that has it.
+func beside(file, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(file), name)
 }
 
 // decode reads a strict TOML file over the defaults in target.

@@ -72,7 +72,7 @@ func (m *Metrics) reloaded(err error) {
 	m.stale.Set(0)
 }
 
-// count books what was done to one stored record.
+// count takes in what was done to one stored record.
 func (m *Metrics) count(d done) {
 	for _, a := range d.notes.Applied {
 		m.applied.WithLabelValues(a.Rule, a.Field).Inc()
@@ -80,7 +80,7 @@ func (m *Metrics) count(d done) {
 	for _, f := range d.notes.Failed {
 		m.failed.WithLabelValues(f.Rule).Inc()
 	}
-	if d.place.Of != "" {
+	if d.position.Of != "" {
 		m.repeats.Inc()
 	}
 	if d.notes.NodeUnknown {

@@ -2,23 +2,19 @@ package transform
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/livefile"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
-
-// look is how often the files are compared.
-const look = 2 * time.Second
 
 // Nodes knows nodes for the metadata; nil is not known.
 type Nodes interface {
@@ -31,17 +27,15 @@ type Runner struct {
 	permit  bool // see pipeline.Config.PersistOnlyToProcess
 	wide    []string
 	nodes   Nodes
-	clock   clock.Clock
+	follows *livefile.Follower
 	log     *slog.Logger
 	metrics *Metrics
 
-	mu      sync.Mutex
-	current *pipeline.Pipeline
-	digest  [sha256.Size]byte // of the content that was looked at last
-	problem error             // of that content; the pipeline before it runs on
-	window  pipeline.Window
-	warned  map[string]bool // rules whose failure is in the log
-	bells   []func()
+	mu        sync.Mutex
+	current   *pipeline.Pipeline
+	window    pipeline.Window
+	warned    map[string]bool // rules whose failure is in the log
+	listeners []func()
 }
 
 // Options of a Runner.
@@ -54,26 +48,16 @@ type Options struct {
 	ClusterWide []string
 
 	Nodes   Nodes
-	Clock   clock.Clock
+	Clock   clock.WithTicker
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
 // Open reads and compiles the pipeline. At the start a bad file is an error.
 func Open(o Options) (*Runner, error) {
-	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, clock: o.Clock, log: o.Log, metrics: o.Metrics, warned: map[string]bool{}}
-	c := pipeline.Default()
-	var err error
-	if o.File != "" {
-		if c, r.digest, err = load(o.File); err != nil {
-			return nil, err
-		}
-	}
-	c.PersistOnlyToProcess, c.ClusterWide = r.permit, r.wide
-	if r.current, err = pipeline.Compile(c); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.File, err)
-	}
-	return r, nil
+	r := &Runner{file: o.File, permit: o.PersistOnlyToProcess, wide: o.ClusterWide, nodes: o.Nodes, log: o.Log, metrics: o.Metrics}
+	r.follows = &livefile.Follower{Files: func() []string { return named(r.file) }, Take: r.take, Told: r.told, Clock: o.Clock}
+	return r, r.follows.Start()
 }
 
 // Run reads the files again whenever they change, until ctx ends. A bad content
@@ -83,55 +67,48 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.file == "" {
 		return nil
 	}
-	tick := r.clock.Tick(look)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick:
-			r.reload()
-		}
-	}
+	return r.follows.Run(ctx)
 }
 
-// OnChange calls ring when other rules run. It must not block and is registered
+// OnChange calls notify when other rules run. It must not block and is registered
 // before Run.
-func (r *Runner) OnChange(ring func()) { r.bells = append(r.bells, ring) }
+func (r *Runner) OnChange(notify func()) { r.listeners = append(r.listeners, notify) }
 
-func (r *Runner) reload() {
-	c, digest, err := load(r.file)
+func (r *Runner) take() error {
+	c, err := load(r.file)
+	if err != nil {
+		return err
+	}
+	c.PersistOnlyToProcess, c.ClusterWide = r.permit, r.wide
+	next, err := pipeline.Compile(c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.file, err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if digest == r.digest {
-		return
+	r.current, r.warned = next, map[string]bool{}
+	for _, notify := range r.listeners {
+		notify()
 	}
-	r.digest = digest
-	var next *pipeline.Pipeline
-	if err == nil {
-		c.PersistOnlyToProcess, c.ClusterWide = r.permit, r.wide
-		next, err = pipeline.Compile(c)
-	}
-	r.problem = err
+	return nil
+}
+
+// told says what became of a new content.
+func (r *Runner) told(err error) {
 	r.metrics.reloaded(err)
 	if err != nil {
 		r.log.Error("the pipeline's new configuration is bad; the one before it stays", "file", r.file, "error", err)
 		return
 	}
-	r.current, r.warned = next, map[string]bool{}
-	for _, ring := range r.bells {
-		ring()
-	}
-	r.log.Info("the pipeline's configuration is new", "file", r.file, "stages", c.Stages)
+	r.log.Info("the pipeline's configuration is new", "file", r.file, "stages", r.pipeline().Config().Stages)
 }
 
 // Ready says whether the files on disk are what runs.
 func (r *Runner) Ready() (bool, string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.problem != nil {
-		return false, "the configuration on disk is bad, the one before it runs: " + r.problem.Error()
+	if trouble := r.follows.Trouble(); trouble != "" {
+		return false, "the configuration on disk is bad, the one before it runs: " + trouble
 	}
-	return true, fmt.Sprintf("stages %v", r.current.Config().Stages)
+	return true, fmt.Sprintf("stages %v", r.pipeline().Config().Stages)
 }
 
 // Change is what the pipeline makes of a record for the node's conditions. A
@@ -168,9 +145,9 @@ func (r *Runner) node(ctx context.Context, p *pipeline.Pipeline, name string) *p
 
 // done is what was decided about one record.
 type done struct {
-	record record.Record
-	place  pipeline.Place
-	notes  pipeline.Notes
+	record   record.Record
+	position pipeline.Position
+	notes    pipeline.Notes
 }
 
 // Transform changes records for the sink. With the Deduplicator it takes records
@@ -190,11 +167,11 @@ func (r *Runner) Transform(ctx context.Context, records []record.Record) ([]reco
 			if r.mustWait(p, d.record, pending) {
 				break
 			}
-			d.place = r.place(p, d.record)
-			if d.place.Of != "" {
-				d.record.Event = pipeline.Demote(d.record.Event, d.place.Of)
-			} else if d.place.Key != "" {
-				pending[d.place.Key] = true
+			d.position = r.position(p, d.record)
+			if d.position.Of != "" {
+				d.record.Event = pipeline.Demote(d.record.Event, d.position.Of)
+			} else if d.position.Key != "" {
+				pending[d.position.Key] = true
 			}
 		}
 		if !reflect.DeepEqual(d.record.Event, rec.Event) {
@@ -214,13 +191,13 @@ func (r *Runner) mustWait(p *pipeline.Pipeline, rec record.Record, pending map[s
 	return rec.Event.IsHealthy || pending[pipeline.Key(rec.Event)]
 }
 
-func (r *Runner) place(p *pipeline.Pipeline, rec record.Record) pipeline.Place {
+func (r *Runner) position(p *pipeline.Pipeline, rec record.Record) pipeline.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.window.Look(p.Config().Dedup, rec)
 }
 
-// settle books what was done to stored records and remembers them.
+// settle counts what was done to stored records and remembers them.
 func (r *Runner) settle(p *pipeline.Pipeline, decided []done, results []store.AppendResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +213,7 @@ func (r *Runner) settle(p *pipeline.Pipeline, decided []done, results []store.Ap
 		// A duplicate is stored as the rules of another time made it, which says
 		// nothing of this one.
 		if p.Dedup() && results[i] == store.Appended {
-			r.window.Stored(p.Config().Dedup, d.place, d.record)
+			r.window.Stored(p.Config().Dedup, d.position, d.record)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/livefile"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -131,7 +132,7 @@ func TestABadFileKeepsThePipelineBeforeIt(t *testing.T) {
 		for _, s := range steps {
 			files(t, dir, map[string]string{"overrides.toml": s.overrides})
 			synctest.Wait()
-			time.Sleep(2 * look) // the bubble's time
+			time.Sleep(2 * livefile.Every) // the bubble's time
 			synctest.Wait()
 			if ok, detail := r.Ready(); ok != s.ready {
 				t.Errorf("%s: ready %v, %s", s.what, ok, detail)

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
-	"github.com/nvidia/nvsentinel/platform-connectors/internal/records"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -57,8 +57,8 @@ type Gateway struct {
 }
 
 var (
-	_ records.Place     = (*Gateway)(nil)
-	_ records.Historian = (*Gateway)(nil)
+	_ destination.Destination = (*Gateway)(nil)
+	_ destination.Historian   = (*Gateway)(nil)
 )
 
 // Open prepares connections to the gateways; it does not wait for one.
@@ -94,14 +94,14 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 	return &Gateway{conn, protos.NewGatewayClient(conn), log}, nil
 }
 
-// Append implements records.Place. Called for a publisher's request it shows the
+// Append implements destination.Destination. Called for a publisher's request it shows the
 // gateway that publisher's token: only with it may an event be about any node.
 func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.AppendResult, error) {
 	results, _, err := g.AppendTo(ctx, "", batch)
 	return results, err
 }
 
-// AppendTo implements kept.Place, as store.Identified says. Of a batch that needs
+// AppendTo implements retained.Destination, as store.Identified says. Of a batch that needs
 // several calls the first ones may have been appended when the store moves.
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
@@ -154,7 +154,7 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 			out[i] = store.Duplicate
 		case protos.Outcome_OUTCOME_REFUSED:
 			out[i] = store.Refused
-			records.Tell(ctx, batch[i].ID, result.GetProblem())
+			destination.Tell(ctx, batch[i].ID, result.GetProblem())
 			g.log.Error("the gateway refused a record", "id", batch[i].ID, "problem", result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
 			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
@@ -163,18 +163,18 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 	return out, now, nil
 }
 
-// Dead implements records.Place.
-func (g *Gateway) Dead(ctx context.Context, letter store.DeadLetter) error {
+// Dead implements destination.Destination.
+func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(forPublisher(ctx), attempt)
 	defer cancel()
-	_, err := g.api.Dead(ctx, &protos.DeadRequest{Id: letter.ID, Reason: letter.Reason, Body: letter.Body})
+	_, err := g.api.Dead(ctx, &protos.DeadRequest{Id: deadLetter.ID, Reason: deadLetter.Reason, Body: deadLetter.Body})
 	if err != nil {
-		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", letter.ID, err)
+		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", deadLetter.ID, err)
 	}
 	return nil
 }
 
-// History implements records.Historian.
+// History implements destination.Historian.
 func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
@@ -191,7 +191,7 @@ func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, er
 	return out, nil
 }
 
-// Close implements records.Place.
+// Close implements destination.Destination.
 func (g *Gateway) Close() error {
 	if err := g.conn.Close(); err != nil {
 		return fmt.Errorf("closing the connection to the gateways: %w", err)

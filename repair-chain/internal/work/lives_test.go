@@ -155,7 +155,7 @@ func text(v any) string {
 
 // pass takes the run as far as it goes, after the same with a process that dies.
 func (l *life) pass(d *datadriven.TestData) {
-	w := chain.World{Session: "s1", Templates: l.templates, Problems: l.problems}
+	w := chain.Facts{Session: "s1", Templates: l.templates, Problems: l.problems}
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "session":

@@ -44,7 +44,7 @@ func (w Worker) Remove(ctx context.Context, run *v1alpha1.RepairRun) (gone bool,
 
 // giveUp ends a run that its NodeHealthCheck gave up. The object of a step that is under
 // way is told first, by the same annotation: a RebootNode sends no signal then.
-func (w Worker) giveUp(ctx context.Context, run *v1alpha1.RepairRun, world chain.World) error {
+func (w Worker) giveUp(ctx context.Context, run *v1alpha1.RepairRun, facts chain.Facts) error {
 	at := run.Annotations[v1alpha1.TimedOutAnnotation]
 	for _, st := range run.Status.Steps {
 		if st.State != v1alpha1.StepRunning {
@@ -67,7 +67,7 @@ func (w Worker) giveUp(ctx context.Context, run *v1alpha1.RepairRun, world chain
 			return fmt.Errorf("telling %s %s of step %s that it is given up: %w", o.GetKind(), o.GetName(), st.Name, err)
 		}
 	}
-	chain.GiveUp(run, world.Now)
+	chain.GiveUp(run, facts.Now)
 	return nil
 }
 

@@ -40,31 +40,31 @@ type Worker struct {
 // Pass takes a run as far as it goes now, and writes its status into it; what has to
 // survive is saved on the way, the caller saves the rest. An error is of writing or
 // saving: pass again.
-func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, world chain.World) error {
+func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chain, facts chain.Facts) error {
 	if chain.Ended(run) {
 		return nil
 	}
 	if v1alpha1.GivenUp(run) {
-		return w.giveUp(ctx, run, world)
+		return w.giveUp(ctx, run, facts)
 	}
 	var problems []error
-	r := round{w, run, c, world}
+	r := round{w, run, c, facts}
 	for i := range run.Status.Steps {
-		turn, ahead := c.Consider(run, i, world)
+		turn, ahead := c.Consider(run, i, facts)
 		if turn != nil {
 			d, err := r.turn(ctx, turn, i)
 			if err != nil {
 				chain.Trouble(run, i, err)
 				problems = append(problems, fmt.Errorf("step %s: %w", run.Status.Steps[i].Name, err))
 			} else {
-				ahead = c.Judge(run, i, turn, d, world.Now)
+				ahead = c.Judge(run, i, turn, d, facts.Now)
 			}
 		}
 		if !ahead {
 			break
 		}
 	}
-	c.Conclude(run, world.Now)
+	c.Conclude(run, facts.Now)
 	return errors.Join(problems...)
 }
 
@@ -73,7 +73,7 @@ type round struct {
 	Worker
 	run   *v1alpha1.RepairRun
 	chain *chain.Chain
-	world chain.World
+	facts chain.Facts
 }
 
 // turn takes the object of a step as far as it goes.
@@ -91,9 +91,9 @@ func (r round) turn(ctx context.Context, turn *chain.Turn, i int) (artifact.Deci
 		Resource: resource, Name: chain.ObjectName(r.run, name), Lifecycle: t.Lifecycle, Rule: t.Rule, Paths: t.Paths,
 		UnknownTimeout: r.chain.Steps[i].Timeout.Duration, Hold: turn.Hold != (chain.Hold{}),
 	}
-	_, d, err := object.Pass(ctx, progress, turn.Wanted, r.world.Now, func(ctx context.Context, p artifact.Progress) error {
+	_, d, err := object.Pass(ctx, progress, turn.Wanted, r.facts.Now, func(ctx context.Context, p artifact.Progress) error {
 		kept := r.run.DeepCopy()
-		if err := chain.Keep(kept, i, turn, p, r.world.Now); err != nil {
+		if err := chain.Keep(kept, i, turn, p, r.facts.Now); err != nil {
 			return err
 		}
 		if err := r.Save(ctx, kept); err != nil {

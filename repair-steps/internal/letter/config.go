@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nvidia/nvsentinel/repair-steps/internal/courier"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 )
 
 // maxBody is how many bytes a body may be allowed to have.
@@ -29,7 +29,7 @@ const (
 )
 
 // fates are what follows.
-var fates = map[Conflict]courier.Fate{Fail: courier.Refused, Retry: courier.Again, Exists: courier.Delivered}
+var fates = map[Conflict]delivery.Fate{Fail: delivery.Refused, Retry: delivery.Again, Exists: delivery.Delivered}
 
 // Config of a ticket.
 type Config struct {
@@ -43,14 +43,14 @@ type Config struct {
 	Key      string   `toml:"idempotencyKey" flag:"idempotency-key" env:"TICKET_KEY" usage:"key that is the same however often this ticket is sent, such as RUN/STEP; TICKET_KEY in the environment is its default"`
 	Conflict Conflict `toml:"onConflict" bounds:"fail, retry, exists" flag:"on-conflict" usage:"what HTTP 409 means: fail, retry (a request with this key is under way) or exists (there is such a ticket)"`
 
-	Sending courier.Config `toml:"sending"`
+	Sending delivery.Config `toml:"sending"`
 }
 
 // Default tries for five minutes.
 func Default() Config {
 	return Config{
 		Facts: "/etc/ticket/facts.json", MaxBody: 64 << 10, Header: "Idempotency-Key", Conflict: Fail,
-		Sending: courier.Config{TryTimeout: 30 * time.Second, SendTimeout: 5 * time.Minute},
+		Sending: delivery.Config{TryTimeout: 30 * time.Second, SendTimeout: 5 * time.Minute},
 	}
 }
 
@@ -87,8 +87,8 @@ func (c Config) Validate() error {
 }
 
 // Parcel is the ticket with its body.
-func (c Config) Parcel(open courier.Opener, length int64) courier.Parcel {
-	return courier.Parcel{
+func (c Config) Parcel(open delivery.Opener, length int64) delivery.Parcel {
+	return delivery.Parcel{
 		Method: http.MethodPost, URL: c.URL, Open: open, Length: length, Conflict: fates[c.Conflict],
 		Header: http.Header{"Content-Type": {"application/json"}, http.CanonicalHeaderKey(c.Header): {c.Key}},
 	}

@@ -28,7 +28,7 @@ type Lines interface {
 	// Server names the history that positions belong to now.
 	Server(ctx context.Context) (string, error)
 	// Dead keeps a dead letter.
-	Dead(ctx context.Context, letter store.DeadLetter) error
+	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
 // Consumer is one consumer of a store. Commit may be called while others are.
@@ -76,13 +76,13 @@ func (c *Consumer[P]) Idle() bool {
 
 // Bury keeps a document that cannot be decoded as a dead letter, counts and passes it.
 func (c *Consumer[P]) Bury(ctx context.Context, d provider.Document) error {
-	letter := d.Letter("feed of " + c.Name)
-	letter.At = c.Clock.Now()
-	if err := c.Lines.Dead(ctx, letter); err != nil {
+	deadLetter := d.DeadLetter("feed of " + c.Name)
+	deadLetter.At = c.Clock.Now()
+	if err := c.Lines.Dead(ctx, deadLetter); err != nil {
 		return err
 	}
 	c.Metrics.Undecodable.WithLabelValues(c.Name).Inc()
-	c.Log.Error("passing a record that cannot be decoded", "consumer", c.Name, "record", letter.ID, "error", letter.Reason)
+	c.Log.Error("passing a record that cannot be decoded", "consumer", c.Name, "record", deadLetter.ID, "error", deadLetter.Reason)
 	return nil
 }
 

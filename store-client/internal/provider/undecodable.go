@@ -19,8 +19,8 @@ import (
 const (
 	maxReason = 1 << 10
 	maxBody   = 1 << 20
-	// letters is how many of them one page makes.
-	letters = 16
+	// deadLettersPerPage is how many of them one page makes.
+	deadLettersPerPage = 16
 	// maxTold bounds the documents that are told by a process; further ones are left
 	// out without a word of their own.
 	maxTold = 1 << 16
@@ -36,8 +36,8 @@ type Document struct {
 	Why  error
 }
 
-// Letter is the document as a dead letter of a source, without its time.
-func (d Document) Letter(source string) store.DeadLetter {
+// DeadLetter is the document as a dead letter of a source, without its time.
+func (d Document) DeadLetter(source string) store.DeadLetter {
 	return store.DeadLetter{
 		ID: cut(d.ID, maxID), Source: source, Reason: cut(d.Why.Error(), maxReason), Body: d.Body[:min(len(d.Body), maxBody)],
 	}
@@ -89,16 +89,16 @@ func (u *Undecodable) List(ctx context.Context, q store.Query, read func(ctx con
 // keep makes dead letters of documents, counts and names them.
 func (u *Undecodable) keep(ctx context.Context, documents []Document) error {
 	for _, d := range documents {
-		letter := d.Letter(store.Undecodable)
-		letter.At = u.Clock.Now()
+		deadLetter := d.DeadLetter(store.Undecodable)
+		deadLetter.At = u.Clock.Now()
 		if u.Keep != nil {
-			if err := u.Keep(ctx, letter); err != nil {
-				return fmt.Errorf("leaving out record %q, %w: %w", letter.ID, d.Why, err)
+			if err := u.Keep(ctx, deadLetter); err != nil {
+				return fmt.Errorf("leaving out record %q, %w: %w", deadLetter.ID, d.Why, err)
 			}
 		}
 		u.tell(d.ID)
 		u.Metrics.Undecodable.WithLabelValues(lists).Inc()
-		u.Log.Error("lists leave out a record that cannot be decoded", "record", letter.ID, "error", letter.Reason)
+		u.Log.Error("lists leave out a record that cannot be decoded", "record", deadLetter.ID, "error", deadLetter.Reason)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (p *Page) Add(r record.Record, d Document) {
 	case d.Why == nil:
 		p.records, p.bytes = append(p.records, r), p.bytes+len(d.Body)
 	case p.of.isTold(d.ID):
-	case len(p.broken) == letters:
+	case len(p.broken) == deadLettersPerPage:
 		p.untold = true
 	default:
 		d.Body = slices.Clone(d.Body[:min(len(d.Body), maxBody)])

@@ -63,7 +63,7 @@ func (s *Store) appendFresh(ctx context.Context, server string, records []record
 		return nil
 	})
 	if err == nil {
-		s.bell.Ring()
+		s.wake.Notify()
 	}
 	return stored, now, err
 }

@@ -102,8 +102,8 @@ type Dialect struct {
 	// Adopt makes the rows of a database that was restored from another server
 	// readable: their transaction numbers mean nothing here. It is idempotent.
 	Adopt func(ctx context.Context, db *sql.DB) error
-	// Wake calls ring after other processes' writes until the context ends.
-	Wake func(ctx context.Context, ring func())
+	// Wake calls notify after other processes' writes until the context ends.
+	Wake func(ctx context.Context, notify func())
 }
 
 // instant scans a time column of either database: a time or microseconds.

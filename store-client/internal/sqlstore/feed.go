@@ -16,8 +16,8 @@ import (
 const (
 	// pollEvery bounds the delay after a lost wake-up.
 	pollEvery = time.Second
-	// lookEvery is the least time between two looks that bells ask for: every
-	// write of any service rings every feed, mostly with nothing for it. A ring
+	// lookEvery is the least time between two looks that wake-ups ask for: every
+	// write of any service wakes every feed, mostly with nothing for it. A wake-up
 	// after a calm is followed at once.
 	lookEvery = 10 * time.Millisecond
 	// pageRows and store.PageBytes bound what one read of a feed holds in memory.
@@ -34,10 +34,10 @@ type feed struct {
 	s        *Store
 	selector record.Selector
 
-	bell   <-chan struct{}
-	unbell func()
-	closed chan struct{}
-	once   sync.Once
+	wake        <-chan struct{}
+	unsubscribe func()
+	closed      chan struct{}
+	once        sync.Once
 
 	// cursor is how far the store was read to the end, buffer what was read but
 	// not yet delivered. target is the head up to which is being read, page by
@@ -66,16 +66,16 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 		return nil, errors.New("opening a feed: the consumer has no name")
 	}
 	f := newFeed(s, consumer, selector)
-	// Before the first read, so that no ring falls between the two.
-	f.bell, f.unbell = s.subscribe()
+	// Before the first read, so that no wake-up falls between the two.
+	f.wake, f.unsubscribe = s.subscribe()
 	if err := f.resume(ctx); err != nil {
-		f.unbell()
+		f.unsubscribe()
 		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
 	}
 	return f, nil
 }
 
-// newFeed is a feed that is not opened: it stands nowhere and hears no bell.
+// newFeed is a feed that is not opened: it stands nowhere and is not woken.
 func newFeed(s *Store, consumer string, selector record.Selector) *feed {
 	return &feed{
 		Consumer: offset.Consumer[position]{
@@ -118,7 +118,7 @@ func (f *feed) resume(ctx context.Context) error {
 func (f *feed) Close() error {
 	f.once.Do(func() {
 		close(f.closed)
-		f.unbell()
+		f.unsubscribe()
 	})
 	return nil
 }
@@ -200,7 +200,7 @@ func (f *feed) conclude() {
 	}
 }
 
-// rest waits for the bell or the poll. When everything delivered is committed
+// rest waits for the wake-up or the poll. When everything delivered is committed
 // it stores, now and then, how far the feed has looked.
 func (f *feed) rest(ctx context.Context) error {
 	if f.Idle() {
@@ -208,8 +208,8 @@ func (f *feed) rest(ctx context.Context) error {
 			return err
 		}
 	}
-	rung, err := f.await(ctx, pollEvery, f.bell)
-	if !rung || err != nil {
+	woken, err := f.await(ctx, pollEvery, f.wake)
+	if !woken || err != nil {
 		return err
 	}
 	if early := lookEvery - f.s.Clock.Since(f.looked); early > 0 {
@@ -218,12 +218,12 @@ func (f *feed) rest(ctx context.Context) error {
 	return err
 }
 
-// await waits for a ring of the bell, the end of a time or that of the feed.
-func (f *feed) await(ctx context.Context, wait time.Duration, bell <-chan struct{}) (rung bool, err error) {
+// await waits for a wake-up, the end of a time or that of the feed.
+func (f *feed) await(ctx context.Context, wait time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	timer := f.s.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-bell:
+	case <-wake:
 		return true, nil
 	case <-timer.C():
 	case <-f.closed:

@@ -27,26 +27,26 @@ WHERE csp = $7 AND event_id = $8 AND revision = CAST($1 AS BIGINT) - 1`
 	forgetSQL       = "SELECT csp, event_id FROM maintenance_events WHERE expire_at < $1 AND is_finished ORDER BY expire_at LIMIT $2"
 )
 
-// Book implements store.Maintenances: every statement compares the revision.
-func (s *Store) Book(ctx context.Context, b store.Booking) error {
-	booked, err := provider.Book(b)
+// SaveMaintenances implements store.Maintenances: every statement compares the revision.
+func (s *Store) SaveMaintenances(ctx context.Context, u store.MaintenanceUpdate) error {
+	prepared, err := provider.PrepareMaintenances(u)
 	if err == nil {
-		err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.book(ctx, tx, b.CSP, booked) })
+		err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.saveAll(ctx, tx, u.CSP, prepared) })
 	}
 	if err != nil {
-		return fmt.Errorf("booking %d maintenances of %s: %w", len(b.Events), b.CSP, err)
+		return fmt.Errorf("saving %d maintenances of %s: %w", len(u.Events), u.CSP, err)
 	}
 	return nil
 }
 
-func (s *Store) book(ctx context.Context, tx *sql.Tx, csp string, b provider.Booked) error {
+func (s *Store) saveAll(ctx context.Context, tx *sql.Tx, csp string, p provider.PreparedMaintenances) error {
 	// The provider's line first: processes that read the same provider wait here.
-	if p := b.Provider; p != nil {
+	if own := p.Provider; own != nil {
 		query := updateProvider
-		if p.Revision == 1 {
+		if own.Revision == 1 {
 			query = insertProvider
 		}
-		res, err := tx.ExecContext(ctx, query, p.Revision, string(b.ProviderDoc), csp)
+		res, err := tx.ExecContext(ctx, query, own.Revision, string(p.ProviderDoc), csp)
 		if err := compared(res, err, csp); err != nil {
 			return err
 		}
@@ -56,16 +56,16 @@ func (s *Store) book(ctx context.Context, tx *sql.Tx, csp string, b provider.Boo
 		if fresh {
 			query = insertMaintenance
 		}
-		some := slices.DeleteFunc(slices.Clone(b.Events), func(e provider.BookedEvent) bool { return (e.Revision == 1) != fresh })
-		if err := s.bookEach(ctx, tx, query, some); err != nil {
+		some := slices.DeleteFunc(slices.Clone(p.Events), func(e provider.PreparedEvent) bool { return (e.Revision == 1) != fresh })
+		if err := s.saveEach(ctx, tx, query, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bookEach writes one by one with one prepared statement.
-func (s *Store) bookEach(ctx context.Context, tx *sql.Tx, query string, events []provider.BookedEvent) error {
+// saveEach writes one by one with one prepared statement.
+func (s *Store) saveEach(ctx context.Context, tx *sql.Tx, query string, events []provider.PreparedEvent) error {
 	if len(events) == 0 {
 		return nil
 	}

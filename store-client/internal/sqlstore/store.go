@@ -41,7 +41,7 @@ type Config struct {
 type Store struct {
 	Config
 	db     *sql.DB
-	bell   wake.Bell
+	wake   wake.Signal
 	writer chan struct{}
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
@@ -177,26 +177,26 @@ func listSQL(q store.Query, limit int) (string, []any) {
 }
 
 // Dead implements store.Store. The same letter again replaces the first.
-func (s *Store) Dead(ctx context.Context, letter store.DeadLetter) error {
+func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO dead_letters (source, id, reason, body, at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded.body, at = excluded.at`,
-			provider.Text(letter.Source), provider.Text(letter.ID), provider.Text(letter.Reason), letter.Body, s.Dialect.Time(&letter.At))
+			provider.Text(deadLetter.Source), provider.Text(deadLetter.ID), provider.Text(deadLetter.Reason), deadLetter.Body, s.Dialect.Time(&deadLetter.At))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", letter.ID, letter.Source, err)
+		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
 	return nil
 }
 
-// Letters implements store.Store.
-func (s *Store) Letters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+// DeadLetters implements store.Store.
+func (s *Store) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	var out []store.DeadLetter
 	err := each(ctx, s.db, "SELECT id, reason, body, at FROM dead_letters WHERE source = $1 ORDER BY at DESC, id LIMIT $2",
-		[]any{source, store.MaxLetters}, func(scan func(...any) error) error {
+		[]any{source, store.MaxDeadLetters}, func(scan func(...any) error) error {
 			l := store.DeadLetter{Source: source}
 			var at instant
 			if err := scan(&l.ID, &l.Reason, &l.Body, &at); err != nil {
@@ -310,9 +310,9 @@ func (s *Store) subscribe() (<-chan struct{}, func()) {
 		if s.PollOnly || s.Dialect.Wake == nil {
 			return
 		}
-		s.tasks.Go(func() { s.Dialect.Wake(s.life, s.bell.Ring) })
+		s.tasks.Go(func() { s.Dialect.Wake(s.life, s.wake.Notify) })
 	})
-	return s.bell.Subscribe()
+	return s.wake.Subscribe()
 }
 
 func decode(doc []byte) (record.Record, error) {

@@ -43,7 +43,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 	})
 	switch {
 	case err == nil:
-		s.bell.Ring()
+		s.wake.Notify()
 		return after, nil
 	case errors.Is(err, store.ErrConflict):
 		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()

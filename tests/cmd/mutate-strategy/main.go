@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"syscall"
 
+	"github.com/nvidia/nvsentinel/tests/overlay"
 	"github.com/nvidia/nvsentinel/tests/strategy"
 )
 
@@ -31,7 +32,7 @@ func run(ctx context.Context, only string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	root, err := strategy.Root(ctx)
+	root, err := overlay.Root(ctx)
 	if err != nil {
 		return err
 	}

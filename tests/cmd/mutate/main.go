@@ -1,5 +1,5 @@
 // Command mutate changes the pure packages in one place at a time, and lists the changes
-// that no test of the package notices: make mutate [PKG=fault-quarantine/ledger,...].
+// that no test of the package notices: make mutate [PKG=fault-quarantine/decision,...].
 //
 // Exit status: 0 every package reaches the share, 1 one does not, 2 bad flags.
 package main
@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"github.com/nvidia/nvsentinel/tests/mutation"
-	"github.com/nvidia/nvsentinel/tests/strategy"
+	"github.com/nvidia/nvsentinel/tests/overlay"
 )
 
 // explanations of changes that may go unnoticed, below the root.
@@ -41,7 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, packages string, sample, share int) error {
-	root, err := strategy.Root(ctx)
+	root, err := overlay.Root(ctx)
 	if err != nil {
 		return err
 	}

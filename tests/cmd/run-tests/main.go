@@ -31,9 +31,9 @@ import (
 // began last would run beside an idle processor.
 var longest = []string{
 	"./store-client/mongodb", "./janitor", "./store-client/postgresql", "./platform-connectors", "./tests/journey",
-	"./tests/chart", "./node-drainer/internal/drain", "./tests/objects", "./fault-quarantine/internal/desk",
-	"./fault-quarantine", "./tests/demo", "./janitor/internal/workshop", "./internal/localcluster",
-	"./fault-remediation/internal/repair", "./tests/strategy", "./store-client/sqlite",
+	"./tests/chart", "./node-drainer/internal/reconciler", "./tests/objects", "./fault-quarantine/internal/reconciler",
+	"./fault-quarantine", "./tests/demo", "./janitor/internal/reconciler", "./internal/localcluster",
+	"./fault-remediation/internal/reconciler", "./tests/strategy", "./store-client/sqlite",
 }
 
 // environment is what the tests run with, where the caller does not say otherwise:

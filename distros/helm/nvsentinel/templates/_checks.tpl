@@ -25,9 +25,8 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 
 {{/* clusterAgents is not empty if a publisher speaks for all nodes. */}}
 {{- define "nvsentinel.clusterAgents" -}}
-{{- if or .Values.cspHealthMonitor.enabled .Values.kubernetesObjectMonitor.enabled .Values.healthEventsAnalyzer.enabled (and .Values.nodeHealthCheck.enabled .Values.nodeHealthCheck.bridge) }}yes{{ end -}}
+{{- range include "nvsentinel.clusterPublishers" . | fromJsonArray }}{{ if .enabled }}yes{{ end }}{{ end -}}
 {{- range .Values.platformConnectors.publishers }}{{ if .clusterWide }}yes{{ end }}{{ end -}}
-{{- if and .Values.platformConnectorsCluster.enabled .Values.platformConnectorsCluster.coverage.enabled }}yes{{ end -}}
 {{- end }}
 
 {{/* requireStore stops where a service has no store. */}}

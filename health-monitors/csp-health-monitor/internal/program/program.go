@@ -8,8 +8,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/desk"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -44,9 +44,9 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	d.OnStop("store", func(context.Context) error { return maintenances.Close() })
 	nodes := kube.WatchNodes(client.Clientset)
 	synced := func() bool { ok, _ := nodes.Synced(); return ok }
-	metrics := desk.NewMetrics(d.Registry)
-	monitor := desk.New(desk.Options{
-		Source: cloud.Source, Place: lifecycle.Place{CSP: cloud.CSP, Cluster: cfg.ClusterName, ResourceType: cloud.ResourceType},
+	metrics := reconciler.NewMetrics(d.Registry)
+	monitor := reconciler.New(reconciler.Options{
+		Source: cloud.Source, Origin: lifecycle.Origin{CSP: cloud.CSP, Cluster: cfg.ClusterName, ResourceType: cloud.ResourceType},
 		Store: maintenances, Fleet: fleet.Cached(nodes.Lister, synced, cloud.Source.Machine), Policy: cfg.Policy(), NodeName: cfg.NodeName,
 		Poll: cfg.Poll(), Rounds: cfg.Rounds(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	})
@@ -64,7 +64,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 }
 
 // lead works and publishes until ctx ends or one of them fails.
-func lead(ctx context.Context, nodes *kube.Nodes, monitor *desk.Desk, publisher *report.Publisher) error {
+func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler, publisher *report.Publisher) error {
 	if err := nodes.WaitForSync(ctx); err != nil {
 		return nil //nolint:nilerr // it ends before the nodes were read
 	}

@@ -83,10 +83,10 @@ func one(p *policy.Policy, object *unstructured.Unstructured, at time.Time, out 
 
 // events prints what would be sent.
 func events(p *policy.Policy, name, node string, at time.Time, out io.Writer) bool {
-	book := machine.New("check")
+	tracker := machine.New("check")
 	r := p.Report
-	_, err := book.Observe(machine.Seen{
-		Key: machine.Key{Policy: p.Name, Type: p.Kind.GroupVersion().String() + "/" + p.Kind.Kind, Object: name}, Sight: machine.Matched, At: at,
+	_, err := tracker.Observe(machine.Seen{
+		Key: machine.Key{Policy: p.Name, Type: p.Kind.GroupVersion().String() + "/" + p.Kind.Kind, Object: name}, Observation: machine.Matched, At: at,
 		Fault:   machine.Fault{Node: node, ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(record.Process)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
 	}, func() (string, error) { return "", nil })
@@ -94,7 +94,7 @@ func events(p *policy.Policy, name, node string, at time.Time, out io.Writer) bo
 		fmt.Fprintf(out, "    error: %v\n", err)
 		return false
 	}
-	for _, w := range book.Waiting() {
+	for _, w := range tracker.Waiting() {
 		w.Event.Metadata = nil // given when it is sent
 		text, err := protojson.Marshal(w.Event)
 		if err != nil {

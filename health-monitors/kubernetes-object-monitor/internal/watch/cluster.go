@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
@@ -41,7 +42,7 @@ type cluster struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	metrics *Metrics
-	ring    func(item) // an object has changed
+	enqueue func(item) // an object has changed
 	filled  func(ctx context.Context, kind schema.GroupVersionKind)
 
 	mu      sync.Mutex
@@ -126,30 +127,26 @@ func (c *cluster) open(ctx context.Context, kind schema.GroupVersionKind) {
 		if !said && ctx.Err() == nil {
 			c.log.Warn("kind is not watched yet; its policies wait for it", "kind", kind.String(), "served", !meta.IsNoMatchError(err), "error", err)
 		}
-		timer := c.clock.NewTimer(missingEvery)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !delay.For(ctx, c.clock, missingEvery) {
 			return
-		case <-timer.C():
 		}
 	}
 }
 
 func (c *cluster) follow(ctx context.Context, kind schema.GroupVersionKind, informer cache.Informer) {
-	ring := func(x any) {
+	enqueue := func(x any) {
 		if gone, ok := x.(toolscache.DeletedFinalStateUnknown); ok {
 			namespace, name, err := toolscache.SplitMetaNamespaceKey(gone.Key)
 			if err == nil {
-				c.ring(item{kind, namespace, name})
+				c.enqueue(item{kind, namespace, name})
 			}
 			return
 		}
 		if object, err := meta.Accessor(x); err == nil {
-			c.ring(item{kind, object.GetNamespace(), object.GetName()})
+			c.enqueue(item{kind, object.GetNamespace(), object.GetName()})
 		}
 	}
-	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: ring, UpdateFunc: func(_, x any) { ring(x) }, DeleteFunc: ring}
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, x any) { enqueue(x) }, DeleteFunc: enqueue}
 	if len(c.set.Of(kind)) == 0 { // only looked up
 		handler = toolscache.ResourceEventHandlerFuncs{}
 	}

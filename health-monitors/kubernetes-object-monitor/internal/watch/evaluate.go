@@ -71,22 +71,22 @@ func (g *generation) look(ctx context.Context, i item) {
 func (g *generation) gone(p *policy.Policy, i item, now time.Time) machine.Seen {
 	r := p.Report
 	return machine.Seen{
-		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Sight: machine.Gone, At: now,
+		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Observation: machine.Gone, At: now,
 		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(g.Strategy)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
 	}
 }
 
-// judge evaluates one policy on one object (nil: gone) and books the result. It
+// judge evaluates one policy on one object (nil: gone) and keeps the result. It
 // returns when time alone may change it; ok is false when a new look may help.
 func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object map[string]any, now time.Time) (flip time.Time, ok bool) {
 	seen := g.gone(p, i, now)
 	if object != nil {
 		flip = g.see(ctx, p, object, &seen)
 	}
-	decision, err := g.Journal.Observe(seen)
+	decision, err := g.Checkpoint.Observe(seen)
 	if err != nil {
-		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonBook).Inc()
+		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonCheckpoint).Inc()
 		g.Metrics.refused(p.Name, err)
 		g.warn(p.Name, "state", err)
 		return flip, false
@@ -104,21 +104,21 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 func (g *generation) see(ctx context.Context, p *policy.Policy, object map[string]any, seen *machine.Seen) (flip time.Time) {
 	namespace, _ := split(seen.Key.Object)
 	if p.Namespace != "" && p.Namespace != namespace {
-		seen.Sight = machine.Unmatched
+		seen.Observation = machine.Unmatched
 		return time.Time{}
 	}
 	g.Metrics.Evaluations.Inc()
 	match, err := p.Match(object, seen.At, bounded(ctx))
 	switch {
 	case err != nil:
-		seen.Sight = machine.Unknown
+		seen.Observation = machine.Unknown
 		g.failed(p.Name, err)
 		return time.Time{}
 	case !match.Matched:
-		seen.Sight = machine.Unmatched
+		seen.Observation = machine.Unmatched
 		return match.Flip
 	}
-	seen.Sight = machine.Matched
+	seen.Observation = machine.Matched
 	if seen.Fault.Node, err = p.Node(object, seen.At, bounded(ctx)); err != nil {
 		g.failed(p.Name, err)
 	}

@@ -43,9 +43,9 @@ type Metrics struct {
 
 // Reasons of Metrics.ReconciliationErrors.
 const (
-	reasonBook  = "state"
-	reasonCache = "cache"
-	reasonWatch = "watch"
+	reasonCheckpoint = "state"
+	reasonCache      = "cache"
+	reasonWatch      = "watch"
 )
 
 // NewMetrics registers the metrics; size is asked at every scrape.

@@ -1,6 +1,6 @@
 // Package watch is the loop of the object monitor: it keeps the objects that the
 // policies need, evaluates the policies when an object changes, when time alone
-// changes an answer, and once per resync period, and books what follows.
+// changes an answer, and once per resync period, and keeps what follows.
 package watch
 
 import (
@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/journal"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -32,10 +32,10 @@ const (
 
 // Monitor evaluates policies. Its fields are set before Run.
 type Monitor struct {
-	Config    *rest.Config
-	Policies  *Policies
-	Journal   *journal.Journal
-	Publisher *report.Publisher
+	Config     *rest.Config
+	Policies   *Policies
+	Checkpoint *checkpoint.Checkpoint
+	Publisher  *report.Publisher
 	// Strategy holds for policies that say none.
 	Strategy record.Strategy
 	// Resync is how long an answer stands at most.
@@ -59,7 +59,7 @@ func (m *Monitor) Ready() (bool, string) {
 
 // Run acts as the leader until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	if err := m.Journal.Load(ctx); err != nil {
+	if err := m.Checkpoint.Load(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -68,7 +68,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var tasks sync.WaitGroup
-	for _, run := range []func(context.Context) error{m.Journal.Run, m.Publisher.Run, m.generations} {
+	for _, run := range []func(context.Context) error{m.Checkpoint.Run, m.Publisher.Run, m.generations} {
 		tasks.Go(func() {
 			if err := run(ctx); err != nil {
 				cancel(err)
@@ -131,7 +131,7 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 		workqueue.TypedRateLimitingQueueConfig[item]{Clock: m.Clock})}
 	g.later = backlog{queue: g.queue, short: m.Workers, waiting: map[item]bool{}}
 	g.turns = newTurns(m.Clock, m.Resync)
-	objects.clock, objects.log, objects.metrics, objects.ring, objects.filled = m.Clock, m.Log, m.Metrics, g.queue.Add, g.filled
+	objects.clock, objects.log, objects.metrics, objects.enqueue, objects.filled = m.Clock, m.Log, m.Metrics, g.queue.Add, g.filled
 	m.current.Store(objects)
 	m.Policies.finder.Store(objects)
 	g.dropped(set)
@@ -154,11 +154,11 @@ func (g *generation) dropped(set *policy.Set) {
 	for _, p := range set.Policies {
 		policies[p.Name] = p
 	}
-	for _, key := range g.Journal.Open() {
+	for _, key := range g.Checkpoint.Open() {
 		if p := policies[key.Policy]; p != nil && covers(p, key) {
 			continue
 		}
-		if _, err := g.Journal.Observe(machine.Seen{Key: key, Sight: machine.Dropped, At: g.Clock.Now()}); err != nil {
+		if _, err := g.Checkpoint.Observe(machine.Seen{Key: key, Observation: machine.Dropped, At: g.Clock.Now()}); err != nil {
 			g.Log.Error("fault of a removed policy was not recovered", "policy", key.Policy, "object", key.Object, "error", err)
 			continue
 		}
@@ -195,7 +195,7 @@ func (g *generation) rescan(ctx context.Context, kind schema.GroupVersionKind) {
 		g.Metrics.ReconciliationErrors.WithLabelValues(kind.Kind, reasonCache).Inc()
 		g.Log.Warn("objects were not looked at again", "kind", kind.Kind, "error", err)
 	}
-	for _, key := range g.Journal.Open() {
+	for _, key := range g.Checkpoint.Open() {
 		if key.Type == typeOf(kind) {
 			namespace, name := split(key.Object)
 			all = append(all, item{kind, namespace, name})

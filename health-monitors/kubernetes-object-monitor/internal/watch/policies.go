@@ -7,17 +7,13 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+	"github.com/nvidia/nvsentinel/internal/livefile"
 )
-
-// readEvery is how often the policy file is looked at; a mounted ConfigMap is a
-// link that is exchanged, which no watch of the file sees.
-const readEvery = 2 * time.Second
 
 // Policies is the policy file: the set in force, and the next one when the file
 // changes.
@@ -32,8 +28,7 @@ type Policies struct {
 	Failed interface{ Set(float64) }
 
 	finder atomic.Pointer[cluster]
-
-	text string // as last read
+	file   *livefile.Follower
 
 	mu      sync.Mutex
 	set     *policy.Set
@@ -51,18 +46,9 @@ func (p *Policies) Find(kind schema.GroupVersionKind, namespace, name string) (m
 
 // Load reads the file for the first time.
 func (p *Policies) Load() error {
-	text, err := os.ReadFile(p.Path)
-	if err != nil {
-		return fmt.Errorf("reading the policies: %w", err)
-	}
-	set, err := policy.Parse(p.Path, string(text), p)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set, p.text, p.changed = set, string(text), make(chan struct{})
-	return nil
+	p.changed = make(chan struct{})
+	p.file = &livefile.Follower{Files: p.files, Take: p.take, Clock: p.Clock}
+	return p.file.Start()
 }
 
 // Current is the set in force; the channel is closed when another one is.
@@ -74,27 +60,37 @@ func (p *Policies) Current() (*policy.Set, <-chan struct{}) {
 
 // Run follows the file until ctx ends.
 func (p *Policies) Run(ctx context.Context) error {
-	tick := p.Clock.NewTicker(readEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C():
-			p.look(ctx)
-		}
-	}
+	p.file.Told = func(err error) { p.told(ctx, err) }
+	return p.file.Run(ctx)
 }
 
-// look takes a changed file over; a bad one leaves the policies as they are. A
-// file that is gone for a moment is being exchanged.
-func (p *Policies) look(ctx context.Context) {
+// files leaves a file out that is gone for a moment: it is being exchanged.
+func (p *Policies) files() []string {
+	if _, err := os.Stat(p.Path); err != nil {
+		return nil
+	}
+	return []string{p.Path}
+}
+
+func (p *Policies) take() error {
 	text, err := os.ReadFile(p.Path)
-	if err != nil || string(text) == p.text {
-		return
+	if err != nil {
+		return fmt.Errorf("reading the policies: %w", err)
 	}
 	set, err := policy.Parse(p.Path, string(text), p)
-	p.text = string(text)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set = set
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return nil
+}
+
+// told says what became of a changed file.
+func (p *Policies) told(ctx context.Context, err error) {
 	if err != nil {
 		p.Log.Error("the changed policies are not used; those before stay in force", "error", err)
 		p.fail(1)
@@ -104,12 +100,8 @@ func (p *Policies) look(ctx context.Context) {
 		return
 	}
 	p.fail(0)
+	set, _ := p.Current()
 	p.Log.Info("changed policies are in force", "policies", len(set.Policies))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.set = set
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 func (p *Policies) fail(x float64) {

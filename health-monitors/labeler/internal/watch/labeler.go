@@ -46,7 +46,7 @@ type Labeler struct {
 func (l *Labeler) Loop(metrics *consume.Metrics) *consume.Loop[struct{}] {
 	l.groups, l.memory, l.warned = labeling.NewGroups(), map[string]labeling.Memory{}, map[string]bool{}
 	return &consume.Loop[struct{}]{
-		Name: "labels", Handle: l.handle, Bells: l.bells(), Workers: l.Workers, Clock: l.Clock, Log: l.Log, Metrics: metrics,
+		Name: "labels", Handle: l.handle, Sources: l.sources(), Workers: l.Workers, Clock: l.Clock, Log: l.Log, Metrics: metrics,
 	}
 }
 

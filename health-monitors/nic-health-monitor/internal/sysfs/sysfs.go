@@ -82,7 +82,7 @@ func (t *Tree) Look(boot string, now time.Time) (fabric.Reading, Stats, error) {
 
 // take reads one card into the reading.
 func (t *Tree) take(r *fabric.Reading, stats *Stats, name string, own map[string]bool) error {
-	place, driver, err := t.place(name)
+	location, driver, err := t.location(name)
 	if err != nil {
 		return err
 	}
@@ -90,14 +90,14 @@ func (t *Tree) take(r *fabric.Reading, stats *Stats, name string, own map[string
 		r.Drivers[driver] = true
 	}
 	if !t.watched(name, own) {
-		r.Unwatched = append(r.Unwatched, place)
+		r.Unwatched = append(r.Unwatched, location)
 		return nil
 	}
 	if len(r.Devices) == maxCards {
 		return fmt.Errorf("listing cards: there are more than %d", maxCards)
 	}
 	d := t.card(name, stats)
-	d.Place, d.Driver = place, driver
+	d.Location, d.Driver = location, driver
 	r.Devices = append(r.Devices, d)
 	return nil
 }
@@ -151,23 +151,23 @@ func (t *Tree) card(name string, stats *Stats) fabric.Device {
 	return d
 }
 
-// place is the PCI address of a card, or its name where it has none, and driver
+// location is the PCI address of a card, or its name where it has none, and driver
 // that of its device.
-func (t *Tree) place(name string) (place, driver string, err error) {
+func (t *Tree) location(name string) (location, driver string, err error) {
 	uevent, err := read(filepath.Join(t.device(name), "device/uevent"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", fmt.Errorf("reading the address of %s: %w", name, err)
 	}
-	place = name
+	location = name
 	for line := range strings.Lines(uevent) {
 		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); {
 		case key == "PCI_SLOT_NAME" && !strings.Contains(value, "|"):
-			place = value
+			location = value
 		case key == "DRIVER":
 			driver = value
 		}
 	}
-	return place, driver, nil
+	return location, driver, nil
 }
 
 func (t *Tree) port(card, n string, stats *Stats) fabric.Port {

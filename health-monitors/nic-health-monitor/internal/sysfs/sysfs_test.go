@@ -97,14 +97,14 @@ func TestANode(t *testing.T) {
 	now := time.Unix(1000, 0)
 	want := fabric.Reading{At: now, Boot: "b", CharDevices: true, Unwatched: []string{"mlx5_2", "0000:86:00.0"}, Drivers: map[string]bool{"mlx5_core": true, "ice": true}, Devices: []fabric.Device{
 		{
-			Name: "mlx5_0", Place: "0000:3b:00.0", Driver: "mlx5_core", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
+			Name: "mlx5_0", Location: "0000:3b:00.0", Driver: "mlx5_core", GUID: "b83f:d203:0001:0000", Model: "MT4129 MT_0000000838", CharDevice: true,
 			Ports: []fabric.Port{
 				{Number: "1", Layer: fabric.InfiniBand, State: fabric.Active, Counters: map[string]uint64{"link_downed": 3, "rnr_nak_retry_err": 7}},
 				{Number: "2", Layer: fabric.InfiniBand, State: fabric.Disabled, Counters: map[string]uint64{}},
 			},
 		},
 		{
-			Name: "mlx5_1", Place: "0000:5e:00.0", Model: " ",
+			Name: "mlx5_1", Location: "0000:5e:00.0", Model: " ",
 			Ports: []fabric.Port{{Number: "1", Layer: fabric.Ethernet, State: fabric.Down, Counters: map[string]uint64{"carrier_changes": 12}}},
 		},
 	}}

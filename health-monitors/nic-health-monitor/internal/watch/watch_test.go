@@ -38,7 +38,7 @@ func (c *card) Look(boot string, now time.Time) (fabric.Reading, sysfs.Stats, er
 	}
 	port := fabric.Port{Number: "1", Layer: fabric.InfiniBand, State: c.state, Counters: map[string]uint64{"link_downed": c.downed}}
 	return fabric.Reading{At: now, Boot: boot, Devices: []fabric.Device{{
-		Name: "mlx5_0", Place: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []fabric.Port{port},
+		Name: "mlx5_0", Location: "0000:3b:00.0", GUID: "g", Model: "CX7", Ports: []fabric.Port{port},
 	}}}, sysfs.Stats{}, c.missing
 }
 

@@ -35,7 +35,7 @@ func (p fileCursor) in(f io.ReaderAt) (bool, error) {
 }
 
 // holds tells whether a rotated file can be the one of a place.
-func (e entry) holds(place fileCursor) (bool, error) {
+func (e entry) holds(position fileCursor) (bool, error) {
 	f, err := openLog(e)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil // removed since the listing
@@ -43,37 +43,37 @@ func (e entry) holds(place fileCursor) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("opening the log: %w", err)
 	}
-	same, err := place.in(f)
+	same, err := position.in(f)
 	return same, errors.Join(err, f.Close())
 }
 
 // useCopy goes on in a rotated file that has what was read of the file of a place,
 // and maybe more: what copytruncate leaves, or a packer.
-func (s *File) useCopy(place fileCursor, files []entry) (bool, error) {
-	if place.Offset == 0 {
+func (s *File) useCopy(position fileCursor, files []entry) (bool, error) {
+	if position.Offset == 0 {
 		return false, nil // any file is like it
 	}
 	for _, e := range files {
-		if e.id == place.ID || filepath.Clean(e.path) == filepath.Clean(s.path) {
+		if e.id == position.ID || filepath.Clean(e.path) == filepath.Clean(s.path) {
 			continue
 		}
-		same, err := e.holds(place)
+		same, err := e.holds(position)
 		if err != nil {
 			return false, err
 		}
 		if !same {
 			continue
 		}
-		if err := s.use(e, place.Offset); err != nil {
+		if err := s.use(e, position.Offset); err != nil {
 			return false, err
 		}
 		s.say("going on in " + e.path + ", to which the log file was moved")
-		for i, p := range place.Past {
-			if p.ID == place.ID {
-				place.Past[i].ID = e.id
+		for i, p := range position.Past {
+			if p.ID == position.ID {
+				position.Past[i].ID = e.id
 			}
 		}
-		s.cursor.Past = place.Past
+		s.cursor.Past = position.Past
 		return true, nil
 	}
 	return false, nil
@@ -81,7 +81,7 @@ func (s *File) useCopy(place fileCursor, files []entry) (bool, error) {
 
 // again goes on after the open file was cut, or its inode was given to another
 // one: in the copy that rotation made of it before, else from its start.
-func (s *File) again(place fileCursor, current bool) error {
+func (s *File) again(position fileCursor, current bool) error {
 	files, err := family(s.path)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *File) again(place fileCursor, current bool) error {
 	if current {
 		s.truncations.Add(1)
 	}
-	if found, err := s.useCopy(place, files); err != nil || found {
+	if found, err := s.useCopy(position, files); err != nil || found {
 		return err
 	}
 	if current {

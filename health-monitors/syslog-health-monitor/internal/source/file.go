@@ -123,28 +123,28 @@ func (s *File) begin() error {
 // resume finds the file of the cursor under whatever name it has now, packed or
 // copied meanwhile.
 func (s *File) resume() error {
-	place := s.cursor
+	position := s.cursor
 	files, err := family(s.path)
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
-		if f.id != place.ID {
+		if f.id != position.ID {
 			continue
 		}
-		if err := s.use(f, place.Offset); err != nil {
+		if err := s.use(f, position.Offset); err != nil {
 			return err
 		}
-		s.cursor.Past = place.Past
-		if same, err := place.in(s.open); err != nil || same {
+		s.cursor.Past = position.Past
+		if same, err := position.in(s.open); err != nil || same {
 			return err
 		}
-		return s.again(place, f.path == s.path)
+		return s.again(position, f.path == s.path)
 	}
-	if found, err := s.useCopy(place, files); err != nil || found {
+	if found, err := s.useCopy(position, files); err != nil || found {
 		return err
 	}
-	next, ok := after(files, place.Changed, place.ID, s.path)
+	next, ok := after(files, position.Changed, position.ID, s.path)
 	if !ok {
 		return fmt.Errorf("opening %s: %w", s.path, fs.ErrNotExist)
 	}
@@ -152,7 +152,7 @@ func (s *File) resume() error {
 		return err
 	}
 	s.gap(0, "the log file that was read last is gone; going on with "+next.path)
-	s.cursor.Past = place.Past
+	s.cursor.Past = position.Past
 	return nil
 }
 

@@ -71,20 +71,20 @@ func (s *Journal) Name() string { return "journal " + s.dir }
 // Open goes to the place behind cursor, or to the beginning of boot. A cursor of
 // another source is as good as none.
 func (s *Journal) Open(cursor json.RawMessage, boot string) error {
-	place := journalCursor{}
+	position := journalCursor{}
 	if len(cursor) > 0 {
-		if err := json.Unmarshal(cursor, &place); err != nil {
+		if err := json.Unmarshal(cursor, &position); err != nil {
 			return fmt.Errorf("decoding the cursor: %w", err)
 		}
 	}
-	if place.Entry != "" {
-		if _, err := kernellog.ParseCursor(place.Entry); err != nil {
+	if position.Entry != "" {
+		if _, err := kernellog.ParseCursor(position.Entry); err != nil {
 			s.gap(0, "the remembered place in the journal is unreadable; reading the current boot from its start")
-			place = journalCursor{}
+			position = journalCursor{}
 		}
 	}
 	s.shut()
-	s.cursor, s.boot, s.open = place, kernellog.JournalBoot(boot), true
+	s.cursor, s.boot, s.open = position, kernellog.JournalBoot(boot), true
 	s.asked = s.clock.Now()
 	return s.begin()
 }
@@ -265,15 +265,15 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 		e.Text = kernellog.Cut(e.Text, MaxLine)
 	}
 	return Line{
-		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Place.Boot != s.boot, Boot: kernellog.KernelBoot(e.Place.Boot),
-		At: s.written(e.Place), Gap: s.before(), Cursor: encode(s.cursor),
+		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Position.Boot != s.boot, Boot: kernellog.KernelBoot(e.Position.Boot),
+		At: s.written(e.Position), Gap: s.before(), Cursor: encode(s.cursor),
 	}, true
 }
 
 // written is when an entry was: what it says, but never in the future, nor before
 // the boot that it is of; then the clock was wrong, and the time since boot is not.
 // It is zero for an entry that does not say.
-func (s *Journal) written(p kernellog.Place) time.Time {
+func (s *Journal) written(p kernellog.Position) time.Time {
 	if p.Wall == 0 {
 		return time.Time{}
 	}
@@ -294,7 +294,7 @@ func (s *Journal) ours(e kernellog.Entry) bool {
 	if e.Machine == "" {
 		return true
 	}
-	if e.Place.Boot == s.boot {
+	if e.Position.Boot == s.boot {
 		s.cursor.Machine = e.Machine
 	}
 	return s.cursor.Machine == "" || s.cursor.Machine == e.Machine
@@ -315,7 +315,7 @@ func (s *Journal) isNew(e kernellog.Entry) bool {
 	}
 	if s.lost {
 		read, err := kernellog.ParseCursor(s.cursor.Entry)
-		s.lost = err == nil && e.Place.Behind(read, s.boot)
+		s.lost = err == nil && e.Position.Behind(read, s.boot)
 	}
 	return !s.lost
 }

@@ -376,21 +376,21 @@ func TestAnEntryIsOfItsBootAndNotOfTheFuture(t *testing.T) {
 	s := NewJournal("journalctl", "journal", clockAt(now))
 	s.boot, s.uptime = bootA, func() time.Duration { return time.Hour }
 	for name, c := range map[string]struct {
-		place kernellog.Place
+		place kernellog.Position
 		want  time.Duration // ago
 	}{
-		"right":                        {kernellog.Place{Boot: bootA, Monotonic: tenth, Wall: ago(49 * time.Minute)}, 49 * time.Minute},
-		"before the boot":              {kernellog.Place{Boot: bootA, Monotonic: tenth, Wall: 1}, 50 * time.Minute},
-		"in the future":                {kernellog.Place{Boot: bootA, Monotonic: tenth, Wall: ago(-time.Hour)}, 50 * time.Minute},
-		"later than the boot is old":   {kernellog.Place{Boot: bootA, Monotonic: 7 * tenth, Wall: ago(-time.Hour)}, 0},
-		"of a past boot":               {kernellog.Place{Boot: bootB, Monotonic: tenth, Wall: ago(9 * time.Hour)}, 9 * time.Hour},
-		"of a past boot in the future": {kernellog.Place{Boot: bootB, Monotonic: tenth, Wall: ago(-time.Hour)}, 0},
+		"right":                        {kernellog.Position{Boot: bootA, Monotonic: tenth, Wall: ago(49 * time.Minute)}, 49 * time.Minute},
+		"before the boot":              {kernellog.Position{Boot: bootA, Monotonic: tenth, Wall: 1}, 50 * time.Minute},
+		"in the future":                {kernellog.Position{Boot: bootA, Monotonic: tenth, Wall: ago(-time.Hour)}, 50 * time.Minute},
+		"later than the boot is old":   {kernellog.Position{Boot: bootA, Monotonic: 7 * tenth, Wall: ago(-time.Hour)}, 0},
+		"of a past boot":               {kernellog.Position{Boot: bootB, Monotonic: tenth, Wall: ago(9 * time.Hour)}, 9 * time.Hour},
+		"of a past boot in the future": {kernellog.Position{Boot: bootB, Monotonic: tenth, Wall: ago(-time.Hour)}, 0},
 	} {
 		if got := s.written(c.place); !got.Equal(now.Add(-c.want)) {
 			t.Errorf("%s: %s, want %s", name, got, now.Add(-c.want))
 		}
 	}
-	if got := s.written(kernellog.Place{Boot: bootA, Monotonic: tenth}); !got.IsZero() {
+	if got := s.written(kernellog.Position{Boot: bootA, Monotonic: tenth}); !got.IsZero() {
 		t.Errorf("an entry without a time is of %s", got)
 	}
 }

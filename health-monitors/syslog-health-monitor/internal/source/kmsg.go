@@ -52,9 +52,9 @@ func (s *Kmsg) Wake() <-chan struct{} { return s.wake }
 // Open goes to the place behind cursor if it is of boot, the current one, else
 // to the oldest record.
 func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
-	place := kmsgCursor{}
+	position := kmsgCursor{}
 	if len(cursor) > 0 {
-		if err := json.Unmarshal(cursor, &place); err != nil {
+		if err := json.Unmarshal(cursor, &position); err != nil {
 			return fmt.Errorf("decoding the cursor: %w", err)
 		}
 	}
@@ -66,9 +66,9 @@ func (s *Kmsg) Open(cursor json.RawMessage, boot string) error {
 		return fmt.Errorf("opening %s: %w", s.path, err)
 	}
 	s.lookAtRing()
-	s.cursor, s.seen = place, true
-	if place.Boot != boot {
-		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, place.Boot != ""
+	s.cursor, s.seen = position, true
+	if position.Boot != boot {
+		s.cursor, s.seen, s.turned = kmsgCursor{Boot: boot}, false, position.Boot != ""
 	}
 	s.booted = s.clock.Now().Add(-s.uptime())
 	s.reader = readRing(dev, s.clock, s.wake, func() { s.malformed.Add(1) })

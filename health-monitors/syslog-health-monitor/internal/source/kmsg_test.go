@@ -160,12 +160,12 @@ func TestKmsgOfAnotherBootBeginsAnew(t *testing.T) {
 	r.answers = records(0, 0)
 	s := openKmsg(t, r, cursor, "b")
 	expectKmsg(t, s, "line 0")
-	place, err := s.Reboot("c")
+	position, err := s.Reboot("c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectKmsg(t, s, "line 0")
-	expectKmsg(t, openKmsg(t, r, place, "c"), "line 0")
+	expectKmsg(t, openKmsg(t, r, position, "c"), "line 0")
 	if s.Counts() != (Counts{}) || r.closed == 0 {
 		t.Errorf("counts %+v, closed %d times", s.Counts(), r.closed)
 	}

@@ -146,11 +146,11 @@ func (s *File) rotate(limit int) (lines []Line, moved bool, err error) {
 	if err != nil || !ok || again.id != next.id {
 		return nil, false, err
 	}
-	place := s.cursor.Past
+	position := s.cursor.Past
 	if err := s.use(again, 0); err != nil {
 		return nil, false, err
 	}
-	s.cursor.Past = place
+	s.cursor.Past = position
 	return nil, true, nil
 }
 

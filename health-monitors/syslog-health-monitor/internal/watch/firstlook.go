@@ -17,16 +17,16 @@ type firstLook struct{ reported, tooOld int }
 // tooOld says whether a line is of so long before the first look that it makes no
 // event. What it tells is remembered all the same: it may have been reported
 // before the state was lost, and what a reboot cures of it asks for that.
-func (t *taking) tooOld(line source.Line) bool {
-	began := t.s.FirstLook
-	return !began.IsZero() && !line.At.IsZero() && line.At.Before(began.Add(-t.m.Policy.LookBack))
+func (b *batch) tooOld(line source.Line) bool {
+	began := b.s.FirstLook
+	return !began.IsZero() && !line.At.IsZero() && line.At.Before(began.Add(-b.m.Policy.LookBack))
 }
 
 // mark marks an event about a line of before the first look.
-func (t *taking) mark(line source.Line, e *protos.HealthEvent) {
-	if began := t.s.FirstLook; !began.IsZero() && !line.At.After(began) {
+func (b *batch) mark(line source.Line, e *protos.HealthEvent) {
+	if began := b.s.FirstLook; !began.IsZero() && !line.At.After(began) {
 		e.Metadata[MetadataFirstLook] = "true"
-		t.look.reported++
+		b.look.reported++
 	}
 }
 

@@ -20,9 +20,9 @@ const (
 
 // gap reports what was lost before a line. It is no fault of a device and asks
 // for nothing; the node was not watched for that long.
-func (t *taking) gap(line source.Line) error {
-	s := t.sighting(line)
-	s.Strategy = t.m.Policy.GapStrategy
+func (b *batch) gap(line source.Line) error {
+	s := b.sighting(line)
+	s.Strategy = b.m.Policy.GapStrategy
 	e := s.Event(GapCheck)
 	e.ErrorCode, e.RecommendedAction = []string{GapCode}, protos.RecommendedAction_NONE
 	e.Message = line.Gap.Why + "; what they said is not known"
@@ -30,12 +30,12 @@ func (t *taking) gap(line source.Line) error {
 		e.Message = fmt.Sprintf("%s (%d lines); what they said is not known", line.Gap.Why, line.Gap.Lost)
 		e.Metadata[storm.MetadataLost] = strconv.FormatInt(line.Gap.Lost, 10)
 	}
-	if sent, err := t.report(e); err != nil || !sent {
+	if sent, err := b.report(e); err != nil || !sent {
 		return err
 	}
 	// One that was only observed leaves nothing to be recovered from.
 	if s.Strategy == record.Process {
-		t.s.remember(GapCheck, recovery.Report{Code: GapCode, Strategy: s.Strategy, RebootCures: true})
+		b.s.remember(GapCheck, recovery.Report{Code: GapCode, Strategy: s.Strategy, RebootCures: true})
 	}
 	return nil
 }

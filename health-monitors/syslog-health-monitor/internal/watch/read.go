@@ -107,7 +107,7 @@ func (m *Monitor) take() (more bool, err error) {
 // they leave is written with the next event, or at its own pace.
 func (m *Monitor) takeWithoutEvents() bool {
 	next := m.state.clone()
-	t := taking{m: m, s: &next, seen: map[string]bool{}}
+	t := batch{m: m, s: &next, seen: map[string]bool{}}
 	if err := t.all(m.pending); err != nil {
 		return false
 	}
@@ -118,7 +118,7 @@ func (m *Monitor) takeWithoutEvents() bool {
 
 // fitting commits lines, or as many as fit: those before the one that found the
 // outbox full, and half as many for each time that the disk is.
-func fitting(lines []source.Line, commit func([]source.Line) (taking, error)) (taking, error) {
+func fitting(lines []source.Line, commit func([]source.Line) (batch, error)) (batch, error) {
 	for {
 		t, err := commit(lines)
 		switch {
@@ -134,17 +134,17 @@ func fitting(lines []source.Line, commit func([]source.Line) (taking, error)) (t
 
 // commitLines takes lines in one transaction. With ErrFull nothing was taken,
 // and the result says how many lines would have fitted.
-func (m *Monitor) commitLines(lines []source.Line) (taking, error) {
-	var t taking
+func (m *Monitor) commitLines(lines []source.Line) (batch, error) {
+	var t batch
 	err := m.commit(func(tx *report.Tx, s *state) error {
-		t = taking{m: m, tx: tx, s: s, seen: map[string]bool{}}
+		t = batch{m: m, tx: tx, s: s, seen: map[string]bool{}}
 		return t.all(lines)
 	})
 	return t, err
 }
 
 // account counts what a take did, once it is durable.
-func (m *Monitor) account(t taking) {
+func (m *Monitor) account(t batch) {
 	for _, e := range t.events {
 		switch {
 		case e.CheckName == GapCheck:

@@ -9,11 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/storm"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
-	"github.com/nvidia/nvsentinel/internal/crashpoint"
 )
 
 // stateNote is the name of the state beside the outbox.
@@ -140,14 +138,4 @@ func (s *state) faulted(check string) {
 	if _, owed := s.Owed[check]; owed {
 		s.Owed[check] = true
 	}
-}
-
-// prove is recovery.Prove with the fault that the crash tests plant: without a
-// remembered boot it believes in a reboot.
-func prove(stored, current string) recovery.Proof {
-	p := recovery.Prove(stored, current)
-	if p == recovery.FirstSight && crashpoint.Sabotaged(sighting.Agent+"/forget-boot") {
-		return recovery.Rebooted
-	}
-	return p
 }

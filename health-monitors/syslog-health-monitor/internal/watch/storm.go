@@ -9,28 +9,28 @@ import (
 
 // report appends an unhealthy event, or counts it in a storm of its kind; sent is
 // false for one that nobody could ever send.
-func (t *taking) report(e *protos.HealthEvent) (sent bool, err error) {
+func (b *batch) report(e *protos.HealthEvent) (sent bool, err error) {
 	out := []*protos.HealthEvent{e}
-	if !t.m.Policy.EveryEvent {
-		out = t.s.Storms.Take(t.m.Clock.Now(), e)
+	if !b.m.Policy.EveryEvent {
+		out = b.s.Storms.Take(b.m.Clock.Now(), e)
 	}
 	if len(out) == 0 {
-		t.counted++
+		b.counted++
 	}
 	sent = true
 	for _, one := range out {
-		if sent, err = t.put(one); err != nil {
+		if sent, err = b.put(one); err != nil {
 			return false, err
 		}
 	}
 	if sent {
-		t.occurred(e)
+		b.occurred(e)
 	}
 	return sent, nil
 }
 
 // occurred notes what account counts once it is durable.
-func (t *taking) occurred(e *protos.HealthEvent) { t.events = append(t.events, e) }
+func (b *batch) occurred(e *protos.HealthEvent) { b.events = append(b.events, e) }
 
 // reportCounted appends what stands for the events of a storm, a minute after the
 // last time or when it is over. A full outbox is asked again.
@@ -40,7 +40,7 @@ func (m *Monitor) reportCounted() error {
 		return nil
 	}
 	err := m.commit(func(tx *report.Tx, s *state) error {
-		t := taking{m: m, tx: tx, s: s}
+		t := batch{m: m, tx: tx, s: s}
 		for _, e := range s.Storms.Due(m.Clock.Now()) {
 			if _, err := t.put(e); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (m *Monitor) reportCounted() error {
 // endStorms appends what is counted of a check, all with none, before something
 // follows that ends its faults.
 func (m *Monitor) endStorms(tx *report.Tx, s *state, check string) error {
-	t := taking{m: m, tx: tx, s: s}
+	t := batch{m: m, tx: tx, s: s}
 	for _, e := range s.Storms.End(m.Clock.Now(), check) {
 		if _, err := t.put(e); err != nil {
 			return err

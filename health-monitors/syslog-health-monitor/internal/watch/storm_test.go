@@ -222,22 +222,22 @@ func TestAFullDiskTakesWhatFits(t *testing.T) {
 		512: {512}, 200: {512, 256, 128}, 1: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1}, 0: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1},
 	} {
 		var tried []int
-		taken, err := fitting(make([]source.Line, 512), func(lines []source.Line) (taking, error) {
+		taken, err := fitting(make([]source.Line, 512), func(lines []source.Line) (batch, error) {
 			if tried = append(tried, len(lines)); len(lines) > room {
-				return taking{}, full
+				return batch{}, full
 			}
-			return taking{lines: len(lines)}, nil
+			return batch{lines: len(lines)}, nil
 		})
 		if diff := cmp.Diff(want, tried); diff != "" || (err != nil) != (room == 0) || room > 0 && taken.lines != want[len(want)-1] {
 			t.Errorf("room for %d: error %v, %d lines, tries (-want +got):\n%s", room, err, taken.lines, diff)
 		}
 	}
 	var tried []int
-	taken, err := fitting(make([]source.Line, 9), func(lines []source.Line) (taking, error) {
+	taken, err := fitting(make([]source.Line, 9), func(lines []source.Line) (batch, error) {
 		if tried = append(tried, len(lines)); len(lines) > 4 {
-			return taking{lines: 4}, report.ErrFull
+			return batch{lines: 4}, report.ErrFull
 		}
-		return taking{lines: len(lines)}, nil
+		return batch{lines: len(lines)}, nil
 	})
 	if err != nil || taken.lines != 4 || len(tried) != 2 {
 		t.Errorf("a full outbox: %d lines after %v, error %v", taken.lines, tried, err)

@@ -190,7 +190,7 @@ func (m *Monitor) checkBoot() error {
 	if err != nil && (m.state.Boot == "" || !m.opened) {
 		return fmt.Errorf("reading the boot id: %w", err)
 	}
-	switch prove(m.state.Boot, boot) {
+	switch recovery.Prove(m.state.Boot, boot) {
 	case recovery.Unknown, recovery.SameBoot:
 		return m.openSource(m.state.Boot)
 	case recovery.FirstSight:

@@ -17,7 +17,7 @@ import (
 )
 
 // server is a stand-in of the EC2 Query API and of the JSON API of AWS Health that
-// keeps books. It was written from their published descriptions:
+// keeps a log of what was asked. It was written from their published descriptions:
 // https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceStatus.html
 // https://docs.aws.amazon.com/health/latest/APIReference/API_DescribeEvents.html
 // https://docs.aws.amazon.com/health/latest/APIReference/API_DescribeAffectedEntities.html
@@ -109,7 +109,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.status(w, form)
 }
 
-// trouble is the next fault of an operation's page; otherwise the request is booked.
+// trouble is the next fault of an operation's page; otherwise the request is logged.
 func (s *server) trouble(operation string, page int) (fault, bool) {
 	key := fmt.Sprintf("%s %d", operation, page)
 	if list := s.faults[key]; len(list) > 0 {

@@ -24,7 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/azure"
 )
 
-// cloud is Azure behind the SDK's own fakes of Compute and of Resource Graph, with books
+// cloud is Azure behind the SDK's own fakes of Compute and of Resource Graph, with a log
 // and faults before them. What it answers follows the published descriptions:
 // https://learn.microsoft.com/en-us/rest/api/compute/virtual-machines/list-all
 // https://learn.microsoft.com/en-us/rest/api/compute/virtual-machine-scale-set-vms/list
@@ -69,7 +69,7 @@ func connect(t testing.TB, c *cloud, change func(*azure.Config)) *azure.Source {
 
 func whole(*azure.Config) {}
 
-// transport keeps the books.
+// transport keeps the log.
 type transport struct {
 	*cloud
 	compute, graph policy.Transporter

@@ -15,8 +15,8 @@ import (
 )
 
 // server is a stand-in of instances.aggregatedList of Compute Engine and of
-// entries.list of Cloud Logging that keeps books. It was written from their published
-// descriptions:
+// entries.list of Cloud Logging that keeps a log of what was asked. It was written
+// from their published descriptions:
 // https://cloud.google.com/compute/docs/reference/rest/v1/instances/aggregatedList
 // https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list
 type server struct {
@@ -75,7 +75,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trouble answers with the next fault of an operation's page; otherwise it books it.
+// trouble answers with the next fault of an operation's page; otherwise it logs it.
 func (s *server) trouble(w http.ResponseWriter, operation string, page int) bool {
 	key := fmt.Sprintf("%s %d", operation, page)
 	if list := s.faults[key]; len(list) > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // server is a stand-in of the two operations of OCI's Core Services API on maintenance
-// events that keeps books. It was written from their published descriptions:
+// events that keeps a log of what was asked. It was written from their published descriptions:
 // https://docs.oracle.com/en-us/iaas/api/#/en/iaas/20160918/InstanceMaintenanceEvent/ListInstanceMaintenanceEvents
 // https://docs.oracle.com/en-us/iaas/api/#/en/iaas/20160918/InstanceMaintenanceEvent/GetInstanceMaintenanceEvent
 // and of pages and errors from
@@ -65,7 +65,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trouble answers with the next fault of an operation's page; otherwise it books it.
+// trouble answers with the next fault of an operation's page; otherwise it logs it.
 func (s *server) trouble(w http.ResponseWriter, operation string, page int) bool {
 	key := fmt.Sprintf("%s %d", operation, page)
 	if list := s.faults[key]; len(list) > 0 {

@@ -1,0 +1,123 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Check is a NodeHealthCheck: what it has begun, and why it does not begin more.
+type Check struct {
+	Name string `json:"name"`
+	// Phase is Disabled, Paused, Remediating or Enabled; empty before it was looked
+	// at for the first time. Reason is its own word for it.
+	Phase  string `json:"phase"`
+	Reason string `json:"reason,omitempty"`
+	// Storm is when its storm recovery began; zero without one.
+	Storm time.Time `json:"stormRecoverySince,omitzero"`
+	// Patients are the nodes that it holds unhealthy, or has remediations of.
+	Patients []Patient `json:"unhealthyNodes,omitempty"`
+}
+
+// Patient is a node that a NodeHealthCheck looks after.
+type Patient struct {
+	Node string `json:"node"`
+	// Recovered is since when it has been healthy while its remediations are kept.
+	Recovered time.Time `json:"healthySince,omitzero"`
+	Tries     []Try     `json:"remediations,omitempty"`
+}
+
+// Try is one remediation of a node.
+type Try struct {
+	Kind  string    `json:"kind"`
+	Name  string    `json:"name"`
+	Began time.Time `json:"began"`
+	// GivenUp is when the next step had its turn; zero while this one has it.
+	GivenUp time.Time `json:"givenUp,omitzero"`
+}
+
+// shownPatients are as many nodes as status names of one check.
+const shownPatients = 8
+
+// atRest says that a check has nothing to tell.
+func (c Check) atRest() bool { return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() }
+
+func (c Check) mood() Mood {
+	if c.atRest() {
+		return Plain
+	}
+	return Alert
+}
+
+// head is the check's phase, storm and reason.
+func (p *page) head(c Check, at time.Time) string {
+	text := "NodeHealthCheck " + plain(c.Name) + ": " + plain(c.Phase)
+	if c.Phase == "" {
+		return text + "not looked at yet; does node-health-check run?"
+	}
+	if !c.Storm.IsZero() {
+		text += fmt.Sprintf(", storm recovery since %s (%s): nothing begins", p.moment(c.Storm), span(at.Sub(c.Storm)))
+	}
+	// Its reason begins with its phase.
+	reason := strings.TrimPrefix(strings.TrimPrefix(c.Reason, c.Phase), ": ")
+	if reason == "" {
+		return text
+	}
+	return text + ": " + brief(reason)
+}
+
+// checks tells of all checks: those at rest are counted only.
+func (p *page) checks(f Fleet) {
+	quiet := 0
+	for _, c := range f.Checks {
+		if c.atRest() {
+			quiet++
+			continue
+		}
+		p.line("  %s", p.paint(c.mood(), p.head(c, f.At)))
+		for i, patient := range c.Patients {
+			if i == shownPatients {
+				p.line("    and %d more nodes", len(c.Patients)-i)
+				break
+			}
+			p.line("    %s: %s", plain(patient.Node), p.tries(patient, f.At))
+		}
+	}
+	if quiet > 0 {
+		p.line("  NodeHealthChecks with nothing to do: %d", quiet)
+	}
+}
+
+// watched tells of the checks of one node.
+func (p *page) watched(s Timeline) {
+	for _, c := range s.Checks {
+		p.line("  %s", p.paint(c.mood(), p.head(c, s.At)))
+		i := slices.IndexFunc(c.Patients, func(x Patient) bool { return x.Node == s.Node })
+		if i < 0 {
+			p.line("    it watches this node and does not hold it unhealthy")
+			continue
+		}
+		p.line("    this node: %s", p.tries(c.Patients[i], s.At))
+	}
+}
+
+// tries are a node's remediations in their order.
+func (p *page) tries(n Patient, at time.Time) string {
+	var all []string
+	for _, t := range n.Tries {
+		text := fmt.Sprintf("%s/%s since %s (%s)", plain(t.Kind), plain(t.Name), p.moment(t.Began), span(at.Sub(t.Began)))
+		if !t.GivenUp.IsZero() {
+			text += ", given up at " + p.moment(t.GivenUp)
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return "unhealthy, no remediation"
+	}
+	text := strings.Join(all, "; then ")
+	if !n.Recovered.IsZero() {
+		text += "; healthy again since " + p.moment(n.Recovered)
+	}
+	return text
+}

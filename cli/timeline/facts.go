@@ -1,0 +1,176 @@
+// Package timeline assembles what happened to a node, and how the fleet stands,
+// from facts that somebody else has gathered. It does no I/O and reads no clock.
+//
+// A fact that could not be read is unknown, and the timeline says so; only a
+// source that was read can say that something is absent.
+package timeline
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+// Source is one place that facts come from.
+type Source struct {
+	// Name is "store" or "API server".
+	Name string `json:"name"`
+	// Read says that it answered.
+	Read bool `json:"read"`
+	// Problem is why it did not, or what of it is missing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Whole says whether everything asked of the source was answered.
+func (s Source) Whole() bool { return s.Read && s.Problem == "" }
+
+// Facts are what is known of one node.
+type Facts struct {
+	Node string
+	Now  time.Time
+	// Store and Cluster say what could be read.
+	Store, Cluster Source
+	// Brake is the emergency brake.
+	Brake Brake
+	// Records are the node's records, in any order.
+	Records []record.Record
+	// Older says that the store holds older records that were not read.
+	Older bool
+	// Sighting is the Node; nil is absent if Cluster was read, else unknown.
+	Sighting *Node
+	// Objects are the repair objects for the node.
+	Objects []Object
+	// SetAside are records of the node that a service passes over.
+	SetAside []SetAside
+	// Checks are the NodeHealthChecks that watch the node or have it in hand.
+	Checks []Check
+}
+
+// FleetFacts are what is known of all nodes.
+type FleetFacts struct {
+	Now            time.Time
+	Store, Cluster Source
+	// Brake is the emergency brake.
+	Brake Brake
+	// Open are the open records of all nodes, Backlog the unjudged and held ones.
+	Open, Backlog []record.Record
+	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	Stranded []Stranded
+	// SetAside are records that a service passes over.
+	SetAside []SetAside
+	// Undecodable are ids of records that cannot be decoded and are left out.
+	Undecodable []string
+	Nodes       []Node
+	// Checks are all NodeHealthChecks.
+	Checks []Check
+	// Runs are all runs of repair chains, Refused the chains and templates that cannot
+	// be used.
+	Runs      []v1alpha1.RepairRun
+	Refused   []Refused
+	Consumers []Consumer
+	// Newest are the newest PROCESS faults, of whatever verdict.
+	Newest []record.Record
+	// Uncovered are GPU nodes without a live publisher.
+	Uncovered []Uncovered
+}
+
+// Stranded is an open fault whose publisher has been switched to PERSIST_ONLY
+// since: a recovery that it reports so lifts nothing.
+type Stranded struct {
+	Node   string `json:"node"`
+	Agent  string `json:"agent"`
+	Check  string `json:"check"`
+	Record string `json:"record"`
+	// Newest is the newest event of the check, and At when it was stored.
+	Newest string    `json:"newest"`
+	At     time.Time `json:"at"`
+}
+
+// SetAside is a record that killed a service each time it looked at it: it passes
+// the record over until a person takes its dead letter away. Or, without a record,
+// what a service died at again and again, so that others go first.
+type SetAside struct {
+	Consumer string `json:"consumer"`
+	Record   string `json:"record,omitempty"`
+	// Key is what the service was at, mostly the node.
+	Key string    `json:"key"`
+	At  time.Time `json:"at"`
+	// Deaths in a row, without a record.
+	Deaths int `json:"deaths,omitempty"`
+}
+
+// NodesConnector is the consumer that stands for the connector of a node.
+const NodesConnector = "node-connector"
+
+// Node is what the API server shows of a node.
+type Node struct {
+	Name     string              `json:"name"`
+	Identity record.NodeIdentity `json:"identity"`
+	// Created is when the Node object was made; zero is unknown.
+	Created time.Time `json:"created,omitzero"`
+	// Ready is the status of the Ready condition: True, False, Unknown or empty.
+	Ready         string         `json:"ready"`
+	Unschedulable bool           `json:"unschedulable"`
+	Taints        []record.Taint `json:"taints,omitempty"`
+	// Session, Claim and State are our marks: the session's id, the uid of the
+	// repair object that claims the node, the state label.
+	Session string         `json:"session,omitempty"`
+	Claim   string         `json:"claim,omitempty"`
+	State   nodemark.State `json:"state,omitempty"`
+	// OurCordon says that the cordon is claimed by fault-quarantine.
+	OurCordon bool `json:"ourCordon"`
+	OptedOut  bool `json:"optedOut"`
+	// Lemon is its lemon mark, or nil.
+	Lemon *nodemark.Lemon `json:"lemon,omitempty"`
+	// Unknown are faults of the session of which the store cannot tell whether
+	// they are over.
+	Unknown []string `json:"unknown,omitempty"`
+	// Conditions are the checks that report a fault now.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Calls are what fault-remediation asks a person for.
+	Calls []nodemark.Call `json:"needsHuman,omitempty"`
+	// Active are the faults that the Node itself lists while it is quarantined.
+	Active []record.Event `json:"-"`
+	// Labels of the Node.
+	Labels map[string]string `json:"-"`
+}
+
+// Condition is a condition of a Node or of a repair object.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Object is a repair object in the cluster.
+type Object struct {
+	Kind      string      `json:"kind"`
+	Name      string      `json:"name"`
+	UID       string      `json:"uid"`
+	Node      string      `json:"node"`
+	Session   string      `json:"session,omitempty"`
+	CreatedAt time.Time   `json:"createdAt,omitzero"`
+	Completed time.Time   `json:"completedAt,omitzero"`
+	Status    []Condition `json:"conditions,omitempty"`
+}
+
+// Consumer is a service that reads the store's feed.
+type Consumer struct {
+	Name string `json:"name"`
+	// Known says that the lag below could be told; Problem why not.
+	Known   bool   `json:"known"`
+	Problem string `json:"problem,omitempty"`
+	// Waiting counts the records that it has not committed; More says that the
+	// count stopped there. Oldest is when the first of them was stored.
+	Waiting int       `json:"waiting"`
+	More    bool      `json:"more,omitempty"`
+	Oldest  time.Time `json:"oldest,omitzero"`
+	// Lost is why its stored position says nothing, so that it will read again.
+	Lost string `json:"lost,omitempty"`
+	// CommittedAt is when it last committed; zero is never.
+	CommittedAt time.Time `json:"committedAt,omitzero"`
+}

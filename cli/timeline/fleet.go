@@ -1,0 +1,164 @@
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Fleet is how all nodes stand.
+type Fleet struct {
+	At      time.Time `json:"at"`
+	Sources []Source  `json:"sources"`
+	// Brake is the emergency brake.
+	Brake Brake `json:"brake"`
+	// Counts holds every phase that can be told from what was read; nodes that
+	// only the store knows count too.
+	Counts map[Phase]int `json:"counts"`
+	// Total is the number of Nodes; -1 if they could not be read.
+	Total int `json:"nodes"`
+	// Rows are the nodes that something is the matter with, the most pressing
+	// phase first, and within it the oldest first; held ones in the order in
+	// which they will be served.
+	Rows []Row `json:"rows,omitempty"`
+	// Lemons are the Nodes that are marked as lemons.
+	Lemons []Lemon `json:"lemons,omitempty"`
+	// Checks are all NodeHealthChecks.
+	Checks []Check `json:"nodeHealthChecks,omitempty"`
+	// Runs are the runs of repair chains that are under way.
+	Runs []Underway `json:"runs,omitempty"`
+	// Refused are repair chains and templates that cannot be used.
+	Refused []Refused `json:"refused,omitempty"`
+	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
+	Stranded []Stranded `json:"stranded,omitempty"`
+	// Uncovered are GPU nodes without a live publisher.
+	Uncovered []Uncovered `json:"uncovered,omitempty"`
+	// SetAside are records that killed a service and are passed over.
+	SetAside []SetAside `json:"setAside,omitempty"`
+	// Undecodable are ids of stored records that cannot be decoded: everybody goes
+	// on without them.
+	Undecodable []string `json:"undecodable,omitempty"`
+	// Dry is what the newest verdicts left undone; nil when none was of a dry run.
+	Dry *Dry `json:"dryRun,omitempty"`
+	// Consumers say how far behind each service is.
+	Consumers []Consumer `json:"consumers,omitempty"`
+}
+
+// Row is one node.
+type Row struct {
+	Node string `json:"node"`
+	Standing
+	// Turn is the place of a held node among those that wait for the budget, from 1.
+	Turn int `json:"turn,omitempty"`
+}
+
+// Dry tells of a fault-quarantine in dry run.
+type Dry struct {
+	// Now says that the newest verdict on a fault that a rule matched was one of a
+	// dry run, given At.
+	Now bool      `json:"now"`
+	At  time.Time `json:"at"`
+	// Faults of so many newest ones would have been acted upon, on these Nodes.
+	Faults int      `json:"faults"`
+	Of     int      `json:"of"`
+	Nodes  []string `json:"nodes"`
+}
+
+// dry looks for verdicts of a dry run among the newest.
+func dry(newest []record.Record) *Dry {
+	d := Dry{Of: len(newest)}
+	var last time.Time
+	for _, r := range newest {
+		v := r.Status.QuarantineVerdict
+		if v == nil {
+			continue
+		}
+		// What no rule matched is judged alike in a dry run.
+		acts := v.Reason == record.DryRun || v.Reason == record.Matched || v.Reason == record.Held
+		if acts && v.At.After(last) {
+			last, d.Now = v.At, v.Reason == record.DryRun
+		}
+		if v.Reason != record.DryRun {
+			continue
+		}
+		d.Faults++
+		if v.At.After(d.At) {
+			d.At = v.At
+		}
+		if !slices.Contains(d.Nodes, r.Event.NodeName) {
+			d.Nodes = append(d.Nodes, r.Event.NodeName)
+		}
+	}
+	if d.Faults == 0 {
+		return nil
+	}
+	slices.Sort(d.Nodes)
+	return &d
+}
+
+// quiet are the phases that get no row.
+var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
+
+// Survey assembles the state of the fleet.
+func Survey(f FleetFacts) Fleet {
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Refused: f.Refused}
+	if f.Cluster.Read {
+		out.Total = len(f.Nodes)
+	}
+	nodes := map[string]*Node{}
+	for i, n := range f.Nodes {
+		nodes[n.Name] = &f.Nodes[i]
+	}
+	if f.Cluster.Read {
+		out.Uncovered = slices.DeleteFunc(slices.Clone(f.Uncovered), func(u Uncovered) bool { return nodes[u.Node] == nil })
+	}
+	records := map[string][]record.Record{}
+	for _, r := range slices.Concat(f.Open, f.Backlog) {
+		name := r.Event.NodeName
+		records[name] = append(records[name], r)
+		if _, ok := nodes[name]; !ok {
+			nodes[name] = nil
+		}
+	}
+	for _, ph := range Phases() {
+		if told(ph, f) {
+			out.Counts[ph] = 0
+		}
+	}
+	for name, n := range nodes {
+		st := standing(observation{n, f.Cluster.Read}, f.Store.Read, records[name])
+		out.Counts[st.Phase]++
+		if !quiet[st.Phase] {
+			out.Rows = append(out.Rows, Row{Node: name, Standing: st})
+		}
+	}
+	order := Phases()
+	slices.SortFunc(out.Rows, func(a, b Row) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.Phase), slices.Index(order, b.Phase)),
+			cmp.Compare(a.turn, b.turn), a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node))
+	})
+	turn := 0
+	for i := range out.Rows {
+		if out.Rows[i].Phase == Held {
+			turn++
+			out.Rows[i].Turn = turn
+		}
+	}
+	return out
+}
+
+// told says whether nodes in a phase would have been seen: what waits is known
+// to the store only, what is well to the API server only.
+func told(ph Phase, f FleetFacts) bool {
+	switch ph {
+	case Held, Unjudged:
+		return f.Store.Read
+	case InService, Cordoned, NotReady, Gone:
+		return f.Cluster.Read
+	case NeedsHuman, Remediating, Draining, Quarantined, Recovering, Releasing, Unknown:
+	}
+	return true
+}

@@ -1,0 +1,147 @@
+package timeline
+
+import (
+	"io"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// WriteChanges writes what has come to a node's timeline since another one was told
+// (Told), a line for each thing: nothing if nothing has. What the lines say stays
+// true when more are written below them.
+func (s Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error {
+	p := style.page()
+	p.changes(s, before)
+	return p.writeTo(w)
+}
+
+// Changed says whether WriteChanges would write anything.
+func (s Timeline) Changed(before Timeline) bool {
+	p := Style{}.page()
+	p.changes(s, before)
+	return p.out.Len() > 0
+}
+
+func (p *page) changes(s, before Timeline) {
+	if s.Standing.Phase != before.Standing.Phase || s.Standing.Reason != before.Standing.Reason {
+		text := joined(p.paint(moodOf(s.Standing.Phase), string(s.Standing.Phase)), brief(s.Standing.Reason))
+		p.line("%s  %s: %s", p.moment(s.At), plain(s.Node), text)
+	}
+	for i, source := range s.Sources {
+		if source != before.Sources[i] {
+			p.sources([]Source{source})
+			if source.Whole() {
+				p.line("  %s is read again", source.Name)
+			}
+		}
+	}
+	if s.Brake != before.Brake {
+		p.brake(s.Brake, s.Sources, s.At, true)
+	}
+	if n := s.Sighting; n != nil && (before.Sighting == nil || marksOf(*n) != marksOf(*before.Sighting)) {
+		p.sighting(Node{Ready: n.Ready, Unschedulable: n.Unschedulable, Taints: n.Taints, State: n.State, Identity: n.Identity})
+	}
+	for _, note := range fresh(s.Notes, before.Notes) {
+		p.line("%s", p.paint(Alert, "! "+brief(note)))
+	}
+	p.freshSteps(s, before)
+	p.freshGroups(s.Others, before.Others, s.At)
+}
+
+// marksOf is what a line about the Node says of it.
+func marksOf(n Node) string {
+	p := Style{}.page()
+	p.sighting(Node{Ready: n.Ready, Unschedulable: n.Unschedulable, Taints: n.Taints, State: n.State, Identity: n.Identity})
+	return p.out.String()
+}
+
+// Told is the timeline with all that has been told by now: what could not be read is
+// as it was told before.
+func (s Timeline) Told(before Timeline) Timeline {
+	s.told = map[string][]Step{}
+	for id, steps := range before.told {
+		s.told[id] = slices.Clone(steps)
+	}
+	for _, stay := range s.Stays {
+		for _, c := range stay.Chains {
+			s.told[c.Record] = append(s.told[c.Record], fresh(c.Steps, s.told[c.Record])...)
+		}
+	}
+	if !s.Sources[0].Read {
+		s.Others = before.Others
+	}
+	if s.Sighting == nil && !s.Sources[1].Read {
+		s.Sighting = before.Sighting
+	}
+	return s
+}
+
+// freshSteps writes the steps of all faults that were not told before. What is
+// waited for is told by the phase.
+func (p *page) freshSteps(s, before Timeline) {
+	for _, stay := range s.Stays {
+		for _, c := range stay.Chains {
+			steps := Chain{Record: c.Record}
+			for _, x := range fresh(c.Steps, before.told[c.Record]) {
+				if x.Kind != Waiting {
+					steps.Steps = append(steps.Steps, x)
+				}
+			}
+			if len(steps.Steps) > 0 {
+				p.line("  fault %s", plain(c.Record))
+				p.chain(steps, true)
+			}
+		}
+	}
+}
+
+// freshGroups writes the kinds of records that have become more.
+func (p *page) freshGroups(groups, before []Group, now time.Time) {
+	var more []Group
+	for _, g := range groups {
+		known := false
+		for _, b := range before {
+			known = known || g.Text == b.Text && g.Strategy == b.Strategy && g.Reason == b.Reason && g.Count == b.Count
+		}
+		if !known {
+			more = append(more, g)
+		}
+	}
+	p.groups(more, now)
+}
+
+// fresh are those of a list that another one has not.
+func fresh[T any](list, before []T) (out []T) {
+	for _, x := range list {
+		known := false
+		for _, b := range before {
+			known = known || reflect.DeepEqual(x, b)
+		}
+		if !known {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Same says whether two surveys tell the same, but for times that pass and for
+// consumers that are a little behind, which all are now and then.
+func (f Fleet) Same(other Fleet) bool {
+	return reflect.DeepEqual(f.still(), other.still())
+}
+
+// still is a survey without what moves all the time.
+func (f Fleet) still() Fleet {
+	consumers := f.Consumers
+	f.At, f.Consumers = time.Time{}, nil
+	if f.Dry != nil {
+		dry := *f.Dry
+		dry.At = time.Time{}
+		f.Dry = &dry
+	}
+	for _, c := range consumers {
+		f.Consumers = append(f.Consumers, Consumer{Name: c.Name, Known: c.Known, Problem: c.Problem, More: c.More, Lost: c.Lost})
+	}
+	return f
+}

@@ -1,0 +1,218 @@
+package timeline
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// counted are the phases that are always counted aloud.
+var counted = map[Phase]bool{InService: true, NeedsHuman: true, Remediating: true, Draining: true, Quarantined: true, Held: true}
+
+// Write writes the fleet as text.
+func (f Fleet) Write(w io.Writer, style Style) error {
+	p := style.page()
+	nodes := "nodes unknown"
+	if f.Total >= 0 {
+		nodes = fmt.Sprintf("%d nodes", f.Total)
+	}
+	if f.Total == 1 {
+		nodes = "1 node"
+	}
+	p.line("%s    (%s, times in %s)", nodes, p.moment(f.At), p.Zone)
+	p.sources(f.Sources)
+	var counts []string
+	for _, ph := range Phases() {
+		n, known := f.Counts[ph]
+		if n == 0 && !counted[ph] {
+			continue
+		}
+		text := fmt.Sprintf("%s %d", ph, n)
+		if !known {
+			text = string(ph) + " unknown"
+		}
+		if n > 0 {
+			text = p.paint(moodOf(ph), text)
+		}
+		counts = append(counts, text)
+	}
+	p.line("  %s", strings.Join(counts, "   "))
+	p.brake(f.Brake, f.Sources, f.At, true)
+	p.checks(f)
+	p.dry(f)
+	p.uncovered(f)
+	for _, a := range f.SetAside {
+		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
+	}
+	p.undecodable(f.Undecodable)
+	p.rows(f)
+	p.runs(f)
+	p.lemons(f)
+	p.stranded(f)
+	p.consumers(f)
+	return p.writeTo(w)
+}
+
+func (p *page) rows(f Fleet) {
+	if len(f.Rows) == 0 {
+		return
+	}
+	cells := [][]string{{"NODE", "PHASE", "FOR", "WHY"}}
+	moods := []Mood{Plain}
+	for _, r := range f.Rows {
+		age := "-"
+		if !r.Since.IsZero() {
+			age = span(f.At.Sub(r.Since))
+		}
+		first := ""
+		if len(r.Records) > 0 {
+			first = r.Records[0]
+		}
+		why := brief(r.Reason) + tags(first, r.Object)
+		if r.Turn > 0 {
+			why = fmt.Sprintf("turn %d of %d: %s", r.Turn, f.Counts[Held], why)
+		}
+		switch n := len(r.Records) - 1; {
+		case n == 1:
+			why += " and 1 more record"
+		case n > 1:
+			why += fmt.Sprintf(" and %d more records", n)
+		}
+		cells = append(cells, []string{plain(r.Node), string(r.Phase), age, why})
+		moods = append(moods, moodOf(r.Phase))
+	}
+	p.line("")
+	p.table(cells, moods)
+}
+
+// dryNodes are as many Nodes as are named of those that a dry run left alone.
+const dryNodes = 8
+
+// dry says that fault-quarantine runs dry, or did, and what it left undone.
+func (p *page) dry(f Fleet) {
+	d := f.Dry
+	if d == nil {
+		return
+	}
+	says := "fault-quarantine ran dry until " + p.moment(d.At)
+	if d.Now {
+		says = "fault-quarantine runs dry (its newest verdict, " + span(f.At.Sub(d.At)) + " ago)"
+	}
+	nodes := d.Nodes
+	more := ""
+	if len(nodes) > dryNodes {
+		more = fmt.Sprintf(" and %d more", len(nodes)-dryNodes)
+		nodes = nodes[:dryNodes]
+	}
+	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: %d of the newest %d faults would have been acted upon, on %s%s", says, d.Faults, d.Of, strings.Join(nodes, ", "), more))))
+}
+
+// undecodableRecords are as many as are named.
+const undecodableRecords = 4
+
+// undecodable names records that nobody can read.
+func (p *page) undecodable(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	more := ""
+	if n := len(ids) - undecodableRecords; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s%s; see docs/stores.md",
+		len(ids), strings.Join(ids[:min(len(ids), undecodableRecords)], ", "), more))))
+}
+
+// text says what became of the record, and where to read on.
+func (a SetAside) text(now time.Time) string {
+	if a.Record == "" {
+		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/quarantine.md",
+			a.Consumer, a.Deaths, a.Key, span(now.Sub(a.At)))
+	}
+	left := "nobody handles it"
+	switch a.Consumer {
+	case "event-exporter":
+		left = "it is not exported"
+	case record.AnalyzerAgent:
+		left = "no rule sees it"
+	case NodesConnector:
+		left = "it is not stored"
+	}
+	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/quarantine.md",
+		a.Record, a.Consumer, span(now.Sub(a.At)), left)
+}
+
+// stranded names the faults that may never be lifted, and the way out.
+func (p *page) stranded(f Fleet) {
+	if len(f.Stranded) == 0 {
+		return
+	}
+	p.line("")
+	p.line("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or uncordoning the node, lifts them", len(f.Stranded))
+	cells := [][]string{{"NODE", "AGENT", "SINCE", "FAULT"}}
+	moods := []Mood{Plain}
+	for _, s := range f.Stranded {
+		cells = append(cells, []string{plain(s.Node), plain(s.Agent), span(f.At.Sub(s.At)), plain(s.Check) + tags(s.Record, "")})
+		moods = append(moods, Alert)
+	}
+	p.table(cells, moods)
+}
+
+func (p *page) consumers(f Fleet) {
+	if len(f.Consumers) == 0 {
+		return
+	}
+	cells := [][]string{{"CONSUMER", "WAITING", "OLDEST", "LAST COMMIT", ""}}
+	moods := []Mood{Plain}
+	for _, c := range f.Consumers {
+		waiting, oldest, commit, mood := "unknown", "-", "never", Alert
+		if c.Known {
+			waiting, mood = fmt.Sprint(c.Waiting), Plain
+			if c.More {
+				waiting += " or more"
+			}
+		}
+		if !c.Oldest.IsZero() {
+			oldest, mood = span(f.At.Sub(c.Oldest)), Alert
+		}
+		if !c.CommittedAt.IsZero() {
+			commit = span(f.At.Sub(c.CommittedAt)) + " ago"
+		}
+		note := c.Problem
+		if c.Lost != "" {
+			note = joined("reads again after a lost position ("+c.Lost+")", note)
+		}
+		cells = append(cells, []string{plain(c.Name), waiting, oldest, commit, brief(note)})
+		moods = append(moods, mood)
+	}
+	p.line("")
+	p.table(cells, moods)
+}
+
+// table aligns columns; a row's second cell is coloured.
+func (p *page) table(rows [][]string, moods []Mood) {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for n, r := range rows {
+		var b strings.Builder
+		for i, c := range r {
+			cell := c
+			if i == 1 {
+				cell = p.paint(moods[n], c)
+			}
+			b.WriteString(cell)
+			if i < len(r)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		p.line("%s", strings.TrimRight(b.String(), " "))
+	}
+}

@@ -1,0 +1,321 @@
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Timeline is what happened to one node.
+type Timeline struct {
+	Node     string    `json:"node"`
+	At       time.Time `json:"at"`
+	Standing Standing  `json:"standing"`
+	Sources  []Source  `json:"sources"`
+	// Brake is the emergency brake.
+	Brake Brake `json:"brake"`
+	// Sighting is the Node as the API server shows it; nil if absent or unknown.
+	Sighting *Node `json:"sighting,omitempty"`
+	// Checks are the NodeHealthChecks that watch the node or have it in hand.
+	Checks []Check `json:"nodeHealthChecks,omitempty"`
+	// Stays are the node's stays in quarantine, the newest first.
+	Stays []Stay `json:"stays,omitempty"`
+	// Others are the records that took nothing out of service, grouped, the
+	// newest first.
+	Others []Group `json:"others,omitempty"`
+	// Notes are contradictions and gaps a reader has to know of.
+	Notes []string `json:"notes,omitempty"`
+
+	// told are the steps that were written, by record, while somebody follows.
+	told map[string][]Step
+}
+
+// Stay is one stay in quarantine.
+type Stay struct {
+	Session string    `json:"session"`
+	Began   time.Time `json:"began,omitzero"`
+	// Ended is zero while a fault is open.
+	Ended  time.Time `json:"ended,omitzero"`
+	Chains []Chain   `json:"faults"`
+}
+
+// Group is a number of records of one kind.
+type Group struct {
+	Text string `json:"text"`
+	// Strategy is PERSIST_ONLY for records that are stored and nothing else.
+	Strategy string `json:"strategy"`
+	// Reason is the verdict's, "unjudged", "stored only", or "Unconfirmed".
+	Reason string `json:"reason"`
+	// Count is of events: a record may stand for several.
+	Count int       `json:"count"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Record is the id of the newest, Line its message.
+	Record string `json:"record"`
+	Line   string `json:"line"`
+	// Waits is what the newest waits for, or waited; nil for all but Unconfirmed.
+	Waits *Wait `json:"waits,omitempty"`
+}
+
+// Absent says that every source was read and none knows the node.
+func (f Facts) Absent() bool {
+	return f.Store.Read && f.Cluster.Read && f.Sighting == nil && len(f.Records) == 0
+}
+
+// Tell assembles the timeline of a node.
+func Tell(f Facts) Timeline {
+	f.Records = slices.Clone(f.Records)
+	slices.SortStableFunc(f.Records, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
+	s := Timeline{Node: f.Node, At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Sighting: f.Sighting, Checks: f.Checks}
+	s.Standing = standing(observation{f.Sighting, f.Cluster.Read}, f.Store.Read, f.Records)
+	if f.Absent() {
+		s.Standing.Reason = "there is no such Node, and the store has no record of one"
+	}
+	if f.Store.Read {
+		s.Stays, s.Others = stays(f), others(f.Records)
+		if n := f.Sighting; n != nil && len(n.Unknown) > 0 && !slices.ContainsFunc(s.Stays, func(s Stay) bool { return s.Session == n.Session }) {
+			s.Stays = append(shown(f), s.Stays...) // the Node tells more than the store
+		}
+	} else {
+		s.Stays = shown(f)
+	}
+	s.Notes = notes(f)
+	return s
+}
+
+// stays sorts the faults that were quarantined by their session.
+func stays(f Facts) []Stay {
+	b := newBuilder(f)
+	bySession := map[string][]record.Record{}
+	var order []string
+	for _, r := range f.Records {
+		id := r.Status.Session
+		if !r.IsFault() || r.Reason() != record.Matched {
+			continue
+		}
+		if _, ok := bySession[id]; !ok {
+			order = append(order, id)
+		}
+		bySession[id] = append(bySession[id], r)
+	}
+	slices.Reverse(order)
+	var out []Stay
+	for _, id := range order {
+		out = append(out, b.stay(id, bySession[id]))
+	}
+	return out
+}
+
+func (b builder) stay(session string, faults []record.Record) Stay {
+	s := Stay{Session: session}
+	open := false
+	for _, r := range faults {
+		s.Chains = append(s.Chains, b.chain(r))
+		s.Began = earlier(s.Began, instant(r.Status.QuarantineFinishTimestamp))
+		open = open || record.Open(r)
+		for _, e := range r.Status.Faults {
+			if at := instant(e.ClearedTimestamp); at.After(s.Ended) {
+				s.Ended = at
+			}
+		}
+	}
+	if open {
+		s.Ended = time.Time{}
+	}
+	return s
+}
+
+// shown is the stay that the Node itself shows, for want of what the store knows.
+func shown(f Facts) []Stay {
+	if f.Sighting == nil || f.Sighting.Session == "" {
+		return nil
+	}
+	s := Stay{Session: f.Sighting.Session}
+	for _, e := range f.Sighting.Active {
+		s.Chains = append(s.Chains, Chain{Record: e.ID, Open: true, Steps: report(e, e.ID, time.Time{})})
+	}
+	if len(s.Chains) == 0 {
+		s.Chains = []Chain{{Record: s.Session, Open: true}}
+	}
+	last := &s.Chains[len(s.Chains)-1]
+	for _, o := range f.Objects {
+		if o.Session != "" && o.Session != s.Session || o.Session == "" && before(o, f.Sighting.Active) {
+			continue // of an earlier stay
+		}
+		last.Steps = append(last.Steps, Step{Kind: Repair, At: o.CreatedAt, Object: o.Kind + "/" + o.Name, Text: "uid " + o.UID})
+		last.Steps = append(last.Steps, progress(o)...)
+	}
+	return []Stay{s}
+}
+
+// before says whether an object ended before the first of these faults.
+func before(o Object, active []record.Event) bool {
+	return !o.Completed.IsZero() && len(active) > 0 && !slices.ContainsFunc(active, func(e record.Event) bool {
+		return !e.GeneratedTimestamp.After(o.Completed)
+	})
+}
+
+// others groups the records that took nothing out of service.
+func others(records []record.Record) []Group {
+	groups, newest := map[string]*Group{}, map[string]record.Record{}
+	for _, r := range records {
+		if r.Status.Session != "" || r.IsFault() && r.Reason() == record.Matched {
+			continue
+		}
+		g := Group{Text: gist(r.Event), Strategy: string(r.Event.ProcessingStrategy), Reason: reason(r)}
+		if r.Event.IsHealthy {
+			g.Text += " healthy"
+		}
+		key := g.Text + "|" + g.Strategy + "|" + g.Reason
+		if groups[key] == nil {
+			g.First = r.CreatedAt
+			groups[key] = &g
+		}
+		n, since := r.Event.Repeats()
+		at := groups[key]
+		if n > 1 && since.Before(at.First) {
+			at.First = since
+		}
+		at.Count, at.Last, at.Record, at.Line = at.Count+n, r.CreatedAt, r.ID, r.Event.Message
+		newest[key] = r
+	}
+	var out []Group
+	for key, g := range groups {
+		g.Waits = waitOf(newest[key], records)
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Group) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Record, a.Record)) })
+	return out
+}
+
+// unjudged is the reason of a record without a verdict.
+const unjudged = "unjudged"
+
+func reason(r record.Record) string {
+	_, _, waits := r.Event.Waits()
+	switch {
+	case waits:
+		return record.Unconfirmed
+	case !r.Acts():
+		return "stored only"
+	case !r.Judged():
+		return unjudged
+	}
+	return string(r.Reason())
+}
+
+// notes are what does not fit together, and what is missing.
+func notes(f Facts) []string {
+	var out []string
+	add := func(so bool, format string, args ...any) {
+		if so {
+			out = append(out, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, a := range f.SetAside {
+		add(true, "%s", a.text(f.Now))
+	}
+	add(f.Older, "the store holds older records of this node that were not read; raise --limit to see them")
+	if n := f.Sighting; n != nil {
+		open := only(f.Records, record.Open)
+		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
+		l, lemon := lemonOf(*n, f.Now)
+		add(lemon, "%s", l.text())
+		by := claimant(f)
+		add(by != "", "the Node is claimed by %s", by)
+		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {
+			left := unacted(n.Conditions, f.Records, f.Now)
+			for _, why := range slices.Sorted(maps.Keys(left)) {
+				add(true, "the Node's conditions report %s%s", names(left[why]), why)
+			}
+		}
+		for _, r := range open {
+			add(n.Session != "" && r.Status.Session != n.Session, "record %s belongs to session %s, the Node bears %s", r.ID, r.Status.Session, n.Session)
+			add(fault.Compare(fault.Of(r), n.Identity) == fault.AnotherMachine, "record %s is about another machine than the one that bears the name now", r.ID)
+		}
+		add(len(open) > 0 && n.Session == "", "the Node bears no session although a fault is open")
+		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
+		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
+	}
+	return out
+}
+
+// claimant is the repair object that claims the Node; empty when there is none, or
+// when an open fault asked for it, as for every repair.
+func claimant(f Facts) string {
+	claim := f.Sighting.Claim
+	by := "the repair object with uid " + claim
+	name := ""
+	if i := slices.IndexFunc(f.Objects, func(o Object) bool { return o.UID == claim }); i >= 0 {
+		name = f.Objects[i].Name
+		by = f.Objects[i].Kind + "/" + name
+	}
+	asked := func(a record.Attempt) bool { return a.UID == claim || name != "" && a.Name == name }
+	switch {
+	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), func(r record.Record) bool { return slices.ContainsFunc(record.Attempts(r), asked) }):
+		return ""
+	case f.Store.Read:
+		return by + ", which no open fault asked for"
+	}
+	return by
+}
+
+// unacted sorts conditions by why the newest fault of their check is not open, as
+// a note says it.
+func unacted(conditions []Condition, records []record.Record, now time.Time) map[string][]Condition {
+	out := map[string][]Condition{}
+	for _, c := range conditions {
+		why, waits := unexplained, false
+		for _, r := range records { // the newest last, before all one that waits
+			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type && (!waits || record.Pending(r)) {
+				why, waits = leftAlone(r, now), record.Pending(r)
+			}
+		}
+		out[why] = append(out[why], c)
+	}
+	return out
+}
+
+const (
+	unexplained = ", and the store has no open fault"
+	// The connectors write a condition after the recovery was stored, within
+	// followsIn.
+	onItsWay  = ", whose recovery was just stored: they follow"
+	followsIn = time.Minute
+)
+
+// leftAlone is why a fault is not open although its condition stands.
+func leftAlone(r record.Record, now time.Time) string {
+	switch reason := r.Reason(); reason {
+	case "":
+		return "; fault-quarantine has not judged it yet"
+	case record.Held:
+		return "; nothing is done about it yet: Held (" + explain(reason) + ")"
+	case record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
+		return "; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")"
+	default:
+	}
+	for _, f := range r.Status.Faults {
+		switch at := instant(f.ClearedTimestamp); {
+		case f.ClearedBy == record.ClearedManual:
+			return "; nothing is done about it: a person released the node"
+		case !at.IsZero() && now.Sub(at) < followsIn:
+			return onItsWay
+		}
+	}
+	return unexplained
+}
+
+func names(conditions []Condition) string {
+	var out []string
+	for _, c := range conditions {
+		out = append(out, c.Type)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,105 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"k8s.io/utils/clock"
+)
+
+// TokenFile is a static token in a file, which is read for every request, so
+// that a replaced one is used at once.
+type TokenFile string
+
+// Token reads the file.
+func (f TokenFile) Token(context.Context) (string, error) { return secret(string(f)) }
+
+// Refused waits for another token in the file.
+func (TokenFile) Refused(string) bool { return false }
+
+func secret(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("reading a secret: %s is empty", file)
+	}
+	return token, nil
+}
+
+// ClientCredentials are OAuth2 client credentials (RFC 6749, section 4.4).
+type ClientCredentials struct {
+	TokenURL, ClientID string
+	// SecretFile is read for every token that is fetched.
+	SecretFile string
+	Scopes     []string
+	// Client fetches the tokens.
+	Client *http.Client
+	Clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	token string
+	// until is when the token is replaced; zero is never.
+	until time.Time
+}
+
+// early is how long before its end a token is replaced, or half of its life if
+// that is shorter.
+const early = time.Minute
+
+// Token is the one at hand while it is good, else a new one.
+func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" && (c.until.IsZero() || c.Clock.Now().Before(c.until)) {
+		return c.token, nil
+	}
+	secret, err := secret(c.SecretFile)
+	if err != nil {
+		return "", err
+	}
+	from := clientcredentials.Config{ClientID: c.ClientID, ClientSecret: secret, TokenURL: c.TokenURL, Scopes: c.Scopes}
+	token, err := from.Token(context.WithValue(ctx, oauth2.HTTPClient, c.Client))
+	if err != nil {
+		return "", fmt.Errorf("fetching a token: %w", tokenError(err))
+	}
+	c.token, c.until = token.AccessToken, token.Expiry
+	if !c.until.IsZero() {
+		c.until = c.until.Add(-min(early, max(0, c.until.Sub(c.Clock.Now())/2)))
+	}
+	return c.token, nil
+}
+
+// Refused forgets the token, unless another has taken its place already.
+func (c *ClientCredentials) Refused(token string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == token {
+		c.token = ""
+	}
+	return true
+}
+
+// tokenError is an error without the body of the endpoint's answer, which may
+// repeat what was sent.
+func tokenError(err error) error {
+	refusal, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return err
+	}
+	text := "the endpoint answers HTTP " + refusal.Response.Status
+	if refusal.ErrorCode != "" {
+		text += " (" + refusal.ErrorCode + ")"
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,151 @@
+// Package decision judges the records of one node together: it folds faults and
+// recoveries in their order over the open ones and says what every record
+// becomes and which faults stay open. It is pure.
+package decision
+
+import (
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+)
+
+// gonePatience is how long a deleted Node may stay away before its faults are
+// closed (architecture: 7 days).
+const gonePatience = 7 * 24 * time.Hour
+
+// Node is what is known of the Node object.
+type Node struct {
+	Identity record.NodeIdentity
+	// Created is the object's creation time.
+	Created  time.Time
+	OptedOut bool
+	// Session is the session the Node bears, or empty.
+	Session string
+	// Kept says that it is a lemon whose session is kept for a person.
+	Kept bool
+	// Released says that a person took away a mark our annotations claim.
+	Released bool
+	// Active are the faults that the Node lists as active. One that it does not
+	// list whole has its id alone.
+	Active []record.Record
+	// Doubted are the ids of faults that it lists as unknown to the store.
+	Doubted []string
+	// LetGo says that a person's release of the last session is noted on it.
+	LetGo bool
+	// Ended are the ids of faults that this release has ended.
+	Ended []string
+	// Unschedulable and Taints are what keeps pods away now.
+	Unschedulable bool
+	Taints        []record.Taint
+	// Checks are the conditions of the node's checks, by name.
+	Checks map[string]Check
+}
+
+// Check is what a Node's condition says of a check: the node's connector writes
+// it from a set of open faults of its own, which no state of the store changes.
+type Check struct {
+	Faulty bool
+	// Since is when it began to say so.
+	Since time.Time
+}
+
+// View is everything the judgement depends on.
+type View struct {
+	// Node is nil when the Node object is certain not to exist.
+	Node *Node
+	// Pending are the unjudged and Held PROCESS records of the node.
+	Pending []record.Record
+	// Open are its open records.
+	Open []record.Record
+	// Brief are the ids of those that are given in brief (see Brief).
+	Brief map[string]bool
+	// Past are its judged recoveries and its records with a repair trace.
+	Past []record.Record
+	// Named are the records that the Node names and that are neither pending nor
+	// open, as far as the store has them, and one of the Node's session.
+	Named []record.Record
+}
+
+// Policy is what the operator decides.
+type Policy struct {
+	// Match evaluates the rule sets.
+	Match func(record.Event) ruling.Ruling
+	// DryRun turns Matched verdicts into DryRun ones.
+	DryRun bool
+	// Hold says why no new session may be opened now, or is empty: what would
+	// open one is Held. A fault of a node in session is never held.
+	Hold string
+	// Retention is how long a finished record is kept.
+	Retention time.Duration
+}
+
+// Judgement is what becomes of the records.
+type Judgement struct {
+	// Changed are the records to write, in this order (see Batches).
+	Changed []record.Record
+	// Open are the records that are open afterwards: the Node's marks are
+	// computed from them.
+	Open []record.Record
+	// Brief are the ids of those records, among these and Changed, that are in
+	// brief: the reconciler makes them whole before it writes them (see Whole).
+	Brief map[string]bool
+	// Opens is the record that opened a new session, or nil.
+	Opens *record.Record
+	// Held is the oldest fault that waits for a session to be allowed, or nil.
+	Held *record.Record
+	// Waiting names why some records were left unjudged, or is empty; Detail says
+	// more of it in words.
+	Waiting, Detail string
+	// Unknown are the ids of faults of the Node's session of which the store
+	// cannot tell whether they are over: marks may be added, none taken away.
+	Unknown []string
+	// Leave says that the Node bears no marks, and that all open faults are
+	// unknown ones: it is left as it is.
+	Leave bool
+}
+
+// Reasons to leave records unjudged.
+const (
+	WaitNodeMissing   = "NodeMissing"
+	WaitMachineUnsure = "MachineUndecidable"
+	// WaitRule: no rule matched, and one could not be evaluated.
+	WaitRule = "RuleNotEvaluated"
+	// WaitRepair: the repair is a chain that has not succeeded; until then no recovery
+	// counts.
+	WaitRepair = "RepairUnfinished"
+	// WaitLemon: the node is a lemon that is kept; until a person releases it no
+	// monitor's recovery counts.
+	WaitLemon = "LemonKept"
+	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
+	WaitUnknown = "SessionUnknown"
+)
+
+// Judge decides. It is safe to repeat: a judged record is not judged again.
+// PERSIST_ONLY records count for nothing, whoever put them into the view.
+func Judge(v View, p Policy, now time.Time) Judgement {
+	v.Pending, v.Open, v.Past = record.Acting(v.Pending), record.Acting(v.Open), record.Acting(v.Past)
+	f := newFold(v, p, now)
+	f.endForeignSession()
+	f.doubt()
+	for _, r := range fault.InOrder(v.Pending) {
+		if r.Event.IsHealthy {
+			f.recovery(r)
+		} else {
+			f.fault(r)
+		}
+	}
+	return f.judgement()
+}
+
+// Session is the session of the open records: the id of the record that
+// opened it, or empty.
+func Session(open []record.Record) string {
+	for _, r := range open {
+		if r.Status.Session != "" {
+			return r.Status.Session
+		}
+	}
+	return ""
+}

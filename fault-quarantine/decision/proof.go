@@ -1,0 +1,152 @@
+package decision
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// A store that was emptied, restored to an older state, or exchanged knows less
+// than the Nodes do. Its silence proves nothing: what the Node says and the
+// store cannot tell of is unknown until a record, the node's own checks or a
+// person tells.
+
+// doubt looks at open faults for which the Node was marked once and bears no
+// marks now: the store may not know of their end. What the Node itself proves is
+// taken over; the rest is unknown.
+func (f *fold) doubt() {
+	if f.Node == nil || len(f.open) == 0 {
+		return
+	}
+	bare := f.Node.Session == "" && f.bare()
+	var still []record.Record
+	for _, r := range f.open {
+		again := bare && !f.recreated(r)
+		if r.Status.QuarantineFinishTimestamp == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
+			still = append(still, r)
+			continue
+		}
+		switch f.says(r) {
+		case over:
+			f.cancel(r, record.ClearedNodeReleased)
+		case byHand:
+			f.cancel(r, record.ClearedManual)
+		case silent:
+			f.doubted[r.ID] = true
+			still = append(still, r)
+		case stands:
+			still = append(still, r)
+		}
+	}
+	if f.open = still; len(still) == 0 {
+		f.session = ""
+	}
+}
+
+// word is what a Node tells of a fault for which it bears no marks any more.
+type word int
+
+const (
+	silent word = iota
+	stands
+	over
+	byHand
+)
+
+func (f *fold) says(r record.Record) word {
+	check, told := f.Node.Checks[r.Event.CheckName]
+	switch {
+	case f.Node.LetGo:
+		return byHand
+	case !told || r.Event.BootID() == "": // no check of the node's own
+		return silent
+	case check.Faulty:
+		return stands
+	case check.Since.After(*r.Status.QuarantineFinishTimestamp):
+		return over
+	}
+	return silent
+}
+
+// bare says whether the Node lacks all that keeps pods away and that the open
+// faults ask for.
+func (f *fold) bare() bool {
+	for _, r := range f.open {
+		asks := r.Status.QuarantineVerdict.Effects
+		if asks.Cordon && f.Node.Unschedulable {
+			return false
+		}
+		for _, t := range asks.Taints {
+			if t.Effect != string(corev1.TaintEffectPreferNoSchedule) && slices.Contains(f.Node.Taints, t) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// recreated says whether the Node object came to be after it was marked: it is
+// marked again then.
+func (f *fold) recreated(r record.Record) bool {
+	at := r.Status.QuarantineFinishTimestamp
+	return fault.Of(r).UID != f.Node.Identity.UID && at != nil && f.Node.Created.After(*at)
+}
+
+// prove looks for the end of every fault that the Node names. Without a proof a
+// release has to wait.
+func (f *fold) prove(j *Judgement) {
+	if f.Node == nil || f.Node.Released {
+		return
+	}
+	known := map[string]record.Record{}
+	session := f.Node.Session == ""
+	for _, r := range slices.Concat(f.Named, f.Pending, f.open, f.closed, f.judged) {
+		known[r.ID] = r
+		session = session || r.Status.Session == f.Node.Session
+	}
+	listed := func(r record.Record) bool { return r.ID == f.Node.Session }
+	if !session && !slices.ContainsFunc(f.Node.Active, listed) {
+		j.Unknown = append(j.Unknown, f.Node.Session)
+	}
+	for _, a := range f.Node.Active {
+		r, ok := known[a.ID]
+		if ok && !record.Open(r) && !ended(r) || !ok && (f.Node.Kept || !f.overtaken(a)) {
+			j.Unknown = append(j.Unknown, a.ID)
+		}
+	}
+	for _, r := range f.open {
+		if f.doubted[r.ID] && !slices.Contains(j.Unknown, r.ID) {
+			j.Unknown = append(j.Unknown, r.ID)
+		}
+	}
+	if len(j.Unknown) > 0 && j.Waiting == "" {
+		j.Waiting = WaitUnknown
+	}
+	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.doubted) == len(f.open)
+}
+
+// overtaken says whether later records of its publisher tell what became of a
+// fault that only the Node knows: for each entry a recovery that names it, or
+// the same fault, open, whose recovery will be its own.
+func (f *fold) overtaken(lost record.Record) bool {
+	entries := fault.Entries(lost.Event)
+	told := func(e fault.Entry) bool {
+		for _, r := range f.recoveries {
+			if fault.Follows(lost, r) && fault.Clears(r.Event, lost.Event, e) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(f.open, func(r record.Record) bool {
+			return fault.Follows(lost, r) && slices.ContainsFunc(r.Status.Faults, func(x record.Fault) bool { return x.Key == e.Key })
+		})
+	}
+	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e fault.Entry) bool { return !told(e) })
+}
+
+// ended says whether a fault is proven to be over.
+func ended(r record.Record) bool {
+	return r.Status.AllCleared() || r.Reason() == record.CoveredByReboot
+}

@@ -1,0 +1,486 @@
+package decision_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+)
+
+// world is a node's records and its Node, without a store or a cluster.
+type world struct {
+	t       *testing.T
+	records map[string]record.Record
+	appends int64
+	node    *decision.Node
+	dryRun  bool
+	hold    string
+	now     time.Time
+	// backup are the records of an older state of the store.
+	backup map[string]record.Record
+
+	// stopAt is the write in parts after which the judge is stopped, once; parts
+	// counts them.
+	stopAt, parts int
+}
+
+func newWorld(t *testing.T) *world {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return &world{t: t, records: map[string]record.Record{}, now: start, node: &decision.Node{
+		Identity: record.NodeIdentity{UID: "u1", ProviderID: "p1", BootID: "b1"}, Created: start.Add(-time.Hour),
+	}}
+}
+
+func (w *world) append(r record.Record) {
+	if _, known := w.records[r.ID]; known {
+		return
+	}
+	w.appends++
+	r.Append = w.appends
+	if r.CreatedAt.IsZero() {
+		r.CreatedAt = w.now
+	}
+	w.records[r.ID] = r
+}
+
+func (w *world) list(keep func(record.Record) bool) []record.Record {
+	var out []record.Record
+	for _, r := range w.records {
+		if keep(r) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b record.Record) int { return int(a.Append - b.Append) })
+	return out
+}
+
+func match(e record.Event) ruling.Ruling {
+	if slices.Contains(e.ErrorCode, "unreadable") {
+		return ruling.Ruling{Errors: []error{errors.New("no such key: driver")}}
+	}
+	if slices.Contains(e.ErrorCode, "soft") {
+		return ruling.Ruling{Names: []string{"soft"}, Effects: record.Effects{Taints: []record.Taint{{Key: "k", Effect: "PreferNoSchedule"}}}}
+	}
+	if !e.IsFatal {
+		return ruling.Ruling{}
+	}
+	return ruling.Ruling{Names: []string{"fatal"}, Effects: record.Effects{Cordon: true}}
+}
+
+// judge runs one pass and writes it back in parts, as a store would, checking
+// every write. If it is stopped between two parts, it runs again.
+func (w *world) judge() decision.Judgement {
+	j := w.decide()
+	size := len(j.Changed)
+	if w.stopAt > 0 {
+		size = 1
+	}
+	for _, part := range j.Batches(max(size, 1)) {
+		for _, r := range part {
+			w.write(r)
+		}
+		if w.parts++; w.parts == w.stopAt {
+			return w.judge()
+		}
+	}
+	w.mark(j)
+	return j
+}
+
+// mark is what becomes of the Node, without the details of package marks.
+func (w *world) mark(j decision.Judgement) {
+	if w.node == nil || j.Leave {
+		return
+	}
+	n := w.node
+	if n.Released {
+		n.Ended = n.Doubted
+		for _, r := range n.Active {
+			n.Ended = append(n.Ended, r.ID)
+		}
+	}
+	n.Active = slices.DeleteFunc(n.Active, func(r record.Record) bool { return !slices.Contains(j.Unknown, r.ID) })
+	n.Doubted = j.Unknown
+	if session := decision.Session(j.Open); session != "" || len(j.Unknown) == 0 {
+		n.Released = n.Released && session == n.Session
+		if session != "" && session != n.Session {
+			n.Ended = nil
+		}
+		n.Session = session
+	}
+	n.Unschedulable = n.Session != ""
+	for _, r := range j.Open {
+		if !w.lists(r.ID) {
+			n.Active = append(n.Active, record.Record{ID: r.ID, Event: r.Event, Seq: r.Seq, SeqEpoch: r.SeqEpoch})
+		}
+		if r.Status.QuarantineFinishTimestamp == nil {
+			at := w.now
+			r = w.records[r.ID]
+			r.Status.QuarantineFinishTimestamp = &at
+			w.records[r.ID] = r
+		}
+	}
+}
+
+func (w *world) write(r record.Record) {
+	before := w.records[r.ID]
+	if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
+		w.t.Errorf("writing %s: %v", r.ID, err)
+	}
+	if (r.ExpireAt != nil) != record.Finished(r) {
+		w.t.Errorf("record %s: finished=%v but expireAt=%v", r.ID, record.Finished(r), r.ExpireAt)
+	}
+	r.Revision = before.Revision + 1
+	w.records[r.ID] = r
+}
+
+func (w *world) decide() decision.Judgement {
+	view := decision.View{
+		Node:    w.node,
+		Pending: w.list(record.BacklogOfNode("n1").Matches),
+		Open:    w.list(record.OpenOfNode("n1").Matches),
+		Past: w.list(func(r record.Record) bool {
+			return r.Judged() && (r.Event.IsHealthy || r.Status.Remediation != nil) && !record.Open(r)
+		}),
+	}
+	if w.node != nil && w.node.Session != "" {
+		view.Named = w.list(func(r record.Record) bool {
+			settled := r.Judged() && r.Reason() != record.Held && !record.Open(r)
+			return settled && (w.lists(r.ID) || r.Status.Session == w.node.Session)
+		})
+	}
+	policy := decision.Policy{Match: match, DryRun: w.dryRun, Hold: w.hold, Retention: time.Hour}
+	j := decision.Judge(view, policy, w.now)
+	w.inBrief(view, policy, j)
+	return j
+}
+
+// inBrief checks that a judgement that has the open records in brief is the same. A
+// recovery that clears nothing an earlier one does not need not wait with that one.
+func (w *world) inBrief(view decision.View, policy decision.Policy, want decision.Judgement) {
+	recoveries := decision.Recoveries(view.Pending)
+	view.Open, view.Brief = slices.Clone(view.Open), map[string]bool{}
+	for i, r := range view.Open {
+		view.Open[i], view.Brief[r.ID] = decision.Brief(r, recoveries), true
+		if n := len(view.Open[i].Status.Faults); n > 1+len(recoveries) {
+			w.t.Errorf("%s in brief has %d faults for %d recoveries", r.ID, n, len(recoveries))
+		}
+	}
+	got := decision.Judge(view, policy, w.now)
+	statuses := func(j decision.Judgement) map[string]record.Status {
+		out := map[string]record.Status{}
+		for _, r := range j.Changed {
+			switch {
+			case j.Brief[r.ID]:
+				out[r.ID] = decision.Whole(w.records[r.ID], r, recoveries)
+			case r.Reason() != record.NoOpenFault:
+				out[r.ID] = r.Status
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff(statuses(want), statuses(got)); diff != "" {
+		w.t.Errorf("with the open records in brief it is decided otherwise (-whole +brief):\n%s", diff)
+	}
+}
+
+func parseRecord(d *datadriven.TestData) record.Record {
+	get := func(key, fallback string) string {
+		for _, a := range d.CmdArgs {
+			if a.Key == key {
+				return strings.Join(a.Vals, "+")
+			}
+		}
+		return fallback
+	}
+	seq, _ := strconv.ParseUint(get("seq", "0"), 10, 64)
+	e := record.Event{
+		ID: d.CmdArgs[0].Key, Agent: get("agent", "syslog-health-monitor"), ComponentClass: "GPU", CheckName: "SysLogsXIDError",
+		NodeName: "n1", IsFatal: d.Cmd == "fault", IsHealthy: d.Cmd == "recovery",
+		RecommendedAction: record.Action(get("action", "NONE")), ProcessingStrategy: record.Strategy(get("strategy", "PROCESS")),
+		Metadata: map[string]string{record.MetadataBootID: get("boot", "")},
+	}
+	if get("fatal", "") == "no" {
+		e.IsFatal = false
+	}
+	if o := get("override", ""); o != "" {
+		e.QuarantineOverrides = &record.Override{Skip: o == "skip", Force: o == "force"}
+	}
+	for _, x := range list(get("on", "")) {
+		kind, value, _ := strings.Cut(x, "/")
+		e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: kind, EntityValue: value})
+	}
+	e.ErrorCode = list(get("code", ""))
+	r := record.Record{ID: e.ID, Event: e, Seq: seq, SeqEpoch: get("epoch", "e1")}
+	if machine := get("machine", "p1"); machine != "unseen" {
+		r.Node = record.NodeIdentity{UID: "u-" + machine, ProviderID: machine}
+	}
+	return r
+}
+
+func list(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, "+")
+}
+
+// show prints the changed records and the node's session.
+func (w *world) show(j decision.Judgement) string {
+	var b strings.Builder
+	for _, r := range j.Changed {
+		fmt.Fprintf(&b, "%s: %s", r.ID, r.Reason())
+		if q := r.Status.NodeQuarantined; q != "" {
+			fmt.Fprintf(&b, " %s", q)
+		}
+		if s := r.Status.Session; s != "" {
+			fmt.Fprintf(&b, " session=%s", s)
+		}
+		for _, f := range r.Status.Faults {
+			if f.ClearedTimestamp != nil {
+				parts := strings.Split(f.Key, "|")
+				fmt.Fprintf(&b, " cleared(%s %s)=%s", parts[4], parts[6], f.ClearedBy)
+			}
+		}
+		b.WriteString("\n")
+	}
+	if j.Held != nil {
+		fmt.Fprintf(&b, "held since: %s\n", j.Held.ID)
+	}
+	if j.Waiting != "" {
+		fmt.Fprintf(&b, "waiting: %s\n", j.Waiting)
+	}
+	session := decision.Session(j.Open)
+	if session == "" {
+		session = "none"
+	}
+	fmt.Fprintf(&b, "session: %s, open: %d\n", session, len(j.Open))
+	if len(j.Unknown) > 0 {
+		fmt.Fprintf(&b, "unknown: %s; node: session %s, unschedulable %t\n", strings.Join(j.Unknown, " "), w.node.Session, w.node.Unschedulable)
+	}
+	return b.String()
+}
+
+func (w *world) command(d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "fault", "recovery":
+		w.append(parseRecord(d))
+		return ""
+	case "clearing": // a person's, of one record
+		var of string
+		d.ScanArgs(w.t, "of", &of)
+		d.Cmd = "recovery"
+		r := parseRecord(d)
+		r.ID = fault.ClearingID(of)
+		r.Event.ID, r.Event.Metadata[fault.MetadataClears] = r.ID, of
+		w.append(r)
+	case "judge":
+		return w.show(w.judge())
+	case "kept": // fault-remediation leaves a fault of a lemon to a person
+		r := w.records[d.CmdArgs[0].Key]
+		rem := record.Remediation{}
+		if r.Status.Remediation != nil {
+			rem = *r.Status.Remediation
+		}
+		rem.Outcome, rem.Reason = record.OutcomeNeedsHuman, record.Lemon
+		if d.HasArg("forgiven") {
+			rem.Reason = "Forgive"
+		}
+		r.Status.Remediation = &rem
+		w.records[r.ID] = r
+	case "kept-node": // the Node's mark says so, or no more
+		w.node.Kept = len(d.CmdArgs) == 0
+	case "reboot":
+		w.node.Identity.BootID = d.CmdArgs[0].Key
+	case "repaired": // the repair of a record replaced a boot
+		r := w.records[d.CmdArgs[0].Key]
+		var boot string
+		d.ScanArgs(w.t, "boot", &boot)
+		r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeSucceeded, Attempts: []record.Attempt{{ReplacedBootID: boot}}}
+		w.records[r.ID] = r
+	case "attempt": // of a record: a chain or a reboot, and its state
+		w.attempt(d)
+	case "machine":
+		w.node = &decision.Node{Identity: record.NodeIdentity{UID: "u-" + d.CmdArgs[0].Key, ProviderID: d.CmdArgs[0].Key, BootID: "bx"}, Created: w.now}
+	case "delete-node":
+		w.node = nil
+	case "store": // backup, restore or empty
+		w.store(d.CmdArgs[0].Key)
+	case "check": // what the node's own condition says
+		w.node.Checks = map[string]decision.Check{"SysLogsXIDError": {Faulty: d.CmdArgs[0].Key == "faulty", Since: w.now}}
+	case "node-restored": // to what it was before all
+		w.node.Session, w.node.Active, w.node.Unschedulable = "", nil, d.HasArg("cordoned")
+	case "let-go": // a person's release is noted on the Node
+		w.node.LetGo = true
+	case "release":
+		w.node.Released, w.node.Unschedulable = true, false
+	case "dry-run":
+		w.dryRun = d.CmdArgs[0].Key == "on"
+	case "clock":
+		step, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.now = w.now.Add(step)
+	case "opt-out":
+		w.node.OptedOut = len(d.CmdArgs) == 0
+	case "budget": // full or free
+		w.hold = ""
+		if d.CmdArgs[0].Key == "full" {
+			w.hold = "no room"
+		}
+	case "why": // what the verdict says
+		v := w.records[d.CmdArgs[0].Key].Status.QuarantineVerdict
+		return fmt.Sprintf("%s by %q: cordon %t, %q\n", v.Reason, v.RuleSets, v.Effects.Cordon, v.Detail)
+	case "open":
+		return strings.Join(slices.Sorted(maps.Keys(w.openKeys())), "\n") + "\n"
+	default:
+		w.t.Fatalf("unknown command %q", d.Cmd)
+	}
+	return ""
+}
+
+// attempt is what fault-remediation stamps: attempt RECORD kind=RepairRun state=Healthy.
+func (w *world) attempt(d *datadriven.TestData) {
+	r := w.records[d.CmdArgs[0].Key]
+	kind, state := "RebootNode", "Unknown"
+	d.MaybeScanArgs(w.t, "kind", &kind)
+	d.MaybeScanArgs(w.t, "state", &state)
+	a := record.Attempt{Kind: kind, Name: "repair", UID: "uid", Session: r.Status.Session, State: state, SubmittedAt: w.now, SignalSent: !d.HasArg("unsent")}
+	if kind == "RepairRun" {
+		a.Chain = "c"
+	}
+	if d.HasArg("reserved") {
+		a.UID = ""
+	}
+	if state != "Unknown" {
+		a.FinishedAt = new(w.now)
+	}
+	rem := record.Remediation{}
+	if r.Status.Remediation != nil {
+		rem = *r.Status.Remediation
+	}
+	if d.HasArg("succeeded") {
+		rem.Outcome = record.OutcomeSucceeded
+	}
+	rem.Attempts = append(slices.Clone(rem.Attempts), a)
+	if d.HasArg("again") { // the same one, later
+		rem.Attempts = slices.Delete(rem.Attempts, len(rem.Attempts)-2, len(rem.Attempts)-1)
+	}
+	r.Status.Remediation = &rem
+	w.records[r.ID] = r
+}
+
+// lists says whether the Node lists a fault as active.
+func (w *world) lists(id string) bool {
+	return slices.ContainsFunc(w.node.Active, func(r record.Record) bool { return r.ID == id })
+}
+
+func (w *world) store(what string) {
+	switch what {
+	case "backup":
+		w.backup = maps.Clone(w.records)
+	case "restore":
+		w.records = maps.Clone(w.backup)
+	case "empty":
+		w.records = map[string]record.Record{}
+	}
+}
+
+func (w *world) openKeys() map[string]bool {
+	out := map[string]bool{}
+	for _, r := range w.list(record.OpenOfNode("n1").Matches) {
+		for _, f := range r.Status.Faults {
+			if f.ClearedTimestamp == nil {
+				out[f.Key] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := newWorld(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.t = t
+			return w.command(d)
+		})
+	})
+}
+
+// TestScriptsStoppedBetweenParts plays every script again for every part of a
+// write in it, with the judge stopped right after that part: it comes to the
+// same end.
+func TestScriptsStoppedBetweenParts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		play := func(stopAt int) *world {
+			w := newWorld(t)
+			w.stopAt = stopAt
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+				w.t = t
+				w.command(d)
+				return d.Expected
+			})
+			return w
+		}
+		told := play(1 << 30) // in parts, and never stopped
+		if got, want := told.end(), play(0).end(); got != want {
+			t.Errorf("in parts:\n%s\nin one:\n%s", got, want)
+		}
+		for at := 1; at <= told.parts; at++ {
+			if got, want := play(at).end(), told.end(); got != want {
+				t.Fatalf("stopped after part %d of %d:\n%s\nnot stopped:\n%s", at, told.parts, got, want)
+			}
+		}
+	})
+}
+
+// TestBatches: parts of so many records, a recovery with the fault before it.
+func TestBatches(t *testing.T) {
+	for changed, want := range map[string]string{
+		"": "", "f": "f", "ff": "ff", "fff": "ff f", "ffr": "ffr", "ffrf": "ffr f", "ffff": "ff ff", "frrrf": "frrr f",
+	} {
+		var j decision.Judgement
+		for _, kind := range changed {
+			reason := map[rune]record.Reason{'f': record.Matched, 'r': record.Cleared}[kind]
+			j.Changed = append(j.Changed, record.Record{ID: string(kind), Status: record.Status{QuarantineVerdict: &record.Verdict{Reason: reason}}})
+		}
+		var got []string
+		for _, part := range j.Batches(2) {
+			ids := ""
+			for _, r := range part {
+				ids += r.ID
+			}
+			got = append(got, ids)
+		}
+		if strings.Join(got, " ") != want || want == "" && len(got) > 0 {
+			t.Errorf("%s in parts of two: %q, want %q", changed, got, want)
+		}
+	}
+}
+
+// end is what became of every record.
+func (w *world) end() string {
+	var b strings.Builder
+	for _, r := range w.list(func(record.Record) bool { return true }) {
+		fmt.Fprintf(&b, "%s: %s %s session=%s", r.ID, r.Reason(), r.Status.NodeQuarantined, r.Status.Session)
+		for _, f := range r.Status.Faults {
+			fmt.Fprintf(&b, " %s=%s", f.Key, f.ClearedBy)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,73 @@
+package quota
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+)
+
+// Breaker is the name of the limit whose use is also shown under the names of
+// existing dashboards.
+const Breaker = "circuitBreaker"
+
+var (
+	heldNodes = prometheus.NewDesc("fault_quarantine_held_nodes",
+		"Nodes whose faults are held because a quarantine budget has no room.", nil, nil)
+	heldOldest = prometheus.NewDesc("fault_quarantine_held_oldest_seconds",
+		"How long the node that waits longest has been held.", nil, nil)
+	used = prometheus.NewDesc("fault_quarantine_budget_used",
+		"Sessions that use the budget, of the group with the least room.", []string{"budget"}, nil)
+	allowed = prometheus.NewDesc("fault_quarantine_budget_allowed",
+		"Sessions that the budget allows, of the group with the least room.", []string{"budget"}, nil)
+	breakerState = prometheus.NewDesc("fault_quarantine_breaker_state",
+		"1 for the state of circuitBreaker: TRIPPED while it has no room, else CLOSED.", []string{"state"}, nil)
+	breakerUse = prometheus.NewDesc("fault_quarantine_breaker_utilization",
+		"Used part of circuitBreaker, 0 to 1 and above.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (q *Queue) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{heldNodes, heldOldest, used, allowed, breakerState, breakerUse} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector; a standby has nothing to show.
+func (q *Queue) Collect(out chan<- prometheus.Metric) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ok, _ := q.synced(); !ok || !q.open {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	now := q.clock.Now()
+	oldest := 0.0
+	for _, w := range q.waiting {
+		oldest = max(oldest, now.Sub(w.Since).Seconds())
+	}
+	gauge(heldNodes, float64(len(q.waiting)))
+	gauge(heldOldest, oldest)
+	nodes, err := q.count(now)
+	if err != nil {
+		return
+	}
+	for i, u := range budget.Fullest(q.rules.Limits, nodes, now) {
+		name := q.rules.Limits[i].Name
+		gauge(used, float64(u.Used), name)
+		gauge(allowed, float64(u.Allowed), name)
+		if name != Breaker {
+			continue
+		}
+		tripped := 0.0
+		if u.Used >= u.Allowed {
+			tripped = 1
+		}
+		gauge(breakerState, tripped, "TRIPPED")
+		gauge(breakerState, 1-tripped, "CLOSED")
+		if u.Allowed > 0 {
+			gauge(breakerUse, float64(u.Used)/float64(u.Allowed))
+		}
+	}
+}

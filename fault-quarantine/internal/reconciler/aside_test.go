@@ -1,0 +1,49 @@
+package reconciler_test
+
+import (
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// TestWhatIsSetAsideReleasesNothing: an open fault that is set aside is one that
+// only the Node knows, and a recovery that would end it ends nothing. A try of it
+// changes nothing either.
+func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newReconciler(t, s, nodes)
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	handle(t, d)
+	session := nodemark.Session(nodes.node)
+	if session == "" || !nodes.node.Spec.Unschedulable {
+		t.Fatal("the node is not in quarantine")
+	}
+	before := storetest.MustGet(t, s, f.ID)
+	d.Try(t.Context(), before)
+	register := aside.Of(s, "fault-quarantine", d.Clock)
+	if err := register.SetAside(t.Context(), consume.Flight{Key: "n1", Record: f.ID}); err != nil {
+		t.Fatal(err)
+	}
+	d.Store = register.Rest()
+	for _, healthy := range []bool{false, true} {
+		if healthy {
+			storetest.MustAppend(t, s, event(2, true, ""))
+		}
+		if err := d.Handle(t.Context(), "n1"); err != nil {
+			if _, _, parked := outcome.AsPark(err); !parked {
+				t.Fatal(err)
+			}
+		}
+		if nodemark.Session(nodes.node) != session || !nodes.node.Spec.Unschedulable {
+			t.Errorf("healthy %v: the node was released", healthy)
+		}
+		if after := storetest.MustGet(t, s, f.ID); after.Revision != before.Revision {
+			t.Errorf("healthy %v: the record that is set aside was written: %+v", healthy, after.Status)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// braked is a brake that somebody has put on.
+func braked(t *testing.T) *brake.Brake {
+	t.Helper()
+	on := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: brake.DefaultNamespace, Name: brake.Name}}
+	b := brake.New(fake.NewClientset(on), "", slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = b.Run(ctx) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	testkit.Until(t, time.Minute, func() bool { return !b.Unread() })
+	return b
+}
+
+// TestTheBrakeStopsCordons: no session is opened and no mark added while the
+// brake is on; a release goes on, and what was held comes after it.
+func TestTheBrakeStopsCordons(t *testing.T) {
+	s, nodes := storetest.SQLite(t), &books{node: newNode()}
+	d := newReconciler(t, s, nodes)
+	f := event(1, false, "79", "GPU-1")
+	storetest.MustAppend(t, s, f)
+	d.Brake = brake.New(fake.NewClientset(), "", slog.New(slog.DiscardHandler))
+	if _, _, waits := outcome.AsWait(d.Handle(t.Context(), "n1")); !waits || storetest.MustGet(t, s, f.ID).Judged() {
+		t.Errorf("waits for the brake to be read %v; verdict %s", waits, storetest.MustGet(t, s, f.ID).Reason())
+	}
+	on := braked(t)
+	d.Brake = on
+	if _, _, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 {
+		t.Errorf("parked %v, %d patches", parked, nodes.patches)
+	}
+	if r := storetest.MustGet(t, s, f.ID); r.Reason() != record.Held || !strings.Contains(r.Status.QuarantineVerdict.Detail, "emergency brake") {
+		t.Errorf("%s: %+v", r.Reason(), r.Status.QuarantineVerdict)
+	}
+	d.Brake = nil
+	boom := errors.New("the API server is away")
+	crashing := newReconciler(t, s, patchFails{nodes, boom})
+	if err := crashing.Handle(t.Context(), "n1"); !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	d.Brake = on // the verdict is written, the mark is not
+	if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || nodes.patches > 0 || !strings.Contains(why, "emergency brake") {
+		t.Errorf("parked %v: %q, %d patches", parked, why, nodes.patches)
+	}
+	d.Brake = nil
+	handle(t, d)
+	if !nodes.node.Spec.Unschedulable {
+		t.Error("not marked after the brake was let go")
+	}
+	d.Brake = on
+	storetest.MustAppend(t, s, event(2, true, ""))
+	handle(t, d)
+	if nodes.node.Spec.Unschedulable {
+		t.Error("the brake holds a release")
+	}
+}
+
+// listFails is a store whose first lists fail.
+type listFails struct {
+	store.Store
+	times int
+}
+
+func (l *listFails) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	if l.times--; l.times >= 0 {
+		return nil, errors.New("the store is away")
+	}
+	return l.Store.List(ctx, q)
+}
+
+// TestALetGoBrakeIsHeardPastAnOutage: a store that fails just then strands nobody.
+func TestALetGoBrakeIsHeardPastAnOutage(t *testing.T) {
+	s := storetest.SQLite(t)
+	const outage = 10
+	d := newReconciler(t, &listFails{s, outage}, &books{node: newNode()})
+	storetest.MustAppend(t, s, event(1, false, "79", "GPU-1"))
+	on := brake.New(fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: brake.DefaultNamespace, Name: brake.Name}}), "", slog.New(slog.DiscardHandler))
+	source := d.BrakeSource(on) // before it runs: its first reading is a change
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = on.Run(ctx) })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	testkit.Until(t, time.Minute, func() bool { return !on.Unread() })
+	limited, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	for range outage { // more often than the brake has changed
+		if err := source(limited, func(string) {}); err == nil {
+			t.Fatal("the change was forgotten in the outage")
+		}
+	}
+	held := newReconciler(t, s, &books{node: newNode()})
+	held.Brake = on
+	if _, _, parked := outcome.AsPark(held.Handle(t.Context(), "n1")); !parked {
+		t.Fatal("not held by the brake")
+	}
+	enqueued := make(chan string, 8)
+	run.Go(func() { _ = source(ctx, func(node string) { enqueued <- node }) })
+	if node := <-enqueued; node != "n1" {
+		t.Errorf("enqueued %s", node)
+	}
+}

@@ -1,0 +1,55 @@
+package reconciler_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/store"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
+)
+
+// TestAKeptLemonWaitsForAPerson: a monitor's recovery does not release it, told by
+// the Node alone or by the record, also after a restart; an uncordon does, and leaves
+// the mark.
+func TestAKeptLemonWaitsForAPerson(t *testing.T) {
+	for name, told := range map[string]struct{ node, record bool }{"the Node": {node: true}, "the record": {record: true}} {
+		t.Run(name, func(t *testing.T) {
+			d, nodes, f := quarantined(t)
+			nodes.node.Labels[nodemark.LemonLabel] = nodemark.LemonYes
+			note := nodemark.Lemon{}
+			if told.node {
+				note.Kept = nodemark.Session(nodes.node)
+			}
+			nodes.node.Annotations[nodemark.LemonAnnotation] = note.Text()
+			if told.record {
+				r, err := d.Store.Get(t.Context(), f.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Status.FaultRemediated = new(bool)
+				r.Status.Remediation = &record.Remediation{Outcome: record.OutcomeNeedsHuman, Reason: record.Lemon}
+				if _, err := d.Store.Update(t.Context(), record.FaultRemediation, []store.Change{{ID: r.ID, Revision: r.Revision, Status: r.Status}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			storetest.MustAppend(t, d.Store, event(2, true, ""))
+			for range 2 {
+				if _, why, parked := outcome.AsPark(d.Handle(t.Context(), "n1")); !parked || why != "LemonKept" {
+					t.Errorf("parked %v: %q", parked, why)
+				}
+				if !nodes.node.Spec.Unschedulable || !slices.Contains(nodes.notes, "LemonKept") {
+					t.Errorf("released, or not told: %v", nodes.notes)
+				}
+				d = newReconciler(t, d.Store, nodes) // started anew
+			}
+			nodes.node.Spec.Unschedulable = false
+			handle(t, d)
+			if nodemark.Bears(nodes.node) || nodes.node.Labels[nodemark.LemonLabel] != nodemark.LemonYes {
+				t.Errorf("marks after the release: %v %v", nodes.node.Labels, nodes.node.Annotations)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Event is what is told about a Node.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+// mark brings the Node to what its open records ask for, then stamps the
+// records whose quarantine is finished by that; written are the revisions that the
+// judgement made.
+func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) error {
+	desired := marks.Of(j.Open).Without(j.Brief)
+	for _, r := range j.Changed {
+		if r.Status.NodeQuarantined == record.QuarantineCanceled {
+			desired.Ended = append(desired.Ended, r.ID)
+		}
+	}
+	d.noteHeld(ctx, node, j.Changed)
+	if len(j.Unknown) > 0 {
+		if j.Leave {
+			return nil
+		}
+		desired = desired.Keep(node, j.Unknown)
+	}
+	if desired.Session == "" && !nodemark.Bears(node) {
+		return nil
+	}
+	now := d.Clock.Now()
+	if why, on := d.Brake.On(); on && d.adds(node, desired, now) {
+		return outcome.Park(d.Brake.Wait(), why)
+	}
+	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.apply(n, desired, now) })
+	if err != nil {
+		return fmt.Errorf("marking node %s: %w", node.Name, err)
+	}
+	d.note(ctx, node, after, desired)
+	if err := d.finish(ctx, j, written, now); err != nil || !news {
+		return err
+	}
+	return outcome.Wait(0, "the node changed while it was marked")
+}
+
+// apply brings a Node to what is desired. A cordon of ours brings its taint
+// along, and no schedulable Node keeps it, whoever uncordoned it.
+func (d *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time) {
+	was := n.Spec.Unschedulable
+	d.Mutator.Apply(n, desired, now)
+	if !was || !n.Spec.Unschedulable {
+		marks.FollowCordon(n)
+	}
+}
+
+// patch patches the Node; news says that somebody else changed it meanwhile.
+func (d *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
+	d.ownWrites.Begin(node.Name)
+	after, err = d.Nodes.Patch(ctx, node, mutate)
+	if err != nil {
+		d.ownWrites.End(node.Name, "")
+		return nil, false, err
+	}
+	return after, d.ownWrites.End(node.Name, after.ResourceVersion), nil
+}
+
+func (d *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
+	for _, r := range changed {
+		if r.Reason() == record.Held {
+			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: "QuarantineHeld", Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
+		}
+	}
+}
+
+func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
+	before := nodemark.Session(was)
+	if before == desired.Session {
+		return
+	}
+	if before != "" {
+		d.Metrics.Released.Inc()
+		why := "no fault is open"
+		switch nodemark.Read(was).Released {
+		case nodemark.ByUncordon:
+			d.Metrics.Uncordoned.Inc()
+			why = "a person uncordoned the node"
+		case nodemark.ByUntaint:
+			d.Metrics.Untainted.Inc()
+			why = "a person removed a taint of the session"
+		case nodemark.ByNobody:
+		}
+		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
+			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
+		}
+		d.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
+	}
+	if desired.Session != "" {
+		d.Metrics.Quarantined.Inc()
+		d.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
+	}
+}
+
+// finish stamps when the Node was seen to bear the marks of a record. What this
+// judgement changed stands at the revision that was written; anything else that
+// changed it meanwhile is a conflict.
+func (d *Reconciler) finish(ctx context.Context, j decision.Judgement, written map[string]int64, now time.Time) error {
+	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool { return r.Status.QuarantineFinishTimestamp != nil })
+	for batch := range slices.Chunk(unmarked, batchOf(j)) {
+		changes := make([]store.Change, len(batch))
+		for i, r := range batch {
+			if made, changed := written[r.ID]; changed {
+				r.Revision = made
+			}
+			if j.Brief[r.ID] {
+				full, err := d.readWhole(ctx, r)
+				if err != nil {
+					return err
+				}
+				r = full
+			}
+			r.Status.QuarantineFinishTimestamp = &now
+			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
+		}
+		if _, err := d.update(ctx, changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

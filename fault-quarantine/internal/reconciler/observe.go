@@ -1,0 +1,244 @@
+package reconciler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	// maxLook bounds the unjudged records of a node that one look judges, and
+	// store.PageBytes does: a pile is judged in several looks, oldest first.
+	maxLook = 1000
+	// maxBatch bounds what is written in one transaction: as much as a database
+	// takes in one statement, since a distant one is asked five times for each.
+	maxBatch = 500
+	// maxWhole bounds the open faults of a node that a look holds whole, in bytes of
+	// memory, about; of the others it holds what the judgement needs of them.
+	maxWhole = 32 << 20
+	// briefBatch is maxBatch where records have to be read whole to be written.
+	briefBatch = 16
+)
+
+// facts are what one look at a node sees.
+type facts struct {
+	view   decision.View
+	node   *corev1.Node
+	policy decision.Policy
+	// after is the record after which the unjudged ones were read, or 0.
+	after int64
+	// more says that further unjudged records wait.
+	more bool
+}
+
+// pass says that one look does not see all that waits.
+func (f facts) pass() bool { return f.more || f.after > 0 }
+
+// observe reads the facts of a node: its records, the Node if it matters, and
+// of the past what can change the judgement.
+func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
+	seen, err := d.present(ctx, name)
+	if err != nil {
+		return seen, fmt.Errorf("reading the records of node %s: %w", name, err)
+	}
+	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !d.Marked(name) {
+		return seen, nil
+	}
+	if seen.node, err = d.Nodes.Read(ctx, name); err != nil {
+		return seen, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
+	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
+		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
+	}
+	if seen.view.Named, err = d.named(ctx, name, seen.view); err != nil {
+		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
+	}
+	return seen, nil
+}
+
+// named reads the records that the Node names and that are neither pending nor
+// open, and one of its session: a release needs them.
+func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (out []record.Record, err error) {
+	if v.Node == nil || v.Node.Session == "" {
+		return nil, nil
+	}
+	known, sessions := map[string]bool{}, map[string]bool{}
+	for _, r := range slices.Concat(v.Pending, v.Open) {
+		known[r.ID], sessions[r.Status.Session] = true, true
+	}
+	var lost []record.Record
+	for _, a := range v.Node.Active {
+		if known[a.ID] {
+			continue
+		}
+		r, err := d.Store.Get(ctx, a.ID)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
+			lost = append(lost, a)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out, sessions[r.Status.Session] = append(out, r), true
+	}
+	since, err := d.since(ctx, name, lost)
+	if out = append(out, since...); err != nil || sessions[v.Node.Session] {
+		return out, err
+	}
+	one, err := d.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
+	return append(out, one...), err
+}
+
+// since reads the recoveries that later events of their publishers hold for
+// faults that only the Node knows.
+func (d *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
+	back := lookBack{reconciler: d, recoveries: Past(name), fresh: cases(lost)}
+	back.recoveries.Healthy = record.Yes()
+	seen := map[publisher]bool{{}: true}
+	for _, r := range lost {
+		p := publisher{r.Event.Agent, r.SeqEpoch}
+		if p.epoch == "" || seen[p] {
+			continue
+		}
+		seen[p] = true
+		own := back.recoveries
+		own.Agent, own.SeqEpoch = p.agent, p.epoch
+		if err := back.scan(ctx, own, 0); err != nil {
+			return nil, err
+		}
+	}
+	return back.found, nil
+}
+
+// present reads the records that are not judged for good, or open: in one query,
+// of one moment, if they are not many. Else a record is read before what it may
+// become meanwhile by another replica's hand, so that none is missed.
+func (d *Reconciler) present(ctx context.Context, name string) (facts, error) {
+	var seen facts
+	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
+	after, deep := d.waits.begin(name)
+	if !deep || after > 0 {
+		all, more, err := d.some(ctx, Present(name), 0)
+		if err != nil {
+			return seen, err
+		}
+		if !more {
+			d.waits.end(name)
+			seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
+			return seen, nil
+		}
+	}
+	d.waits.skip(name, after)
+	unjudged, more, err := d.some(ctx, judgedAs(pending, ""), after)
+	if err != nil {
+		return seen, err
+	}
+	held, err := d.all(ctx, judgedAs(pending, record.Held))
+	if err != nil {
+		return seen, err
+	}
+	seen.view.Pending, seen.after, seen.more = append(held, unjudged...), after, more
+	if !seen.pass() {
+		d.waits.end(name)
+	}
+	seen.view.Open, seen.view.Brief, err = d.open(ctx, open, decision.Recoveries(seen.view.Pending))
+	return seen, err
+}
+
+// some reads as many records as one look takes, and says whether more may follow.
+func (d *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
+	page, err = d.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
+	return page, more, err
+}
+
+// Present selects the records of a node that are not judged for good, or open.
+func Present(name string) record.Selector {
+	return record.Selector{Name: "OfNode", Node: name, Any: []record.Selector{record.BacklogOfNode(name), record.OpenOfNode(name)}}
+}
+
+func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {
+	s.Verdicts = reasons
+	return s
+}
+
+func (d *Reconciler) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
+	err = d.pages(ctx, s, func(page []record.Record) error {
+		out = append(out, page...)
+		return nil
+	})
+	return out, err
+}
+
+// open reads the open records page by page, the first of them whole, and the others
+// in brief.
+func (d *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
+	held, most := 0, cmp.Or(d.whole, maxWhole)
+	brief = map[string]bool{}
+	err = d.pages(ctx, s, func(page []record.Record) error {
+		for _, r := range page {
+			if held += weight(r); held > most {
+				r, brief[r.ID] = decision.Brief(r, recoveries), true
+			}
+			out = append(out, r)
+		}
+		return nil
+	})
+	return out, brief, err
+}
+
+// weight is about what a record takes in memory, in bytes.
+func weight(r record.Record) int {
+	n := 1024 + len(r.Event.Message)
+	for _, e := range r.Event.EntitiesImpacted {
+		n += 32 + len(e.EntityType) + len(e.EntityValue)
+	}
+	for _, c := range r.Event.ErrorCode {
+		n += 16 + len(c)
+	}
+	for k, v := range r.Event.Metadata {
+		n += 64 + len(k) + len(v)
+	}
+	for _, f := range r.Status.Faults {
+		n += 48 + len(f.Key) + len(f.ClearedBy)
+	}
+	return n
+}
+
+// readWhole reads a record that is known in brief, as it was then.
+func (d *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
+	full, err := d.Store.Get(ctx, brief.ID)
+	if err != nil {
+		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
+	}
+	if full.Revision != brief.Revision {
+		return full, outcome.Wait(0, "another writer changed a record of the node")
+	}
+	return full, nil
+}
+
+// batchOf is how many records of a judgement are written in one transaction.
+func batchOf(j decision.Judgement) int {
+	if len(j.Brief) > 0 {
+		return briefBatch
+	}
+	return maxBatch
+}
+
+func chosen(records []record.Record, by record.Selector) (out []record.Record) {
+	for _, r := range records {
+		if by.Matches(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

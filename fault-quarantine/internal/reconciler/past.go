@@ -1,0 +1,219 @@
+package reconciler
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Past selects the settled records of a node: judged recoveries, and faults that
+// were quarantined and are no longer open. They prove order and past boots.
+func Past(name string) record.Selector {
+	settled := []record.Reason{record.Cleared, record.NoOpenFault, record.Matched}
+	return record.Selector{Name: "Past", Node: name, Strategy: record.Process, Verdicts: settled, Open: record.No()}
+}
+
+// past reads what of the past can change the judgement, and no more: a node may
+// have weeks of recoveries. Only a fault that is not judged yet looks back; a
+// held one met every recovery when that was judged. For each publisher of such a
+// fault its newest recovery tells of a later boot, and whether any recovery is
+// later than the fault; if so, those that clear something of it are read.
+func (d *Reconciler) past(ctx context.Context, name string, seen facts) ([]record.Record, error) {
+	fresh := slices.DeleteFunc(unjudgedOf(seen.view.Pending), func(r record.Record) bool { return !r.IsFault() })
+	if len(fresh) == 0 {
+		return nil, nil
+	}
+	back := lookBack{reconciler: d, recoveries: Past(name), fresh: cases(fresh)}
+	back.recoveries.Healthy = record.Yes()
+	if err := back.later(ctx); err != nil {
+		return nil, err
+	}
+	if err := back.boots(ctx, name, seen); err != nil {
+		return nil, err
+	}
+	if seen.more {
+		// What waits behind this look may have ended already what it would open.
+		back.recoveries.Verdicts = []record.Reason{""}
+		back.fresh = cases(slices.DeleteFunc(fresh, func(r record.Record) bool { return !seen.acts(r) }))
+		if err := back.scan(ctx, back.recoveries, latest(unjudgedOf(seen.view.Pending))); err != nil {
+			return nil, err
+		}
+	}
+	return back.found, nil
+}
+
+// acts says whether the rules, or the event itself, ask for a quarantine.
+func (f facts) acts(r record.Record) bool {
+	o := r.Event.QuarantineOverrides
+	return o != nil && o.Force || f.policy.Match(r.Event).Matched()
+}
+
+func unjudgedOf(pending []record.Record) (out []record.Record) {
+	for _, r := range pending {
+		if !r.Judged() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func latest(records []record.Record) (at int64) {
+	for _, r := range records {
+		at = max(at, r.Append)
+	}
+	return at
+}
+
+// lookBack gathers the part of the past that counts.
+type lookBack struct {
+	reconciler *Reconciler
+	recoveries record.Selector
+	fresh      []open
+	found      []record.Record
+}
+
+// open is a fault that is looked back for, and what no recovery was found for.
+type open struct {
+	record.Record
+	entries []fault.Entry
+}
+
+func cases(faults []record.Record) (out []open) {
+	for _, r := range faults {
+		out = append(out, open{r, fault.Entries(r.Event)})
+	}
+	return out
+}
+
+// publisher is who counts its events in one order.
+type publisher struct{ agent, epoch string }
+
+// later reads the recoveries that are later than a fault: in the store, or in
+// its publisher's order.
+func (b *lookBack) later(ctx context.Context) error {
+	newest, err := b.newest(ctx, b.recoveries, store.ByAppendDescending)
+	if err != nil || newest == nil {
+		return err
+	}
+	b.found = append(b.found, *newest)
+	oldest, counted := newest.Append, map[publisher][]record.Record{}
+	for _, f := range b.fresh {
+		oldest = min(oldest, f.Append)
+		if p := (publisher{f.Event.Agent, f.SeqEpoch}); p.epoch != "" {
+			counted[p] = append(counted[p], f.Record)
+		}
+	}
+	for p, faults := range counted {
+		own := b.recoveries
+		own.Agent, own.SeqEpoch = p.agent, p.epoch
+		last, err := b.newest(ctx, own, store.BySeqDescending)
+		if err != nil {
+			return err
+		}
+		if last == nil {
+			continue
+		}
+		b.found = append(b.found, *last)
+		if slices.ContainsFunc(faults, func(f record.Record) bool { return fault.Follows(f, *last) }) {
+			if err := b.scan(ctx, own, 0); err != nil {
+				return err
+			}
+		}
+	}
+	if oldest < newest.Append {
+		return b.scan(ctx, b.recoveries, oldest)
+	}
+	return nil
+}
+
+// newest reads one record; nil if there is none.
+func (b *lookBack) newest(ctx context.Context, s record.Selector, order store.Order) (*record.Record, error) {
+	list, err := b.reconciler.Store.List(ctx, store.Query{Selector: s, Order: order, Limit: 1})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// scan reads page by page what was appended after a record and keeps what
+// clears an entry that nothing found so far clears.
+func (b *lookBack) scan(ctx context.Context, s record.Selector, after int64) error {
+	if len(b.fresh) == 0 {
+		return nil
+	}
+	return b.reconciler.pagesAfter(ctx, s, after, func(page []record.Record) error {
+		for _, r := range page {
+			if b.clears(r) {
+				b.found = append(b.found, r)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *lookBack) clears(recovery record.Record) bool {
+	any := false
+	for i := range b.fresh {
+		f := &b.fresh[i]
+		if !fault.Before(f.Record, recovery) {
+			continue
+		}
+		f.entries = slices.DeleteFunc(f.entries, func(e fault.Entry) bool {
+			cleared := fault.Clears(recovery.Event, f.Event, e)
+			any = any || cleared
+			return cleared
+		})
+	}
+	return any
+}
+
+// boots reads what else proves that a boot is over: repairs, and what the Node
+// reported during this session. A fault of the present boot needs no proof.
+func (b *lookBack) boots(ctx context.Context, name string, seen facts) error {
+	if seen.node == nil || !slices.ContainsFunc(b.fresh, func(f open) bool {
+		boot := f.Event.BootID()
+		return boot != "" && boot != seen.node.Status.NodeInfo.BootID && fault.CuredByReboot(f.Event.EffectiveAction())
+	}) {
+		return nil
+	}
+	kinds := []record.Selector{{Repaired: record.Yes()}}
+	known := map[string]bool{}
+	for _, r := range seen.view.Open {
+		if s := r.Status.Session; s != "" && !known[s] {
+			known[s] = true
+			kinds = append(kinds, record.Selector{Session: s})
+		}
+	}
+	s := Past(name)
+	s.Any = kinds
+	return b.reconciler.pages(ctx, s, func(page []record.Record) error {
+		for _, r := range page {
+			if tells(r, known) {
+				b.found = append(b.found, r)
+			}
+		}
+		return nil
+	})
+}
+
+// tells says whether a record names a boot that none before it named.
+func tells(r record.Record, known map[string]bool) bool {
+	var boots []string
+	if v := r.Status.QuarantineVerdict; v != nil && v.NodeBootID != "" {
+		boots = append(boots, "reported "+r.Status.Session+" "+v.NodeBootID)
+	}
+	if rem := r.Status.Remediation; rem != nil {
+		for _, a := range rem.Attempts {
+			boots = append(boots, "replaced "+a.ReplacedBootID)
+		}
+	}
+	news := false
+	for _, boot := range boots {
+		news = news || !known[boot]
+		known[boot] = true
+	}
+	return news
+}

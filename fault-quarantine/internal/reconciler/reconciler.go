@@ -1,0 +1,314 @@
+// Package reconciler is fault-quarantine's handler: for one node it observes its
+// records and its Node, has the decision made, writes the records, then the
+// Node, and stamps what is done.
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/fault-quarantine/internal/quota"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
+	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+	"github.com/nvidia/nvsentinel/internal/ownwrite"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Nodes reads and patches Node objects.
+type Nodes interface {
+	// Read returns the Node; nil when it is certain not to exist.
+	Read(ctx context.Context, name string) (*corev1.Node, error)
+	// Patch applies mutate in one patch under the resourceVersion of before.
+	Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error)
+	// Note records a Kubernetes Event on the Node.
+	Note(ctx context.Context, node *corev1.Node, e Event)
+}
+
+// Reconciler handles nodes one at a time each; it is safe for concurrent nodes.
+type Reconciler struct {
+	// Store has the records that act.
+	Store store.Store
+	// Said has those that are only observed too: what publishers said last.
+	Said  store.Lister
+	Nodes Nodes
+	// Rules are the rule sets until Use takes others over.
+	Rules   *ruling.Rules
+	Mutator marks.Mutator
+	// DryRun judges and writes verdicts, and never quarantines.
+	DryRun    bool
+	Retention time.Duration
+	Clock     clock.PassiveClock
+	Log       *slog.Logger
+	Metrics   *Metrics
+	// Quota keeps the places of the quarantine budget.
+	Quota *quota.Queue
+	// Brake is the emergency brake; nil is never on.
+	Brake *brake.Brake
+	// Marked says from a cache whether a Node bears marks of ours, so that a
+	// node without records and marks costs no API request. A stale no is made
+	// good by the Node's own source.
+	Marked func(name string) bool
+
+	newer     atomic.Pointer[ruling.Rules]
+	waits     waits
+	ownWrites ownwrite.Filter
+	whole     int // stands for maxWhole in tests
+}
+
+// Use takes other rule sets over: from the next look at a node on, faults that are
+// not judged yet are judged by them, whole.
+func (d *Reconciler) Use(r *ruling.Rules) { d.newer.Store(r) }
+
+// inForce are the rule sets that judge now.
+func (d *Reconciler) inForce() *ruling.Rules {
+	if r := d.newer.Load(); r != nil {
+		return r
+	}
+	return d.Rules
+}
+
+// soon is when a node is looked at again of which one look could not judge all
+// records; those left are found by the backlog after a restart.
+const soon = time.Millisecond
+
+// maxTold bounds the ids in an Event.
+const maxTold = 5
+
+// waitForNode is how long a node whose object is missing, or whose machine is
+// undecidable, waits when nothing wakes it.
+const waitForNode = time.Minute
+
+// waitForQuota is how long a held node waits when the budget does not wake it.
+const waitForQuota = 5 * time.Minute
+
+// waitForBudget is how long a node waits for the budget to be read.
+const waitForBudget = 200 * time.Millisecond
+
+// Handle brings one node's records and its Node up to date.
+func (d *Reconciler) Handle(ctx context.Context, name string) error {
+	err := d.handle(ctx, name)
+	if errors.Is(err, kube.ErrConflict) {
+		err = outcome.Race(err.Error())
+	}
+	if !expected(err) {
+		d.Quota.Leave(name)
+	}
+	return err
+}
+
+// expected says whether the work is done or waits for something known.
+func expected(err error) bool {
+	_, _, wait := outcome.AsWait(err)
+	_, _, park := outcome.AsPark(err)
+	return err == nil || wait || park
+}
+
+func (d *Reconciler) handle(ctx context.Context, name string) error {
+	seen, err := d.observe(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(seen.view.Pending)+len(seen.view.Open) == 0 && seen.node == nil {
+		d.settle(name, decision.Judgement{})
+		d.waits.set(name, "")
+		return nil
+	}
+	crashpoint.Here("fault-quarantine/observed")
+	judgement, err := d.judge(seen)
+	if err != nil {
+		return err
+	}
+	crashpoint.Here("fault-quarantine/decided")
+	written, err := d.stamp(ctx, judgement, decision.Recoveries(seen.view.Pending))
+	if err != nil {
+		return err
+	}
+	crashpoint.Here("fault-quarantine/stamped")
+	if seen.node != nil {
+		if err := d.mark(ctx, seen.node, judgement, written); err != nil {
+			return err
+		}
+		crashpoint.Here("fault-quarantine/done")
+	}
+	d.settle(name, judgement)
+	if seen.pass() {
+		return d.goOn(name, seen, judgement)
+	}
+	return d.rest(ctx, name, seen.node, judgement)
+}
+
+// goOn has the node looked at again soon: at the records behind what could not
+// be judged now, and after the last ones from the start.
+func (d *Reconciler) goOn(name string, seen facts, j decision.Judgement) error {
+	d.waits.set(name, j.Waiting)
+	switch {
+	case !seen.more:
+		d.waits.end(name)
+		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
+	case len(j.Changed) == 0:
+		d.waits.skip(name, latest(unjudgedOf(seen.view.Pending)))
+	}
+	return outcome.Park(soon, "more records of the node wait to be judged")
+}
+
+// judge has the decision made, with a place in the budget for a session that
+// would be opened, or without.
+func (d *Reconciler) judge(seen facts) (decision.Judgement, error) {
+	now, node, policy := d.Clock.Now(), seen.node, seen.policy
+	judgement := decision.Judge(seen.view, policy, now)
+	if judgement.Opens == nil {
+		return judgement, nil
+	}
+	if d.Brake.Unread() {
+		return judgement, outcome.Wait(waitForBudget, "the emergency brake is not read yet")
+	}
+	if why, on := d.Brake.On(); on {
+		policy.Hold = why
+		return decision.Judge(seen.view, policy, now), nil
+	}
+	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
+	granted, why, err := d.Quota.Take(c, judgement.Opens.ID)
+	if errors.Is(err, quota.ErrNotOpen) {
+		return judgement, outcome.Wait(waitForBudget, err.Error())
+	}
+	if err != nil || granted {
+		return judgement, err
+	}
+	policy.Hold = why
+	return decision.Judge(seen.view, policy, now), nil
+}
+
+// settle tells the budget what became of the node.
+func (d *Reconciler) settle(name string, j decision.Judgement) {
+	if j.Held == nil {
+		d.Quota.Settle(name, decision.Session(j.Open))
+	}
+}
+
+// waitingText says what a person should know of a wait.
+func waitingText(j decision.Judgement) string {
+	switch j.Waiting {
+	case decision.WaitUnknown:
+	case decision.WaitRepair:
+		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
+	case decision.WaitLemon:
+		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
+	case decision.WaitRule:
+		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
+	default:
+		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
+	}
+	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
+	if j.Leave {
+		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
+			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
+	}
+	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
+		"kubectl uncordon confirms that they are over, see docs/store-restore.md"
+}
+
+// rest says what the node waits for, and lets it go.
+func (d *Reconciler) rest(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
+	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
+		d.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
+		if node != nil {
+			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
+		}
+	}
+	switch {
+	case j.Waiting != "":
+		return outcome.Park(waitForNode, j.Waiting)
+	case j.Held != nil:
+		return outcome.Park(waitForQuota, string(record.Held))
+	}
+	return nil
+}
+
+func (d *Reconciler) policy(node *corev1.Node) decision.Policy {
+	value, known, rules := nodeValue(node), map[string]ruling.Ruling{}, d.inForce()
+	return decision.Policy{
+		DryRun: d.DryRun, Retention: d.Retention,
+		Match: func(e record.Event) ruling.Ruling {
+			r, ok := known[e.ID]
+			if ok {
+				return r
+			}
+			crashpoint.DieOf(e.Message)
+			r = rules.Decide(e, value)
+			known[e.ID] = r
+			for _, err := range r.Errors {
+				d.Metrics.RuleErrors.Inc()
+				d.Log.Warn("rule not evaluated", "node", e.NodeName, "record", e.ID, "error", err)
+			}
+			return r
+		},
+	}
+}
+
+// stamp writes the judgement in parts, each as one batch of compare-and-sets
+// within the time that no other replica can lead: a pile of records gets through
+// however slow the store is. What a stopped pass has not written is judged again.
+// It returns the revisions that it made, by the records' ids.
+func (d *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries []record.Record) (written map[string]int64, err error) {
+	written = map[string]int64{}
+	for _, part := range j.Batches(batchOf(j)) {
+		changes := make([]store.Change, len(part))
+		for i, r := range part {
+			if j.Brief[r.ID] {
+				full, err := d.readWhole(ctx, r)
+				if err != nil {
+					return nil, err
+				}
+				r.Status = decision.Whole(full, r, recoveries)
+			}
+			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
+		}
+		after, err := d.update(ctx, changes)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range after {
+			written[r.ID] = r.Revision
+		}
+		for _, r := range part {
+			d.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
+			d.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
+				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
+		}
+	}
+	return written, nil
+}
+
+// update writes one batch under a fence of its own.
+func (d *Reconciler) update(ctx context.Context, changes []store.Change) ([]record.Record, error) {
+	ctx, release := lease.Fence(ctx)
+	defer release()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("writing verdicts: another replica may lead: %w", err)
+	}
+	after, err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	if errors.Is(err, store.ErrConflict) {
+		return nil, outcome.Wait(0, "another writer changed a record of the node")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing verdicts: %w", err)
+	}
+	return after, nil
+}

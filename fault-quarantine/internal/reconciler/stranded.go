@@ -1,0 +1,70 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/store-client/stranded"
+)
+
+// strandedEvery is how often stranded faults are looked for.
+const strandedEvery = time.Minute
+
+// strandedReason is the reason of the Event about a stranded fault.
+const strandedReason = "FaultStranded"
+
+// Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts
+// them, and tells of each once with an Event on its Node. Nothing is lifted and nothing
+// is decided by it.
+func (d *Reconciler) Stranded() consume.Task {
+	told := map[string]bool{}
+	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error { return d.tellStranded(ctx, told) }}
+}
+
+// tellStranded looks once; told are the records that were told of.
+func (d *Reconciler) tellStranded(ctx context.Context, told map[string]bool) error {
+	var open []record.Record
+	err := d.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
+		open = append(open, page...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	found, err := stranded.Find(ctx, d.Said, open)
+	if err != nil {
+		return err
+	}
+	d.Metrics.Stranded.Reset()
+	for _, f := range found {
+		e := f.Open.Event
+		d.Metrics.Stranded.WithLabelValues(e.Agent).Inc()
+		if told[f.Open.ID] {
+			continue
+		}
+		d.Log.Warn("a fault is open and its publisher says PERSIST_ONLY by now", "node", e.NodeName, "record", f.Open.ID,
+			"agent", e.Agent, "check", e.CheckName, "newest", f.Newest.ID)
+		if err := d.noteStranded(ctx, f); err != nil {
+			return err
+		}
+		told[f.Open.ID] = true
+	}
+	return nil
+}
+
+func (d *Reconciler) noteStranded(ctx context.Context, f stranded.Fault) error {
+	e := f.Open.Event
+	node, err := d.Nodes.Read(ctx, e.NodeName)
+	if err != nil || node == nil {
+		return err
+	}
+	d.Nodes.Note(ctx, node, Event{
+		Warning: true, Reason: strandedReason,
+		Message: fmt.Sprintf("fault %s of %s (%s) is open, and %s says PERSIST_ONLY by now: only a PROCESS recovery lifts it. "+
+			"If none comes, let it say PROCESS until it has recovered, or uncordon the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),
+	})
+	return nil
+}

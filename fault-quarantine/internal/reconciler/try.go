@@ -1,0 +1,41 @@
+package reconciler
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/consume"
+)
+
+// Try computes what handling computes of one record alone, on a blank Node of its
+// machine, and forgets it: if that kills the process, the record does.
+func (d *Reconciler) Try(_ context.Context, r record.Record) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Event.NodeName}}
+	v := decision.View{Node: &decision.Node{Identity: r.Node, Session: r.Status.Session}}
+	if record.OpenOfNode("").Matches(r) {
+		v.Open = []record.Record{r}
+	} else {
+		v.Pending = []record.Record{r}
+	}
+	now := d.Clock.Now()
+	j := decision.Judge(v, d.policy(node), now)
+	d.Mutator.Apply(node, marks.Of(j.Open), now)
+}
+
+// Tell says on the Node that a record of it is judged by nobody.
+func (d *Reconciler) Tell(ctx context.Context, f consume.Flight) {
+	node, err := d.Nodes.Read(ctx, f.Key)
+	if err != nil || node == nil {
+		return
+	}
+	d.Nodes.Note(ctx, node, Event{
+		Warning: true, Reason: "RecordSetAside",
+		Message: "record " + f.Record + " killed fault-quarantine each time it was looked at; it is a dead letter now and is not judged: " +
+			"look at the node yourself, see docs/quarantine.md",
+	})
+}

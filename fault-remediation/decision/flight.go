@@ -1,0 +1,304 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// Pauses before facts are read again that nothing enqueues the node for.
+const (
+	soon     = 30 * time.Second
+	watched  = 5 * time.Minute
+	longTime = 10 * time.Minute
+)
+
+// Next decides what to do about a node now. PERSIST_ONLY records count for
+// nothing, whoever put them into the view.
+func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
+	v.Records = record.Acting(v.Records)
+	d := decision{v: v, repairs: repairs, policy: policy, now: now}
+	if s, ok := d.forgive(); ok {
+		return s
+	}
+	s := d.voiced(d.next())
+	s.Label, s.Lemon = d.label(s), d.lemonMark(s)
+	if d.mayReturn() && s.After == 0 {
+		s.After = longTime
+	}
+	return s
+}
+
+// decision carries the facts of one Next.
+type decision struct {
+	v       View
+	repairs action.Policy
+	policy  Policy
+	now     time.Time
+}
+
+// elapsed is the time since began, measured for a period. A beginning further
+// ahead than the whole period was stamped by a clock that has been set right
+// since: the period counts as over then, so that nothing waits for years.
+func (d decision) elapsed(began time.Time, period time.Duration) time.Duration {
+	since := d.now.Sub(began)
+	if since < -period {
+		return period + 1
+	}
+	return since
+}
+
+func (d decision) next() Step {
+	cur, ok := Current(d.v.Records)
+	if !ok {
+		return d.choose(nil)
+	}
+	a, o := cur.Attempt, d.v.Object
+	switch {
+	case o.Presence == Unread && a.UID == "":
+		s := Step{Reason: unreadWhy(o), After: soon, Message: fmt.Sprintf("%s %s could not be read: %s", a.Kind, a.Name, o.Health.Message)}
+		if s.Reason != ReadError { // which passes, and says something else each time
+			s.Waits = cur.Record.ID
+		}
+		return s
+	case o.Presence == Unread:
+		return d.judge(cur)
+	case o.Refused != "":
+		return d.end(cur, CreateRefused, StateCancelled, fmt.Sprintf("%s %s can not be created: %s; correct the template of %s and repair the node by hand", a.Kind, a.Name, o.Refused, a.Action))
+	case o.Presence == Absent && a.UID == "":
+		return d.reserved(cur)
+	case o.Presence == Absent || (a.UID != "" && a.UID != o.UID):
+		return d.lost(cur)
+	case a.UID == "" && !ours(a, o):
+		return d.taken(cur)
+	case a.UID == "":
+		return d.recordUID(cur)
+	}
+	return d.judge(cur)
+}
+
+func unreadWhy(o Object) Reason {
+	if o.Unread == "" {
+		return ReadError
+	}
+	return o.Unread
+}
+
+// ours says whether the object was created for this attempt.
+func ours(a record.Attempt, o Object) bool {
+	return o.Session == a.Session && o.Group == a.Group && o.Ordinal == a.Ordinal
+}
+
+// reserved decides about a name without an object: it is created only if it
+// would be chosen again now, else given back.
+func (d decision) reserved(cur Ref) Step {
+	r, a, n := cur.Record, cur.Attempt, d.v.Node
+	if !record.Open(r) || r.Status.FaultRemediated != nil || (n.Presence == Present && n.Session != "" && n.Session != a.Session) {
+		return d.release(cur, "the fault or its session is over")
+	}
+	s := d.choose(&cur)
+	switch s.Reason { //nolint:exhaustive // what is not handled here is done or waited for first
+	case Nothing, WaitRecovery, WaitHuman:
+		return d.release(cur, "no repair is wanted any more: "+string(s.Reason))
+	case Stamp:
+		if want := stamped(s, r.ID); want == nil || !sameRepair(*want, a) {
+			return d.release(cur, "another repair is wanted now")
+		}
+		return Step{Reason: Create, Create: &Creation{r, a}, Message: fmt.Sprintf("creating %s %s", a.Kind, a.Name)}
+	}
+	return s
+}
+
+// stamped is the attempt that a Stamp step would add to a record.
+func stamped(s Step, id string) *record.Attempt {
+	i := slices.IndexFunc(s.Writes, func(w Write) bool { return w.ID == id })
+	if i < 0 {
+		return nil
+	}
+	attempts := s.Writes[i].Status.Remediation.Attempts
+	return &attempts[len(attempts)-1]
+}
+
+// sameRepair compares all that an object is made of but its ordinal.
+func sameRepair(want, have record.Attempt) bool {
+	boots := want.PriorBootID == have.PriorBootID || want.PriorBootID == "" || have.PriorBootID == ""
+	return boots && want.Group == have.Group && want.Action == have.Action && want.Session == have.Session &&
+		want.Machine == have.Machine && want.Kind == have.Kind && want.Chain == have.Chain && want.Namespace == have.Namespace
+}
+
+func (d decision) release(cur Ref, why string) Step {
+	e := d.edit()
+	e.close(cur, func(a *record.Attempt) {
+		a.State, a.Reason, a.Message, a.SignalSent = StateCancelled, string(Release), why, false
+	})
+	e.cancelIfOver(cur.Record)
+	return e.step(Release, fmt.Sprintf("%s %s is not created: %s", cur.Attempt.Kind, cur.Attempt.Name, why))
+}
+
+func (d decision) recordUID(cur Ref) Step {
+	e := d.edit()
+	e.attempt(cur, func(a *record.Attempt) {
+		a.UID, a.State, a.Reason, a.Message = d.v.Object.UID, string(healthrule.Unknown), "Created", ""
+		if at := d.v.Object.CreatedAt; !at.IsZero() {
+			a.SubmittedAt = at.UTC()
+		}
+	})
+	return e.step(RecordUID, fmt.Sprintf("%s %s exists", cur.Attempt.Kind, cur.Attempt.Name))
+}
+
+func (d decision) lost(cur Ref) Step {
+	a := cur.Attempt
+	message := fmt.Sprintf("%s %s was deleted before its outcome was recorded; find out whether the node was repaired, then repair it or lift its quarantine by hand", a.Kind, a.Name)
+	return d.end(cur, Lost, StateLost, message)
+}
+
+func (d decision) taken(cur Ref) Step {
+	a := cur.Attempt
+	message := fmt.Sprintf("%s %s exists but is not ours; rename or delete it, and repair the node by hand", a.Kind, a.Name)
+	return d.end(cur, NameTaken, StateCancelled, message)
+}
+
+// end closes the attempt and leaves the record to a person, or cancels it when
+// its fault is over. Nothing was sent for one that is cancelled.
+func (d decision) end(cur Ref, why Reason, state, message string) Step {
+	e := d.edit()
+	e.close(cur, func(a *record.Attempt) {
+		a.State, a.Reason, a.Message, a.SignalSent = state, string(why), message, a.SignalSent && state != StateCancelled
+	})
+	if !e.cancelIfOver(cur.Record) {
+		e.human(cur.Record, why, message)
+	}
+	return e.step(why, message)
+}
+
+// judge follows the verdict of the health rule.
+func (d decision) judge(cur Ref) Step {
+	a := cur.Attempt
+	timeout := action.DefaultUnknownTimeout
+	if known, ok := d.repairs.Of(a.Action); ok {
+		timeout = known.UnknownTimeout
+	}
+	age := d.elapsed(a.SubmittedAt, timeout)
+	health := d.v.Object.Health.After(age, timeout)
+	switch {
+	case health.State == healthrule.Healthy:
+		return d.succeed(cur, health)
+	case health.Reason == healthrule.ReasonUnknownTimeout:
+		return d.timedOut(cur, health)
+	case health.State == healthrule.Unhealthy:
+		return d.fail(cur, health)
+	}
+	after := watched
+	if timeout > 0 {
+		after = min(after, timeout-age+time.Second)
+	}
+	why := WaitObject
+	if d.v.Object.Presence == Unread {
+		why, after = unreadWhy(d.v.Object), soon
+	}
+	return Step{Reason: why, After: after, Message: fmt.Sprintf("%s %s: %s %s", a.Kind, a.Name, health.Reason, health.Message)}
+}
+
+// timedOut asks a person once and goes on watching: the object may still act,
+// so nothing else starts, and a late verdict still counts.
+func (d decision) timedOut(cur Ref, health healthrule.Result) Step {
+	a := cur.Attempt
+	message := fmt.Sprintf("%s %s has %s; see why its controller does not finish it, or delete it and repair the node by hand", a.Kind, a.Name, health.Message)
+	if a.Reason == string(UnknownTimeout) {
+		return Step{Reason: WaitTimedOut, After: longTime, Message: message}
+	}
+	e := d.edit()
+	e.attempt(cur, func(a *record.Attempt) {
+		a.Reason, a.Message, a.Steps = string(UnknownTimeout), message, d.v.Object.Steps
+	})
+	if record.Open(cur.Record) {
+		e.human(cur.Record, UnknownTimeout, message)
+	}
+	return e.step(UnknownTimeout, message)
+}
+
+func (d decision) fail(cur Ref, health healthrule.Result) Step {
+	o, why := d.v.Object, Fail
+	if o.SessionOver {
+		why = SessionOver
+	}
+	e := d.edit()
+	e.close(cur, func(a *record.Attempt) {
+		a.State, a.Reason, a.Message, a.SignalSent = string(healthrule.Unhealthy), health.Reason, health.Message, !o.Unsent
+		switch {
+		case o.SessionOver:
+			a.State, a.Reason = StateCancelled, string(SessionOver)
+		case o.Escalated:
+			a.Reason = string(ChainEscalated)
+		}
+		a.Steps = o.Steps
+	})
+	e.cancelIfOver(cur.Record)
+	return e.step(why, fmt.Sprintf("%s %s: %s %s", cur.Attempt.Kind, cur.Attempt.Name, health.Reason, health.Message))
+}
+
+// succeed closes the attempt and every open fault of its session that the
+// repair explains, in one batch.
+func (d decision) succeed(cur Ref, health healthrule.Result) Step {
+	replaced := d.replacedBoot(cur.Attempt)
+	e := d.edit()
+	e.close(cur, func(a *record.Attempt) {
+		a.State, a.Reason, a.Message = string(healthrule.Healthy), health.Reason, health.Message
+		a.ReplacedBootID, a.SignalSent, a.Steps = replaced, !d.v.Object.Unsent, d.v.Object.Steps
+	})
+	e.remediated(cur.Record, record.OutcomeSucceeded, cur.Record.ID, Succeed, health.Message)
+	for _, r := range d.v.Records {
+		if r.ID != cur.Record.ID && record.Open(r) && r.Status.Session == cur.Attempt.Session &&
+			record.Remediated(r.Status) != "true" && d.covers(cur.Attempt, replaced, r) {
+			e.remediated(r, record.OutcomeCovered, cur.Record.ID, CoveredByRepair, fmt.Sprintf("covered by %s %s", cur.Attempt.Kind, cur.Attempt.Name))
+		}
+	}
+	return e.step(Succeed, fmt.Sprintf("%s %s: %s %s", cur.Attempt.Kind, cur.Attempt.Name, health.Reason, health.Message))
+}
+
+// covers says whether a healthy repair explains an open fault of its session:
+// not a stronger one, none for a person, and none seen under the new boot. A
+// fault without a boot id must be older than the symptoms of the repair
+// itself; a repair that replaced no boot explains its own group only.
+func (d decision) covers(a record.Attempt, replaced string, r record.Record) bool {
+	name, boot := r.Event.EffectiveAction(), r.Event.BootID()
+	by, _ := d.repairs.Of(a.Action)
+	known, ok := d.repairs.Of(name)
+	same := ok && known.For(r).Group == a.Group && r.CreatedAt.Before(a.SubmittedAt)
+	switch {
+	case !d.repairs.Covers(a.Action, name):
+		return false
+	case d.repairs.Rank(a.Action) >= action.RankReplace:
+		return true
+	case by.EntityScope != "" && replaced == "":
+		return same // of that one entity
+	case boot == "":
+		return r.Event.GeneratedTimestamp.Before(a.SubmittedAt.Add(-symptomsBefore))
+	case replaced != "":
+		// An earlier boot's fault that its end did not cure is as old as this one's.
+		return boot == replaced || (d.v.Boots.Past(r) && r.CreatedAt.Before(a.SubmittedAt))
+	}
+	return same
+}
+
+// replacedBoot is the boot that a healthy repair is proven to have ended: the
+// object, or the Node itself, reports another one since.
+func (d decision) replacedBoot(a record.Attempt) string {
+	prior, current := d.v.Object.PriorBoot, d.v.Object.ObservedBoot
+	if prior == "" {
+		prior = a.PriorBootID
+	}
+	n := d.v.Node
+	if current == "" && n.Presence == Present && fault.Machine(n.Identity) == a.Machine {
+		current = n.Identity.BootID
+	}
+	if prior == "" || current == "" || current == prior {
+		return ""
+	}
+	return prior
+}

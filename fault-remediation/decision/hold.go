@@ -1,0 +1,132 @@
+package decision
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+)
+
+// A fault without a boot id that was generated this long before a repair's
+// signal, or after its end, may be a symptom of the repair.
+const (
+	symptomsBefore = 2 * time.Minute
+	symptomsAfter  = 5 * time.Minute
+)
+
+// claimedFor is how long a Node that another repair object claims is waited for
+// before a person is asked.
+const claimedFor = time.Hour
+
+// end is why a slot has no further object, none if it has one: what a person is told,
+// and what the next action is told, empty if none can follow.
+type end struct {
+	why                Reason
+	message, escalates string
+}
+
+// exhausted says why the slot has no further object.
+func (d decision) exhausted(next job, mine []record.Record, s slot) end {
+	a := next.repair
+	for _, r := range mine {
+		other, known := d.repairs.Of(record.RepairAction(r))
+		if !known || record.Remediated(r.Status) != "false" || r.Status.Remediation == nil {
+			continue
+		}
+		why := Reason(r.Status.Remediation.Reason)
+		switch {
+		case other.Rank > a.Rank && d.repairs.Covers(other.Name, a.Name):
+			return end{StrongerFailed, fmt.Sprintf("%s of record %s ended with a person (%s); %s can not help", other.Name, r.ID, why, a.Name), ""}
+		case other.For(r).Group == a.Group && why != AttemptsUsedUp && why != SignalRefused && why != StrongerFailed:
+			return end{SlotClosed, fmt.Sprintf("%s of record %s ended with a person: %s", other.Name, r.ID, r.Status.Remediation.Message), ""}
+		}
+	}
+	switch {
+	case s.escalated:
+		lost := fmt.Sprintf("%s is not tried again: %s", a.Name, s.last)
+		return end{ChainEscalated, lost + "; repair the node by hand", lost}
+	case len(s.used) >= a.Attempts.Max:
+		return end{
+			AttemptsUsedUp,
+			fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()),
+			fmt.Sprintf("%s has no attempt left: %s", a.Name, s.history()),
+		}
+	case d.v.Node.Claim != "" && !d.now.Before(d.claimedSince(next.record).Add(claimedFor)):
+		return end{ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), ""}
+	case s.away != nil && d.bootLeft(*s.away) <= 0:
+		lost := fmt.Sprintf("%s %s may have reached the machine, and the Node has not been Ready in the %s since", s.away.Kind, s.away.Name, d.bootLimit(*s.away))
+		return end{NeverReady, lost + "; another signal could interrupt its boot: look at its console, then repair the node by hand", lost}
+	case s.refused >= a.Attempts.Max:
+		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), ""}
+	}
+	return end{}
+}
+
+// hold says what has to be waited for before an object is created.
+func (d decision) hold(next job, s slot) (Step, bool) {
+	n := d.v.Node
+	switch {
+	case n.Claim != "":
+		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node", Until: d.claimedSince(next.record).Add(claimedFor)}, true
+	case len(d.v.PodsBack) > 0:
+		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + listed(d.v.PodsBack)}, true
+	case s.away != nil:
+		return d.rest(WaitReady, d.now.Add(d.bootLeft(*s.away)), fmt.Sprintf("the Node has not been Ready since %s %s; no second signal is sent to a machine that may be booting", s.away.Kind, s.away.Name)), true
+	}
+	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
+		return d.rest(WaitBackoff, d.now.Add(rest), "after a failed repair; last: "+s.last), true
+	}
+	if until := d.symptomUntil(next.record); d.now.Before(until) {
+		return d.rest(WaitSymptoms, until, "the fault may be a symptom of the last repair"), true
+	}
+	return Step{}, false
+}
+
+// bootLeft is how much longer a machine that was told to boot is waited for.
+func (d decision) bootLeft(a record.Attempt) time.Duration {
+	limit := d.bootLimit(a)
+	return limit - d.elapsed(a.SubmittedAt, limit)
+}
+
+// bootLimit is how long after its object was created a machine may take to be
+// Ready: as long as the object itself may be without a verdict.
+func (d decision) bootLimit(a record.Attempt) time.Duration {
+	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 && known.Chain == "" {
+		return known.UnknownTimeout
+	}
+	return action.DefaultUnknownTimeout
+}
+
+// symptomUntil is how long a fault without a boot id waits for its recovery,
+// because it was generated around another fault's repair.
+func (d decision) symptomUntil(r record.Record) time.Time {
+	var until time.Time
+	if r.Event.BootID() != "" {
+		return until
+	}
+	at := r.Event.GeneratedTimestamp
+	for _, x := range attempts(d.v.Records) {
+		a := x.Attempt
+		if x.Record.ID == r.ID || a.FinishedAt == nil || !a.SignalSent || a.Machine != fault.Machine(d.v.Node.Identity) {
+			continue
+		}
+		ended := d.ended(a)
+		end := ended.Add(symptomsAfter)
+		if d.elapsed(ended, symptomsAfter) < symptomsAfter && !at.Before(a.SubmittedAt.Add(-symptomsBefore)) && !at.After(end) {
+			until = latest(until, end)
+		}
+	}
+	return until
+}
+
+// ended is when a finished repair's effects did: a machine that came back after
+// the repair's time was up did so when its Node became Ready.
+func (d decision) ended(a record.Attempt) time.Time {
+	if n := d.v.Node; a.State != string(healthrule.Healthy) && n.Ready && n.ReadySince.After(*a.FinishedAt) && d.bootedSince(a) {
+		return n.ReadySince
+	}
+	return *a.FinishedAt
+}

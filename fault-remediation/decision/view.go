@@ -1,0 +1,229 @@
+// Package decision decides the next step of a node's repair from facts that were
+// read before: records, the Node, the repair object, pods. It is pure; its
+// steps carry the record changes that the caller only has to write.
+package decision
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/fault"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Presence is what reading an object showed. A failed read shows nothing.
+type Presence int
+
+// Presences; the zero value is Unread.
+const (
+	Unread Presence = iota
+	Present
+	Absent
+)
+
+// Node are the facts of the live Node.
+type Node struct {
+	Name     string
+	Presence Presence
+	// Identity is the machine behind the name, with the boot it reports.
+	Identity record.NodeIdentity
+	// Session is the quarantine session the Node bears, or empty.
+	Session string
+	// Unknown says that the store cannot tell of all faults of the session.
+	Unknown bool
+	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
+	// or NoExecute taint of the session.
+	Marked bool
+	// Ready is the Node's condition; one that is not known is not Ready.
+	// ReadySince is its last change, zero when unknown.
+	Ready      bool
+	ReadySince time.Time
+	// Claim is the uid of the repair object that claims the Node, or empty.
+	Claim string
+	// Lemon is its lemon mark.
+	Lemon LemonMark
+}
+
+// Object are the facts of the repair object of the current attempt.
+type Object struct {
+	Presence Presence
+	// Unread is why it could not be read.
+	Unread Reason
+	UID    string
+	// CreatedAt is the API server's time of creation.
+	CreatedAt time.Time
+	Session   string
+	Group     string
+	Ordinal   int
+	// Health is the verdict of the action's health rule.
+	Health healthrule.Result
+	// Unsent says that no signal was sent and none will be.
+	Unsent bool
+	// SessionOver says that it was refused because its session is over.
+	SessionOver bool
+	// Escalated says that a step of a chain failed so that the repair is not to be tried
+	// again.
+	Escalated bool
+	// Steps are the trace of a run of a chain.
+	Steps []record.RepairStep
+	// PriorBoot and ObservedBoot are the boots before and after, where the
+	// object tells.
+	PriorBoot    string
+	ObservedBoot string
+	// Refused is what the API server said to its creation, if that can never be.
+	Refused string
+}
+
+// View is everything that is known about a node at one moment.
+type View struct {
+	Node Node
+	// Records are the node's open records and all with a repair trace.
+	Records []record.Record
+	// Object belongs to the attempt that Current names.
+	Object Object
+	// PodsBack are pods that had to go and are on the node.
+	PodsBack []string
+	// Boots tells which boots are past.
+	Boots fault.Boots
+}
+
+// Policy bounds what actions do not: how long a recovery is waited for.
+type Policy struct {
+	// RecoveryWithin is how long after a healthy repair the fault's recovery is
+	// waited for before a person is asked.
+	RecoveryWithin time.Duration
+	// Lemon says when a machine is a lemon.
+	Lemon LemonPolicy
+}
+
+// DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
+const DefaultRecoveryWithin = 30 * time.Minute
+
+// Write is one status change; it applies to Revision only.
+type Write struct {
+	ID       string
+	Revision int64
+	Status   record.Status
+	ExpireAt *time.Time
+}
+
+// Creation is an object to create.
+type Creation struct {
+	Record  record.Record
+	Attempt record.Attempt
+}
+
+// Step is one thing to do. Writes are applied together, then the facts are read
+// again; Create creates, then the facts are read again; else After is when to
+// ask again (0: when something changes).
+type Step struct {
+	Reason  Reason
+	Message string
+	Writes  []Write
+	Create  *Creation
+	After   time.Duration
+	// Label is the state label the Node should bear; empty leaves it alone.
+	Label nodemark.State
+	// Lemon is the lemon mark the Node should bear; nil leaves it alone.
+	Lemon *LemonMark
+	// Waits is the record that waits, until when at the latest; zero is for the
+	// world alone to end.
+	Waits string
+	Until time.Time
+}
+
+// Rests says that a step only waits.
+func (s Step) Rests() bool { return len(s.Writes) == 0 && s.Create == nil }
+
+// Ref is an attempt within its record.
+type Ref struct {
+	Record  record.Record
+	Index   int
+	Attempt record.Attempt
+}
+
+// Current is the attempt that is not finished, of whatever session: a node has
+// one repair at a time. With several, the earliest goes first.
+func Current(records []record.Record) (Ref, bool) {
+	open := only(attempts(records), func(x Ref) bool { return x.Attempt.FinishedAt == nil })
+	if len(open) == 0 {
+		return Ref{}, false
+	}
+	return slices.MinFunc(open, func(a, b Ref) int {
+		return cmp.Or(a.Attempt.SubmittedAt.Compare(b.Attempt.SubmittedAt), cmp.Compare(a.Record.Append, b.Record.Append))
+	}), true
+}
+
+// NeedsNode says whether Next looks at the Node, its object or its pods: not while
+// every record is open, not drained and without a repair. A node that goes into
+// quarantine is enqueued before its drain; nothing more is worth reading then.
+func NeedsNode(records []record.Record) bool {
+	return slices.ContainsFunc(records, func(r record.Record) bool {
+		return !record.Open(r) || record.DrainSucceeded(r) || r.Status.Remediation != nil
+	})
+}
+
+// MayCreate says whether Next could create the object whose name is reserved, so
+// that the pods of the node are worth reading: they are asked for right before
+// the creation, not before the name is reserved.
+func MayCreate(v View) bool {
+	cur, ok := Current(v.Records)
+	if !ok || cur.Attempt.UID != "" || v.Node.Presence != Present || v.Object.Presence != Absent {
+		return false
+	}
+	open := only(v.Records, record.Open)
+	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
+}
+
+// Unsettled says whether a record may still need a step: the backlog after a
+// start.
+func Unsettled(r record.Record) bool {
+	rem := r.Status.Remediation
+	switch {
+	case record.Open(r):
+		return record.DrainSucceeded(r) || rem != nil
+	case rem == nil:
+		return false
+	}
+	return rem.Outcome == "" || unfinished(r)
+}
+
+// attempts are those of all records, in their order.
+func attempts(records []record.Record) (out []Ref) {
+	for _, r := range records {
+		for i, a := range record.Attempts(r) {
+			out = append(out, Ref{r, i, a})
+		}
+	}
+	return out
+}
+
+// newest is the last begun of the attempts that are meant; nil when there is none.
+func newest(records []record.Record, meant func(record.Attempt) bool) *record.Attempt {
+	list := only(attempts(records), func(x Ref) bool { return meant(x.Attempt) })
+	if len(list) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(list, func(a, b Ref) int { return a.Attempt.SubmittedAt.Compare(b.Attempt.SubmittedAt) })
+	return &last.Attempt
+}
+
+func unfinished(r record.Record) bool {
+	return slices.ContainsFunc(record.Attempts(r), func(a record.Attempt) bool { return a.FinishedAt == nil })
+}
+
+// failed says that something may have been sent for an attempt, which ended without
+// success.
+func failed(a record.Attempt) bool {
+	return a.UID != "" && a.SignalSent && a.FinishedAt != nil && a.State != string(healthrule.Healthy)
+}
+
+func outcome(r record.Record) record.Outcome {
+	if r.Status.Remediation == nil {
+		return ""
+	}
+	return r.Status.Remediation.Outcome
+}

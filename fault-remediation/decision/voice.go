@@ -1,0 +1,88 @@
+package decision
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// rest waits until a time.
+func (d decision) rest(why Reason, until time.Time, message string) Step {
+	return Step{Reason: why, Message: message, After: until.Sub(d.now), Until: until}
+}
+
+// maxListed bounds the pods that a wait names.
+const maxListed = 10
+
+func listed(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// voiced turns a wait that its record does not tell of yet into the write that
+// has it told, and one that is over into the write that takes it back. The next
+// look finds it told, and waits.
+func (d decision) voiced(s Step) Step {
+	if !s.Rests() {
+		return s
+	}
+	e := d.edit()
+	for _, r := range d.v.Records {
+		told, want := waiting(r), (*record.Wait)(nil)
+		if r.ID == s.Waits {
+			want = d.wait(s, told)
+		}
+		if alike(told, want) || (told == nil && !record.Open(r)) {
+			continue
+		}
+		e.of(r).Remediation.Waiting = want
+	}
+	if len(e.writes) == 0 {
+		return s
+	}
+	return e.step(s.Reason, s.Message)
+}
+
+// wait is what a record says of a step that waits. It began when the record
+// began to say so; another claim is another wait.
+func (d decision) wait(s Step, told *record.Wait) *record.Wait {
+	w := record.Wait{Reason: string(s.Reason), Message: s.Message, Since: d.now.UTC()}
+	if told != nil && told.Reason == w.Reason && (s.Reason != WaitClaim || told.Message == w.Message) {
+		w.Since = told.Since
+	}
+	if !s.Until.IsZero() {
+		w.Until = new(s.Until.UTC())
+	}
+	return &w
+}
+
+// alike compares what a reader is told. An end is computed again at every look
+// from times that the stores keep to the millisecond.
+func alike(a, b *record.Wait) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if (a.Until == nil) != (b.Until == nil) || (a.Until != nil && a.Until.Sub(*b.Until).Abs() > time.Second) {
+		return false
+	}
+	return a.Reason == b.Reason && a.Message == b.Message
+}
+
+func waiting(r record.Record) *record.Wait {
+	if r.Status.Remediation == nil {
+		return nil
+	}
+	return r.Status.Remediation.Waiting
+}
+
+// claimedSince is since when a record waits for a claim that is not its own.
+func (d decision) claimedSince(r record.Record) time.Time {
+	if w := waiting(r); w != nil && w.Reason == string(WaitClaim) && !w.Since.After(d.now.Add(claimedFor)) {
+		return w.Since
+	}
+	return d.now
+}

@@ -1,0 +1,68 @@
+package reconciler_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+)
+
+// calls notes what the reconciler asks the API server from now on.
+func (b *bench) calls() func() []string {
+	var mu sync.Mutex
+	var calls []string
+	b.Cluster = b.client(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		part := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		kind := slices.IndexFunc(part, func(p string) bool { return p == "nodes" || p == "pods" || p == "rebootnodes" })
+		calls = append(calls, r.Method+" "+part[max(kind, 0)])
+		return nil, nil
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(calls)
+	}
+}
+
+// TestNothingIsAskedBeforeTheDrain: a node that goes into quarantine is enqueued, and
+// nothing can be decided yet.
+func TestNothingIsAskedBeforeTheDrain(t *testing.T) {
+	b := newBench(t)
+	b.undrained("r1", record.ActionRestartVM)
+	calls := b.calls()
+	b.parks(decision.WaitDrain)
+	if got := calls(); len(got) > 0 {
+		t.Errorf("calls %v, want none", got)
+	}
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Status = record.EvictionSucceeded })
+	b.parks(decision.WaitObject)
+}
+
+// TestARepairAsksTheAPIServerFourTimes: the Node and its pods are read once,
+// the Node is marked, the object is created; what all that shows is not asked
+// for again. The reconciler's own stamps enqueue nobody, those of others do.
+func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
+	b := newBench(t)
+	b.fault("r1", record.ActionRestartVM)
+	calls := b.calls()
+	b.parks(decision.WaitObject)
+	if got, want := calls(), []string{"GET nodes", "GET pods", "PATCH nodes", "POST rebootnodes"}; !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	if a := b.record("r1").Status.Remediation.Attempts[0]; a.UID != string(b.onlyObject().GetUID()) {
+		t.Errorf("the record names the uid %q", a.UID)
+	}
+	if key := b.key(b.record("r1")); key != "" {
+		t.Errorf("the reconciler's own stamp enqueues %q", key)
+	}
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Message = "told by the drainer" })
+	if key := b.key(b.record("r1")); key != b.node {
+		t.Errorf("another service's stamp enqueues %q, want the node", key)
+	}
+}

@@ -1,0 +1,224 @@
+package reconciler_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// lemons is a bench that marks lemons, whose node needs its third repair: the faults
+// r1 and r2 were repaired, r3 is open.
+func lemons(t *testing.T, keep bool) *bench {
+	b := newBench(t)
+	b.Policy.Lemon = decision.LemonPolicy{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow, Keep: keep}
+	actions := action.Default()
+	restart := actions["RESTART_VM"]
+	restart.Attempts = &action.Attempts{Max: 9, Window: time.Hour}
+	actions["RESTART_VM"] = restart
+	b.Repairs = compile(t, actions)
+	for _, id := range []string{"r1", "r2"} {
+		b.enter("session-of-" + id)
+		b.fault(id, record.ActionRestartVM)
+		b.parks(decision.WaitObject)
+		b.repaired(id)
+	}
+	if mark := b.lemon(); mark != "" {
+		t.Fatalf("a lemon after two repairs: %s", mark)
+	}
+	b.enter("session-of-r3")
+	b.fault("r3", record.ActionRestartVM)
+	return b
+}
+
+// enter puts the node into a session.
+func (b *bench) enter(session string) {
+	b.t.Helper()
+	b.session = session
+	b.patchNode(`{"spec":{"unschedulable":true},"metadata":{"annotations":{"dgxc.nvidia.com/nvsentinel-session":"` + session + `"}}}`)
+}
+
+// repaired ends the repair of a fault, the fault, and its session.
+func (b *bench) repaired(id string) {
+	b.t.Helper()
+	attempts := b.record(id).Status.Remediation.Attempts
+	for _, o := range b.objects() {
+		if o.GetName() == attempts[len(attempts)-1].Name {
+			b.finish(o, "NodeReady", "True", "Succeeded", "")
+		}
+	}
+	b.parks(decision.WaitRecovery)
+	b.clear(id)
+	b.patchNode(`{"spec":{"unschedulable":null},"metadata":{"annotations":{"dgxc.nvidia.com/nvsentinel-session":null}}}`)
+	b.settles()
+}
+
+// lemon is the node's lemon mark: label, repairs, session that is kept.
+func (b *bench) lemon() string {
+	b.t.Helper()
+	n := b.liveNode()
+	note, ok := nodemark.ParseLemon(n.Annotations[nodemark.LemonAnnotation])
+	if !ok && n.Labels[nodemark.LemonLabel] == "" {
+		return ""
+	}
+	text := "label=" + n.Labels[nodemark.LemonLabel]
+	// The test's clock and the API server's do not tell what came first.
+	slices.SortFunc(note.Repairs, func(a, b nodemark.LemonRepair) int { return strings.Compare(a.Session, b.Session) })
+	for _, r := range note.Repairs {
+		text += " " + r.Session
+	}
+	if note.Kept != "" {
+		text += " kept=" + note.Kept
+	}
+	return text
+}
+
+const threeRepairs = "label=true session-of-r1 session-of-r2 session-of-r3"
+
+func (b *bench) wantLemon(want string) {
+	b.t.Helper()
+	if got := b.lemon(); got != want {
+		b.t.Errorf("lemon mark %q, want %q", got, want)
+	}
+}
+
+// TestTheThirdRepairMarksALemon: when it begins, with one Event, and again on a Node
+// that is created again for the same machine; another machine is none.
+func TestTheThirdRepairMarksALemon(t *testing.T) {
+	b := lemons(t, false)
+	b.parks(decision.WaitObject)
+	b.parks(decision.WaitObject)
+	b.wantLemon(threeRepairs)
+	told := strings.Join(b.events(), "\n")
+	if strings.Count(told, reconciler.EventLemon+" x1: the machine needed 3 repairs within 720h0m0s: session session-of-r") != 1 {
+		t.Errorf("events %s", told)
+	}
+	b.rejoin("test://"+b.node, "boot-1")
+	b.parks(decision.WaitObject)
+	b.wantLemon(threeRepairs)
+	b.repaired("r3")
+	b.wantLemon(threeRepairs)
+	b.patchNode(`{"metadata":{"annotations":{"dgxc.nvidia.com/nvsentinel-session":null}}}`)
+	b.rejoin("test://another", "boot-9")
+	b.settles()
+	b.wantLemon("")
+}
+
+// TestALemonOnAnotherMachine: the same Node object is another machine's now.
+func TestALemonOnAnotherMachine(t *testing.T) {
+	b := lemons(t, false)
+	b.parks(decision.WaitObject)
+	b.repaired("r3")
+	note, _ := nodemark.ParseLemon(b.liveNode().Annotations[nodemark.LemonAnnotation])
+	note.Machine.ProviderID = "test://the-one-before"
+	b.patchNode(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nodemark.LemonAnnotation, note.Text()))
+	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":"false"}}}`)
+	b.settles()
+	// Its own repairs are three as well.
+	b.wantLemon(threeRepairs)
+}
+
+// TestAPersonTakesTheMarkOff: wherever the service is interrupted, the repairs so far
+// count no more, also for a Node that is created again.
+func TestAPersonTakesTheMarkOff(t *testing.T) {
+	gone := errors.New("the API server is gone")
+	for name, f := range map[string]*failing{
+		"not-interrupted": {}, "stamp-lost": {fail: 1}, "stamp-written": {fail: 1, written: true}, "node-not-written": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := lemons(t, false)
+			b.parks(decision.WaitObject)
+			b.repaired("r3")
+			b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":null}}}`)
+			whole := b.Cluster
+			if f != nil {
+				f.Store = b.store
+				b.Records = own(f)
+			} else {
+				b.Cluster = b.client(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPatch {
+						return nil, gone
+					}
+					return nil, nil
+				})
+			}
+			err := b.Handle(t.Context(), b.node)
+			if interrupted := name != "not-interrupted"; (err != nil) != interrupted {
+				t.Fatalf("Handle = %v", err)
+			}
+			b.Cluster = whole
+			b.settles()
+			b.wantLemon("")
+			for _, id := range []string{"r1", "r2", "r3"} {
+				if b.record(id).Status.Remediation.Forgiven == nil {
+					t.Errorf("%s still counts", id)
+				}
+			}
+			if err := b.cluster.DeleteNode(t.Context(), b.node); err != nil {
+				t.Fatal(err)
+			}
+			b.addNode("boot-1")
+			b.settles()
+			b.wantLemon("")
+		})
+	}
+}
+
+// TestALemonIsKept: its third repair is not begun, and a person is asked; taking the
+// mark off reboots nothing.
+func TestALemonIsKept(t *testing.T) {
+	b := lemons(t, true)
+	b.settles()
+	b.settles()
+	b.shows("r3", "false NeedsHuman(Lemon) label=remediation-failed")
+	b.wantLemon(threeRepairs + " kept=session-of-r3")
+	if n := len(b.objects()); n != 2 {
+		t.Errorf("%d objects, want those of the two repairs before", n)
+	}
+	told := strings.Join(b.events(), "\n")
+	if strings.Count(told, reconciler.EventLemon+" x1") != 1 || strings.Count(told, reconciler.EventNeedsHuman+" x1: Lemon: this machine needs repair 3") != 1 {
+		t.Errorf("events %s", told)
+	}
+	b.patchNode(`{"metadata":{"labels":{"dgxc.nvidia.com/nvsentinel-lemon":null}}}`)
+	b.settles()
+	b.shows("r3", "false NeedsHuman(Forgive) label=remediation-failed")
+	b.wantLemon("")
+	if n := len(b.objects()); n != 2 {
+		t.Errorf("%d objects after the mark was taken off, want 2", n)
+	}
+}
+
+func TestLemonsAreCounted(t *testing.T) {
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	registry := prometheus.NewRegistry()
+	reconciler.RegisterLemons(registry, corelisters.NewNodeLister(nodes))
+	for name, label := range map[string]string{"a": "true", "b": "false", "c": "true", "d": ""} {
+		n := &corev1.Node{}
+		n.Name, n.Labels = name, map[string]string{nodemark.LemonLabel: label}
+		if err := nodes.Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `# HELP fault_remediation_lemons Nodes that are marked as lemons: their machine needed too many repairs.
+# TYPE fault_remediation_lemons gauge
+fault_remediation_lemons 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// Reasons of our Events about Nodes.
+const (
+	// EventNeedsHuman tells that a repair ended with a person.
+	EventNeedsHuman = "RepairNeedsHuman"
+	// EventEscalated tells that the next action is taken.
+	EventEscalated = "RepairEscalated"
+	// EventLemon tells that a Node is marked as a lemon.
+	EventLemon = "NodeIsALemon"
+)
+
+// mark writes the state label and the view of the newest objects and of what a
+// person is asked for, and the lemon mark, in one patch under the resourceVersion
+// that showed the session. Without a session or a label to set only the lemon mark
+// is written. Whoever is to be asked is told by an Event first, so that a crash
+// between the two tells it again and does not forget it.
+func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) error {
+	staged := f.view.Node.Session != "" && step.Label != ""
+	if f.node == nil || !staged && step.Lemon == nil {
+		return nil
+	}
+	view := ""
+	if staged {
+		view = decision.Annotation(f.view.Records, f.view.Node.Session, step.Create)
+		d.call(ctx, f, view)
+	}
+	if m := step.Lemon; m != nil && m.Label && !f.view.Node.Lemon.Label {
+		d.tell(ctx, f.node, EventLemon, m.Message())
+	}
+	node, err := kube.PatchNode(ctx, d.Cluster.Clientset, f.node, func(n *corev1.Node) {
+		if staged {
+			nodemark.SetState(n, step.Label)
+			nodemark.Annotate(n, nodemark.LatestFaultRemediationState, view)
+		}
+		if step.Lemon != nil {
+			nodemark.SetLemon(n, nodemark.LemonMark(*step.Lemon))
+		}
+	})
+	switch {
+	case errors.Is(err, kube.ErrGone):
+		return nil
+	case errors.Is(err, kube.ErrConflict):
+		return outcome.Race(err.Error())
+	}
+	if err == nil {
+		f.node, f.view.Node = node, nodeFacts(node)
+	}
+	return err
+}
+
+// call asks a person for what the Node does not show yet.
+func (d *Reconciler) call(ctx context.Context, f *facts, view string) {
+	for _, call := range decision.NewCalls(nodemark.Read(f.node).Repairs, view) {
+		d.tell(ctx, f.node, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")")
+		d.Metrics.calledHuman(call.Reason)
+	}
+}
+
+// tell writes a warning about the Node before what it tells of is done.
+func (d *Reconciler) tell(ctx context.Context, node *corev1.Node, reason, message string) {
+	d.Events.Write(ctx, eventrecorder.Node(node.Name), corev1.EventTypeWarning, reason, message)
+}
+
+// escalated tells of what is done already: besides the work.
+func (d *Reconciler) escalated(f *facts, message string) {
+	if f.node != nil {
+		d.Events.Event(eventrecorder.Node(f.node.Name), corev1.EventTypeWarning, EventEscalated, message)
+	}
+}

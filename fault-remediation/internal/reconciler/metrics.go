@@ -1,0 +1,119 @@
+package reconciler
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Metrics of the service.
+type Metrics struct {
+	steps       *prometheus.CounterVec
+	processed   *prometheus.CounterVec
+	unsupported *prometheus.CounterVec
+	errors      *prometheus.CounterVec
+	calls       *prometheus.CounterVec
+	objects     *prometheus.CounterVec
+	orphans     prometheus.Counter
+	generate    prometheus.Histogram
+}
+
+const namespace = "fault_remediation"
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "steps_total", Help: "Steps of repairs, by the decision's reason and whether it was a dry run.",
+		}, []string{"reason", "dry_run"}),
+		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "events_processed_total", Help: "Records handled, by what became of the repair object: created, skipped or waiting.",
+		}, []string{"cr_status"}),
+		unsupported: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "unsupported_actions_total", Help: "Records whose action needs a person.",
+		}, []string{"action"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "processing_errors_total", Help: "Failures by what failed.",
+		}, []string{"error_type"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "needs_human_total", Help: "Repairs that ended with a person, by the decision's reason.",
+		}, []string{"reason"}),
+		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "objects_created_total", Help: "Repair objects created, by kind.",
+		}, []string{"kind"}),
+		orphans: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "orphaned_claims_total", Help: "Claims of repair objects that do not exist, taken off their Nodes.",
+		}),
+		generate: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "cr_generate_duration_seconds", Help: "Time from the decision to the created object.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+	}
+	registry.MustRegister(m.steps, m.processed, m.unsupported, m.errors, m.calls, m.objects, m.orphans, m.generate)
+	return m
+}
+
+// RegisterLemons registers the number of Nodes that are marked as lemons.
+func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister) {
+	marked := labels.SelectorFromSet(labels.Set{nodemark.LemonLabel: nodemark.LemonYes})
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "lemons", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
+	}, func() float64 {
+		list, err := nodes.List(marked)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(len(list))
+	}))
+}
+
+func (m *Metrics) stamped(step decision.Step, records []record.Record) {
+	m.steps.WithLabelValues(string(step.Reason), "false").Inc()
+	switch step.Reason { //nolint:exhaustive // the others have no counter of their own
+	case decision.CoveredByReboot:
+		m.processed.WithLabelValues("skipped").Add(float64(len(step.Writes)))
+	case decision.HumanAction:
+		for _, w := range step.Writes {
+			m.unsupported.WithLabelValues(wireAction(w.ID, records)).Inc()
+		}
+	}
+}
+
+// wireAction keeps the label bounded: custom actions are CUSTOM.
+func wireAction(id string, records []record.Record) string {
+	for _, r := range records {
+		if r.ID == id {
+			return record.ActionNumber(r.Event.RecommendedAction).String()
+		}
+	}
+	return string(record.ActionUnknown)
+}
+
+func (m *Metrics) waiting(why decision.Reason) {
+	m.steps.WithLabelValues(string(why), "false").Inc()
+	if why == decision.WaitObject {
+		m.processed.WithLabelValues("waiting").Inc()
+	}
+}
+
+func (m *Metrics) created(kind string, took time.Duration) {
+	m.steps.WithLabelValues(string(decision.Create), "false").Inc()
+	m.processed.WithLabelValues("created").Inc()
+	m.objects.WithLabelValues(kind).Inc()
+	m.generate.Observe(took.Seconds())
+}
+
+func (m *Metrics) calledHuman(reason string) {
+	m.calls.WithLabelValues(reason).Inc()
+}
+
+func (m *Metrics) failed(what string) {
+	m.errors.WithLabelValues(what).Inc()
+}

@@ -1,0 +1,63 @@
+package reconciler
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
+)
+
+const (
+	// holder of the leases that this service takes.
+	holder = "fault-remediation"
+	// leaseLife bounds a lease that is taken; that of a repair that takes longer is taken
+	// again at half of it. leaseMargin is how much longer a lease lives than an object may
+	// be without a verdict.
+	leaseLife   = 40 * time.Minute
+	leaseMargin = time.Minute
+	// leaseWait is how long a node is left to somebody who has its lease.
+	leaseWait = time.Minute
+)
+
+// claim takes the node's lease for as long as the object to be may be without a
+// verdict, or a while of that: until then no other remediator begins anything. It is not
+// given back before; the node is in quarantine, where others leave it alone anyway.
+func (d *Reconciler) claim(ctx context.Context, node *corev1.Node, by record.Action) error {
+	if d.Leases == nil {
+		return nil
+	}
+	life := leaseLife
+	if repair, _ := d.Repairs.Of(by); repair.UnknownTimeout > 0 {
+		life = min(life, repair.UnknownTimeout)
+	}
+	err := d.Leases.Take(ctx, node, holder, life+leaseMargin, nil)
+	if err == nil {
+		d.taken.Store(node.Name, d.Clock.Now())
+	}
+	return err
+}
+
+// hold takes the lease of a node again whose repair object works on, when half of its
+// life is over. Neither that somebody else has taken it by now nor that it can not be
+// taken changes anything of what works: the next look tries again.
+func (d *Reconciler) hold(ctx context.Context, f *facts, step decision.Step) {
+	if d.Leases == nil || f.node == nil || step.Reason != decision.WaitObject {
+		return
+	}
+	now := d.Clock.Now()
+	if at, ok := d.taken.Load(f.node.Name); ok && now.Sub(at.(time.Time)) < leaseLife/2 {
+		return
+	}
+	err := d.Leases.Take(ctx, f.node, holder, leaseLife+leaseMargin, nil)
+	if _, is := nodelease.Taken(err); is {
+		d.Log.Warn("another remediator has the node's lease while its repair object works", "node", f.node.Name, "error", err)
+	} else if err != nil {
+		d.Log.Warn("the node's lease is not taken again while its repair object works, trying at the next look", "node", f.node.Name, "error", err)
+		return
+	}
+	d.taken.Store(f.node.Name, now)
+}

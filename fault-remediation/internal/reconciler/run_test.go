@@ -1,0 +1,40 @@
+package reconciler
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+)
+
+// TestARunThatDidNothing: of a run that ended before a step had its object no attempt is
+// counted, whatever else a failure means.
+func TestARunThatDidNothing(t *testing.T) {
+	for _, x := range []struct {
+		reason string
+		made   bool
+		want   decision.Object
+	}{
+		{reason: "Rejected", want: decision.Object{Unsent: true}},
+		{reason: "SessionOver", want: decision.Object{Unsent: true, SessionOver: true}},
+		{reason: "NodeExcluded", want: decision.Object{Unsent: true}},
+		{reason: "NodeExcluded", made: true},
+		{reason: "SessionOver", made: true},
+		{reason: "StepFailed"},
+		{reason: "Escalated", made: true, want: decision.Object{Escalated: true}},
+	} {
+		step := map[string]any{"name": "one", "state": "Waiting"}
+		if x.made {
+			step["object"] = map[string]any{"kind": "RebootNode", "name": "gpu-1-x", "uid": "1"}
+		}
+		var got decision.Object
+		runFacts(&got, &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+			"steps":      []any{step},
+			"conditions": []any{map[string]any{"type": "Succeeded", "status": "False", "reason": x.reason}},
+		}}})
+		if len(got.Steps) != 1 || got.Unsent != x.want.Unsent || got.SessionOver != x.want.SessionOver || got.Escalated != x.want.Escalated {
+			t.Errorf("%s, made %v: %+v", x.reason, x.made, got)
+		}
+	}
+}

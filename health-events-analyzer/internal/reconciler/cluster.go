@@ -1,0 +1,116 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/decision"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// handleCluster judges, with the events of all nodes, what one of them has
+// brought. Whoever comes first judges the news of all; a node's deliveries are
+// settled when that went well.
+func (d *Reconciler) handleCluster(ctx context.Context, name string) error {
+	shared, owed := d.nodes.owed(name)
+	if !owed {
+		return nil
+	}
+	n := d.nodes.enterCluster()
+	if err := d.work(ctx, n, func(set *ruleSet) (*decision.Window, error) { return d.readCluster(ctx, set) }); err != nil {
+		return err
+	}
+	d.nodes.settle(name, shared)
+	return nil
+}
+
+// leastForCluster is what the cluster's window may hold at least.
+const leastForCluster = 1024
+
+// forCluster is how many events the cluster's window may hold.
+func (d *Reconciler) forCluster() int { return max(leastForCluster, d.CachedEvents/2) }
+
+// clusterPage is how many records are read at once for the cluster's window.
+const clusterPage = 1000
+
+// readCluster fills the cluster's window from the store: what its rules have
+// derived, and page by page the newest records of all nodes, of which it keeps
+// what concerns it. It ends with a page that holds nothing of the window: single
+// events that were accepted long before they were stored end nothing.
+func (d *Reconciler) readCluster(ctx context.Context, set *ruleSet) (*decision.Window, error) {
+	w := decision.NewClusterWindow(set.ofCluster)
+	derived, err := d.list(ctx, store.Query{
+		Selector: record.Selector{Name: "Derived of the cluster", SeqEpoch: decision.ClusterEpoch}, Order: store.BySeqDescending, Limit: lastPage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(derived)
+	for _, r := range derived {
+		w.Add(factOf(r))
+	}
+	known, err := d.clusterHistory(ctx, w, set)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range slices.Backward(known) {
+		w.Add(f)
+	}
+	return w, nil
+}
+
+// clusterHistory is what concerns the window of the newest records, newest first.
+func (d *Reconciler) clusterHistory(ctx context.Context, w *decision.Window, set *ruleSet) (known []*decision.Fact, err error) {
+	if len(set.ofCluster) == 0 {
+		return nil, nil // only faults of rules that are gone have to end
+	}
+	begin := d.begin(set.ofCluster)
+	q := store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}
+	err = store.Pages(ctx, d.Records, q, func(page []record.Record) error {
+		past := true
+		for _, r := range page {
+			past = past && r.CreatedAt.Before(begin)
+			if f := factOf(r); !f.At.Before(begin) && w.Concerns(f) {
+				known = append(known, f)
+			}
+		}
+		if past || len(known) > d.forCluster() {
+			return store.Enough
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading records (%s): %w", q.Selector.Name, err)
+	}
+	return known, nil
+}
+
+// trim keeps the cluster's window within its bound.
+func (d *Reconciler) trim(w *decision.Window) {
+	if w.Trim(d.forCluster()) {
+		d.Metrics.Truncated.Inc()
+		d.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", d.forCluster())
+	}
+}
+
+// recoveries adds what may have ended a source that the window did not hold: it
+// can be older than all that was read.
+func (d *Reconciler) recoveries(ctx context.Context, w *decision.Window, source record.Record) error {
+	err := store.Pages(ctx, d.Records, store.Query{
+		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Agent: source.Event.Agent, Healthy: record.Yes()},
+		After:    source.Append, Limit: largestPage,
+	}, func(page []record.Record) error {
+		for _, r := range page {
+			if f := factOf(r); w.Concerns(f) {
+				w.Add(f)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the recoveries of node %s: %w", source.Event.NodeName, err)
+	}
+	return nil
+}

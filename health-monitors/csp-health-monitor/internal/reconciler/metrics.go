@@ -1,0 +1,93 @@
+package reconciler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/internal/report"
+)
+
+// Prefix begins the name of every metric of this monitor.
+const Prefix = "csp_health_monitor"
+
+// Metrics of the monitor.
+type Metrics struct {
+	// Polls counts readings of the provider, PollErrors those that failed, Calls the
+	// requests to its API.
+	Polls, PollErrors, Calls prometheus.Counter
+	// PollTime is how long a reading takes, Round a round with its reading, in seconds.
+	PollTime, Round prometheus.Histogram
+	// LastPoll is when the provider was read last, in seconds of Unix time.
+	LastPoll prometheus.Gauge
+	// Announcements counts what announcements did to the stored documents.
+	Announcements *prometheus.CounterVec
+	// Decisions counts what was decided, and why.
+	Decisions *prometheus.CounterVec
+	// Waiting is how many maintenances wait, and for what.
+	Waiting *prometheus.GaugeVec
+	// Told counts acknowledged events by stage.
+	Told *prometheus.CounterVec
+	// Unfinished is how many maintenances are open.
+	Unfinished prometheus.Gauge
+	// Queued is how many events wait for the connector.
+	Queued prometheus.Gauge
+	// Conflicts counts updates that found another revision.
+	Conflicts prometheus.Counter
+	// Aside is how many stored documents cannot be read.
+	Aside prometheus.Gauge
+	// Forgotten counts finished maintenances that were deleted.
+	Forgotten prometheus.Counter
+	// Publisher are the counters of the publisher.
+	Publisher *report.Metrics
+}
+
+// NewMetrics registers the metrics; a nil registerer keeps them private.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	opts := func(name, help string) prometheus.Opts { return prometheus.Opts{Name: Prefix + "_" + name, Help: help} }
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts(opts(name, help)))
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts(opts(name, help)))
+	}
+	seconds := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: Prefix + "_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 4, 8),
+		})
+	}
+	m := &Metrics{
+		Polls:         counter("csp_polls_total", "Readings of the provider."),
+		PollErrors:    counter("csp_polling_errors_total", "Readings of the provider that failed; the same window is read again."),
+		Calls:         counter("csp_api_calls_total", "Requests to the provider's API."),
+		PollTime:      seconds("csp_polling_duration_seconds", "How long one reading of the provider takes."),
+		Round:         seconds("round_duration_seconds", "How long one round takes, its reading included."),
+		LastPoll:      gauge("csp_last_poll_timestamp_seconds", "When the provider was read last."),
+		Announcements: vector("csp_events_received_total", "Announcements, by what they did to the stored maintenance.", "change"),
+		Decisions:     vector("trigger_decisions_total", "What was decided about a maintenance, and why.", "step", "reason"),
+		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("maintenances_waiting", "Maintenances with nothing to do now, by what they wait for.")), []string{"reason"}),
+		Told:          vector("trigger_events_told_total", "Events of maintenances that were acknowledged, or refused for good, by stage.", "stage"),
+		Unfinished:    gauge("maintenances_unfinished", "Maintenances that are not finished."),
+		Queued:        gauge("waiting_events", "Events that wait for the platform connector."),
+		Conflicts:     counter("store_conflicts_total", "Writes that found another revision; what is stored is read again."),
+		Aside:         gauge("maintenances_unreadable", "Stored maintenances that cannot be read and are passed over."),
+		Forgotten:     counter("maintenances_forgotten_total", "Finished maintenances that were deleted after their retention."),
+		Publisher: &report.Metrics{
+			Published:   report.NewPublished(Prefix),
+			Failures:    vector("publish_failures_total", "Requests the platform connector did not acknowledge, by gRPC code.", "code"),
+			DeadLetters: counter("dead_letters_total", "Events the platform connector refused for good."),
+		},
+	}
+	if r != nil {
+		r.MustRegister(m.Polls, m.PollErrors, m.Calls, m.PollTime, m.Round, m.LastPoll, m.Announcements, m.Decisions, m.Waiting, m.Told,
+			m.Unfinished, m.Queued, m.Conflicts, m.Aside, m.Forgotten, m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
+	}
+	return m
+}
+
+// count shows what is open; the lock is held.
+func (r *Reconciler) count() {
+	r.Metrics.Unfinished.Set(float64(len(r.mirror)))
+	r.Metrics.Queued.Set(float64(len(r.queue.entries)))
+}

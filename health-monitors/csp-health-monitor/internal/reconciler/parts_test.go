@@ -1,0 +1,133 @@
+package reconciler_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/maintenance"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// unreadable is a store in which one document cannot be decoded.
+type unreadable struct {
+	keeps
+	id string
+}
+
+// keeps is the port under another name, since one of its methods has that of the port.
+type keeps interface{ store.Maintenances }
+
+func (u unreadable) Maintenances(ctx context.Context, csp string, ids []string) ([]maintenance.Event, error) {
+	got, err := u.keeps.Maintenances(ctx, csp, ids)
+	if err == nil && slices.Contains(ids, u.id) {
+		err = &store.UndecodableError{IDs: []string{u.id}}
+	}
+	return got, err
+}
+
+func TestConfig(t *testing.T) {
+	valid := func(edit func(*config.Config)) config.Config {
+		c := config.Default()
+		c.ClusterName, c.Store, c.SingleHost = "c", "sqlite:///tmp/x.db", true
+		edit(&c)
+		return c
+	}
+	if c := config.Default(); c.Strategy != string(record.PersistOnly) {
+		t.Errorf("without a word it is %s", c.Strategy)
+	}
+	for want, edit := range map[string]func(*config.Config){
+		"":                                    func(*config.Config) {},
+		"clusterName":                         func(c *config.Config) { c.ClusterName = "" },
+		"maintenanceEventPollIntervalSeconds": func(c *config.Config) { c.RoundSeconds = 9 },
+		"pollingIntervalSeconds":              func(c *config.Config) { c.PollSeconds = 29 },
+		"triggerQuarantineWorkflowTimeLimitMinutes": func(c *config.Config) { c.LeadMinutes = -1 },
+		"postMaintenanceHealthyDelayMinutes":        func(c *config.Config) { c.DelayMinutes = 7*24*60 + 1 },
+		"nodeReadinessTimeoutMinutes":               func(c *config.Config) { c.ReadyMinutes = 0 },
+		"processingStrategy":                        func(c *config.Config) { c.Strategy = "STORE_ONLY" },
+		"platformConnectorSocket":                   func(c *config.Config) { c.Socket = "" },
+		"store (--store)":                           func(c *config.Config) { c.SingleHost = false },
+	} {
+		err := valid(edit).Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	p := valid(func(*config.Config) {}).Policy()
+	if p.Lead != 30*time.Minute || p.HealthyDelay != 15*time.Minute || p.Readiness != time.Hour {
+		t.Errorf("policy %+v", p)
+	}
+}
+
+func TestFleet(t *testing.T) {
+	node := func(name, providerID string, ready corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+	f := fleet.Of([]*corev1.Node{
+		node("b", "aws:///z/i-1", corev1.ConditionFalse), node("a", "aws:///z/i-1", corev1.ConditionTrue),
+		node("c", "aws:///z/i-2", corev1.ConditionUnknown), node("d", "", corev1.ConditionTrue),
+	}, bulletin.Source{}.Machine)
+	if n, ok := f.OfMachine("i-1"); !ok || n.Name != "a" || !n.Ready {
+		t.Errorf("of two Nodes of one machine: %+v, %v", n, ok)
+	}
+	if n, ok := f.OfMachine("i-2"); !ok || n.Ready {
+		t.Errorf("a node of which nothing is known: %+v, %v", n, ok)
+	}
+	if n, ok := f.Named("d"); !ok || n.Machine != "" || len(f.Machines) != 2 {
+		t.Errorf("a node without a machine: %+v, %v; %d machines", n, ok, len(f.Machines))
+	}
+}
+
+func TestBulletin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bulletin.json")
+	source := bulletin.Source{Path: path}
+	if _, err := source.Read(t.Context(), announcement.Question{}); err == nil || source.Check(t.Context()) == nil {
+		t.Error("a file that is not there was read")
+	}
+	if err := os.WriteFile(path, []byte(`[{"id": "m1", "machine": "i-1", "state": "Ongoing", "begin": "2026-05-01T12:00:00Z", "action": "RESTART_VM"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := source.Read(t.Context(), announcement.Question{})
+	if err != nil || source.Check(t.Context()) != nil || !r.Complete || len(r.Announcements) != 1 || !r.Announcements[0].Begin.Equal(noon) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for text, want := range map[string]string{
+		`{}`: "cannot unmarshal", `[{"idd": ""}]`: "unknown field", `[] []`: "follows",
+		`[{"id": "m", "machine": "i", "state": "Soon"}]`: `"Soon"`, `[{"id": "", "machine": "i", "state": "Ongoing"}]`: "empty",
+		`[{"id": "m", "machine": "i", "state": "Ongoing", "action": "DANCE"}]`: "DANCE",
+	} {
+		if _, err := bulletin.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzBulletin: whatever stands in the file, what is read of it has a state, an id and
+// a machine.
+func FuzzBulletin(f *testing.F) {
+	f.Add([]byte(`[{"id": "m1", "machine": "i-1", "state": "Ongoing", "metadata": {"a": "b"}}]`))
+	f.Add([]byte(`[null]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := bulletin.Parse(data)
+		for _, a := range all {
+			if err == nil && (a.ID == "" || a.Machine == "" || a.State == "") {
+				t.Errorf("%+v", a)
+			}
+		}
+	})
+}

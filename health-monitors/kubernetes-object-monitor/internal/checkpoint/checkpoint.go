@@ -1,0 +1,282 @@
+// Package checkpoint keeps the monitor's state in the cluster: one ConfigMap with
+// the open faults, the events that wait to be acknowledged, and their counter.
+//
+// It is there, and not on a disk or on the Nodes, because a new leader on any
+// node has to find it, because a fault may outlive its Node, and because a fault
+// and its event must become durable in one step: that step is one update of one
+// object, and its resourceVersion locks out a leader that does not know yet that
+// it leads no more. An event is handed to the publisher only after that step.
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
+	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/outage"
+)
+
+// Keys of the ConfigMap's binaryData.
+const (
+	checkpointKey = "book.json.gz"
+	damagedKey    = "book.damaged"
+)
+
+// writeTime bounds one request.
+const writeTime = 15 * time.Second
+
+// sum tells one written state from another.
+type sum = [sha256.Size]byte
+
+// maxSent bounds the requests without an answer that are remembered. No request
+// is under way for as long as that many take.
+const maxSent = 64
+
+// ErrTaken means that somebody else has written the state: this process must act
+// no more.
+var ErrTaken = errors.New("the state was written by another process")
+
+// Checkpoint is the state of one leader. Its exported fields are set before Load.
+type Checkpoint struct {
+	Client          kubernetes.Interface
+	Namespace, Name string
+	Clock           clock.Clock
+	Log             *slog.Logger
+
+	mu      sync.Mutex
+	tracker *machine.Tracker
+	durable uint64 // events up to this seq are written
+	changed chan struct{}
+	dirty   chan struct{} // holds a token while something is unwritten
+	outage  outage.Outage
+
+	object *corev1.ConfigMap // as it was last read or written; Run's alone, like sent
+	sent   []sum             // of what was sent since the last answer, in requests that may have arrived
+}
+
+// Load reads the state; it tries until the API server answers or ctx ends.
+func (c *Checkpoint) Load(ctx context.Context) error {
+	c.changed, c.dirty = make(chan struct{}), make(chan struct{}, 1)
+	for pace := newPace(); ; {
+		object, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			c.object = object
+			return c.open(object.BinaryData[checkpointKey])
+		case apierrors.IsNotFound(err):
+			c.object = nil
+			return c.open(nil)
+		}
+		c.Log.Warn("the state could not be read", "configMap", c.Name, "error", err)
+		if !delay.For(ctx, c.Clock, pace.NextBackOff()) {
+			return fmt.Errorf("reading the state: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// open decodes the state; one that is damaged is set aside, and the monitor
+// begins anew.
+func (c *Checkpoint) open(data []byte) error {
+	tracker, err := machine.Decode(data)
+	if err != nil {
+		if c.object != nil {
+			c.Log.Error("the state was unreadable and is set aside; open faults are not known any more", "error", err)
+			c.object.BinaryData = map[string][]byte{damagedKey: data}
+		}
+		epoch, err := uuid.NewRandom()
+		if err != nil {
+			return fmt.Errorf("making an epoch: %w", err)
+		}
+		tracker = machine.New(epoch.String())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tracker, c.durable = tracker, last(tracker)
+	return nil
+}
+
+func last(t *machine.Tracker) uint64 {
+	if w := t.Waiting(); len(w) > 0 {
+		return w[len(w)-1].Seq
+	}
+	return 0
+}
+
+// Observe decides about one evaluation and keeps what follows.
+func (c *Checkpoint) Observe(s machine.Seen) (machine.Decision, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, err := c.tracker.Observe(s, newID)
+	if d.Recover || d.Report {
+		c.touch()
+	}
+	return d, err
+}
+
+// Open lists the keys of the open faults.
+func (c *Checkpoint) Open() []machine.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tracker.Open()
+}
+
+// Size counts the open faults and the events that wait.
+func (c *Checkpoint) Size() (open, waiting int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tracker == nil {
+		return 0, 0
+	}
+	return len(c.tracker.Open()), len(c.tracker.Waiting())
+}
+
+// Ready says whether the last write went well.
+func (c *Checkpoint) Ready() (bool, string) { return c.outage.Ready() }
+
+// touch notes a change of the state; the lock is held.
+func (c *Checkpoint) touch() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes the state whenever it has changed, all changes so far in one
+// request, until ctx ends. What is unwritten then is found again by the next
+// leader, since none of it was published.
+func (c *Checkpoint) Run(ctx context.Context) error {
+	pace := newPace()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.dirty:
+		}
+		err := c.write(ctx)
+		c.note(err)
+		switch {
+		case errors.Is(err, ErrTaken):
+			return err
+		case err == nil:
+			pace.Reset()
+			continue
+		}
+		c.mu.Lock()
+		c.touch()
+		c.mu.Unlock()
+		if !delay.For(ctx, c.Clock, pace.NextBackOff()) {
+			return nil
+		}
+	}
+}
+
+// note logs the first failure of a row and its end.
+func (c *Checkpoint) note(err error) {
+	switch begins, ends := c.outage.Note(err); {
+	case begins:
+		c.Log.Warn("the state could not be written; events wait for it", "error", err)
+	case ends:
+		c.Log.Info("the state is written again")
+	}
+}
+
+func (c *Checkpoint) write(ctx context.Context) error {
+	c.mu.Lock()
+	snapshot := c.tracker.Copy()
+	c.mu.Unlock()
+	data, err := snapshot.Encode()
+	if err != nil {
+		return err
+	}
+	crashpoint.Here(machine.Agent + "/decided")
+	c.sent = append(c.sent, sha256.Sum256(data))
+	c.sent = c.sent[max(0, len(c.sent)-maxSent):]
+	if err := c.put(ctx, data); err != nil {
+		return fmt.Errorf("writing the state: %w", err)
+	}
+	c.sent = nil
+	crashpoint.Here(machine.Agent + "/written")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.durable = max(c.durable, last(snapshot))
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return nil
+}
+
+func (c *Checkpoint) put(ctx context.Context, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	maps := c.Client.CoreV1().ConfigMaps(c.Namespace)
+	if c.object != nil {
+		next := c.object.DeepCopy()
+		if next.BinaryData == nil {
+			next.BinaryData = map[string][]byte{}
+		}
+		next.BinaryData[checkpointKey] = data
+		written, err := maps.Update(ctx, next, metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			c.object = written
+			return nil
+		case apierrors.IsConflict(err):
+			return c.ours(ctx, err)
+		case !apierrors.IsNotFound(err):
+			return err
+		}
+		c.Log.Warn("the state was deleted and is written again", "configMap", c.Name)
+		c.object = nil
+	}
+	written, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, BinaryData: map[string][]byte{checkpointKey: data},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return c.ours(ctx, err)
+	}
+	if err == nil {
+		c.object = written
+	}
+	return err
+}
+
+// ours looks whether a refused write was written by this process after all, in a
+// request whose answer was lost; otherwise somebody else has written.
+func (c *Checkpoint) ours(ctx context.Context, refused error) error {
+	object, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the state after %w: %w", refused, err)
+	}
+	if !slices.Contains(c.sent, sha256.Sum256(object.BinaryData[checkpointKey])) {
+		return fmt.Errorf("%w: %w", ErrTaken, refused)
+	}
+	c.object = object
+	return errors.New("the state had been written by a request whose answer was lost")
+}
+
+func newPace() *backoff.ExponentialBackOff {
+	pace := backoff.NewExponentialBackOff()
+	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = 200*time.Millisecond, 15*time.Second, 2
+	pace.Reset()
+	return pace
+}
+
+func newID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}

@@ -1,0 +1,157 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nvidia/nvsentinel/internal/controller"
+	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+)
+
+// byNode indexes open objects by the node they are for.
+const byNode = "spec.nodeName"
+
+// Backoff of an object whose pass failed.
+const (
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Objects is a client that reads and writes repair objects at the API server
+// itself.
+func Objects(config *rest.Config) (client.Client, error) {
+	return controller.Live(config, v1alpha1.AddToScheme)
+}
+
+// Member is what a watch enqueues for: the controller of one kind.
+type Member interface {
+	// Unserved is why its objects can not be read; empty when they can.
+	Unserved(ctx context.Context) string
+	// Caches bound what it watches of kinds that are not the janitor's.
+	Caches() map[client.Object]cache.ByObject
+	// Register adds it to a manager.
+	Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
+}
+
+// NewWatch makes the watch that enqueues for the controllers: an object's changes
+// enqueue, and so do those changes of its Node that a decision depends on. Workers is how
+// many objects of a kind are worked on at once.
+func NewWatch(config *rest.Config, workers int, log *slog.Logger, members ...Member) *controller.Watch {
+	return &controller.Watch{
+		Objects: "repair objects", Log: log,
+		Unserved: func(ctx context.Context) string { return unserved(ctx, members) },
+		Manager: func(ctx context.Context) (ctrl.Manager, error) {
+			caches := map[client.Object]cache.ByObject{}
+			for _, m := range members {
+				maps.Copy(caches, m.Caches())
+			}
+			mgr, err := controller.Manager(config, cache.Options{ByObject: caches}, log, v1alpha1.AddToScheme)
+			for _, m := range members {
+				if err == nil {
+					err = m.Register(ctx, mgr, controller.NewOptions(workers, firstRetry, lastRetry))
+				}
+			}
+			return mgr, err
+		},
+	}
+}
+
+func unserved(ctx context.Context, members []Member) string {
+	for _, m := range members {
+		if why := m.Unserved(ctx); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// Unserved is why the objects of the kind can not be read; empty when they can.
+func (c *Reconciler) Unserved(ctx context.Context) string {
+	return controller.Unserved(ctx, c.Objects, map[string]client.ObjectList{c.kind.Name: c.kind.list()})
+}
+
+// Caches are none: the controller watches Nodes, and of them all.
+func (c *Reconciler) Caches() map[client.Object]cache.ByObject { return nil }
+
+// Register adds the controller to a manager.
+func (c *Reconciler) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, c.kind.object(), byNode, nodeOfOpen); err != nil {
+		return fmt.Errorf("indexing objects by node: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(c.kind.Name)).
+		For(c.kind.object(), builder.WithPredicates(predicate.Funcs{UpdateFunc: byOthers})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.objectsOf(mgr.GetClient())),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: relevant})).
+		WithOptions(options).Complete(c)
+	if err != nil {
+		return fmt.Errorf("adding the controller of %s: %w", c.kind.Name, err)
+	}
+	return nil
+}
+
+// nodeOfOpen is the index of open objects by their node.
+func nodeOfOpen(o client.Object) []string {
+	object, ok := o.(v1alpha1.Repair)
+	if !ok || object.Progress().CompletionTime != nil {
+		return nil
+	}
+	return []string{v1alpha1.NodeOf(object)}
+}
+
+// objectsOf lists the open objects of a Node.
+func (c *Reconciler) objectsOf(cache client.Reader) handler.MapFunc {
+	return func(ctx context.Context, node client.Object) []reconcile.Request {
+		list := c.kind.list()
+		var out []reconcile.Request
+		err := cache.List(ctx, list, client.MatchingFields{byNode: node.GetName()})
+		if err == nil {
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				if object, ok := o.(client.Object); ok {
+					out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			c.Log.Warn("listing a node's objects failed; they are looked at by the clock", "node", node.GetName(), "error", err)
+		}
+		return out
+	}
+}
+
+// byOthers drops an object's changes that are the janitor's own: of its status,
+// where others only set that a signal was sent by hand, and of its finalizer.
+func byOthers(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(v1alpha1.Repair)
+	after, ok2 := e.ObjectNew.(v1alpha1.Repair)
+	if !ok || !ok2 {
+		return true
+	}
+	was, is := objectFacts(before), objectFacts(after)
+	return before.GetGeneration() != after.GetGeneration() || was.Session != is.Session || was.GivenUp != is.GivenUp ||
+		was.Deleting != is.Deleting || was.Acknowledged != is.Acknowledged && is.Signals == 0
+}
+
+// relevant drops a Node's changes that no decision depends on.
+func relevant(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok || !ok2 || NodeFacts(before) != NodeFacts(after)
+}

@@ -1,0 +1,80 @@
+package reconciler
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/janitor/repair"
+)
+
+// outcomeOf translates a verdict that ends an object.
+func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, message string) {
+	node := v1alpha1.NodeOf(object)
+	switch v.Reason { //nolint:exhaustive // only these reasons end an object
+	case repair.NodeUnnamed:
+		return v1alpha1.ReasonNodeUnnamed, "spec.nodeName is empty, and no NodeHealthCheck names a node"
+	case repair.GivenUp:
+		return v1alpha1.ReasonTimedOutByNHC, "the object's NodeHealthCheck has given it up"
+	case repair.NodeGone:
+		return v1alpha1.ReasonNodeGone, "node " + node + " is absent"
+	}
+	if reason, message := Ended(v.Reason, node); reason != v1alpha1.ReasonTimeout {
+		return reason, message
+	}
+	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped
+}
+
+// Ended translates a reason for which any kind of object ends: what is not said
+// otherwise is that the time was up.
+func Ended(why repair.Reason, node string) (reason, message string) {
+	switch why { //nolint:exhaustive // only these reasons end an object
+	case repair.AnotherMachine:
+		return v1alpha1.ReasonAnotherMachine, "another machine has the name " + node
+	case repair.NoSession:
+		return v1alpha1.ReasonSessionOver, "the quarantine session of node " + node + " is over"
+	case repair.OtherSession:
+		return v1alpha1.ReasonSessionOver, "node " + node + " is in another quarantine session"
+	case repair.NodeExcluded:
+		return v1alpha1.ReasonNodeExcluded, "node " + node + " is opted out by its label " + nodemark.ManagedLabel + " or excluded by the janitor's configuration"
+	case repair.NodeSchedulable:
+		return v1alpha1.ReasonSessionOver, "node " + node + " is schedulable again"
+	}
+	return v1alpha1.ReasonTimeout, "the time was up while node " + node + " was waited for"
+}
+
+// waiting shows in the conditions what an object waits for and says whether
+// that is news.
+func (k Kind) waiting(object v1alpha1.Repair, node *corev1.Node, v repair.Verdict, now time.Time) bool {
+	name := v1alpha1.NodeOf(object)
+	switch v.Reason { //nolint:exhaustive // the others need no words
+	case repair.Busy:
+		return condition(object, now, k.waits(object, v1alpha1.ReasonBusy,
+			"node "+name+" is claimed by the repair object with uid "+NodeFacts(node).Claim))
+	case repair.SessionUnknown:
+		return condition(object, now, k.waits(object, v1alpha1.ReasonSessionUnknown,
+			"no signal is sent: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))
+	case repair.Manual:
+		return condition(object, now, metav1.Condition{
+			Type: v1alpha1.ConditionManualMode, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOutsideActorRequired,
+			Message: k.action + " node " + name + ", then set the condition SignalSent to True",
+		})
+	case repair.NodeAbsent, repair.BootUnknown, repair.MachineUnknown:
+		return condition(object, now, k.waits(object, v1alpha1.ReasonInitializing, "waiting for node "+name+": "+string(v.Reason)))
+	case repair.BootUnchanged, repair.NotReady, repair.PluginNotReady, repair.MachineThere:
+		return condition(object, now, k.reached(metav1.ConditionUnknown, string(v.Reason), "waiting for node "+name))
+	}
+	return false
+}
+
+// waits is the condition that shows a wait: SignalSent while nothing was sent,
+// the kind's goal after that.
+func (k Kind) waits(object v1alpha1.Repair, reason, message string) metav1.Condition {
+	if object.Progress().SignalSentAt == nil {
+		return signal(metav1.ConditionUnknown, reason, message)
+	}
+	return k.reached(metav1.ConditionUnknown, reason, message)
+}

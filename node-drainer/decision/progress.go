@@ -1,0 +1,72 @@
+package decision
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of a progress message.
+const (
+	maxShown = 5
+	maxNote  = 120
+)
+
+func count(left, total int) string { return fmt.Sprintf("%d of %d pods left", left, total) }
+
+// progress says how far the drain is and what it waits for. It holds no
+// durations, so that it changes only when a pod does. The total is remembered
+// in the message itself, before.
+func progress(left []pending, where, before string) string {
+	total := len(left)
+	var oldLeft, oldTotal int
+	if n, err := fmt.Sscanf(before, "%d of %d pods left", &oldLeft, &oldTotal); err == nil && n == 2 {
+		total = max(total, oldTotal)
+	}
+	var b strings.Builder
+	b.WriteString(count(len(left), total) + where)
+	for i, p := range left[:min(len(left), maxShown)] {
+		b.WriteString(separator(i))
+		b.WriteString(name(p.pod))
+		b.WriteString(" (" + p.says() + ")")
+	}
+	if more := len(left) - maxShown; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}
+
+func separator(i int) string {
+	if i == 0 {
+		return ": "
+	}
+	return ", "
+}
+
+func (p pending) says() string {
+	switch p.phase {
+	case budgetBlocked:
+		if p.note == "" {
+			return "blocked by a disruption budget"
+		}
+		return "blocked by disruption budget " + cut(p.note)
+	case errored:
+		return "eviction failed: " + cut(p.note)
+	case stuck:
+		return "still there after its grace period"
+	case terminating:
+		return "terminating"
+	case awaitingDeadline:
+		return "may complete until " + p.note
+	case awaitingCompletion:
+		return "may complete"
+	case toEvict, toDelete:
+	}
+	return "next"
+}
+
+func cut(note string) string {
+	if len(note) <= maxNote {
+		return note
+	}
+	return strings.ToValidUTF8(note[:maxNote], "") + "..."
+}

@@ -1,0 +1,157 @@
+package decision
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// Kind is what a step does.
+type Kind string
+
+// Kinds.
+const (
+	// Start stamps InProgress; nothing is taken away before.
+	Start Kind = "Start"
+	// Evict asks for policy/v1 evictions of Pods.
+	Evict Kind = "Evict"
+	// Delete deletes Pods without grace.
+	Delete Kind = "Delete"
+	// Wait waits on the world until Until at the latest.
+	Wait Kind = "Wait"
+	// Finish stamps Succeeded and AlreadyDrained.
+	Finish Kind = "Finish"
+	// Cancel stamps Cancelled.
+	Cancel Kind = "Cancel"
+	// Fail stamps Failed.
+	Fail Kind = "Fail"
+	// Nothing is left to do.
+	Nothing Kind = "Nothing"
+)
+
+// Reason is why a step was chosen.
+type Reason string
+
+// Reasons to cancel.
+const (
+	// FaultsCleared: every fault of the record is cleared.
+	FaultsCleared Reason = "FaultsCleared"
+	// QuarantineCancelled: a person released the node.
+	QuarantineCancelled Reason = "QuarantineCancelled"
+)
+
+// Reasons to wait before a drain, or in the middle of it.
+const (
+	// NodeMissing: there is no such Node now.
+	NodeMissing Reason = "NodeMissing"
+	// SessionNotShown: the Node does not bear the records' session, not yet or
+	// not any more; the records say which, once they are written.
+	SessionNotShown Reason = "SessionNotShown"
+	// SessionUnknown: the store cannot tell of all faults of the session.
+	SessionUnknown Reason = "SessionUnknown"
+	// ManuallyReleased: a person took away a mark of ours.
+	ManuallyReleased Reason = "ManuallyReleased"
+	// NodeSchedulable: the Node is neither cordoned nor tainted by the session.
+	NodeSchedulable Reason = "NodeSchedulable"
+)
+
+// Reasons to wait for pods, the most telling one.
+const (
+	// BudgetBlocked: a disruption budget refuses an eviction.
+	BudgetBlocked Reason = "BudgetBlocked"
+	// EvictionErrored: an eviction failed for another reason.
+	EvictionErrored Reason = "EvictionErrored"
+	// PodsTerminating: pods are on their way out.
+	PodsTerminating Reason = "PodsTerminating"
+	// AwaitingDeadline: pods are left until the delete deadline.
+	AwaitingDeadline Reason = "AwaitingDeadline"
+	// AwaitingCompletion: pods are left to complete.
+	AwaitingCompletion Reason = "AwaitingCompletion"
+)
+
+// Reasons of the other steps.
+const (
+	// PodsToMove: pods must go before the repair.
+	PodsToMove Reason = "PodsToMove"
+	// ImmediatePods: pods of mode Immediate are there.
+	ImmediatePods Reason = "ImmediatePods"
+	// DeadlinePassed: pods of mode DeleteAfterTimeout are there after the deadline.
+	DeadlinePassed Reason = "DeadlinePassed"
+	// PodsGone: no pod that must go is left.
+	PodsGone Reason = "PodsGone"
+	// DrainedBefore: the session was drained before this fault, and still is.
+	DrainedBefore Reason = "DrainedBefore"
+	// SkipAsked: the event asked not to drain.
+	SkipAsked Reason = "SkipAsked"
+	// NoSession: a record in quarantine names no session, which cannot be.
+	NoSession Reason = "NoSession"
+	// KeepingEmpty: the node is drained and not repaired yet.
+	KeepingEmpty Reason = "KeepingEmpty"
+	// PodsBack: pods that must go came to a drained node.
+	PodsBack Reason = "PodsBack"
+	// NoOpenWork: no record asks for a drain.
+	NoOpenWork Reason = "NoOpenWork"
+	// NoMarks: the session asks for neither cordon nor a taint that keeps pods
+	// away; such a session is never drained.
+	NoMarks Reason = "NoMarks"
+)
+
+// Stamp is a new eviction status of one record.
+type Stamp struct {
+	ID     string
+	Status record.EvictionStatus
+}
+
+// Final says that the record's drain is over with this stamp.
+func (s Stamp) Final() bool { return s.Status.Status.Final() }
+
+// On returns status with the stamp, and the finish time if it is final.
+func (s Stamp) On(status record.Status, now time.Time) record.Status {
+	status.UserPodsEvictionStatus = s.Status
+	if s.Final() {
+		at := now.UTC().Truncate(time.Microsecond)
+		status.DrainFinishTimestamp = &at
+	}
+	return status
+}
+
+// Step is everything to do in one pass. Effects come first: Label, then Pods;
+// Stamps are written when they are done.
+type Step struct {
+	Kind Kind
+	Why  Reason
+	// Session is the session the step acts in; empty when it touches no Node.
+	Session string
+	// Label is the state to write on the Node; empty leaves it.
+	Label nodemark.State
+	// Pods are to be evicted or deleted.
+	Pods []*corev1.Pod
+	// Left is how many pods still must go.
+	Left   int
+	Stamps []Stamp
+	// Until is when to look again at the latest, for Wait.
+	Until time.Time
+}
+
+// Stamped is a record's status with the step's stamp on it; ok is false if the
+// step leaves the record alone.
+func (s Step) Stamped(r record.Record, now time.Time) (status record.Status, ok bool) {
+	for _, stamp := range s.Stamps {
+		if stamp.ID == r.ID {
+			return stamp.On(r.Status, now), true
+		}
+	}
+	return r.Status, false
+}
+
+// Irreversible says that the step rests on facts that must be read from the
+// API server itself before it is taken.
+func (s Step) Irreversible() bool {
+	return s.Kind == Evict || s.Kind == Delete || s.Kind == Finish
+}
+
+// Rests says that nothing more follows before the world changes.
+func (s Step) Rests() bool { return s.Kind == Wait || s.Kind == Nothing }

@@ -1,0 +1,74 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
+)
+
+// Metrics of drains.
+type Metrics struct {
+	registry  prometheus.Registerer
+	steps     *prometheus.CounterVec
+	processed *prometheus.CounterVec
+	pods      *prometheus.CounterVec
+	calls     prometheus.Histogram
+	drains    prometheus.Histogram
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		registry: r,
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "node_drainer_steps_total", Help: "Steps of drains, by kind and reason.",
+		}, []string{"step", "reason"}),
+		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "node_drainer_events_processed_total", Help: "Records whose drain is over, by how it ended.",
+		}, []string{"drain_status"}),
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "node_drainer_pods_total", Help: "Tries to take a pod away, by step and result.",
+		}, []string{"step", "result"}),
+		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "node_drainer_pod_eviction_duration_seconds", Help: "Duration of one eviction or deletion call.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
+		}),
+		drains: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "node_drainer_drain_duration_seconds", Help: "Time from the fault to the end of a drain that succeeded.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 18),
+		}),
+	}
+	r.MustRegister(m.steps, m.processed, m.pods, m.calls, m.drains)
+	return m
+}
+
+func (m *Metrics) watch(nodes func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
+	}, func() float64 { return float64(nodes()) }))
+}
+
+func (m *Metrics) stepped(s decision.Step) {
+	m.steps.WithLabelValues(string(s.Kind), string(s.Why)).Inc()
+	for _, st := range s.Stamps {
+		if st.Final() {
+			m.processed.WithLabelValues(string(st.Status.Status)).Inc()
+		}
+	}
+}
+
+func (m *Metrics) tookAway(k decision.Kind, r decision.Result, took time.Duration) {
+	m.pods.WithLabelValues(string(k), string(r)).Inc()
+	m.calls.Observe(took.Seconds())
+}
+
+func (m *Metrics) drained(records []record.Record, s decision.Step, now time.Time) {
+	for _, r := range records {
+		if status, ok := s.Stamped(r, now); ok && status.UserPodsEvictionStatus.Status == record.EvictionSucceeded {
+			m.drains.Observe(now.Sub(r.CreatedAt).Seconds())
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
+)
+
+// Source enqueues the nodes in draining when the world changes for them: their
+// Node, their pods, or a budget that refused one of them.
+func (d *Reconciler) Source(ctx context.Context, enqueue func(key string)) error {
+	wake := func(node string) {
+		if d.tracker.knows(node) {
+			enqueue(node)
+		}
+	}
+	onNode := handler(nodeChanged, func(n *corev1.Node) { wake(n.Name) })
+	onPod := handler(podChanged, func(p *corev1.Pod) { wake(p.Spec.NodeName) })
+	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) {
+		for _, node := range d.tracker.refusedBy(seen(b).name) {
+			enqueue(node)
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return listen(ctx, d.cluster.nodeInformer, onNode) })
+	group.Go(func() error { return listen(ctx, d.cluster.podInformer, onPod) })
+	group.Go(func() error { return listen(ctx, d.cluster.budgetInformer, onBudget) })
+	return group.Wait()
+}
+
+// listen hands changes to a handler until ctx ends.
+func listen(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("listening to changes: %w", err)
+	}
+	<-ctx.Done()
+	return informer.RemoveEventHandler(registration)
+}
+
+// handler tells of objects that come, go, or change in a way that matters.
+func handler[T any](matters func(before, after T) bool, tell func(T)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if o, ok := obj.(T); ok {
+				tell(o)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			a, okA := before.(T)
+			b, okB := after.(T)
+			if okA && okB && matters(a, b) {
+				tell(b)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj // the news came late
+			}
+			if o, ok := obj.(T); ok {
+				tell(o)
+			}
+		},
+	}
+}
+
+// nodeChanged compares what a decision sees, but for the state label, which this
+// service and fault-remediation write themselves, and for the taint by which
+// Kubernetes follows a cordon, which says nothing that the cordon does not.
+func nodeChanged(a, b *corev1.Node) bool {
+	return a.UID != b.UID || !equality.Semantic.DeepEqual(telling(a), telling(b))
+}
+
+func telling(node *corev1.Node) decision.Node {
+	facts := decision.NodeOf(node)
+	facts.State = ""
+	facts.Taints = slices.DeleteFunc(facts.Taints, func(t record.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	return facts
+}
+
+// podChanged says whether a decision could see a difference.
+func podChanged(a, b *corev1.Pod) bool {
+	return a.UID != b.UID || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
+		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b) ||
+		a.Annotations[nodemark.DevicesAnnotation] != b.Annotations[nodemark.DevicesAnnotation]
+}
+
+func ready(p *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// mayAllow says whether a budget that changed may allow a disruption again.
+func mayAllow(_, b *policyv1.PodDisruptionBudget) bool { return seen(b).allows }

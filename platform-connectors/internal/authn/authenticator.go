@@ -1,0 +1,181 @@
+// Package authn finds out who stands at the front door and keeps what was
+// learned of them: the peer's credentials from the Unix socket, the service
+// account from a projected token, and the owners of agents and checks. What
+// that allows is decided by package authz.
+package authn
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+)
+
+// Modes of tokens.
+const (
+	// TokensOff ignores tokens: every caller speaks for its own node.
+	TokensOff = "off"
+	// TokensOptional checks a token that is given.
+	TokensOptional = "optional"
+	// TokensRequired refuses callers without one.
+	TokensRequired = "required"
+)
+
+// Audience is the audience of tokens for a connector.
+const Audience = "platform-connector.nvsentinel.nvidia.com"
+
+// Identity is what a verified token says.
+type Identity struct {
+	// Account is the user name; Pod and Node are of a token bound to a pod.
+	Account, Pod, Node string
+}
+
+// Tokens verifies bearer tokens. Its errors are *Denied.
+type Tokens interface {
+	Identify(ctx context.Context, token string) (Identity, error)
+}
+
+// Reasons of denials that package authz does not know, as label values.
+const (
+	reasonMalformed  = "credentials-malformed"
+	reasonInvalid    = "token-invalid"
+	reasonUnverified = "token-not-verifiable"
+	reasonOwners     = "owners-not-kept"
+)
+
+// Reasons lists the label values of all denials.
+func Reasons() []string {
+	out := []string{reasonMalformed, reasonInvalid, reasonUnverified, reasonOwners}
+	for _, r := range authz.Reasons() {
+		out = append(out, string(r))
+	}
+	return out
+}
+
+// Denied is the error of a caller that was not let in or not let speak. Its
+// text says what to do.
+type Denied struct {
+	Code    codes.Code
+	Reason  string
+	Problem string
+}
+
+// Error is the problem and its remedy.
+func (d *Denied) Error() string { return d.Problem }
+
+func denied(code codes.Code, reason, format string, args ...any) *Denied {
+	return &Denied{code, reason, fmt.Sprintf(format, args...)}
+}
+
+// byAuthority is the denial of a refusal.
+func byAuthority(r *authz.Refusal) *Denied {
+	code := codes.PermissionDenied
+	if r.Reason == authz.NoToken {
+		code = codes.Unauthenticated
+	}
+	return &Denied{code, string(r.Reason), r.Problem}
+}
+
+// Authenticator lets callers in and keeps the owners of names.
+type Authenticator struct {
+	Policy authz.Policy
+	// Tokens is nil when tokens are ignored.
+	Tokens Tokens
+	Owners *OwnersFile
+
+	callers *prometheus.CounterVec
+}
+
+// Scopes of callers, as label values.
+const (
+	scopeNode    = "node"
+	scopeCluster = "cluster"
+)
+
+// Register makes the authenticator's metrics.
+func (a *Authenticator) Register(r prometheus.Registerer) {
+	a.callers = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "platform_connector_callers_total",
+		Help: "Batches of callers that were let in, by whether they showed a token and for what they speak.",
+	}, []string{"token", "scope"})
+	for _, token := range []string{"true", "false"} {
+		a.callers.WithLabelValues(token, scopeNode)
+	}
+	a.callers.WithLabelValues("true", scopeCluster)
+	r.MustRegister(a.callers)
+}
+
+// Enter identifies the caller of a request. Wide says that it speaks for all
+// nodes. The error is a *Denied.
+func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bool, err error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if user, ok := p.AuthInfo.(User); ok {
+			caller.UID = &user.UID
+		}
+	}
+	if a.Tokens != nil {
+		token, given, err := Bearer(ctx, "authorization")
+		if err != nil {
+			return caller, false, err
+		}
+		if given {
+			id, err := a.Tokens.Identify(ctx, token)
+			if err != nil {
+				return caller, false, err
+			}
+			caller.Account, caller.Pod, caller.Node = id.Account, id.Pod, id.Node
+		}
+	}
+	if refusal := a.Policy.Enter(caller); refusal != nil {
+		return caller, false, byAuthority(refusal)
+	}
+	wide = a.Policy.ClusterWide(caller)
+	scope := scopeNode
+	if wide {
+		scope = scopeCluster
+	}
+	a.callers.WithLabelValues(fmt.Sprint(caller.Account != ""), scope).Inc()
+	return caller, wide, nil
+}
+
+// Speak says whether the caller may send the events. New owners are durable
+// when it returns nil. The error is a *Denied.
+func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error {
+	return a.Owners.Change(func(l *authz.Owners) (learned bool, err error) {
+		for i, e := range events {
+			more, refusal := a.Policy.Speak(l, caller, e.Agent, e.CheckName)
+			if refusal != nil {
+				d := byAuthority(refusal)
+				d.Problem = fmt.Sprintf("events[%d]: %s", i, d.Problem)
+				return false, d
+			}
+			learned = learned || more
+		}
+		return learned, nil
+	})
+}
+
+// Bearer is the token that a header of a request bears. The error is a *Denied.
+func Bearer(ctx context.Context, header string) (token string, given bool, err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	values := md.Get(header)
+	switch {
+	case len(values) == 0:
+		return "", false, nil
+	case len(values) > 1:
+		return "", false, denied(codes.Unauthenticated, reasonMalformed, "the request has %d authorization headers: send one", len(values))
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if token = strings.TrimSpace(token); !ok || !strings.EqualFold(scheme, "bearer") || token == "" {
+		return "", false, denied(codes.Unauthenticated, reasonMalformed,
+			"the authorization header is not \"Bearer <token>\": is the publisher's token file empty?")
+	}
+	return token, true, nil
+}

@@ -1,0 +1,175 @@
+package forwarder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// deadline bounds one call of the sink.
+const deadline = 30 * time.Second
+
+// ErrAway means that the sink is not open: nothing was taken.
+var ErrAway = errors.New("the record store cannot be reached yet, nothing was taken, send again")
+
+// Taken is the error of records that the sink will never take.
+type Taken struct {
+	// ID is that of the first of them, Problem why it is refused.
+	ID, Problem string
+	// Records counts them.
+	Records int
+}
+
+// Error names the first id.
+func (t *Taken) Error() string {
+	return fmt.Sprintf("%d of the events are refused for good, the first is %s: %s", t.Records, t.ID, t.Problem)
+}
+
+// Sink is where records go: the store, or what stands before it. Append is
+// idempotent by the record's id and durable when it returns; Dead keeps what can
+// never be stored.
+type Sink interface {
+	Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+	Dead(ctx context.Context, deadLetter store.DeadLetter) error
+}
+
+// Source opens the sink in the background.
+type Source interface {
+	// Sink waits for it.
+	Sink(ctx context.Context) (Sink, error)
+	// Opened is the open sink, or false.
+	Opened() (Sink, bool)
+}
+
+// Transformer changes records on their way to the sink. It takes as many from
+// the front as it can decide about now, at least one, and returns them changed;
+// settled is told what became of each of them and is not called when they have
+// to be sent again.
+type Transformer interface {
+	Transform(ctx context.Context, records []record.Record) (out []record.Record, settled func([]store.AppendResult))
+}
+
+// Sender takes records through the pipeline to the sink.
+type Sender struct {
+	Source    Source
+	Transform Transformer
+	Clock     clock.PassiveClock
+	Log       *slog.Logger
+	Metrics   *Metrics
+}
+
+// Metrics of the way to the sink.
+type Metrics struct {
+	appended *prometheus.CounterVec
+	dead     prometheus.Counter
+}
+
+// NewMetrics registers the metrics; dead counts refused records.
+func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
+	m := &Metrics{dead: dead, appended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "platform_connector_appended_total",
+		Help: "Records handed to the store, by result; error counts batches that are tried again.",
+	}, []string{"result"})}
+	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), "error"} {
+		m.appended.WithLabelValues(result)
+	}
+	r.MustRegister(m.appended)
+	return m
+}
+
+// Append sends records past the spool and returns when the sink has them:
+// ErrAway while it is not open, *Taken when it has all but some that it refused.
+// Those are the publisher's to keep.
+func (c *Sender) Append(ctx context.Context, records []record.Record) error {
+	s, ok := c.Source.Opened()
+	if !ok {
+		return ErrAway
+	}
+	refused, err := c.send(ctx, s, records)
+	switch {
+	case err != nil:
+		c.Metrics.appended.WithLabelValues("error").Inc()
+		return err
+	case len(refused) > 0:
+		return &Taken{refused[0].record.ID, refused[0].problem, len(refused)}
+	}
+	return nil
+}
+
+// sendAll sends what the spool holds: nobody waits for an answer, so what the
+// sink refuses is kept as a dead letter there.
+func (c *Sender) sendAll(ctx context.Context, s Sink, records []record.Record) (refused []record.Record, err error) {
+	all, err := c.send(ctx, s, records)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if err := c.bury(ctx, s, r); err != nil {
+			return nil, err
+		}
+		refused = append(refused, r.record)
+	}
+	c.Metrics.dead.Add(float64(len(refused)))
+	return refused, nil
+}
+
+// send takes all records to the sink, in their order, and returns those that
+// it refused.
+func (c *Sender) send(ctx context.Context, s Sink, records []record.Record) (refused []refusal, err error) {
+	problems := map[string]string{}
+	ctx = places.Listen(ctx, func(id, problem string) { problems[id] = problem })
+	for len(records) > 0 {
+		out, settled := c.Transform.Transform(ctx, records)
+		records = records[len(out):]
+		for i := range out {
+			out[i].Expire(c.Clock.Now().UTC())
+		}
+		results, err := c.append(ctx, s, out)
+		if err != nil {
+			return nil, err
+		}
+		settled(results)
+		for i, result := range results {
+			if result == store.Refused {
+				refused = append(refused, refusal{out[i], cmp.Or(problems[out[i].ID], places.OtherContent)})
+				continue
+			}
+			c.skip(ctx, out[i])
+		}
+	}
+	return refused, nil
+}
+
+// skip says of an event for the record only that nothing else becomes of it.
+func (c *Sender) skip(ctx context.Context, r record.Record) {
+	if !r.Acts() {
+		c.Log.DebugContext(ctx, "Skipping PERSIST_ONLY event - no node conditions or K8s events will be created",
+			"node", r.Event.NodeName, "checkName", r.Event.CheckName, "id", r.ID)
+	}
+}
+
+func (c *Sender) append(ctx context.Context, s Sink, records []record.Record) ([]store.AppendResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	results, err := s.Append(ctx, records)
+	if err != nil {
+		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
+	}
+	if len(results) != len(records) {
+		return nil, fmt.Errorf("appending %d records: the store answered for %d", len(records), len(results))
+	}
+	for _, result := range results {
+		c.Metrics.appended.WithLabelValues(result.String()).Inc()
+	}
+	return results, nil
+}

@@ -1,0 +1,127 @@
+package ingest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Bounds of what requests take in memory before they are answered.
+const (
+	// maxConnections bounds the connections; one more is closed at once. What a
+	// connection has sent ahead is bounded by window.
+	maxConnections = 64
+	// maxStreams bounds the requests of one connection; more wait at the client.
+	maxStreams = 64
+	// maxReceiving bounds the requests that are being received, each of up to
+	// maxBatch bytes, and patience how long one may take for that.
+	maxReceiving = 16
+	patience     = 10 * time.Second
+	// maxInFlight bounds the bytes of received requests that are not answered.
+	maxInFlight = 32 << 20
+)
+
+// limits is what is left for requests.
+type limits struct {
+	once      sync.Once
+	receiving *semaphore.Weighted
+	bytes     *semaphore.Weighted
+}
+
+func (l *limits) open() {
+	l.once.Do(func() {
+		l.receiving, l.bytes = semaphore.NewWeighted(maxReceiving), semaphore.NewWeighted(maxInFlight)
+	})
+}
+
+// receive takes the request from the line when there is room for it. The room is
+// given back by release.
+func (d *Server) receive(ctx context.Context, stream grpc.ServerStream) (r request, release func(), err error) {
+	d.limits.open()
+	if err := d.limits.receiving.Acquire(ctx, 1); err != nil {
+		return r, nil, d.refuse(err)
+	}
+	defer d.limits.receiving.Release(1)
+	if r, err = message(stream, d.patience()); err != nil {
+		return r, nil, err
+	}
+	n := int64(len(r.wire))
+	if err := d.limits.bytes.Acquire(ctx, n); err != nil {
+		return r, nil, d.refuse(err)
+	}
+	return r, func() { d.limits.bytes.Release(n) }, nil
+}
+
+func (d *Server) patience() <-chan time.Time {
+	if d.Patience != nil {
+		return d.Patience()
+	}
+	return time.After(patience) //nolint:forbidigo // Patience is the injected clock; this is its default
+}
+
+// message waits for the stream's message. One that does not come in time is left
+// alone: it ends with the stream.
+func message(stream grpc.ServerStream, late <-chan time.Time) (request, error) {
+	type got struct {
+		request
+		err error
+	}
+	came := make(chan got, 1)
+	go func() {
+		var g got
+		g.err = stream.RecvMsg(&g.request)
+		came <- g
+	}()
+	select {
+	case g := <-came:
+		return g.request, g.err
+	case <-late:
+		return request{}, status.Errorf(codes.DeadlineExceeded, "the request did not come within %s", patience)
+	}
+}
+
+// bounded is a listener with at most so many connections. One more is closed at
+// once, so that it does not wait in front of those that will be let in.
+type bounded struct {
+	net.Listener
+	room   chan struct{}
+	closed func() // counts a connection that had no room
+}
+
+// Accept returns the next connection that has room.
+func (b bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case b.room <- struct{}{}:
+			return &connection{Conn: c, leave: sync.OnceFunc(func() { <-b.room })}, nil
+		default:
+			b.closed()
+			_ = c.Close() // its peer tries again
+		}
+	}
+}
+
+// connection gives its place back when it is closed.
+type connection struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// NetConn is the connection itself, for who asks the kernel about its peer.
+func (c *connection) NetConn() net.Conn { return c.Conn }

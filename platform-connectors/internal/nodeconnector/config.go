@@ -1,0 +1,111 @@
+package nodeconnector
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
+)
+
+// minSpool is room for a few of the largest batches, in bytes.
+const minSpool = 16 << 20
+
+// Config is what an operator can set about the front door of a node.
+type Config struct {
+	// NodeName is the node whose events are accepted; required.
+	NodeName string `toml:"nodeName" flag:"node-name" usage:"the connector's node; events of other nodes are refused"`
+	// Socket is the path of the Unix socket.
+	Socket string `toml:"socket" flag:"socket" usage:"path of the Unix socket that accepts health events"`
+	// SocketMode is the socket's permissions.
+	SocketMode Mode `toml:"socketMode" flag:"socket-mode" usage:"permissions of the socket, octal"`
+	// SpoolDir is a folder on the node's own disk.
+	SpoolDir string `toml:"spoolDir" flag:"spool-dir" usage:"folder of the durable spool, on the node's own disk"`
+	// SpoolMaxBytes bounds what is accepted and not stored yet.
+	SpoolMaxBytes int64 `toml:"spoolMaxBytes" bounds:"at least 16777216 bytes" flag:"spool-max-bytes" usage:"bytes of accepted events that are not stored yet, at most, each with 256 more for what it takes in memory; then publishers have to wait"`
+	// Kubernetes switches the Kubernetes sink and the binding of events to the
+	// node's machine on or off.
+	Kubernetes bool `toml:"kubernetes" flag:"kubernetes" usage:"show the node's faults as conditions and Events, and bind events to the machine of the Node object"`
+
+	// Pipeline names the stages that change events on their way to the store;
+	// empty changes nothing. It is read again when it changes.
+	Pipeline string `toml:"pipelineConfig" flag:"pipeline-config" usage:"TOML file that names the stages which change events on their way to the store; empty changes nothing; read again when it changes"`
+	// PersistOnlyToProcess permits the pipeline's rules to make PROCESS of PERSIST_ONLY.
+	PersistOnlyToProcess bool `toml:"allowPersistOnlyToProcess" flag:"allow-persist-only-to-process" usage:"permit rules of the pipeline to make PROCESS of an event that its publisher reports as PERSIST_ONLY, so that it is acted upon"`
+	// RepeatWindow is how long identical events are counted in one record; 0 stores
+	// each of them.
+	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
+	// Publishers is who may send what.
+	Publishers Publishers `toml:"publishers"`
+
+	Kube kube.Config `toml:"kube"`
+}
+
+// Default is the configuration without a file.
+func Default() Config {
+	return Config{
+		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
+		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
+		RepeatWindow: repeats.MaxWindow,
+		Publishers:   DefaultPublishers(),
+	}
+}
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	return errors.Join(c.ValidateIngest(), c.ValidateShared())
+}
+
+// ValidateShared checks what every role of a connector has.
+func (c Config) ValidateShared() error {
+	problems := []error{c.Publishers.Validate(c.Kubernetes)}
+	if err := c.Kube.Validate(); err != nil {
+		problems = append(problems, fmt.Errorf("kube: %w", err))
+	}
+	return errors.Join(problems...)
+}
+
+// ValidateIngest checks what only the front door of a node needs.
+func (c Config) ValidateIngest() error {
+	var problems []error
+	if c.NodeName == "" {
+		problems = append(problems, errors.New("nodeName (--node-name) is empty"))
+	}
+	for _, p := range []struct{ key, path string }{
+		{"socket (--socket)", c.Socket}, {"spoolDir (--spool-dir)", c.SpoolDir},
+	} {
+		if !filepath.IsAbs(p.path) {
+			problems = append(problems, fmt.Errorf("%s %q is not an absolute path", p.key, p.path))
+		}
+	}
+	if c.Pipeline != "" && !filepath.IsAbs(c.Pipeline) {
+		problems = append(problems, fmt.Errorf("pipelineConfig (--pipeline-config) %q is not an absolute path", c.Pipeline))
+	}
+	if c.RepeatWindow < 0 || c.RepeatWindow > repeats.MaxWindow {
+		problems = append(problems, fmt.Errorf("repeatWindow (--repeat-window) %s must be between 0s and %s", c.RepeatWindow, repeats.MaxWindow))
+	}
+	if c.SpoolMaxBytes < minSpool {
+		problems = append(problems, fmt.Errorf("spoolMaxBytes (--spool-max-bytes) %d is less than %d", c.SpoolMaxBytes, minSpool))
+	}
+	return errors.Join(problems...)
+}
+
+// Mode is file permissions, written in octal.
+type Mode fs.FileMode
+
+// UnmarshalText reads "0660".
+func (m *Mode) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || n > 0o777 {
+		return fmt.Errorf("%q is not permissions such as 0660", text)
+	}
+	*m = Mode(n)
+	return nil
+}
+
+// String writes "0660".
+func (m Mode) String() string { return fmt.Sprintf("%04o", uint32(m)) }

@@ -1,0 +1,248 @@
+package nodeconnector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/cleared"
+	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/remind"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/transform"
+)
+
+// late is the age of the oldest unreleased event from which on the connector is
+// not ready: it accepts, but nobody downstream sees anything.
+const late = 5 * time.Minute
+
+// nearlyFull is the percentage of the spool's bound from which on the connector
+// is not ready: soon publishers have to wait.
+const nearlyFull = 90
+
+// identityDeadline bounds the reading of one Node.
+const identityDeadline = 3 * time.Second
+
+// queue is the spool with what belongs to it.
+type queue struct {
+	spool   *spool.Spool
+	stored  *spool.Reader // registered before any other reader can release
+	metrics *spool.Metrics
+}
+
+func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
+	metrics := spool.NewMetrics(d.Registry)
+	s, err := spool.Open(spool.Options{
+		Dir: cfg.SpoolDir, MaxBytes: cfg.SpoolMaxBytes, Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	})
+	if err != nil {
+		return queue{}, err
+	}
+	d.OnStop("spool", func(context.Context) error { return s.Close() })
+	d.Ready("spool", func() (bool, string) {
+		oldest, waiting := s.Oldest(), s.Bytes()
+		return oldest < late && waiting < s.MaxBytes()/100*nearlyFull,
+			fmt.Sprintf("%d of %d bytes wait, the oldest event for %s", waiting, s.MaxBytes(), oldest.Round(time.Second))
+	})
+	return queue{s, s.Reader("store"), metrics}, nil
+}
+
+// openNode knows the node's machine; without Kubernetes, only as it was last seen.
+func openNode(d *daemon.Daemon, cfg Config) (*nodecache.Node, kubernetes.Interface, error) {
+	var client kubernetes.Interface
+	if cfg.Kubernetes {
+		cluster, err := kube.Connect(cfg.Kube, "platform-connectors/"+d.Version)
+		if err != nil {
+			return nil, nil, err
+		}
+		client = cluster.Clientset
+	}
+	node, err := nodecache.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
+	return node, client, err
+}
+
+func openRecords(d *daemon.Daemon, cfg Config, up Upstream, q queue) *destination.Lazy {
+	r := destination.New(func(ctx context.Context) (destination.Destination, error) {
+		// An attempt that fails must not leave its metrics registered.
+		own := prometheus.NewRegistry()
+		dest, err := up.Open(ctx, own)
+		if err == nil {
+			dest = keeping(d, cfg, dest, q, own)
+		}
+		if err == nil {
+			d.Registry.MustRegister(own)
+		}
+		return dest, err
+	}, d.Clock, d.Log)
+	d.Go("store", r.Run)
+	d.OnStop("store", func(context.Context) error { return r.Close() })
+	d.Ready("store", func() (bool, string) {
+		_, detail := r.Ready() // the socket is open without it
+		return true, detail
+	})
+	return r
+}
+
+// openPipeline reads the stages that change events behind the spool.
+func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client kubernetes.Interface) (*transform.Runner, error) {
+	stages, err := transform.Open(transform.Options{
+		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, ClusterWide: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(),
+		Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
+		Nodes: &transform.Cluster{Own: cfg.NodeName, Object: node.Object, Client: client, Clock: d.Clock, Log: d.Log},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.Go("pipeline", stages.Run)
+	d.Ready("pipeline", stages.Ready)
+	return stages, nil
+}
+
+// sinkOf is the destination as the sink of records.
+type sinkOf struct{ *destination.Lazy }
+
+func (s sinkOf) Sink(ctx context.Context) (forwarder.Sink, error) { return s.Wait(ctx) }
+
+func (s sinkOf) Opened() (forwarder.Sink, bool) { return s.Lazy.Opened() }
+
+// history is the destination as what knows the node's past, or nil where nobody may read
+// it.
+func history(up Upstream, r *destination.Lazy) sink.Source {
+	if !up.History {
+		return nil
+	}
+	return past{r}
+}
+
+type past struct{ *destination.Lazy }
+
+func (p past) Opened() (sink.History, bool) {
+	dest, _ := p.Lazy.Opened()
+	h, ok := dest.(destination.Historian)
+	return h, ok
+}
+
+func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *transform.Runner) *forwarder.Sender {
+	return &forwarder.Sender{
+		Source: sinkOf{source}, Transform: stages, Clock: d.Clock, Log: d.Log,
+		Metrics: forwarder.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
+	}
+}
+
+// newForwarder is made before anybody reads the spool, which tries each event with it.
+func newForwarder(d *daemon.Daemon, q queue, node *nodecache.Node, sender *forwarder.Sender, tally *forwarder.Tally) *forwarder.Forwarder {
+	f := &forwarder.Forwarder{
+		Spool: q.spool, Reader: q.stored, Sender: sender, Identity: node.Identity, Tally: tally, Clock: d.Clock, Log: d.Log,
+	}
+	q.spool.Try(f.Try)
+	return f
+}
+
+func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
+	d.Go("replay", f.Run)
+	d.Ready("replay", func() (bool, string) {
+		_, detail := f.Ready() // the age of the spool says when it is too late
+		return true, detail
+	})
+}
+
+// tellOfFatal tells of events that killed this process in lives before this one.
+func tellOfFatal(d *daemon.Daemon, cfg Config, p parts) {
+	f := &forwarder.Fatal{
+		Spool: p.queue.spool, Source: p.source, NodeName: cfg.NodeName, Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
+	}
+	d.Go("fatal events", f.Run)
+}
+
+// newTally counts repeats until the Node says that one of its faults is over.
+func newTally(d *daemon.Daemon, cfg Config, node *nodecache.Node, stages *transform.Runner) *forwarder.Tally {
+	tally := forwarder.NewTally(cfg.RepeatWindow, &forwarder.Tally{Shape: stages.Change, Clock: d.Clock}, d.Registry)
+	node.OnChange(func() { tally.See(node.Object()) })
+	return tally
+}
+
+// newAuthenticator knows the callers; without Kubernetes it refuses every token.
+func newAuthenticator(d *daemon.Daemon, cfg Config, client kubernetes.Interface) (*authn.Authenticator, error) {
+	owners, err := authn.OpenOwners(filepath.Join(cfg.SpoolDir, "owners.json"), d.Log)
+	if err != nil {
+		return nil, err
+	}
+	g := &authn.Authenticator{Policy: cfg.Publishers.Policy(cfg.NodeName), Owners: owners}
+	if p := cfg.Publishers; p.Tokens != authn.TokensOff {
+		g.Tokens = authn.NewReview(client, authn.Verification{Audience: p.Audience, Life: p.VerdictLife}, d.Clock, d.Registry)
+	}
+	g.Register(d.Registry)
+	return g, nil
+}
+
+// identityOf reads the machine behind a node's name from the API server; a
+// record without one is bound to its machine when it is judged.
+func identityOf(client kubernetes.Interface, log *slog.Logger) func(context.Context, string) record.NodeIdentity {
+	return func(ctx context.Context, node string) record.NodeIdentity {
+		if client == nil {
+			return record.NodeIdentity{}
+		}
+		ctx, cancel := context.WithTimeout(ctx, identityDeadline)
+		defer cancel()
+		object, err := kube.ReadNode(ctx, client, node)
+		if err != nil {
+			log.Warn("a cluster-wide publisher's event is stored without its node's machine", "node", node, "error", err)
+			return record.NodeIdentity{}
+		}
+		return kube.NodeIdentity(object)
+	}
+}
+
+// parts are what the Kubernetes sink and those who tell of events need.
+type parts struct {
+	queue   queue
+	node    *nodecache.Node
+	history sink.Source
+	client  kubernetes.Interface
+	stages  *transform.Runner
+	source  forwarder.Source
+}
+
+func startSink(d *daemon.Daemon, cfg Config, p parts) {
+	metrics := sink.NewMetrics(d.Registry)
+	fold := &sink.Fold{
+		Path:  filepath.Join(cfg.SpoolDir, "faults.json"),
+		Spool: p.queue.spool, Reader: p.queue.spool.Reader("kubernetes"), Store: p.history,
+		Identity: p.node.Identity, Change: p.stages.Change, Elsewhere: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	}
+	fold.Load()
+	push := &sink.Push{
+		View: fold.View, Told: fold.Told, Node: p.node.Object, Client: p.client,
+		Clock: d.Clock, Log: d.Log, Metrics: metrics,
+	}
+	notify := push.Waker()
+	fold.OnChange(notify)
+	p.node.OnChange(notify)
+	dismissals := &sink.Dismissals{Fold: fold, Path: cleared.Path(cfg.Socket), Node: p.node.Object}
+	p.node.OnChange(dismissals.Waker())
+	d.Go("dismissals", dismissals.Run)
+	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Clock: d.Clock, Log: d.Log}
+	reminder.Register(d.Registry)
+	p.node.OnChange(reminder.Waker())
+	d.Go("reminder", reminder.Run)
+	bird := &canary.Canary{NodeName: cfg.NodeName, Socket: cfg.Socket, Node: p.node.Object, Clock: d.Clock, Log: d.Log}
+	p.node.OnChange(bird.Waker())
+	d.Go("canary", bird.Run)
+	d.Go("node watch", p.node.Run)
+	p.queue.spool.Try(fold.Try)
+	d.Go("fault set", fold.Run)
+	d.Go("conditions", push.Run)
+}

@@ -1,0 +1,34 @@
+package reconciler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+// Metrics of runs.
+type Metrics struct {
+	steps, runs *prometheus.CounterVec
+}
+
+// NewMetrics registers them.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "repair_chain_steps_total", Help: "Steps that came to a state, by chain and step.",
+		}, []string{"chain", "step", "state"}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "repair_chain_runs_ended_total", Help: "Runs that came to their end, by chain and why.",
+		}, []string{"chain", "reason"}),
+	}
+	r.MustRegister(m.steps, m.runs)
+	return m
+}
+
+func (m *Metrics) step(run *v1alpha1.RepairRun, s v1alpha1.StepStatus) {
+	m.steps.WithLabelValues(run.Spec.Chain, s.Name, string(s.State)).Inc()
+}
+
+func (m *Metrics) ended(run *v1alpha1.RepairRun, reason string) {
+	m.runs.WithLabelValues(run.Spec.Chain, reason).Inc()
+}

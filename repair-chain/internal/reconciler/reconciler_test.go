@@ -1,0 +1,182 @@
+package reconciler
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
+
+const patience = 2 * time.Minute
+
+// office is a real API server with the kinds, and the controllers at work.
+type office struct {
+	*testing.T
+	live    client.Client
+	cluster *localcluster.Cluster
+}
+
+func open(t *testing.T, keep time.Duration) *office {
+	t.Helper()
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	crds := "../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
+	for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", "../../testdata/definitions.yaml"} {
+		text, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Apply(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		_ = text.Close()
+	}
+	live, err := Live(cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := New(cluster.RESTConfig(), Deps{
+		Live: live, Objects: cluster.Dynamic(), Keep: keep, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+	return &office{t, live, cluster}
+}
+
+func (o *office) make(objects ...client.Object) {
+	o.Helper()
+	for _, x := range objects {
+		if err := o.live.Create(o.Context(), x); err != nil {
+			o.Fatal(err)
+		}
+		o.Cleanup(func() { _ = o.live.Delete(context.WithoutCancel(o.Context()), x) })
+	}
+}
+
+// says waits until a condition of an object has a status and its message a text.
+func (o *office) says(x client.Object, conditions func() []metav1.Condition, kind string, status metav1.ConditionStatus, text string) {
+	o.Helper()
+	var c *metav1.Condition
+	testkit.Until(o, patience, func() bool {
+		if err := o.live.Get(o.Context(), client.ObjectKeyFromObject(x), x); err != nil {
+			return false
+		}
+		c = meta.FindStatusCondition(conditions(), kind)
+		return c != nil && c.Status == status && strings.Contains(c.Message, text)
+	})
+}
+
+func template(name, object string) *v1alpha1.RepairTemplate {
+	return &v1alpha1.RepairTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RepairTemplateSpec{Template: runtime.RawExtension{Raw: []byte(object)}}}
+}
+
+func chainOf(name string, steps ...v1alpha1.Step) *v1alpha1.RepairChain {
+	return &v1alpha1.RepairChain{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RepairChainSpec{Steps: steps}}
+}
+
+func runOfChain(name, chain string) *v1alpha1.RepairRun {
+	return &v1alpha1.RepairRun{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RepairRunSpec{NodeName: "node-1", Chain: chain}}
+}
+
+// TestAccepted: templates and chains say what is wrong with them, a chain also once its
+// template is mended; a run of what can't be used is rejected with the reason.
+func TestAccepted(t *testing.T) {
+	o := open(t, 0)
+	good := template("accepted-good", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
+	bad := template("accepted-bad", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName"}}`)
+	steps := chainOf("accepted-chain", v1alpha1.Step{Name: "one", Template: good.Name}, v1alpha1.Step{Name: "two", Template: bad.Name})
+	expression := chainOf("accepted-expression", v1alpha1.Step{Name: "one", Template: good.Name, When: "node +"})
+	o.make(good, bad, steps, expression)
+	o.says(good, func() []metav1.Condition { return good.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+	o.says(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
+	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
+	o.says(expression, func() []metav1.Condition { return expression.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[0].when: ")
+	for name, x := range map[string]struct{ chain, says string }{
+		"accepted-run-1": {"accepted-nothing", "RepairChain accepted-nothing does not exist"},
+		"accepted-run-2": {steps.Name, "RepairTemplate accepted-bad"},
+		"accepted-run-3": {expression.Name, "spec.steps[0].when"},
+	} {
+		run := runOfChain(name, x.chain)
+		o.make(run)
+		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionFalse, x.says)
+	}
+	testkit.Until(t, patience, func() bool {
+		if err := o.live.Get(t.Context(), client.ObjectKeyFromObject(bad), bad); err != nil {
+			return false
+		}
+		bad.Spec.Template.Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
+		return o.live.Update(t.Context(), bad) == nil
+	})
+	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
+}
+
+// TestARunThatHasEndedIsRemoved after its time.
+func TestARunThatHasEndedIsRemoved(t *testing.T) {
+	o := open(t, time.Nanosecond)
+	run := runOfChain("removed-run", "removed-nothing")
+	o.make(run)
+	testkit.Until(t, patience, func() bool {
+		return apierrors.IsNotFound(o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run))
+	})
+}
+
+// TestATemplateOfAnotherScope: a kind with namespaces needs one, and the step says so.
+func TestATemplateOfAnotherScope(t *testing.T) {
+	o := open(t, 0)
+	scope := template("scope", `{"apiVersion":"v1","kind":"ConfigMap"}`)
+	missing := template("scope-missing", `{"apiVersion":"example.com/v1","kind":"Nothing"}`)
+	one, two := chainOf("scope", v1alpha1.Step{Name: "one", Template: scope.Name}), chainOf("scope-missing", v1alpha1.Step{Name: "one", Template: missing.Name})
+	o.make(scope, missing, one, two)
+	for chain, says := range map[string]string{one.Name: "objects of /v1, Kind=ConfigMap are namespaced: true", two.Name: "asking what the API server serves of example.com/v1, Kind=Nothing"} {
+		run := runOfChain("run-of-"+chain, chain)
+		o.make(run)
+		o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionUnknown, says)
+	}
+}
+
+// TestEvents: steps and outputs are told.
+func TestEvents(t *testing.T) {
+	o := open(t, 0)
+	note := template("events", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName }}"}}`)
+	note.Spec.Namespace, note.Spec.Outputs = "default", []v1alpha1.Output{{Name: "node", Path: ".data.node"}}
+	run := runOfChain("events-run", "events")
+	o.make(note, chainOf("events", v1alpha1.Step{Name: "one", Template: note.Name}))
+	o.make(run)
+	o.says(run, func() []metav1.Condition { return run.Status.Conditions }, v1alpha1.ConditionSucceeded, metav1.ConditionTrue, "")
+	testkit.Until(t, patience, func() bool {
+		list := &eventsv1.EventList{}
+		if err := o.live.List(t.Context(), list); err != nil {
+			return false
+		}
+		told := map[string]string{}
+		for _, e := range list.Items {
+			if e.Regarding.Name == run.Name {
+				told[e.Reason] = e.Note
+			}
+		}
+		return strings.HasPrefix(told["StepDone"], "step one: NoRule") && strings.HasPrefix(told["OutputChanged"], "one.node is sha256:")
+	})
+}

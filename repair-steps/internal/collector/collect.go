@@ -1,0 +1,108 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/repair-steps/internal/redact"
+)
+
+// ArchiveName is the archive's, in the work folder.
+const ArchiveName = "logs.tar.gz"
+
+// Collector collects from one node.
+type Collector struct {
+	Config
+	// Path is where tools are looked for first, as PATH has it.
+	Path    string
+	Version string
+	Clock   clock.Clock
+	Log     *slog.Logger
+
+	host *os.Root
+	out  *archive
+}
+
+// Collect makes the archive in the work folder and returns its path. A part that fails,
+// whatever the reason, is told in the manifest and costs no other part; an error means
+// that there is no archive.
+func (c *Collector) Collect(ctx context.Context) (string, Manifest, error) {
+	m := Manifest{Node: c.Node, Created: c.Clock.Now().UTC(), Version: c.Version}
+	host, err := os.OpenRoot(c.HostRoot)
+	if err != nil {
+		return "", m, fmt.Errorf("opening the host's root (--host-root): %w", err)
+	}
+	defer host.Close()
+	c.host = host
+	path := filepath.Join(c.WorkDir, ArchiveName)
+	if c.out, err = newArchive(path, m.Created); err != nil {
+		return "", m, err
+	}
+	found, more := files(host.FS(), c.Files)
+	m.FilesLeftOut = more
+	limited, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	for _, p := range plan(c.Config, found) {
+		e, err := c.collect(limited, p, c.MaxTotal-m.Bytes)
+		if err != nil {
+			return "", m, errors.Join(err, c.out.file.Close())
+		}
+		c.Log.Info("part was collected", "part", e.Name, "state", e.State, "bytes", e.Bytes, "error", e.Error)
+		m.Bytes += e.Bytes
+		m.Parts = append(m.Parts, e)
+	}
+	if ctx.Err() != nil {
+		return "", m, errors.Join(fmt.Errorf("collecting: %w", ctx.Err()), c.out.file.Close())
+	}
+	return path, m, c.out.finish(m)
+}
+
+// collect makes one part of room bytes at most. An error is one of the archive.
+func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, err error) {
+	e = Entry{Name: p.name, File: p.file, State: LeftOut}
+	switch {
+	case room <= 0:
+		e.Error = fmt.Sprintf("the archive has its %d bytes (--max-total-bytes)", c.MaxTotal)
+		return e, nil
+	case ctx.Err() != nil:
+		e.Error = fmt.Sprintf("the %s of all parts were over (--timeout)", c.Timeout)
+		return e, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	end := &tail{dir: c.WorkDir, limit: min(c.MaxPart, room)}
+	defer func() { err = errors.Join(err, end.close()) }()
+	clean := redact.NewWriter(end)
+	what := c.pour(ctx, p, clean, &e)
+	if ctx.Err() == nil {
+		what = errors.Join(what, clean.Flush())
+	}
+	e.Redactions, e.LongLines = clean.Redactions, clean.LongLines
+	text, reading := end.read()
+	e.judge(errors.Join(what, reading))
+	e.Bytes, e.Truncated = text.size, e.Truncated || text.cut
+	if text.size == 0 {
+		return e, nil
+	}
+	return e, c.out.add(p.name, text.size, text)
+}
+
+// judge says what became of a part.
+func (e *Entry) judge(err error) {
+	switch {
+	case err == nil:
+		e.State = Collected
+		return
+	case errors.Is(err, errMissing):
+		e.State = Missing
+	default:
+		e.State = Failed
+	}
+	e.Error = redact.Text(err.Error())
+}

@@ -1,0 +1,144 @@
+package collector
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// lead is how many bytes before those that are kept of a file are read, so that a
+// private key that began there is known as one.
+const lead = 256 << 10
+
+// errMissing: the node has no such tool or file.
+var errMissing = errors.New("there is none")
+
+// pour writes what a part has to out.
+func (c *Collector) pour(ctx context.Context, p part, out io.Writer, e *Entry) error {
+	if p.file != "" {
+		return c.pourFile(ctx, p.file, out, e)
+	}
+	t, ok := find(p.tool, c.Path, c.ToolRoots)
+	if !ok {
+		return fmt.Errorf("looking for %s: %w", p.tool, errMissing)
+	}
+	host, ok := t.seen(c.HostRoot)
+	if !ok && strings.Contains(strings.Join(p.args, " "), "{host}") {
+		return fmt.Errorf("%s in %s does not see %s", p.tool, t.root, c.HostRoot)
+	}
+	args := make([]string, len(p.args))
+	if !p.report {
+		for i, a := range p.args {
+			args[i] = strings.ReplaceAll(a, "{host}", host)
+		}
+		e.Command = t.command(args)
+		var err error
+		e.Exit, err = run(ctx, t, args, out, c.Clock)
+		return err
+	}
+	return c.pourReport(ctx, t, p, out, e)
+}
+
+// pourReport runs a tool that leaves its report in a file, in a folder where the tool
+// can write: ours, or the /tmp of its root.
+func (c *Collector) pourReport(ctx context.Context, t tool, p part, out io.Writer, e *Entry) error {
+	folder := c.WorkDir
+	if t.root != "" {
+		folder = filepath.Join(t.root, "tmp")
+	}
+	dir, err := os.MkdirTemp(folder, "nvsentinel-report-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the report: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, p.name)
+	seen, _ := t.seen(file)
+	args := make([]string, len(p.args))
+	for i, a := range p.args {
+		args[i] = strings.ReplaceAll(a, "{out}", seen)
+	}
+	e.Command = t.command(args)
+	e.Exit, err = run(ctx, t, args, io.Discard, c.Clock)
+	return errors.Join(err, pourPacked(ctx, file, out))
+}
+
+// pourPacked reads a file, or the gzip of it if there is one.
+func pourPacked(ctx context.Context, path string, out io.Writer) error {
+	f, err := os.OpenFile(path+".gz", os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0); err != nil {
+			return fmt.Errorf("reading the report: %w", err)
+		}
+		defer f.Close()
+		return follow(ctx, f, out)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the report: %w", err)
+	}
+	defer f.Close()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return fmt.Errorf("unpacking the report: %w", err)
+	}
+	return follow(ctx, unpacked, out)
+}
+
+// pourFile reads the last bytes of a file of the host. A link out of the host's root is
+// not followed, and what is no file is not opened for long.
+func (c *Collector) pourFile(ctx context.Context, name string, out io.Writer, e *Entry) error {
+	f, err := c.host.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("opening it: %w", errMissing)
+	}
+	if err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("it is no file (%s)", info.Mode().Type())
+	}
+	size := info.Size() // what is written from now on is not waited for
+	begin := max(0, size-c.MaxPart-lead)
+	if _, err := f.Seek(begin, io.SeekStart); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	from := bufio.NewReader(io.LimitReader(f, size-begin))
+	if begin > 0 {
+		e.Truncated = true
+		if _, err := skipLine(from); err != nil {
+			return fmt.Errorf("reading it: %w", err)
+		}
+	}
+	return follow(ctx, from, out)
+}
+
+// follow copies until the end or the context's.
+func follow(ctx context.Context, from io.Reader, to io.Writer) error {
+	_, err := io.Copy(to, untilOver{ctx, from})
+	return err
+}
+
+// untilOver is a reader that ends with an error when its context does.
+type untilOver struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (u untilOver) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, fmt.Errorf("it took too long: %w", err)
+	}
+	return u.from.Read(p)
+}

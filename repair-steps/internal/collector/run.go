@@ -1,0 +1,118 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/repair-steps/internal/redact"
+)
+
+const (
+	// killGrace is how long a killed process is waited for. One that hangs in the
+	// driver can't be killed at all, and is left.
+	killGrace = 5 * time.Second
+	// maxWords is how many bytes of its errors are told.
+	maxWords = 2 << 10
+)
+
+// past is a time that was.
+var past = time.Unix(1, 0)
+
+// run runs a tool with its output to out until it ends or the context does, and kills
+// it then with all that it has started. exit is nil if it did not end by itself.
+func run(ctx context.Context, t tool, args []string, out io.Writer, c clock.Clock) (exit *int, err error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	defer read.Close()
+	words := &firstWords{}
+	cmd := exec.Command(t.path, args...) //nolint:noctx // it is killed below, with its children, and not waited for for ever
+	// Nothing of our environment, such as credentials of the upload.
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/tmp"}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = "/", write, words, killGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: t.root}
+	err = cmd.Start()
+	_ = write.Close()
+	if err != nil {
+		return nil, fmt.Errorf("starting it: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop := context.AfterFunc(ctx, func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = read.SetReadDeadline(past)
+	})
+	defer stop()
+	_, err = io.Copy(out, read)
+	if err != nil && ctx.Err() == nil { // nobody takes its output
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return nil, fmt.Errorf("keeping its output: %w", err)
+	}
+	return outcome(ctx, ended, words, c)
+}
+
+// outcome waits for the process's end, and a little longer when it is late.
+func outcome(ctx context.Context, ended <-chan error, words *firstWords, c clock.Clock) (*int, error) {
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended:
+		case <-c.After(killGrace):
+			return nil, errors.New("it took too long and can't be killed: it hangs in the kernel")
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("it took too long and was killed%s", words.told())
+	}
+	if err == nil {
+		return new(int), nil
+	}
+	end, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || end.ExitCode() < 0 {
+		return nil, fmt.Errorf("%w%s", err, words.told())
+	}
+	code := end.ExitCode()
+	return &code, fmt.Errorf("it ended with status %d%s", code, words.told())
+}
+
+// firstWords keeps the begin of what a process says of its errors.
+type firstWords struct {
+	mu   sync.Mutex
+	kept bytes.Buffer
+}
+
+// Write never fails: what is too much is dropped.
+func (w *firstWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept.Write(p[:min(len(p), maxWords-w.kept.Len())])
+	return len(p), nil
+}
+
+// told is what was said, without secrets, as the end of a sentence.
+func (w *firstWords) told() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.kept.Bytes()
+	if len(said) == maxWords { // what was cut off in the middle may be half of a secret
+		said = said[:bytes.LastIndexAny(said, " \t\n")+1]
+	}
+	text := redact.Text(string(bytes.ToValidUTF8(bytes.TrimSpace(said), []byte("?"))))
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}

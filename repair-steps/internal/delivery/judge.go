@@ -1,0 +1,58 @@
+package delivery
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fate is what becomes of a parcel after an answer.
+type Fate string
+
+// Fates.
+const (
+	// Delivered: the receiver has it.
+	Delivered Fate = "Delivered"
+	// Again: the same is sent again.
+	Again Fate = "Again"
+	// Refused: sending it again changes nothing.
+	Refused Fate = "Refused"
+)
+
+// again are the statuses below 500 after which the same request may be taken.
+var again = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+
+// Judge says what an HTTP status means for a parcel. conflict is what a 409 means to
+// the receiver.
+func Judge(status int, conflict Fate) Fate {
+	switch {
+	case status >= 200 && status < 300:
+		return Delivered
+	case status == http.StatusConflict:
+		return conflict
+	case status >= 500, slices.Contains(again, status):
+		return Again
+	}
+	return Refused
+}
+
+// RetryAfter reads the header of that name (RFC 9110, section 10.2.3): seconds or a
+// date. What is neither, or past, is no wait.
+func RetryAfter(header string, now time.Time) time.Duration {
+	header = strings.TrimSpace(header)
+	if header != "" && strings.Trim(header, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(header, 10, 64)
+		if err != nil || seconds > int64(math.MaxInt64/time.Second) {
+			return math.MaxInt64 // more than can be counted
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}

@@ -1,0 +1,84 @@
+// Package storage brings an archive to where it is kept: a web server, S3, or a folder of
+// the node.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
+)
+
+// maxKeep is how many archives a folder keeps at most.
+const maxKeep = 1000
+
+// Config is where the archive goes: to one of the two.
+type Config struct {
+	// UploadURL is the archive's own.
+	UploadURL string `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
+	// KeepDir keeps archives on the node.
+	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"folder that keeps the archive, in place of an upload"`
+	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"archives that keep-dir keeps; the oldest are removed"`
+	Name    string `toml:"name" flag:"name" env:"ARCHIVE_NAME" usage:"name of the archive in keep-dir, such as RUN-STEP; another one of that name is replaced; ARCHIVE_NAME in the environment is its default"`
+
+	Sending delivery.Config `toml:"sending"`
+}
+
+// Default keeps three archives, and uploads for ten minutes at most.
+func Default() Config {
+	return Config{Keep: 3, Sending: delivery.Config{TryTimeout: 5 * time.Minute, SendTimeout: 10 * time.Minute}}
+}
+
+// names of archives can't leave their folder.
+var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}$`)
+
+// Validate joins everything that is wrong.
+func (c Config) Validate() error {
+	switch {
+	case c.UploadURL == "" && c.KeepDir == "":
+		return errors.New("one of uploadURL (--upload-url) and keepDir (--keep-dir) must say where the archive goes")
+	case c.UploadURL != "" && c.KeepDir != "":
+		return errors.New("both uploadURL (--upload-url) and keepDir (--keep-dir) are given; the archive goes to one of them")
+	case c.KeepDir != "":
+		return c.local()
+	case !c.s3():
+		return c.Sending.Validate(c.UploadURL, "uploadURL (--upload-url)")
+	}
+	var problems []error
+	if _, _, err := bucket(c.UploadURL); err != nil {
+		problems = append(problems, err)
+	}
+	if c.Sending.TokenFile != "" {
+		problems = append(problems, errors.New("tokenFile (--token-file) is given and uploadURL (--upload-url) is s3://, whose credentials the AWS SDK finds"))
+	}
+	return errors.Join(append(problems, c.Sending.Times())...)
+}
+
+func (c Config) s3() bool { return strings.HasPrefix(c.UploadURL, "s3://") }
+
+func (c Config) local() error {
+	var problems []error
+	if c.Keep < 1 || c.Keep > maxKeep {
+		problems = append(problems, fmt.Errorf("keep (--keep) is %d; it must be from 1 to %d", c.Keep, maxKeep))
+	}
+	if !names.MatchString(c.Name) {
+		problems = append(problems, fmt.Errorf("name (--name) is %q; with keepDir (--keep-dir) it must be a name of letters, digits, dots, dashes and underscores", c.Name))
+	}
+	return errors.Join(problems...)
+}
+
+// bucket reads s3://bucket/key.
+func bucket(address string) (name, key string, err error) {
+	u, err := url.Parse(address)
+	if err == nil {
+		name, key = u.Host, strings.TrimPrefix(u.Path, "/")
+	}
+	if err != nil || name == "" || key == "" || u.RawQuery != "" || u.User != nil {
+		return "", "", errors.New("uploadURL (--upload-url) is no s3://bucket/key")
+	}
+	return name, key, nil
+}

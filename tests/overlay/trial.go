@@ -1,0 +1,114 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Trial is a run of tests, with files of the source replaced in a copy that only the
+// compiler sees.
+type Trial struct {
+	// Root is the folder of the workspace.
+	Root string
+	// Texts are the changed files by their paths, as Texts returns them. None is the
+	// source as it is.
+	Texts map[string]string
+	// Args of go test: packages and flags.
+	Args []string
+	// Env is added to the environment of tests of a changed source.
+	Env []string
+}
+
+// Told is what a trial's tests told.
+type Told struct {
+	// Ran are how many tests ran.
+	Ran int
+	// Failed are the tests that failed, parents of others left out, or the package if it
+	// failed outside its tests.
+	Failed []string
+	// Unbuilt is why tests could not be compiled.
+	Unbuilt string
+}
+
+// Notice runs the tests twice: on the source as it is, where they must pass, and on
+// the changed one. It names those that fail then; that none does is an error.
+func (t Trial) Notice(ctx context.Context) (failed []string, err error) {
+	switch told, err := (Trial{Root: t.Root, Args: t.Args}).Run(ctx); {
+	case err != nil:
+		return nil, err
+	case len(told.Failed) > 0 || told.Unbuilt != "":
+		return nil, fmt.Errorf("as the source is, %s fails already: %s", strings.Join(told.Failed, " "), told.Unbuilt)
+	case told.Ran == 0:
+		return nil, fmt.Errorf("%s finds no test", strings.Join(t.Args, " "))
+	}
+	told, err := t.Run(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case told.Unbuilt != "":
+		return nil, fmt.Errorf("with the change the tests do not compile: %s", told.Unbuilt)
+	case len(told.Failed) == 0:
+		return nil, errors.New("no test notices")
+	}
+	return told.Failed, nil
+}
+
+// Run runs the tests. Tests that fail or do not compile are no error.
+func (t Trial) Run(ctx context.Context) (Told, error) {
+	args, env := append([]string{"test", "-json", "-vet=off"}, t.Args...), os.Environ()
+	if len(t.Texts) > 0 {
+		dir, err := os.MkdirTemp("", "nvsentinel-overlay-")
+		if err != nil {
+			return Told{}, err
+		}
+		defer os.RemoveAll(dir)
+		file, err := Write(dir, t.Texts)
+		if err != nil {
+			return Told{}, err
+		}
+		args = slices.Insert(args, 1, "-overlay="+file, "-count=1")
+		env = append(append(env, t.Env...), Env+"="+file)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = t.Root, env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.Output()
+	told := tell(stdout)
+	if err != nil && (ctx.Err() != nil || len(told.Failed) == 0 && told.Unbuilt == "") {
+		return told, fmt.Errorf("go %s: %w", strings.Join(args, " "), errors.Join(err, ctx.Err(), errors.New(stderr.String())))
+	}
+	return told, nil
+}
+
+// tell reads what go test -json wrote.
+func tell(stdout []byte) Told {
+	var out Told
+	for dec := json.NewDecoder(bytes.NewReader(stdout)); ; {
+		var e struct{ Action, Package, Test, Output, FailedBuild string }
+		if dec.Decode(&e) != nil {
+			break
+		}
+		switch {
+		case e.Action == "build-output":
+			out.Unbuilt += e.Output
+		case e.Test != "" && e.Action == "run":
+			out.Ran++
+		case e.Test != "" && e.Action == "fail":
+			out.Failed = append(out.Failed, e.Test)
+		case e.Action == "fail" && e.FailedBuild == "" && len(out.Failed) == 0:
+			out.Failed = append(out.Failed, e.Package)
+		}
+	}
+	out.Failed = slices.DeleteFunc(out.Failed, func(t string) bool {
+		return slices.ContainsFunc(out.Failed, func(x string) bool { return strings.HasPrefix(x, t+"/") })
+	})
+	return out
+}
