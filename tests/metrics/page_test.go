@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/internal/testkit/reference"
+)
+
+var programs = sync.OnceValues(func() (map[string][]Metric, error) { return Programs(filepath.Join("..", "..")) })
+
+func TestMetricsPage(t *testing.T) {
+	all, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference.Check(t, "docs/metrics.md", Page(all))
+}
+
+// TestPagesNameMetricsThatExist: what a page, a chart or an example says is a metric
+// of ours is one. Two words of a name say that something is meant to be one.
+func TestPagesNameMetricsThatExist(t *testing.T) {
+	all, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, begins := map[string]bool{}, map[string]bool{}
+	for _, metrics := range all {
+		for _, m := range metrics {
+			known[m.Name] = true
+			begins[first(m.Name)] = true
+			if m.Type == "histogram" {
+				for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+					known[m.Name+suffix] = true
+				}
+			}
+		}
+	}
+	cmd := exec.Command("git", "ls-files", "*.md", "*.yaml", "*.yml", "*.json", "*.tpl", "*.txt")
+	cmd.Dir = filepath.Join("..", "..")
+	files, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, named := regexp.MustCompile(`\b[a-z][a-z0-9]*(_[a-z0-9]+){2,}\b`), 0
+	for file := range strings.FieldsSeq(string(files)) {
+		if file == "internal/predecessor/names.yaml" {
+			continue // docs/coming-from-nvsentinel.md is written from it
+		}
+		text, err := os.ReadFile(filepath.Join(cmd.Dir, file))
+		if err != nil {
+			continue // taken away and not committed
+		}
+		for line := range strings.Lines(string(text)) {
+			for _, name := range word.FindAllString(ours(file, line), -1) {
+				if begins[first(name)] {
+					named++
+				}
+				if begins[first(name)] && !known[name] {
+					t.Errorf("%s names the metric %s, which no program has", file, name)
+				}
+			}
+		}
+	}
+	if named < len(known) {
+		t.Errorf("only %d names of metrics were found in the pages: were they looked for?", named)
+	}
+}
+
+// ours leaves out what the earlier NVSentinel had and this one calls otherwise.
+func ours(file, line string) string {
+	there, here, row := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+	if file != "docs/coming-from-nvsentinel.md" || !row {
+		return line
+	}
+	if strings.HasPrefix(here, "the same") {
+		return there + here
+	}
+	return here
+}
+
+// first is the first two words of a name.
+func first(name string) string {
+	words := strings.SplitN(name, "_", 3)
+	return strings.Join(words[:min(2, len(words))], "_")
+}
