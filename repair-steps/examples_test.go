@@ -25,7 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/ticket"
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }
@@ -170,12 +170,12 @@ func TestTheProgramsTakeTheirArguments(t *testing.T) {
 func TestTheTicketSaysWhatIsKnown(t *testing.T) {
 	job := &batchv1.Job{}
 	into(t, jobs(t)["ticket"], job)
-	cfg := letter.Default()
+	cfg := ticket.Default()
 	cfg.Facts = filepath.Join(t.TempDir(), "facts.json")
 	if err := os.WriteFile(cfg.Facts, []byte(job.Spec.Template.Annotations["ticket-facts"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := letter.Write(cfg)
+	text, err := ticket.Write(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

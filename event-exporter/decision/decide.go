@@ -82,7 +82,7 @@ type Verdict struct {
 
 // Decide judges one request.
 func Decide(f Facts, p Policy, now time.Time) Verdict {
-	after := p.wish(f.RetryAfter, now)
+	after := p.retryAfter(f.RetryAfter, now)
 	switch s := f.Status; {
 	case f.Unencodable:
 		return refused(f, Unencodable)
@@ -112,7 +112,7 @@ func refused(f Facts, why Reason) Verdict {
 	return Verdict{Do: Bury, Reason: why}
 }
 
-func (p Policy) wish(header string, now time.Time) time.Duration {
+func (p Policy) retryAfter(header string, now time.Time) time.Duration {
 	d, _ := RetryAfter(header, now)
 	return min(d, p.LongestWish)
 }

@@ -118,7 +118,7 @@ func (p Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now
 			nodemark.Label(node, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
 		}
 		if node.Labels[keys.CordonTimestamp] == "" {
-			nodemark.Label(node, keys.CordonTimestamp, stamp(now))
+			nodemark.Label(node, keys.CordonTimestamp, timestamp(now))
 		}
 		for _, k := range []string{keys.UncordonBy, keys.UncordonReason, keys.UncordonTimestamp} {
 			delete(node.Labels, k)
@@ -147,7 +147,7 @@ func (p Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Tim
 	}
 	nodemark.Label(node, keys.UncordonBy, us)
 	nodemark.Label(node, keys.UncordonReason, labelValue(cut(reason, 55)+"-removed", 63))
-	nodemark.Label(node, keys.UncordonTimestamp, stamp(now))
+	nodemark.Label(node, keys.UncordonTimestamp, timestamp(now))
 }
 
 // us is who the labels say has cordoned or uncordoned a Node.
@@ -274,4 +274,4 @@ func labelValue(s string, n int) string {
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15-04-05Z") }
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15-04-05Z") }

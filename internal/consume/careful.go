@@ -51,7 +51,7 @@ type Vetting[R any] struct {
 	// Tell lets people know of what was set aside, besides the log; may be nil.
 	Tell func(ctx context.Context, f Flight)
 
-	vigil vigil
+	crashLoop crashLoop
 }
 
 // remembering bounds a read or write of the memory at the start and the stop.
@@ -60,8 +60,8 @@ const remembering = 10 * time.Second
 // suspected is why a key waits.
 const suspected = "the process died while it handled this key; others go first"
 
-// vigil is the account of this life.
-type vigil struct {
+// crashLoop is the account of this life.
+type crashLoop struct {
 	// beginning is done by the first loop; the others wait for it.
 	beginning sync.Once
 	// alone is held while one thing is in flight, saving while the memory is written.
@@ -87,7 +87,7 @@ func (b baton) give() { <-b }
 
 // join lets a loop take part in this life, which the first one begins.
 func (l *Loop[R]) join(ctx context.Context) {
-	v := l.vigil
+	v := l.crashLoop
 	v.mu.Lock()
 	v.loops++
 	v.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *Loop[R]) join(ctx context.Context) {
 
 // leave ends a loop's part; the last one ends the account.
 func (l *Loop[R]) leave(ctx context.Context) {
-	v := l.vigil
+	v := l.crashLoop
 	v.mu.Lock()
 	v.loops--
 	last := v.loops == 0
@@ -132,8 +132,8 @@ func (l *Loop[R]) remember(ctx context.Context) {
 		l.Log.Warn("this start is not counted", "error", err)
 		return
 	}
-	l.vigil.past, l.vigil.known = past, true
-	l.vigil.careful.Store(past.Careful())
+	l.crashLoop.past, l.crashLoop.known = past, true
+	l.crashLoop.careful.Store(past.Careful())
 	if past.Careful() {
 		l.Log.Warn("the process died early again and again: one thing is done at a time until it has lived for a while",
 			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", CalmAfter)
@@ -156,7 +156,7 @@ func (l *Loop[R]) setAside(ctx context.Context, f Flight) error {
 // forget ends the account: by a stop, or because the process has lived for long
 // enough.
 func (l *Loop[R]) forget(ctx context.Context) {
-	v := l.vigil
+	v := l.crashLoop
 	v.saving.take()
 	defer v.saving.give()
 	v.careful.Store(false)
@@ -173,14 +173,14 @@ func (l *Loop[R]) forget(ctx context.Context) {
 }
 
 // remembers is what the memory says by now, if it could be read.
-func (v *vigil) remembers() (past Past, known bool) {
+func (v *crashLoop) remembers() (past Past, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.past, v.known
 }
 
 // remember notes what the memory says, and how long it took to tell it.
-func (v *vigil) remember(past Past, took time.Duration) {
+func (v *crashLoop) remember(past Past, took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.past, v.took = past, took
@@ -199,7 +199,7 @@ func (l *Loop[R]) calm(ctx context.Context) (yes bool) {
 
 // note writes down what is in flight.
 func (l *Loop[R]) note(ctx context.Context, f Flight) error {
-	v := l.vigil
+	v := l.crashLoop
 	v.saving.take()
 	defer v.saving.give()
 	past, _ := v.remembers()
@@ -226,15 +226,15 @@ func (l *Loop[R]) landed(ctx context.Context) {
 // vetted runs the handler; in a careful life alone and noted, and after a look at
 // each record of a suspect.
 func (l *Loop[R]) vetted(ctx context.Context, key string) error {
-	careful, suspect, rest := l.vigil.turn(key, l.Clock.Now())
+	careful, suspect, rest := l.crashLoop.turn(key, l.Clock.Now())
 	if !careful {
 		return l.call(ctx, key)
 	}
 	if rest > 0 {
 		return outcome.Wait(rest, suspected)
 	}
-	l.vigil.alone.take()
-	defer l.vigil.alone.give()
+	l.crashLoop.alone.take()
+	defer l.crashLoop.alone.give()
 	if err := l.note(ctx, Flight{Key: key}); err != nil {
 		return err
 	}
@@ -246,13 +246,13 @@ func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 	}
 	err := l.call(ctx, key)
 	if suspect && ctx.Err() == nil {
-		l.vigil.survived()
+		l.crashLoop.survived()
 	}
 	return err
 }
 
 // turn says how a key is handled now, and how long it has to wait for that.
-func (v *vigil) turn(key string, now time.Time) (careful, suspect bool, rest time.Duration) {
+func (v *crashLoop) turn(key string, now time.Time) (careful, suspect bool, rest time.Duration) {
 	if !v.careful.Load() {
 		return false, false, 0
 	}
@@ -265,7 +265,7 @@ func (v *vigil) turn(key string, now time.Time) (careful, suspect bool, rest tim
 }
 
 // survived notes that the suspect was handled in this life.
-func (v *vigil) survived() {
+func (v *crashLoop) survived() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.handled = true
@@ -289,7 +289,7 @@ func (l *Loop[R]) look(ctx context.Context, key string) error {
 // try has a record alone in flight while it is tried. One that was at the last
 // death, too, waits before, with its key alone noted.
 func (l *Loop[R]) try(ctx context.Context, f Flight, r R) error {
-	if pause := l.vigil.pause(f.Record); pause > 0 {
+	if pause := l.crashLoop.pause(f.Record); pause > 0 {
 		if err := l.note(ctx, Flight{Key: f.Key}); err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ func (l *Loop[R]) try(ctx context.Context, f Flight, r R) error {
 }
 
 // pause is how long the try of a record waits.
-func (v *vigil) pause(record string) time.Duration {
+func (v *crashLoop) pause(record string) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.past.Pause(record, v.took)
@@ -326,11 +326,11 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 		return "", nil
 	}
 	id := l.Vet.ID(item)
-	if !l.vigil.careful.Load() || !l.deep() {
+	if !l.crashLoop.careful.Load() || !l.deep() {
 		return l.Key(item), nil
 	}
-	l.vigil.alone.take()
-	defer l.vigil.alone.give()
+	l.crashLoop.alone.take()
+	defer l.crashLoop.alone.give()
 	for err = l.try(ctx, Flight{Record: id}, item); err != nil; err = l.try(ctx, Flight{Record: id}, item) {
 		l.fail("memory", err)
 		if !delay.For(ctx, l.Clock, time.Second) {
@@ -342,7 +342,7 @@ func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
 }
 
 func (l *Loop[R]) deep() bool {
-	l.vigil.mu.Lock()
-	defer l.vigil.mu.Unlock()
-	return l.vigil.past.Deep
+	l.crashLoop.mu.Lock()
+	defer l.crashLoop.mu.Unlock()
+	return l.crashLoop.past.Deep
 }

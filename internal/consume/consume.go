@@ -131,7 +131,7 @@ type Loop[R any] struct {
 	held    map[string]hold // keys whose last answer was not final
 	trouble map[string]hold // what fails: feed, backlog, commit, sources, tasks
 
-	vigil *vigil // of the process's life, or one of this loop that remembers nothing
+	crashLoop *crashLoop // of the process's life, or one of this loop that remembers nothing
 }
 
 // phase of a loop's life.
@@ -194,7 +194,7 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 // over.
 func (l *Loop[R]) employ(ctx context.Context, workers *sync.WaitGroup) {
 	first := l.Workers
-	if l.vigil.careful.Load() {
+	if l.crashLoop.careful.Load() {
 		first = 1
 	}
 	start := func(n int) {
@@ -227,9 +227,9 @@ func (l *Loop[R]) start() {
 	if l.StuckAfter <= 0 {
 		l.StuckAfter = defaultStuckAfter
 	}
-	l.limit, l.vigil = maxUnsettled, &vigil{}
+	l.limit, l.crashLoop = maxUnsettled, &crashLoop{}
 	if l.Vet != nil {
-		l.vigil = &l.Vet.vigil
+		l.crashLoop = &l.Vet.crashLoop
 	}
 	l.dirty, l.shrunk = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.tracker, l.held, l.trouble = newTracker(), map[string]hold{}, map[string]hold{}

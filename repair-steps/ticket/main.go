@@ -10,26 +10,26 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/termination"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/ticket"
 )
 
 // config is the configuration of ticket.
 type config struct {
-	Letter letter.Config `toml:"ticket"`
+	Ticket ticket.Config `toml:"ticket"`
 	// TerminationLog gets the answer.
 	TerminationLog string `toml:"terminationLog" flag:"termination-log" usage:"file that gets the answer, as the pod's terminationMessagePath; empty writes none"`
 }
 
 // Validate joins everything that is wrong.
-func (c config) Validate() error { return c.Letter.Validate() }
+func (c config) Validate() error { return c.Ticket.Validate() }
 
 func main() {
-	daemon.Once("ticket", config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"}, run)
+	daemon.Once("ticket", config{Ticket: ticket.Default(), TerminationLog: "/dev/termination-log"}, run)
 }
 
 func run(ctx context.Context, j *daemon.Job, cfg config) error {
-	answer, err := send(ctx, j, cfg.Letter)
+	answer, err := send(ctx, j, cfg.Ticket)
 	word := answer.String()
 	if err != nil {
 		word = err.Error()
@@ -39,8 +39,8 @@ func run(ctx context.Context, j *daemon.Job, cfg config) error {
 	return errors.Join(err, termination.Write(cfg.TerminationLog, word))
 }
 
-func send(ctx context.Context, j *daemon.Job, cfg letter.Config) (delivery.Answer, error) {
-	body, err := letter.Write(cfg)
+func send(ctx context.Context, j *daemon.Job, cfg ticket.Config) (delivery.Answer, error) {
+	body, err := ticket.Write(cfg)
 	if err != nil {
 		return delivery.Answer{}, err
 	}
@@ -49,5 +49,5 @@ func send(ctx context.Context, j *daemon.Job, cfg letter.Config) (delivery.Answe
 		return delivery.Answer{}, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return sender.Send(ctx, cfg.Parcel(open, int64(len(body))))
+	return sender.Send(ctx, cfg.Request(open, int64(len(body))))
 }

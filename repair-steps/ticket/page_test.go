@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
-	"github.com/nvidia/nvsentinel/repair-steps/internal/letter"
+	"github.com/nvidia/nvsentinel/repair-steps/internal/ticket"
 )
 
 func TestConfigurationPage(t *testing.T) {
-	defaults := config{Letter: letter.Default(), TerminationLog: "/dev/termination-log"}
+	defaults := config{Ticket: ticket.Default(), TerminationLog: "/dev/termination-log"}
 	sent := defaults
-	sent.Letter.URL = "https://tickets.example"
+	sent.Ticket.URL = "https://tickets.example"
 	reference.Page(t, "ticket", defaults, sent)
 }

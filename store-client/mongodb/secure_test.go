@@ -110,7 +110,7 @@ func TestTLS(t *testing.T) {
 	address := fmt.Sprintf("mongodb://worded@%s/worded?directConnection=true&tls=true&tlsCAFile=%s&tlsCertificateKeyFile=%s&authSource=admin",
 		server.Addr(), files["ca"], files["both"])
 	h := &storetest.Hearing{}
-	doors := []storetest.Door{
+	dsns := []storetest.DSN{
 		{Name: "X.509", Parts: parts("certified", "MONGODB-X509", func(*storeopen.Parts) {}), Opens: true},
 		{Name: "X.509 by one file", Parts: parts("certified", "MONGODB-X509", func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["both"], "" }), Opens: true},
 		{Name: "SCRAM", Parts: worded(func(*storeopen.Parts) {}), Opens: true},
@@ -122,15 +122,15 @@ func TestTLS(t *testing.T) {
 		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["wrong"] })},
 		{Name: "a user without a password", Parts: parts("worded", "", func(*storeopen.Parts) {})},
 	}
-	for i := range doors {
-		if doors[i].Address == "" {
-			doors[i].Address = "mongodb:///?directConnection=true"
+	for i := range dsns {
+		if dsns[i].Address == "" {
+			dsns[i].Address = "mongodb:///?directConnection=true"
 		}
 	}
-	storetest.Try(t, h, doors...)
+	storetest.Try(t, h, dsns...)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Try(t, h, storetest.Door{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
 	h.Silent(t, password, wrongWord)
 }

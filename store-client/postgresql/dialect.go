@@ -41,10 +41,10 @@ FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 UNION ALL SELECT age(transaction), format('prepared transaction %L of user %s in database %s, prepared %s', gid, owner, database, prepared) FROM pg_prepared_xacts
 ) AS held ORDER BY age DESC LIMIT 1`
 
-// queryStamp numbers the transaction, reserves places, and wakes the feeds when
+// queryReserve numbers the transaction, reserves places, and wakes the feeds when
 // it commits. synchronous_commit is set again, for this transaction, because a
 // pooler may hand over a session with other settings.
-const queryStamp = `SELECT ` + history + `, pg_current_xact_id()::text::bigint, clock_timestamp(),
+const queryReserve = `SELECT ` + history + `, pg_current_xact_id()::text::bigint, clock_timestamp(),
 pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true),
 (SELECT string_agg(nextval('health_event_places')::text, ' ') FROM generate_series(1, $1::int))`
 
@@ -61,8 +61,8 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return *t
 		},
-		Stamp: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Stamp, error) {
-			return stamp(ctx, tx, n, conf.RuntimeParams["synchronous_commit"])
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Reservation, error) {
+			return reserve(ctx, tx, n, conf.RuntimeParams["synchronous_commit"])
 		},
 		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
 			return head(q.QueryRowContext(ctx, queryHead))
@@ -100,11 +100,11 @@ func head(row *sql.Row) (sqlstore.Head, error) {
 	return h, nil
 }
 
-func stamp(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Stamp, error) {
-	var st sqlstore.Stamp
+func reserve(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Reservation, error) {
+	var st sqlstore.Reservation
 	var notified, commit any
 	var places string
-	err := tx.QueryRowContext(ctx, queryStamp, n, durability).Scan(&st.Server, &st.Tx, &st.At, &notified, &commit, &places)
+	err := tx.QueryRowContext(ctx, queryReserve, n, durability).Scan(&st.Server, &st.Tx, &st.At, &notified, &commit, &places)
 	if err != nil {
 		return st, err
 	}

@@ -86,7 +86,7 @@ func TestTLS(t *testing.T) {
 	}
 	address := fmt.Sprintf("postgres://worded@%s:%d/worded?nvsentinel_allow_unsafe=true&sslmode=verify-full&sslrootcert=%s", host, port, files["ca"])
 	h := &storetest.Hearing{}
-	doors := []storetest.Door{
+	dsns := []storetest.DSN{
 		{Name: "client certificate", Parts: certified(func(*storeopen.Parts) {}), Opens: true},
 		{Name: "password file", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["password"] }), Opens: true},
 		{Name: "password of the environment", Parts: worded(func(p *storeopen.Parts) { p.Password = password }), Opens: true},
@@ -101,13 +101,13 @@ func TestTLS(t *testing.T) {
 		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["wrong"] })},
 		{Name: "no password", Parts: worded(func(*storeopen.Parts) {})},
 	}
-	for i := range doors {
-		if doors[i].Address == "" {
+	for i := range dsns {
+		if dsns[i].Address == "" {
 			// A server of a test may lose what it acknowledged.
-			doors[i].Address = "postgres:///?nvsentinel_allow_unsafe=true"
+			dsns[i].Address = "postgres:///?nvsentinel_allow_unsafe=true"
 		}
 	}
-	storetest.Try(t, h, doors...)
+	storetest.Try(t, h, dsns...)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	open, err := storeopen.Open(ctx, address, storeopen.Options{Parts: storeopen.Parts{Password: password}, Logger: h.Logger()})
@@ -119,6 +119,6 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Error(open.Ping(ctx))
-	storetest.Try(t, h, storetest.Door{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
 	h.Silent(t, password, wrongWord)
 }

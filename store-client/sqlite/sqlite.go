@@ -129,8 +129,8 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return t.UnixMicro()
 		},
-		Stamp: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Stamp, error) {
-			st := sqlstore.Stamp{At: cfg.Clock.Now()}
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Reservation, error) {
+			st := sqlstore.Reservation{At: cfg.Clock.Now()}
 			var last int64
 			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
 			st.Server += "/" + fileID(path)

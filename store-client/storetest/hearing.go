@@ -64,8 +64,8 @@ func (h *Hearing) Silent(t testing.TB, secrets ...string) {
 	}
 }
 
-// Door is a way to name a store, and whether it opens.
-type Door struct {
+// DSN is a way to name a store, and whether it opens.
+type DSN struct {
 	Name    string
 	Address string
 	Parts   storeopen.Parts
@@ -73,13 +73,13 @@ type Door struct {
 	Opens bool
 }
 
-// Try opens the store through each door, hearing all that is said. Those that
+// Try opens the store by each name, hearing all that is said. Those that
 // are not to open get some seconds to fail in, together.
-func Try(t *testing.T, h *Hearing, doors ...Door) {
+func Try(t *testing.T, h *Hearing, dsns ...DSN) {
 	t.Helper()
 	var closed sync.WaitGroup
 	defer closed.Wait()
-	for _, d := range doors {
+	for _, d := range dsns {
 		if d.Opens {
 			d.try(t, h, patience)
 		} else {
@@ -88,7 +88,7 @@ func Try(t *testing.T, h *Hearing, doors ...Door) {
 	}
 }
 
-func (d Door) try(t *testing.T, h *Hearing, wait time.Duration) {
+func (d DSN) try(t *testing.T, h *Hearing, wait time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()

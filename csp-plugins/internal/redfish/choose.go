@@ -23,8 +23,8 @@ const (
 // switch the machine on again.
 var ways = []string{GracefulRestart, ForceRestart, PowerCycle, FullPowerCycle}
 
-// wish is what is wanted of a machine.
-type wish struct {
+// target is what is wanted of a machine.
+type target struct {
 	// order names the ways, the best first.
 	order []string
 	// force leaves out the ways that wait for the operating system.
@@ -36,7 +36,7 @@ type wish struct {
 // choose is the best way to reset a machine that offers some; a machine that
 // does not say what it offers is asked for the best. Nothing was done when there
 // is none.
-func choose(w wish, power bmc.Power, offered []schemas.ResetType) (schemas.ResetType, error) {
+func choose(w target, power bmc.Power, offered []schemas.ResetType) (schemas.ResetType, error) {
 	wanted := make([]schemas.ResetType, 0, len(w.order))
 	switch {
 	case power == bmc.Changing:

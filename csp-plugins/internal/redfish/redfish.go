@@ -61,7 +61,7 @@ func (d *Driver) Reset(ctx context.Context, machine string, force bool) error {
 		if err != nil {
 			return nothingSent(answered(err, true))
 		}
-		way, err := choose(wish{order: b.Reset, force: force, powerOn: b.PowerOn}, powerOf(system.PowerState), offered)
+		way, err := choose(target{order: b.Reset, force: force, powerOn: b.PowerOn}, powerOf(system.PowerState), offered)
 		if err != nil {
 			return err
 		}

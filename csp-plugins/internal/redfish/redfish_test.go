@@ -209,7 +209,7 @@ func TestChoose(t *testing.T) {
 			for _, o := range tt.offered {
 				offered = append(offered, schemas.ResetType(o))
 			}
-			got, err := choose(wish{order: tt.order, force: tt.force, powerOn: tt.powerOn}, tt.power, offered)
+			got, err := choose(target{order: tt.order, force: tt.force, powerOn: tt.powerOn}, tt.power, offered)
 			if string(got) != tt.want || status.Code(err) != tt.refusal {
 				t.Errorf("%q, %v; want %q, %s", got, err, tt.want, tt.refusal)
 			}
@@ -325,7 +325,7 @@ func FuzzLook(f *testing.F) {
 		if system.UnmarshalJSON(body) == nil {
 			power := powerOf(system.PowerState)
 			offered, _ := system.GetSupportedResetTypes()
-			if way, err := choose(wish{order: ways}, power, offered); err == nil && power == bmc.Off {
+			if way, err := choose(target{order: ways}, power, offered); err == nil && power == bmc.Off {
 				t.Errorf("%s of a machine that is off", way)
 			}
 			if at := instant(system.LastResetTime); at != "" && instant(at) != at {

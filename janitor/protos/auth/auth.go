@@ -261,21 +261,21 @@ func (c *Check) remember(sum hash, verdict error) {
 	now := c.policy.Now()
 	if verdict != nil {
 		delete(c.admitted, sum)
-		room(c.refused, func(r refusal) bool { return !now.Before(r.until) })
+		expire(c.refused, func(r refusal) bool { return !now.Before(r.until) })
 		if len(c.refused) < cached {
 			c.refused[sum] = refusal{now.Add(refusedFor), verdict}
 		}
 		return
 	}
 	delete(c.refused, sum)
-	room(c.admitted, func(until time.Time) bool { return !now.Before(until) })
+	expire(c.admitted, func(until time.Time) bool { return !now.Before(until) })
 	if len(c.admitted) < cached {
 		c.admitted[sum] = now.Add(c.policy.CacheFor)
 	}
 }
 
-// room drops what is over from a full map.
-func room[V any](m map[hash]V, over func(V) bool) {
+// expire drops what is over from a full map.
+func expire[V any](m map[hash]V, over func(V) bool) {
 	if len(m) >= cached {
 		maps.DeleteFunc(m, func(_ hash, v V) bool { return over(v) })
 	}

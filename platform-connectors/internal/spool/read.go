@@ -56,7 +56,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // index up to which the spool was read: at least that of the last record,
 // further if damaged entries were passed.
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
-	if s.vigil.careful.Load() {
+	if s.crashLoop.careful.Load() {
 		return s.readCarefully(after, limit)
 	}
 	for upTo = after; len(entries) == 0; {

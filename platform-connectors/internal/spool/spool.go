@@ -86,7 +86,7 @@ type Spool struct {
 	recentFrom  uint64
 	recentBytes int64
 
-	vigil vigil
+	crashLoop crashLoop
 }
 
 // entry is what is remembered of an unreleased record.
@@ -290,13 +290,13 @@ func (s *Spool) refuse() {
 // folder.
 func (s *Spool) Close() error {
 	s.refuse()
-	close(s.vigil.ended)
+	close(s.crashLoop.ended)
 	s.endLife()
 	s.io.Lock()
 	defer s.io.Unlock()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := errors.Join(s.wal.close(), s.vigil.close(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.wal.close(), s.crashLoop.close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("closing the spool: %w", err)
 	}
 	return nil

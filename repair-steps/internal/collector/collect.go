@@ -79,7 +79,7 @@ func (c *Collector) collect(ctx context.Context, p part, room int64) (e Entry, e
 	end := &tail{dir: c.WorkDir, limit: min(c.MaxPart, room)}
 	defer func() { err = errors.Join(err, end.close()) }()
 	clean := redact.NewWriter(end)
-	what := c.pour(ctx, p, clean, &e)
+	what := c.stream(ctx, p, clean, &e)
 	if ctx.Err() == nil {
 		what = errors.Join(what, clean.Flush())
 	}

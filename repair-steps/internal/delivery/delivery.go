@@ -31,15 +31,15 @@ const maxAnswer = 2 << 10
 // Opener gives a body from its begin, once for each try.
 type Opener func() (io.ReadCloser, error)
 
-// Parcel is what is sent. Each try makes the same request.
-type Parcel struct {
+// Request is what is sent. Each try makes the same request.
+type Request struct {
 	Method, URL string
 	Header      http.Header
 	// Open gives the Length bytes of the body.
 	Open   Opener
 	Length int64
 	// Conflict is what 409 Conflict means to the receiver.
-	Conflict Fate
+	Conflict Outcome
 }
 
 // Answer is what the receiver said at last.
@@ -95,7 +95,7 @@ func pauses() backoff.BackOff {
 
 // Send sends p until it is delivered or refused, or the time is over. The error is that
 // of the last try.
-func (s *Sender) Send(ctx context.Context, p Parcel) (Answer, error) {
+func (s *Sender) Send(ctx context.Context, p Request) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.SendTimeout)
 	defer cancel()
 	var last error
@@ -114,7 +114,7 @@ func (s *Sender) Send(ctx context.Context, p Parcel) (Answer, error) {
 }
 
 // try sends once. What needs no other try is a permanent error.
-func (s *Sender) try(ctx context.Context, p Parcel) (Answer, error) {
+func (s *Sender) try(ctx context.Context, p Request) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.TryTimeout)
 	defer cancel()
 	req, err := s.request(ctx, p)
@@ -143,7 +143,7 @@ func (s *Sender) try(ctx context.Context, p Parcel) (Answer, error) {
 }
 
 // request makes the request of one try, with the token as it is now.
-func (s *Sender) request(ctx context.Context, p Parcel) (*http.Request, error) {
+func (s *Sender) request(ctx context.Context, p Request) (*http.Request, error) {
 	body, err := p.Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening what is sent: %w", err)

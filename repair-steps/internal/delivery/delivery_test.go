@@ -20,18 +20,18 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	for fate, statuses := range map[Fate][]int{
+	for outcome, statuses := range map[Outcome][]int{
 		Delivered: {200, 201, 202, 204},
 		Again:     {408, 425, 429, 500, 502, 503, 504, 507},
 		Refused:   {100, 301, 302, 307, 308, 400, 401, 403, 404, 405, 409, 410, 411, 413, 415, 422},
 	} {
 		for _, status := range statuses {
-			if got := Judge(status, Refused); got != fate {
-				t.Errorf("%d is %s, want %s", status, got, fate)
+			if got := Judge(status, Refused); got != outcome {
+				t.Errorf("%d is %s, want %s", status, got, outcome)
 			}
 		}
 	}
-	for _, conflict := range []Fate{Delivered, Again, Refused} {
+	for _, conflict := range []Outcome{Delivered, Again, Refused} {
 		if got := Judge(409, conflict); got != conflict {
 			t.Errorf("409 is %s, want %s", got, conflict)
 		}
@@ -90,7 +90,7 @@ func text(s string) Opener {
 func TestSend(t *testing.T) {
 	for name, x := range map[string]struct {
 		answers  []string
-		conflict Fate
+		conflict Outcome
 		tries    int
 		least    time.Duration // at which the last try is, at the earliest
 		says     string        // the error; empty is none
@@ -120,7 +120,7 @@ func TestSend(t *testing.T) {
 				r := &receiver{answers: x.answers, begin: time.Now()}
 				c.client.Transport = r
 				header := http.Header{"Idempotency-Key": {"run/step"}}
-				a, err := c.Send(t.Context(), Parcel{Method: http.MethodPut, URL: "https://example.com/x?sig=hunter2", Open: text("the bytes"), Length: 9, Conflict: x.conflict, Header: header})
+				a, err := c.Send(t.Context(), Request{Method: http.MethodPut, URL: "https://example.com/x?sig=hunter2", Open: text("the bytes"), Length: 9, Conflict: x.conflict, Header: header})
 				if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
 					t.Fatalf("%v, %v, want %q", a, err, x.says)
 				}
@@ -162,7 +162,7 @@ func TestTheTokenIsReadForEachTry(t *testing.T) {
 			}
 			return io.NopCloser(strings.NewReader("x")), nil
 		}
-		if _, err := c.Send(t.Context(), Parcel{Method: http.MethodPost, URL: "https://example.com", Open: open, Length: 1}); err != nil {
+		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: "https://example.com", Open: open, Length: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if got := []string{r.headers[0].Get("Authorization"), r.headers[1].Get("Authorization")}; !slices.Equal(got, []string{"Bearer one", "Bearer two"}) {
@@ -171,7 +171,7 @@ func TestTheTokenIsReadForEachTry(t *testing.T) {
 		if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Send(t.Context(), Parcel{Method: http.MethodPost, URL: "https://example.com", Open: text(""), Length: 0}); err == nil || !strings.Contains(err.Error(), "--token-file") || len(r.at) != 2 {
+		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: "https://example.com", Open: text(""), Length: 0}); err == nil || !strings.Contains(err.Error(), "--token-file") || len(r.at) != 2 {
 			t.Errorf("an empty token: %v, %d tries", err, len(r.at))
 		}
 	})

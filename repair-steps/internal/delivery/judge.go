@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Fate is what becomes of a parcel after an answer.
-type Fate string
+// Outcome is what becomes of a request after an answer.
+type Outcome string
 
 // Fates.
 const (
 	// Delivered: the receiver has it.
-	Delivered Fate = "Delivered"
+	Delivered Outcome = "Delivered"
 	// Again: the same is sent again.
-	Again Fate = "Again"
+	Again Outcome = "Again"
 	// Refused: sending it again changes nothing.
-	Refused Fate = "Refused"
+	Refused Outcome = "Refused"
 )
 
 // again are the statuses below 500 after which the same request may be taken.
 var again = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
-// Judge says what an HTTP status means for a parcel. conflict is what a 409 means to
+// Judge says what an HTTP status means for a request. conflict is what a 409 means to
 // the receiver.
-func Judge(status int, conflict Fate) Fate {
+func Judge(status int, conflict Outcome) Outcome {
 	switch {
 	case status >= 200 && status < 300:
 		return Delivered

@@ -48,7 +48,7 @@ func (w web) Take(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("uploading: %w", err)
 	}
-	_, err = w.sender.Send(ctx, delivery.Parcel{
+	_, err = w.sender.Send(ctx, delivery.Request{
 		Method: http.MethodPut, URL: w.url, Header: http.Header{"Content-Type": {"application/gzip"}},
 		Open: func() (io.ReadCloser, error) { return os.Open(file) }, Length: info.Size(), Conflict: delivery.Refused,
 	})

@@ -38,18 +38,18 @@ func (s *Store) AppendTo(ctx context.Context, server string, records []record.Re
 func (s *Store) appendFresh(ctx context.Context, server string, records []record.Record) (stored map[string]provider.Content, now string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stored = map[string]provider.Content{}
-		stamp, err := s.Dialect.Stamp(ctx, tx, len(records))
+		reserved, err := s.Dialect.Reserve(ctx, tx, len(records))
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
 		}
-		now = stamp.Server
+		now = reserved.Server
 		if err := provider.Moved(server, now); err != nil {
 			return err
 		}
 		rows := make([]row, len(records))
 		for i, r := range records {
-			r.Append, r.Revision = stamp.Seqs[i], 0
-			rows[i] = row{rec: r, digest: record.Content(r), tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
+			r.Append, r.Revision = reserved.Seqs[i], 0
+			rows[i] = row{rec: r, digest: record.Content(r), tx: reserved.Tx, seq: reserved.Seqs[i], at: reserved.At}
 			if err := rows[i].encode(); err != nil {
 				return err
 			}

@@ -13,8 +13,8 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Stamp is the place of one transaction's writes in the store's order.
-type Stamp struct {
+// Reservation is the place of one transaction's writes in the store's order.
+type Reservation struct {
 	// Server is that of Head.
 	Server string
 	// Tx numbers the transaction. A transaction with a number below Head.Tx has
@@ -91,9 +91,9 @@ type Dialect struct {
 	Busy func(err error) bool
 	// Time converts an instant to a column value; NULL for nil.
 	Time func(t *time.Time) any
-	// Stamp reserves n rows' places in the transaction and arranges that the
+	// Reserve reserves n rows' places in the transaction and arranges that the
 	// feeds of all processes are woken when it commits.
-	Stamp func(ctx context.Context, tx *sql.Tx, n int) (Stamp, error)
+	Reserve func(ctx context.Context, tx *sql.Tx, n int) (Reservation, error)
 	// Head reads how far feeds may read.
 	Head func(ctx context.Context, q Queryer) (Head, error)
 	// Holder names the oldest transaction under way on the server, for people;

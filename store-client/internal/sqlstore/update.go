@@ -28,13 +28,13 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		if err != nil {
 			return err
 		}
-		stamp, err := s.Dialect.Stamp(ctx, tx, len(after))
+		reserved, err := s.Dialect.Reserve(ctx, tx, len(after))
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
 		}
 		rows := make([]row, len(after))
 		for i, r := range after {
-			rows[i] = row{rec: r, tx: stamp.Tx, seq: stamp.Seqs[i], at: stamp.At}
+			rows[i] = row{rec: r, tx: reserved.Tx, seq: reserved.Seqs[i], at: reserved.At}
 			if err := rows[i].encode(); err != nil {
 				return fmt.Errorf("record %q: %w", r.ID, err)
 			}

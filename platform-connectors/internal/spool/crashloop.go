@@ -51,10 +51,10 @@ type account struct {
 	Fatal []Fatal `json:"fatal,omitempty"`
 }
 
-// vigil finds the entry that kills the process, as consume.Vetting does for the
+// crashLoop finds the entry that kills the process, as consume.Vetting does for the
 // services of the control plane: after early deaths in a row each entry is noted
 // durably and tried alone before a reader gets it.
-type vigil struct {
+type crashLoop struct {
 	careful atomic.Bool
 	ended   chan struct{} // closed by Close
 
@@ -70,12 +70,12 @@ type vigil struct {
 
 // Try registers what readers compute of one record, without any effect and without
 // waiting for anybody. It is called before the first Read.
-func (s *Spool) Try(try func(record.Record)) { s.vigil.tries = append(s.vigil.tries, try) }
+func (s *Spool) Try(try func(record.Record)) { s.crashLoop.tries = append(s.crashLoop.tries, try) }
 
 // beginLife reads how the lives before this one ended, sets an entry aside that is
 // proven fatal, and counts this start. What cannot be kept is done without.
 func (s *Spool) beginLife() {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.ended, v.tried = make(chan struct{}), map[uint64]bool{}
 	v.account = s.readLives()
 	v.Past.InFlight = s.readFlight(v.Past.Starts)
@@ -110,13 +110,13 @@ func (s *Spool) beginLife() {
 // endLife ends the account: by a stop, or because the process has lived for long
 // enough.
 func (s *Spool) endLife() {
-	s.vigil.careful.Store(false)
+	s.crashLoop.careful.Store(false)
 	if err := s.keepLife(consume.Past{}); err != nil {
 		s.o.Log.Warn("the end of this life of the spool is not written down, a start may be careful for nothing", "error", err)
 	}
 }
 
-func (v *vigil) close() error {
+func (v *crashLoop) close() error {
 	if v.file == nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *Spool) readFlight(starts int) consume.Flight {
 
 // keepLife makes the account with another past durable.
 func (s *Spool) keepLife(past consume.Past) error {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.Past == past && past == (consume.Past{}) {
@@ -176,7 +176,7 @@ func (s *Spool) writeLives(a account) error {
 	if err := durable.Replace(filepath.Join(s.dir, livesFile), append(b, '\n'), 0o640); err != nil {
 		return fmt.Errorf("writing the spool's lives: %w", err)
 	}
-	s.vigil.account = a
+	s.crashLoop.account = a
 	return nil
 }
 
@@ -197,12 +197,12 @@ func (s *Spool) setAside(index uint64) {
 	s.bury(DeadFatal, Damage{Index: index, Count: 1, Bytes: f.body})
 	s.o.Log.Error("an event killed the process each time it was looked at, alone: it is a dead letter now and passed over",
 		"index", index, "event", f.id, "deaths", consume.FatalDeaths)
-	s.vigil.Fatal = append(s.vigil.Fatal, Fatal{Index: index, ID: f.id.String()})
+	s.crashLoop.Fatal = append(s.crashLoop.Fatal, Fatal{Index: index, ID: f.id.String()})
 }
 
 // fatal says whether an entry is passed over.
 func (s *Spool) fatal(index uint64) bool {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.ContainsFunc(v.Fatal, func(f Fatal) bool { return f.Index == index })
@@ -211,7 +211,7 @@ func (s *Spool) fatal(index uint64) bool {
 // Untold are the entries that killed the process of which nobody was told yet,
 // besides the log and the dead letters beside it.
 func (s *Spool) Untold() []Fatal {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(v.Fatal), func(f Fatal) bool { return f.Told })
@@ -219,7 +219,7 @@ func (s *Spool) Untold() []Fatal {
 
 // Told notes that people know of an entry that killed the process.
 func (s *Spool) Told(index uint64) error {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := v.account
@@ -233,7 +233,7 @@ func (s *Spool) Told(index uint64) error {
 // readCarefully is Read in a careful life: it tries each entry that no reader got
 // in this life.
 func (s *Spool) readCarefully(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.trial.Lock()
 	defer v.trial.Unlock()
 	entries, upTo, err = s.tryEach(after, min(limit, carefulBatch))
@@ -270,7 +270,7 @@ func (s *Spool) tryEach(after uint64, limit int) (entries []Entry, upTo uint64, 
 // announce notes an entry that is tried now. One that was in flight at the last
 // death comes at another time of each life (see consume.Past).
 func (s *Spool) announce(index uint64) error {
-	v := &s.vigil
+	v := &s.crashLoop
 	if v.tried[index] {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (s *Spool) announce(index uint64) error {
 
 // try computes what readers compute of an entry, once in this life.
 func (s *Spool) try(e Entry) {
-	v := &s.vigil
+	v := &s.crashLoop
 	if v.tried[e.Index] {
 		return
 	}
@@ -304,7 +304,7 @@ func (s *Spool) try(e Entry) {
 
 // note writes down which entry is in flight; 0 is none.
 func (s *Spool) note(index uint64) error {
-	v := &s.vigil
+	v := &s.crashLoop
 	v.mu.Lock()
 	past := v.Past
 	v.mu.Unlock()

@@ -38,7 +38,7 @@ func (d *remains) life(stop bool, work func(*Spool)) (died bool) {
 			died = true
 		}
 		if died || !stop {
-			close(s.vigil.ended) // nothing is written any more
+			close(s.crashLoop.ended) // nothing is written any more
 			s.wal.tail.Close()
 			s.lock.Close()
 		}
@@ -131,8 +131,8 @@ func TestAnEntryThatKillsIsPassedOver(t *testing.T) {
 			}
 		})
 		d.life(true, func(s *Spool) {
-			if len(s.vigil.Fatal) > 0 {
-				t.Errorf("what is released is remembered: %v", s.vigil.Fatal)
+			if len(s.crashLoop.Fatal) > 0 {
+				t.Errorf("what is released is remembered: %v", s.crashLoop.Fatal)
 			}
 		})
 	})
@@ -150,7 +150,7 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 				if n == 0 {
 					add(t, s, rec(1, "a"), rec(2, "b"), rec(3, "c"))
 				}
-				if past := s.vigil.Past; past.Starts != n+1 || past.Careful() != s.vigil.careful.Load() {
+				if past := s.crashLoop.Past; past.Starts != n+1 || past.Careful() != s.crashLoop.careful.Load() {
 					t.Errorf("life %d knows of %d starts", n+1, past.Starts)
 				}
 			})
@@ -161,8 +161,8 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 		d.life(false, func(s *Spool) {
 			<-time.After(consume.CalmAfter + time.Second)
 			synctest.Wait()
-			if s.vigil.careful.Load() || s.vigil.Past != (consume.Past{}) {
-				t.Errorf("after ten minutes it remembers %+v", s.vigil.Past)
+			if s.crashLoop.careful.Load() || s.crashLoop.Past != (consume.Past{}) {
+				t.Errorf("after ten minutes it remembers %+v", s.crashLoop.Past)
 			}
 		})
 		if d.life(true, nil); !slices.Equal(d.got, all) || d.tries > 0 {

@@ -1,5 +1,5 @@
-// Package letter is the body of a ticket: JSON made from facts by a template.
-package letter
+// Package ticket makes the body of a ticket: JSON made from facts by a template.
+package ticket
 
 import (
 	"errors"
@@ -28,8 +28,8 @@ const (
 	Exists Conflict = "exists"
 )
 
-// fates are what follows.
-var fates = map[Conflict]delivery.Fate{Fail: delivery.Refused, Retry: delivery.Again, Exists: delivery.Delivered}
+// outcomes are what follows.
+var outcomes = map[Conflict]delivery.Outcome{Fail: delivery.Refused, Retry: delivery.Again, Exists: delivery.Delivered}
 
 // Config of a ticket.
 type Config struct {
@@ -80,16 +80,16 @@ func (c Config) Validate() error {
 	if !keys.MatchString(c.Key) {
 		problems = append(problems, fmt.Errorf("idempotencyKey (--idempotency-key) is %q; it must be 1 to 255 printable characters without blanks, the same for each try", c.Key))
 	}
-	if fates[c.Conflict] == "" {
+	if outcomes[c.Conflict] == "" {
 		problems = append(problems, fmt.Errorf("onConflict (--on-conflict) is %q; it must be fail, retry or exists", c.Conflict))
 	}
 	return errors.Join(problems...)
 }
 
-// Parcel is the ticket with its body.
-func (c Config) Parcel(open delivery.Opener, length int64) delivery.Parcel {
-	return delivery.Parcel{
-		Method: http.MethodPost, URL: c.URL, Open: open, Length: length, Conflict: fates[c.Conflict],
+// Request is the ticket with its body.
+func (c Config) Request(open delivery.Opener, length int64) delivery.Request {
+	return delivery.Request{
+		Method: http.MethodPost, URL: c.URL, Open: open, Length: length, Conflict: outcomes[c.Conflict],
 		Header: http.Header{"Content-Type": {"application/json"}, http.CanonicalHeaderKey(c.Header): {c.Key}},
 	}
 }

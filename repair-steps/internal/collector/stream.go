@@ -21,8 +21,8 @@ const lead = 256 << 10
 // errMissing: the node has no such tool or file.
 var errMissing = errors.New("there is none")
 
-// pour writes what a part has to out.
-func (c *Collector) pour(ctx context.Context, p part, out io.Writer, e *Entry) error {
+// stream writes what a part has to out.
+func (c *Collector) stream(ctx context.Context, p part, out io.Writer, e *Entry) error {
 	if p.file != "" {
 		return c.pourFile(ctx, p.file, out, e)
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 )
 
-// stampForm is how a line may begin with its time.
-type stampForm struct {
+// timestampForm is how a line may begin with its time.
+type timestampForm struct {
 	layout string
 	// zoned times say how far they are from UTC, yearless ones no year.
 	zoned, yearless bool
 }
 
-// stampOf is the time that a syslog line begins with, as text; empty without one.
-func stampOf(line string) (string, stampForm) {
+// timestampOf is the time that a syslog line begins with, as text; empty without one.
+func timestampOf(line string) (string, timestampForm) {
 	if rest, ok := strings.CutPrefix(line, "<"); ok { // a priority
 		if _, after, ok := strings.Cut(rest, ">"); ok {
 			line = strings.TrimPrefix(after, "1 ") // RFC 5424
@@ -25,25 +25,25 @@ func stampOf(line string) (string, stampForm) {
 	switch {
 	case len(line) < len(time.Stamp):
 	case line[0] >= 'A' && line[0] <= 'Z':
-		return line[:len(time.Stamp)], stampForm{layout: time.Stamp, yearless: true}
+		return line[:len(time.Stamp)], timestampForm{layout: time.Stamp, yearless: true}
 	case line[0] == '[' && line[1] >= 'A' && line[1] <= 'Z' && len(line) > len(time.ANSIC): // dmesg -T
-		return line[1 : 1+len(time.ANSIC)], stampForm{layout: time.ANSIC}
+		return line[1 : 1+len(time.ANSIC)], timestampForm{layout: time.ANSIC}
 	case line[0] >= '0' && line[0] <= '9' && line[10] == 'T':
 		word, _, _ := strings.Cut(line, " ")
 		if len(word) < len("2006-01-02T15:04:05") {
-			return "", stampForm{}
+			return "", timestampForm{}
 		}
 		if tail := word[11:]; strings.ContainsAny(tail, "Z+-") {
-			return word, stampForm{layout: time.RFC3339, zoned: true}
+			return word, timestampForm{layout: time.RFC3339, zoned: true}
 		}
-		return word, stampForm{layout: "2006-01-02T15:04:05"}
+		return word, timestampForm{layout: "2006-01-02T15:04:05"}
 	}
-	return "", stampForm{}
+	return "", timestampForm{}
 }
 
 // read is the time of a stamp in a zone. One without a year is of the last year in
 // which it is not after the limit.
-func (f stampForm) read(stamp string, zone *time.Location, limit time.Time) (time.Time, bool) {
+func (f timestampForm) read(stamp string, zone *time.Location, limit time.Time) (time.Time, bool) {
 	if !f.yearless {
 		at, err := time.ParseInLocation(f.layout, stamp, zone)
 		return at, err == nil
@@ -73,7 +73,7 @@ const stampSlack = 24 * time.Hour
 func zoneOf(tail []byte, changed time.Time) (*time.Location, bool) {
 	tail = tail[:max(0, bytes.LastIndexByte(tail, '\n'))]
 	last := kernellog.Clean(tail[bytes.LastIndexByte(tail, '\n')+1:])
-	stamp, form := stampOf(last)
+	stamp, form := timestampOf(last)
 	if stamp == "" || form.zoned {
 		return nil, false
 	}
@@ -101,7 +101,7 @@ func (s *File) learnZone(size int64, changed time.Time) {
 // read to the place before it nor in the future. It is zero for a line that does
 // not say.
 func (s *File) written(line string) time.Time {
-	stamp, form := stampOf(line)
+	stamp, form := timestampOf(line)
 	if stamp == "" {
 		return time.Time{}
 	}
