@@ -39,15 +39,6 @@ func Recovery(id string) Builder {
 // Node names the node.
 func (b Builder) Node(name string) Builder { b.r.Event.NodeName = name; return b }
 
-// Machine is the sighting of the machine behind the node.
-func (b Builder) Machine(id record.NodeIdentity) Builder { b.r.Node = id; return b }
-
-// Agent names the monitor.
-func (b Builder) Agent(name string) Builder { b.r.Event.Agent = name; return b }
-
-// Check names the check.
-func (b Builder) Check(name string) Builder { b.r.Event.CheckName = name; return b }
-
 // Code gives the error codes.
 func (b Builder) Code(codes ...string) Builder { b.r.Event.ErrorCode = codes; return b }
 
@@ -98,9 +89,6 @@ func (b Builder) At(t time.Time) Builder {
 	b.r.CreatedAt, b.r.Event.GeneratedTimestamp = t, t
 	return b
 }
-
-// Appended is its place in the store's append order.
-func (b Builder) Appended(n int64) Builder { b.r.Append = n; return b }
 
 // Status is what has been decided about it.
 func (b Builder) Status(s record.Status) Builder { b.r.Status = s; return b }

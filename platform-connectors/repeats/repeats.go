@@ -128,10 +128,11 @@ func (c *Counter) follow(e record.Event) bool {
 	if !ok {
 		return true
 	}
-	if seq <= c.newest[epoch] {
+	newest, followed := c.newest[epoch]
+	if seq <= newest {
 		return false
 	}
-	if len(c.newest) >= maxEpochs {
+	if !followed && len(c.newest) >= maxEpochs {
 		clear(c.newest)
 	}
 	c.newest[epoch] = seq

@@ -195,12 +195,27 @@ func TestAReleaseMakesTheNextEventNew(t *testing.T) {
 	}
 }
 
+// TestARefusedRecordHasNoRepeats, others have. What was counted already is to be
+// stored, whatever became of the first.
 func TestARefusedRecordHasNoRepeats(t *testing.T) {
-	l := newLine()
-	l.give(0)
-	l.Refused("1")
-	if got := said(l.give(time.Second)); got != "2x1" {
-		t.Errorf("after a refused record the next goes as %q", got)
+	for name, tc := range map[string]struct {
+		before  int // events
+		refused string
+		want    string
+	}{
+		"it":                       {1, "1", "2x1"},
+		"another":                  {1, "7", ""},
+		"it, and one was counted":  {2, "1", ""},
+		"the one that was counted": {2, "2", ""},
+	} {
+		l := newLine()
+		for range tc.before {
+			l.give(0)
+		}
+		l.Refused(tc.refused)
+		if got := said(l.give(time.Second)); got != tc.want {
+			t.Errorf("%s: the next goes as %q, want %q", name, got, tc.want)
+		}
 	}
 }
 

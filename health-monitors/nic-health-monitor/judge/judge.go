@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -276,8 +277,9 @@ func (l *look) begin(k Key, s sight) {
 	if open && before.Strategy == record.Process {
 		strategy = record.Process // else its end could not clear what PROCESS told
 	}
+	guid := cmp.Or(s.guid, l.m.Cards[s.location].GUID) // the card's also where it can not be read now
 	l.m.Open[k] = Fault{
-		Location: s.location, GUID: s.guid, Boot: l.m.Boot, Strategy: strategy, Counted: s.counted, Last: l.lastOf(s), Want: s.want, IDs: before.IDs,
+		Location: s.location, GUID: guid, Boot: l.m.Boot, Strategy: strategy, Counted: s.counted, Last: l.lastOf(s), Want: s.want, IDs: before.IDs,
 	}
 	l.told = append(l.told, Told{
 		Key: k, Reason: reason, Fatal: s.fatal, Action: s.action, Strategy: l.p.Strategy, Message: s.text, Location: s.location,

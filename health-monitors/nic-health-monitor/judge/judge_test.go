@@ -90,6 +90,9 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 			t.Fatal(err)
 		}
 		return ""
+	case "unruled": // code: no rule watches its counter any more
+		l.policy.Counters = slices.DeleteFunc(l.policy.Counters, func(r Counter) bool { return r.Code == d.CmdArgs[0].Key })
+		return ""
 	case "cleared":
 		var out []string
 		for _, k := range l.memory.Forget(func(ids []string) bool { return slices.Contains(ids, d.CmdArgs[0].Key) }) {
@@ -103,13 +106,14 @@ func (l *life) run(t *testing.T, d *datadriven.TestData) string {
 
 // card reads "mlx5_0 0000:3b:00.0 CX7 guid-1 active,down"; a layer, "eth:" or
 // "ib:" before the states, is InfiniBand by default; "-" is a card whose ports
-// cannot be listed; "nochar" and "driver=mlx5_core" may follow.
+// cannot be listed, and for a GUID one that cannot be read; "nochar" and
+// "driver=mlx5_core" may follow.
 func card(t *testing.T, f []string) fabric.Device {
 	t.Helper()
 	if len(f) < 5 {
 		t.Fatalf("%q is no card", f)
 	}
-	d := fabric.Device{Name: f[0], Location: f[1], Model: f[2], GUID: f[3], CharDevice: !slices.Contains(f[5:], "nochar")}
+	d := fabric.Device{Name: f[0], Location: f[1], Model: f[2], GUID: strings.TrimPrefix(f[3], "-"), CharDevice: !slices.Contains(f[5:], "nochar")}
 	for _, x := range f[5:] {
 		if driver, is := strings.CutPrefix(x, "driver="); is {
 			d.Driver = driver

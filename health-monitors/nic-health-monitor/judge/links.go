@@ -117,21 +117,21 @@ func (l *look) peers() {
 		groups[r] = append(groups[r], d)
 	}
 	for _, group := range groups {
-		most, agreed := majority(group)
+		most := majority(group)
 		for _, d := range group {
-			l.peer(d, most, len(group), agreed)
+			l.peer(d, most, len(group))
 		}
 	}
 }
 
-func (l *look) peer(d fabric.Device, most, of int, agreed bool) {
+func (l *look) peer(d fabric.Device, most, of int) {
 	k := Key{fabric.StateCheck(d.Layer()), d.Name, "", CodeFewerPorts}
 	active, known := d.ActivePorts()
 	f, open := l.m.Open[k]
 	switch {
 	case open && active >= f.Want:
 		l.seen[k] = sight{reason: Ended, text: fmt.Sprintf("%d ports are active", active), location: d.Location}
-	case !known || !agreed || active >= most || l.lost(d) || l.m.Cards[d.Location].Alone:
+	case !known || active >= most || l.lost(d) || l.m.Cards[d.Location].Alone:
 	default:
 		s := broken(d, fmt.Sprintf("%d ports are active where most of the %d cards of its kind have %d", active, of, most))
 		s.want = most
@@ -150,10 +150,11 @@ func (l *look) lost(d fabric.Device) bool {
 	return false
 }
 
-// majority is the number of active ports that more than half of the cards have.
-func majority(group []fabric.Device) (most int, agreed bool) {
+// majority is the number of active ports that more than half of the cards have; 0 if
+// there is none.
+func majority(group []fabric.Device) int {
 	if len(group) < minPeers {
-		return 0, false
+		return 0
 	}
 	votes := map[int]int{}
 	for _, d := range group {
@@ -163,8 +164,8 @@ func majority(group []fabric.Device) (most int, agreed bool) {
 	}
 	for active, n := range votes {
 		if 2*n > len(group) {
-			return active, true
+			return active
 		}
 	}
-	return 0, false
+	return 0
 }

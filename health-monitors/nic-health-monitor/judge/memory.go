@@ -173,8 +173,8 @@ func (m *Memory) Name(k Key, id string) {
 // Forget drops the faults that a person cleared, as the ids of their events tell,
 // with what they were judged by: a port is told to be down again only
 // after it was active, a card to be gone only after it was there, and to have
-// fewer active ports than its peers only after all of its ports were. It says
-// which were dropped.
+// fewer active ports than its peers only after all of its ports were, also where
+// it was cleared that one of them is down. It says which were dropped.
 func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 	var gone []Key
 	for k, f := range m.Open {
@@ -199,6 +199,8 @@ func (m *Memory) Forget(cleared func(ids []string) bool) []Key {
 			link := card.Ports[k.Port]
 			link.Active = false
 			card.Ports[k.Port] = link
+			card.Alone = true // or its peers would tell of the same port
+			m.Cards[f.Location] = card
 		}
 	}
 	slices.SortFunc(gone, Key.compare)
