@@ -43,6 +43,13 @@ func replacing(o *v1alpha1.HealthEventRemediation) { o.Spec.RecommendedAction = 
 
 func orphan(o *v1alpha1.HealthEventRemediation) { o.OwnerReferences = nil }
 
+// owned is an object with another owner.
+func owned(apiVersion, kind string) func(*v1alpha1.HealthEventRemediation) {
+	return func(o *v1alpha1.HealthEventRemediation) {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "workers"}}
+	}
+}
+
 func deleted(o *v1alpha1.HealthEventRemediation) { o.DeletionTimestamp = &noon }
 
 func timedOut(o *v1alpha1.HealthEventRemediation) {
@@ -77,6 +84,8 @@ func TestDecide(t *testing.T) {
 		"new, the repair has failed before":   {object(fresh), in(nodemark.RemediationFailed), Rest, QuarantineFailed, no, no},
 		"new, in quarantine for other faults": {object(fresh), in(nodemark.Draining), Guard, Reporting, yes, unknown},
 		"new, of nobody":                      {object(fresh, orphan), in(""), Rest, NotOfACheck, no, no},
+		"new, of another kind of the group":   {object(fresh, owned(check.GroupVersion.String(), "Other")), in(""), Rest, NotOfACheck, no, no},
+		"new, of the kind of another group":   {object(fresh, owned("example.com/v1", check.Kind)), in(""), Rest, NotOfACheck, no, no},
 		"new, given up already":               {object(fresh, timedOut), in(""), Rest, TimedOut, no, no},
 		"guarded":                             {object(guarded), in(""), Report, Reporting, yes, unknown},
 		"guarded, perhaps reported: failed":   {object(guarded), in(nodemark.RemediationFailed), Report, Reporting, yes, unknown},
@@ -117,6 +126,38 @@ func TestDecide(t *testing.T) {
 				t.Errorf("written %t, and again %t", changed, again)
 			}
 		})
+	}
+}
+
+// TestWriteSaysWhetherAnyConditionIsAnother, whichever of the three it is.
+func TestWriteSaysWhetherAnyConditionIsAnother(t *testing.T) {
+	told := Decision{Reason: Reported, Message: "m", Processing: metav1.ConditionTrue, Succeeded: metav1.ConditionUnknown, NodeGoes: true}
+	for name, tc := range map[string]struct {
+		other func(*Decision)
+		want  bool
+	}{
+		"none":                  {func(*Decision) {}, false},
+		"Processing":            {func(d *Decision) { d.Processing = metav1.ConditionFalse }, true},
+		"Succeeded":             {func(d *Decision) { d.Succeeded = metav1.ConditionFalse }, true},
+		"the reason":            {func(d *Decision) { d.Reason = Released }, true},
+		"the message":           {func(d *Decision) { d.Message = "n" }, true},
+		"nothing is to be told": {func(d *Decision) { d.Reason, d.Processing = "", metav1.ConditionFalse }, false},
+	} {
+		o, d := object(), told
+		told.Write(o, noon)
+		if tc.other(&d); d.Write(o, noon) != tc.want {
+			t.Errorf("%s is another: %t, want %t", name, !tc.want, tc.want)
+		}
+	}
+	o, stays := object(), told
+	stays.NodeGoes = false
+	stays.Write(o, noon)
+	if goes := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionDeletionExpected); goes {
+		t.Error("the node of an object that says nothing of it is expected to go")
+	}
+	changed := told.Write(o, noon)
+	if goes := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionDeletionExpected); !changed || !goes {
+		t.Errorf("that the node goes is another: %t, and told %t", changed, goes)
 	}
 }
 

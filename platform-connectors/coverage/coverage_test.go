@@ -76,3 +76,29 @@ func TestRecord(t *testing.T) {
 		t.Errorf("the next fault has the id %s of one before", next.ID)
 	}
 }
+
+// TestAFaultSaysWhatIsNotThere: whoever reads it knows which of the two to look for.
+func TestAFaultSaysWhatIsNotThere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		view View
+		want string
+	}{
+		"neither":      {View{GPU: true}, "no live publisher for 5m0s: neither a monitor nor the connector is Ready on it; no fault of this node would be reported"},
+		"no monitor":   {View{GPU: true, Connector: true}, "no live publisher for 5m0s: no monitor is Ready on it; no fault of this node would be reported"},
+		"no connector": {View{GPU: true, Publisher: true}, "no live publisher for 5m0s: the connector is not Ready on it; no fault of this node would be reported"},
+	} {
+		if got := Record("n", tc.view, policy, Report, time.Time{}).Event.Message; got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// TestWhichNodesCountAsUncovered: from the report until the recovery, not while a
+// missing pod may still come.
+func TestWhichNodesCountAsUncovered(t *testing.T) {
+	for reason, want := range map[Reason]bool{NoGPU: false, Covered: false, Waits: false, Report: true, Stands: true, Recovered: false} {
+		if reason.Uncovered() != want {
+			t.Errorf("%s: uncovered is %t, want %t", reason, !want, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package passage
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,21 @@ func derived(r *record.Record) {
 	r.Event.ID = r.ID
 }
 
+// placed has an event say its place in its publisher's order, and the record the one
+// that is stored.
+func placed(said, stored uint64, epoch string) func(*record.Record) {
+	return func(r *record.Record) {
+		r.Event.Metadata["seq"] = strconv.FormatUint(said, 10)
+		r.Seq, r.SeqEpoch = stored, epoch
+	}
+}
+
+// unplaced is an event of a publisher that says which outbox it has, and no place.
+func unplaced(r *record.Record) {
+	delete(r.Event.Metadata, "seq")
+	r.Seq, r.SeqEpoch = 0, ""
+}
+
 func TestPass(t *testing.T) {
 	node := Caller{Node: "gpu-7"}
 	wide := Caller{Node: "gpu-7", Publisher: &authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}}
@@ -52,25 +69,34 @@ func TestPass(t *testing.T) {
 		edit   func(*record.Record)
 		want   Reason // empty: passed
 	}{
-		"its own fault":                       {node, func(*record.Record) {}, ""},
-		"another node's fault":                {node, func(r *record.Record) { r.Event.NodeName = "gpu-8" }, ForeignNode},
-		"no node":                             {node, func(r *record.Record) { r.Event.NodeName = "" }, ForeignNode},
-		"a derived fault with its token":      {wide, derived, ""},
-		"a derived fault without":             {node, derived, ForeignNode},
-		"a derived fault of its own node":     {node, func(r *record.Record) { derived(r); r.Event.NodeName = "gpu-7" }, Unspoken},
-		"another agent by the analyzer":       {wide, func(r *record.Record) { r.Event.NodeName = "gpu-8" }, ForeignAgent},
-		"a verdict":                           {node, func(r *record.Record) { r.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched} }, Stamped},
-		"a cleared fault":                     {node, func(r *record.Record) { r.Status.Faults = []record.Fault{{Key: "x"}} }, Stamped},
-		"a revision":                          {node, func(r *record.Record) { r.Revision = 3 }, Stamped},
-		"an id that can be guessed":           {node, func(r *record.Record) { derived(r); *r = fault(func(f *record.Record) { f.ID = r.ID }) }, BadID},
-		"an id that is none":                  {node, func(r *record.Record) { r.ID = "../x" }, BadID},
-		"an id in another form":               {node, func(r *record.Record) { r.ID = strings.ToUpper(r.ID) }, BadID},
-		"no agent":                            {node, func(r *record.Record) { r.Event.Agent = "" }, Malformed},
-		"a check of 300 bytes":                {node, func(r *record.Record) { r.Event.CheckName = strings.Repeat("x", 300) }, Malformed},
-		"a custom action without a name":      {node, func(r *record.Record) { r.Event.RecommendedAction = "WIPE_DISKS" }, Malformed},
-		"a digest that is none":               {node, func(r *record.Record) { r.Accepted = "x" }, Malformed},
-		"a machine with a name of a kilobyte": {node, func(r *record.Record) { r.Node.BootID = strings.Repeat("x", 1024) }, Malformed},
-		"a time before all times":             {node, func(r *record.Record) { r.Event.GeneratedTimestamp = time.Time{} }, Malformed},
+		"its own fault":                      {node, func(*record.Record) {}, ""},
+		"another node's fault":               {node, func(r *record.Record) { r.Event.NodeName = "gpu-8" }, ForeignNode},
+		"no node":                            {node, func(r *record.Record) { r.Event.NodeName = "" }, ForeignNode},
+		"a derived fault with its token":     {wide, derived, ""},
+		"a derived fault without":            {node, derived, ForeignNode},
+		"a derived fault of its own node":    {node, func(r *record.Record) { derived(r); r.Event.NodeName = "gpu-7" }, Unspoken},
+		"another agent by the analyzer":      {wide, func(r *record.Record) { r.Event.NodeName = "gpu-8" }, ForeignAgent},
+		"a verdict":                          {node, func(r *record.Record) { r.Status.QuarantineVerdict = &record.Verdict{Reason: record.Matched} }, Stamped},
+		"a cleared fault":                    {node, func(r *record.Record) { r.Status.Faults = []record.Fault{{Key: "x"}} }, Stamped},
+		"a revision":                         {node, func(r *record.Record) { r.Revision = 3 }, Stamped},
+		"an id that can be guessed":          {node, func(r *record.Record) { derived(r); *r = fault(func(f *record.Record) { f.ID = r.ID }) }, BadID},
+		"an id that is none":                 {node, func(r *record.Record) { r.ID = "../x" }, BadID},
+		"an id in another form":              {node, func(r *record.Record) { r.ID = strings.ToUpper(r.ID) }, BadID},
+		"no agent":                           {node, func(r *record.Record) { r.Event.Agent = "" }, Malformed},
+		"a check of 300 bytes":               {node, func(r *record.Record) { r.Event.CheckName = strings.Repeat("x", 300) }, Malformed},
+		"a custom action without a name":     {node, func(r *record.Record) { r.Event.RecommendedAction = "WIPE_DISKS" }, Malformed},
+		"the nil id":                         {node, func(r *record.Record) { r.ID = uuid.Nil.String() }, BadID},
+		"the nil id of a derived fault":      {wide, func(r *record.Record) { derived(r); r.ID = uuid.Nil.String() }, BadID},
+		"a digest":                           {node, func(r *record.Record) { r.Accepted = record.Digest(r.Event) }, ""},
+		"a digest that is none":              {node, func(r *record.Record) { r.Accepted = "x" }, Malformed},
+		"a digest of 31 bytes":               {node, func(r *record.Record) { r.Accepted = strings.Repeat("ab", 31) }, Malformed},
+		"a digest with a tail":               {node, func(r *record.Record) { r.Accepted = strings.Repeat("ab", 32) + "x" }, Malformed},
+		"a machine with a name of 512 bytes": {node, func(r *record.Record) { r.Node.BootID = strings.Repeat("x", 512) }, ""},
+		"a machine with a name of 513 bytes": {node, func(r *record.Record) { r.Node.BootID = strings.Repeat("x", 513) }, Malformed},
+		"the highest place in an order":      {node, placed(math.MaxInt64, math.MaxInt64, "e"), ""},
+		"a place that no store can hold":     {node, placed(math.MaxInt64+1, 0, ""), ""},
+		"no place in an order":               {node, unplaced, ""},
+		"a time before all times":            {node, func(r *record.Record) { r.Event.GeneratedTimestamp = time.Time{} }, Malformed},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +154,7 @@ func TestEnter(t *testing.T) {
 		"a spool":                            {nil, ""},
 		"the analyzer's pod of this node":    {&authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-7"}, ""},
 		"the analyzer's pod of another":      {&authz.Caller{Account: analyzer, Pod: "uid", Node: "gpu-8"}, authz.ForeignPod},
+		"a publisher without a token":        {&authz.Caller{Pod: "uid", Node: "gpu-7"}, authz.NoToken},
 		"the analyzer's token without a pod": {&authz.Caller{Account: analyzer}, authz.Unbound},
 		"an agent of its node":               {&authz.Caller{Account: "system:serviceaccount:nvsentinel:local", Pod: "uid", Node: "gpu-7"}, authz.ForeignAgent},
 		"anybody":                            {&authz.Caller{Account: "system:serviceaccount:default:x", Pod: "uid", Node: "gpu-7"}, authz.ForeignAgent},

@@ -47,7 +47,8 @@ func idOf(word string) string {
 
 // event is what a word of a story stands for: k is the kernel's fault, d DCGM's,
 // -k and -d are their recoveries, then the device (* is none) and the second.
-// A suffix changes it: b another boot, p for the record only, c one more code.
+// A suffix changes it: b another boot, n a boot that it does not say, p for the record
+// only, c one more code, w GPU B as well.
 func (n *node) event(word string) record.Record {
 	what, at, _ := strings.Cut(word, "@")
 	suffix := strings.TrimLeft(at, "0123456789")
@@ -76,10 +77,14 @@ func (n *node) event(word string) record.Record {
 		switch s {
 		case 'b':
 			e.Metadata[record.MetadataBootID] = "2"
+		case 'n':
+			delete(e.Metadata, record.MetadataBootID)
 		case 'p':
 			e.ProcessingStrategy = record.PersistOnly
 		case 'c':
 			e.ErrorCode = append(e.ErrorCode, "31")
+		case 'w':
+			e.EntitiesImpacted = append(e.EntitiesImpacted, record.Entity{EntityType: "PCI", EntityValue: "0000:b1:00"})
 		}
 	}
 	n.now = began.Add(time.Duration(second) * time.Second)
@@ -148,54 +153,65 @@ func TestStories(t *testing.T) {
 		rule        pipeline.ConfirmRule
 		story, want string
 	}{
-		"the kernel alone":                 {second, "kA@0 kA@30 kB@50", ""},
-		"then DCGM":                        {second, "kA@0 dA@5", "kA@0<dA@5"},
-		"DCGM first":                       {second, "dA@0 kA@5", "kA@5<dA@0"},
-		"DCGM, the kernel, DCGM":           {second, "dA@0 kA@5 dA@9", "kA@5<dA@0"},
-		"once, whatever comes behind":      {second, "kA@0 dA@5 dA@6 kA@7 kA@8 dA@9", "kA@0<dA@5"},
-		"the newest of its repeats":        {second, "kA@0 kA@40 dA@80", "kA@40<dA@80"},
-		"another GPU":                      {second, "kA@0 dB@5", ""},
-		"another GPU, then this":           {second, "kA@0 dB@5 dA@6", "kA@0<dA@6"},
-		"too late":                         {second, "kA@0 dA@61", "lapsed"},
-		"too late, and in time again":      {second, "kA@0 dA@61 kA@70", "lapsed kA@70<dA@61"},
-		"a clock that is set back":         {second, "kA@100 dA@60", "kA@100<dA@60"},
-		"a clock that is set far back":     {second, "kA@1000 dA@0", "lapsed"},
-		"the node is no device":            {second, "kA@0 d*@5", ""},
-		"the node is enough":               {ofNode, "kA@0 d*@5", "kA@0<d*@5"},
-		"the node, for two GPUs":           {ofNode, "kA@0 kB@1 d*@5", "kA@0<d*@5 kB@1<d*@5"},
-		"for the record only":              {second, "kA@0p dA@5", ""},
-		"by what is for the record only":   {second, "kA@0 dA@5p", ""},
-		"another boot":                     {second, "kA@0 dA@5b", ""},
-		"another code with it":             {second, "kA@0c dA@5", ""},
-		"its recovery":                     {second, "kA@0 -kA@3 dA@5", "recovered"},
-		"its recovery, of all":             {second, "kA@0 -k*@3 dA@5", "recovered"},
-		"another's recovery":               {second, "kA@0 -kB@3 dA@5", "kA@0<dA@5"},
-		"a recovery for the record only":   {second, "kA@0 -kA@3p dA@5", "kA@0<dA@5"},
-		"the second's recovery":            {second, "dA@0 -dA@3 kA@5", ""},
-		"the second's, and again":          {second, "dA@0 -dA@3 kA@5 dA@6", "kA@5<dA@6"},
-		"confirmed, recovered, and again":  {second, "kA@0 dA@5 -kA@7 kA@9", "kA@0<dA@5 kA@9<dA@5"},
-		"both recovered, and again":        {second, "kA@0 dA@5 -kA@7 -dA@8 kA@9", "kA@0<dA@5"},
-		"long after, and again":            {second, "kA@0 dA@5 kA@70 dA@75", "kA@0<dA@5 kA@70<dA@75"},
-		"a person ended it, and again":     {second, "kA@0 dA@5 release kA@7", "kA@0<dA@5 kA@7<dA@5"},
-		"a person ended another":           {second, "kA@0 release dA@5", "kA@0<dA@5"},
-		"each waits for the other":         {mutual, "dA@0 kA@5", "kA@5<dA@0"},
-		"three reports":                    {reports, "kA@0 kA@10 kA@20 kA@30", "kA@20<kA@20"},
-		"three, one sent again":            {reports, "kA@0 kA@10 kA@10", ""},
-		"three of several GPUs":            {reports, "kA@0 kB@10 kA@20", ""},
-		"three of the last minute":         {reports, "kA@0 kA@50 kA@70 kA@80", "kA@80<kA@80"},
-		"two, beside standing":             {pipeline.ConfirmRule{Name: "e", When: when, Reports: 2, Within: time.Minute, StandsFor: 5 * time.Minute}, "kA@0 kA@70 kA@80", "kA@80<kA@80"},
-		"three, too slow":                  {reports, "kA@0 kA@50 kA@90", ""},
-		"three, a recovery between":        {reports, "kA@0 kA@10 -kA@15 kA@20", "recovered"},
-		"nothing comes":                    {second, "kA@0 stands@119 stands@120", "lapsed"},
-		"nothing comes, and again":         {second, "kA@0 stands@120 kA@121 dA@122", "lapsed kA@121<dA@122"},
-		"it stands":                        {stands, "kA@0 stands@119 stands@120 stands@500", "kA@0<kA@0"},
-		"it stands, reported again":        {stands, "kA@0 kA@60 stands@120", "kA@60<kA@60"},
-		"it stands, and long after":        {stands, "kA@0 kB@500 stands@500", "kA@0<kA@0"},
-		"it does not stand":                {stands, "kA@0 -kA@100 stands@120", "recovered"},
-		"whichever is first: two reports":  {either, "kA@0 kA@9 stands@300", "kA@9<kA@9"},
-		"whichever is first: the second":   {either, "kA@0 dA@9 kA@10 stands@300", "kA@0<dA@9"},
-		"whichever is first: it stands":    {either, "kA@0 kA@100 dA@200 stands@300", "kA@100<kA@100"},
-		"what no rule is about is no wait": {reports, "dA@0 dA@1 dA@2", ""},
+		"the kernel alone":                    {second, "kA@0 kA@30 kB@50", ""},
+		"then DCGM":                           {second, "kA@0 dA@5", "kA@0<dA@5"},
+		"DCGM first":                          {second, "dA@0 kA@5", "kA@5<dA@0"},
+		"DCGM, the kernel, DCGM":              {second, "dA@0 kA@5 dA@9", "kA@5<dA@0"},
+		"once, whatever comes behind":         {second, "kA@0 dA@5 dA@6 kA@7 kA@8 dA@9", "kA@0<dA@5"},
+		"the newest of its repeats":           {second, "kA@0 kA@40 dA@80", "kA@40<dA@80"},
+		"another GPU":                         {second, "kA@0 dB@5", ""},
+		"another GPU, then this":              {second, "kA@0 dB@5 dA@6", "kA@0<dA@6"},
+		"at the last moment":                  {second, "kA@0 dA@60", "kA@0<dA@60"},
+		"too late":                            {second, "kA@0 dA@61", "lapsed"},
+		"too late, and in time again":         {second, "kA@0 dA@61 kA@70", "lapsed kA@70<dA@61"},
+		"a clock that is set back":            {second, "kA@100 dA@60", "kA@100<dA@60"},
+		"a clock that is set far back":        {second, "kA@1000 dA@0", "lapsed"},
+		"the node is no device":               {second, "kA@0 d*@5", ""},
+		"the node is enough":                  {ofNode, "kA@0 d*@5", "kA@0<d*@5"},
+		"the node, for two GPUs":              {ofNode, "kA@0 kB@1 d*@5", "kA@0<d*@5 kB@1<d*@5"},
+		"for the record only":                 {second, "kA@0p dA@5", ""},
+		"by what is for the record only":      {second, "kA@0 dA@5p", ""},
+		"a boot that the first does not say":  {second, "kA@0n dA@5", "kA@0n<dA@5"},
+		"a boot that the second does not say": {second, "kA@0 dA@5n", "kA@0<dA@5n"},
+		"another boot":                        {second, "kA@0 dA@5b", ""},
+		"another code with it":                {second, "kA@0c dA@5", ""},
+		"its recovery":                        {second, "kA@0 -kA@3 dA@5", "recovered"},
+		"its recovery, of all":                {second, "kA@0 -k*@3 dA@5", "recovered"},
+		"one of two GPUs recovers":            {second, "kA@0w -kB@3 dA@5", "kA@0w<dA@5"},
+		"the other of two recovers":           {second, "kA@0w -kA@3 dA@5", ""},
+		"both of two recover":                 {second, "kA@0w -kA@3 -kB@4 dA@5", "recovered"},
+		"another's recovery":                  {second, "kA@0 -kB@3 dA@5", "kA@0<dA@5"},
+		"a recovery for the record only":      {second, "kA@0 -kA@3p dA@5", "kA@0<dA@5"},
+		"the second's recovery":               {second, "dA@0 -dA@3 kA@5", ""},
+		"the second's, and again":             {second, "dA@0 -dA@3 kA@5 dA@6", "kA@5<dA@6"},
+		"confirmed, recovered, and again":     {second, "kA@0 dA@5 -kA@7 kA@9", "kA@0<dA@5 kA@9<dA@5"},
+		"both recovered, and again":           {second, "kA@0 dA@5 -kA@7 -dA@8 kA@9", "kA@0<dA@5"},
+		"long after, and again":               {second, "kA@0 dA@5 kA@70 dA@75", "kA@0<dA@5 kA@70<dA@75"},
+		"confirmed, a minute later":           {second, "kA@0 dA@5 kA@65 dA@66", "kA@0<dA@5"},
+		"confirmed, a second more":            {second, "kA@0 dA@5 kA@66 dA@67", "kA@0<dA@5 kA@66<dA@67"},
+		"a person ended it, and again":        {second, "kA@0 dA@5 release kA@7", "kA@0<dA@5 kA@7<dA@5"},
+		"a person ended another":              {second, "kA@0 release dA@5", "kA@0<dA@5"},
+		"each waits for the other":            {mutual, "dA@0 kA@5", "kA@5<dA@0"},
+		"three reports":                       {reports, "kA@0 kA@10 kA@20 kA@30", "kA@20<kA@20"},
+		"three, one sent again":               {reports, "kA@0 kA@10 kA@10", ""},
+		"three of several GPUs":               {reports, "kA@0 kB@10 kA@20", ""},
+		"three in just a minute":              {reports, "kA@0 kA@30 kA@60", "kA@60<kA@60"},
+		"three in a second more":              {reports, "kA@0 kA@30 kA@61", ""},
+		"three of the last minute":            {reports, "kA@0 kA@50 kA@70 kA@80", "kA@80<kA@80"},
+		"two, beside standing":                {pipeline.ConfirmRule{Name: "e", When: when, Reports: 2, Within: time.Minute, StandsFor: 5 * time.Minute}, "kA@0 kA@70 kA@80", "kA@80<kA@80"},
+		"three, too slow":                     {reports, "kA@0 kA@50 kA@90", ""},
+		"three, a recovery between":           {reports, "kA@0 kA@10 -kA@15 kA@20", "recovered"},
+		"nothing comes":                       {second, "kA@0 stands@119 stands@120", "lapsed"},
+		"nothing came yet":                    {second, "kA@0 stands@119", ""},
+		"nothing comes, and again":            {second, "kA@0 stands@120 kA@121 dA@122", "lapsed kA@121<dA@122"},
+		"it stands":                           {stands, "kA@0 stands@119 stands@120 stands@500", "kA@0<kA@0"},
+		"it stands, reported again":           {stands, "kA@0 kA@60 stands@120", "kA@60<kA@60"},
+		"it stands, and long after":           {stands, "kA@0 kB@500 stands@500", "kA@0<kA@0"},
+		"it does not stand":                   {stands, "kA@0 -kA@100 stands@120", "recovered"},
+		"whichever is first: two reports":     {either, "kA@0 kA@9 stands@300", "kA@9<kA@9"},
+		"whichever is first: the second":      {either, "kA@0 dA@9 kA@10 stands@300", "kA@0<dA@9"},
+		"whichever is first: it stands":       {either, "kA@0 kA@100 dA@200 stands@300", "kA@100<kA@100"},
+		"what no rule is about is no wait":    {reports, "dA@0 dA@1 dA@2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := newNode(t, tc.rule).tell(tc.story); got != tc.want {

@@ -86,6 +86,10 @@ func TestObjectName(t *testing.T) {
 	if len(one) > 63 || one == two || strings.Contains(one, ".-") {
 		t.Errorf("%q, %q", one, two)
 	}
+	run.Spec.NodeName = strings.Repeat("-", 70) // not a node's, and no reason to stop
+	if name := ObjectName(run, "one"); len(name) != 9 {
+		t.Errorf("of a node that is named by nothing: %q", name)
+	}
 }
 
 // TestAnObjectIsBounded: what was written last is kept in the run.
@@ -96,12 +100,19 @@ func TestAnObjectIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := &v1alpha1.RepairRun{Spec: v1alpha1.RepairRunSpec{NodeName: "gpu-1"}}
-	if _, err := compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", 15<<10)}); err != nil {
-		t.Error(err)
+	stamp := func(bytes int) (artifact.Definition, error) {
+		return compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", bytes)})
 	}
-	if _, err := compiled.Stamp(run, "one", map[string]any{"a": strings.Repeat("x", 16<<10)}); err == nil || !strings.Contains(err.Error(), "16384 are the most") {
-		t.Errorf("a large object: %v", err)
+	empty, err := stamp(0)
+	if err != nil {
+		t.Fatal(err)
 	}
+	room := 16<<10 - len(empty.Submitted)
+	if full, err := stamp(room); err != nil || len(full.Submitted) != 16<<10 {
+		t.Errorf("an object of the largest size: %d bytes, %v", len(full.Submitted), err)
+	}
+	_, err = stamp(room + 1)
+	expect(t, "a byte more", err, "makes an object of 16385 bytes, 16384 are the most")
 }
 
 // TestARebootActsOnce, whatever a template says.

@@ -42,6 +42,84 @@ func TestWhatCannotBeKept(t *testing.T) {
 	}
 }
 
+// TestLongestID: an id of the longest length is kept whole, one that is longer is not cut.
+func TestLongestID(t *testing.T) {
+	for length, want := range map[int]lifecycle.Change{399: lifecycle.First, 400: lifecycle.First, 401: lifecycle.Refused} {
+		id := strings.Repeat("x", length)
+		e, change := lifecycle.Fold(nil, announcement.Announcement{ID: id, Machine: "i"}, place, "", start)
+		if change != want || change == lifecycle.First && e.EventID != id {
+			t.Errorf("an id of %d bytes: %s, kept as %d bytes", length, change, len(e.EventID))
+		}
+	}
+}
+
+// TestTimesThatAreKept: those of the years that every store can hold, 1 to 9999.
+func TestTimesThatAreKept(t *testing.T) {
+	for year, kept := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 9998: true, 9999: true, 10000: false} {
+		begin := time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC)
+		e, _ := lifecycle.Fold(nil, announcement.Announcement{ID: "m", Machine: "i", Begin: begin}, place, "", start)
+		if (e.ScheduledStart != nil) != kept || kept && !e.ScheduledStart.Equal(begin) {
+			t.Errorf("a window that begins in the year %d is kept as %v", year, e.ScheduledStart)
+		}
+	}
+}
+
+// TestWhatIsLeftOutIsNotForgotten: an announcement that says less than one before takes
+// nothing away.
+func TestWhatIsLeftOutIsNotForgotten(t *testing.T) {
+	said := announcement.Announcement{
+		ID: "m", Machine: "i", Code: "REBOOT", Text: "a reboot", Unplanned: true, Emergency: true, Begin: start, End: start.Add(time.Hour),
+		Action: protos.RecommendedAction_RESTART_VM, Metadata: map[string]string{"rack": "7"},
+	}
+	e, _ := lifecycle.Fold(nil, said, place, "n", start)
+	after, change := lifecycle.Fold(&e, announcement.Announcement{ID: "m", Machine: "i"}, place, "n", start.Add(time.Minute))
+	if change != lifecycle.Unchanged || !reflect.DeepEqual(after, e) {
+		t.Errorf("%s: %+v, was %+v", change, after, e)
+	}
+	said.Metadata = map[string]string{"rack": "8"}
+	if after, change := lifecycle.Fold(&e, said, place, "n", start); change != lifecycle.Updated || after.Metadata["rack"] != "8" {
+		t.Errorf("other metadata: %s, %v", change, after.Metadata)
+	}
+}
+
+// TestTheNodeOfADocument: it follows the machine until a fault is decided; then it is the
+// one that the fault is about.
+func TestTheNodeOfADocument(t *testing.T) {
+	told := &maintenance.Telling{ID: "t"}
+	for name, c := range map[string]struct {
+		before maintenance.Event
+		now    string
+		want   string
+	}{
+		"the machine gets its Node":            {maintenance.Event{}, "n", "n"},
+		"the machine's Node gets another name": {maintenance.Event{NodeName: "old"}, "n", "n"},
+		"the Node is away":                     {maintenance.Event{NodeName: "old"}, "", "old"},
+		"a fault was told of the old name":     {maintenance.Event{NodeName: "old", Quarantined: told}, "n", "old"},
+		"a fault of the old name is on its way": {
+			maintenance.Event{NodeName: "old", Waiting: &maintenance.Waiting{Stage: maintenance.Quarantine}}, "n", "old",
+		},
+		"the document is closed": {
+			maintenance.Event{NodeName: "old", Finished: true, Outcome: string(lifecycle.EventRefused)}, "n", "old",
+		},
+	} {
+		c.before.EventID, c.before.ResourceID, c.before.CSPStatus = "m", "i", maintenance.Pending
+		a := announcement.Announcement{ID: "m", Machine: "i", Text: "said again"}
+		if e, change := lifecycle.Fold(&c.before, a, place, c.now, start); change != lifecycle.Updated || e.NodeName != c.want {
+			t.Errorf("%s: %s, %q, want %q", name, change, e.NodeName, c.want)
+		}
+	}
+}
+
+// TestAnEndWithoutATime: of a document that has ended nobody knows when, no window is
+// behind the end.
+func TestAnEndWithoutATime(t *testing.T) {
+	before := maintenance.Event{EventID: "m", ResourceID: "i", CSPStatus: maintenance.Completed}
+	a := announcement.Announcement{ID: "m", Machine: "i", Begin: start.Add(time.Hour)}
+	if e, change := lifecycle.Fold(&before, a, place, "n", start); change != lifecycle.Stale || e.CSPStatus != maintenance.Completed {
+		t.Errorf("%s, %s", change, e.CSPStatus)
+	}
+}
+
 // FuzzFold: whatever a provider says one after the other, what it has ended is not
 // undone by what does not say so clearly, nothing is decided but what is due, and the
 // document survives its stored form.

@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,8 +117,20 @@ func (n *node) look(t *testing.T, d *datadriven.TestData, lines []string) string
 		v.Reading = &r
 	}
 	out := Decide(n.state, n.memory, v, n.policy)
+	n.written(t, out)
 	n.state, n.memory = out.State, out.Memory
 	return n.say(out)
+}
+
+// written holds for every look: what it remembers is written. Only XIDs that are
+// forgotten need not be, since they are forgotten again.
+func (n *node) written(t *testing.T, out Outcome) {
+	t.Helper()
+	before := n.state.Clone()
+	before.forget(n.view.Now.Add(-n.policy.Remember))
+	if !out.Changed && !reflect.DeepEqual(before, out.State) {
+		t.Errorf("+%s: is not written, and has changed: %+v, was %+v", n.view.Now.Sub(n.epoch), out.State, before)
+	}
 }
 
 func (n *node) say(out Outcome) string {
@@ -134,8 +148,15 @@ func (n *node) say(out Outcome) string {
 		case e.IsFatal:
 			kind = "fatal"
 		}
-		fmt.Fprintf(&b, "+%s %s: %s %v [%s] %s %s %s boot=%s\n", n.view.Now.Sub(n.epoch), told.Reason, e.CheckName, e.ErrorCode,
-			strings.Join(names, " "), kind, e.RecommendedAction, e.ProcessingStrategy, e.Metadata[record.MetadataBootID])
+		more := ""
+		if chassis, told := e.Metadata[metadataChassis]; told {
+			more = fmt.Sprintf(" chassis=%q", chassis)
+		}
+		if e.IsHealthy && e.Message != record.HealthyMessage {
+			more += fmt.Sprintf(" %q", e.Message)
+		}
+		fmt.Fprintf(&b, "+%s %s: %s %v [%s] %s %s %s boot=%s%s\n", n.view.Now.Sub(n.epoch), told.Reason, e.CheckName, e.ErrorCode,
+			strings.Join(names, " "), kind, e.RecommendedAction, e.ProcessingStrategy, e.Metadata[record.MetadataBootID], more)
 	}
 	for code, count := range out.Suppressed {
 		fmt.Fprintf(&b, "suppressed %s %d\n", code, count)
@@ -151,7 +172,8 @@ func (n *node) say(out Outcome) string {
 
 // read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
-// (- is none; a PCI address may follow), "switch 3".
+// (- is none; a PCI address may follow), "switch 3"; "link:0/3" is link 3 of GPU 0, and
+// "link:0" its link 7.
 func (n *node) read(t *testing.T, lines []string) reading.Reading {
 	t.Helper()
 	r := reading.Reading{}
@@ -180,7 +202,7 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 				d.PCI = fmt.Sprintf("0000:%d0:00.0", integer(t, strings.TrimPrefix(w[2], "GPU-"))+1)
 			}
 			if len(w) > 3 {
-				d.PCI = w[3]
+				d.PCI = strings.TrimPrefix(w[3], "-")
 			}
 		case "margin":
 			m := integer(t, w[2])
@@ -207,6 +229,7 @@ func incident(t *testing.T, w []string) reading.Incident {
 	t.Helper()
 	health := map[string]reading.Health{"PASS": reading.Pass, "WARN": reading.Warn, "FAIL": reading.Fail}[w[1]]
 	kind, id, _ := strings.Cut(w[3], ":")
+	id, index, _ := strings.Cut(id, "/")
 	e := reading.Entity{ID: uint(integer(t, id))}
 	switch kind {
 	case "gpu":
@@ -218,7 +241,7 @@ func incident(t *testing.T, w []string) reading.Incident {
 	case "port":
 		e = link(reading.Entity{Kind: reading.Switch, ID: e.ID}, 7)
 	case "link":
-		e = link(reading.Entity{Kind: reading.GPU, ID: e.ID}, 7)
+		e = link(reading.Entity{Kind: reading.GPU, ID: e.ID}, uint(integer(t, cmp.Or(index, "7"))))
 	}
 	return reading.Incident{System: uint32(integer(t, w[0])), Health: health, Code: uint(integer(t, w[2])), Entity: e, Text: strings.Join(w[4:], " ")}
 }
@@ -238,7 +261,7 @@ func integer(t *testing.T, s string) int64 {
 }
 
 // decree changes the policy: "escalate 3", "embedded", "suppress CODE", "unbridged",
-// "persist CHECK", "process CHECK", "csv NAME,ACTION".
+// "persist CHECK", "process CHECK", "clear CHECK K N", "csv NAME,ACTION".
 func (n *node) decree(t *testing.T, line string) {
 	t.Helper()
 	w := strings.Fields(line)
@@ -255,6 +278,10 @@ func (n *node) decree(t *testing.T, line string) {
 		rule := n.policy.rule(w[1])
 		rule.Strategy = map[string]record.Strategy{"persist": record.PersistOnly, "process": record.Process}[w[0]]
 		n.policy.Rules[w[1]] = rule
+	case "clear":
+		rule := n.policy.rule(w[1])
+		rule.Clear = Share{int(integer(t, w[2])), int(integer(t, w[3]))}
+		n.policy.Rules[w[1]] = rule
 	case "csv":
 		var err error
 		if n.policy.Table, err = n.policy.Table.With(strings.NewReader(w[1])); err != nil {
@@ -265,10 +292,14 @@ func (n *node) decree(t *testing.T, line string) {
 	}
 }
 
-// describe tells what the metadata file knows: "0 links active margin name".
+// describe tells what the metadata file knows: "0 links active margin name", "chassis S".
 func (n *node) describe(t *testing.T, line string) {
 	t.Helper()
 	w := strings.Fields(line)
+	if w[0] == "chassis" {
+		n.inventory.Chassis = w[1]
+		return
+	}
 	g := gpumetadata.GPU{UUID: "GPU-" + w[0], PCI: "0000:" + strconv.FormatInt(integer(t, w[0])+1, 10) + "0:00.0", Index: w[0], Name: w[4]}
 	for i, to := range []**int{&g.Links, &g.ActiveLinks, &g.SlowdownMargin} {
 		if w[i+1] != "-" {

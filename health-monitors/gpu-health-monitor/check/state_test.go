@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,8 +41,10 @@ func TestShares(t *testing.T) {
 			t.Errorf("%v was accepted", s)
 		}
 	}
-	if err := (Share{maxLooks, maxLooks}).Validate(); err != nil {
-		t.Error(err)
+	for _, s := range []Share{{1, 1}, {1, 2}, {2, 2}, {1, maxLooks}, {maxLooks, maxLooks}} {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%v: %v", s, err)
+		}
 	}
 }
 
@@ -77,5 +81,42 @@ func TestALinkIsTakenApart(t *testing.T) {
 func TestAStateThatIsDamagedIsNoState(t *testing.T) {
 	if _, err := DecodeState([]byte("{")); err == nil {
 		t.Error("half a state was decoded")
+	}
+}
+
+// TestAStateThatCannotBeWritten: a time that JSON does not have is an error, and nothing is
+// written then.
+func TestAStateThatCannotBeWritten(t *testing.T) {
+	s := State{Faults: map[string]Fault{"k": {Since: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}}
+	if data, err := s.Encode(); err == nil || data != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestIDsOfAFault: the events that told one that has no end of its own are remembered, by
+// which a person may clear it: the first and the newest, no more than the bound. What DCGM
+// shows in each look has an end, and what is not open has no events.
+func TestIDsOfAFault(t *testing.T) {
+	for named, want := range map[int][]string{
+		0: nil, 1: {"0"}, maxIDs - 1: {"0", "1", strconv.Itoa(maxIDs - 2)}, maxIDs: {"0", "1", strconv.Itoa(maxIDs - 1)},
+		maxIDs + 1: {"0", "2", strconv.Itoa(maxIDs)}, maxIDs + 2: {"0", "3", strconv.Itoa(maxIDs + 1)},
+	} {
+		s := State{Faults: map[string]Fault{"xid": {Edge: true}, "shown": {}}}
+		for i := range named {
+			s.Name("xid", strconv.Itoa(i))
+			s.Name("shown", strconv.Itoa(i))
+			s.Name("closed", strconv.Itoa(i))
+		}
+		ids := s.Faults["xid"].IDs
+		got := ids
+		if len(ids) > 3 {
+			got = []string{ids[0], ids[1], ids[len(ids)-1]}
+		}
+		if !slices.Equal(got, want) || len(ids) != min(named, maxIDs) {
+			t.Errorf("%d events: %q are remembered, want the first, second and last to be %q", named, ids, want)
+		}
+		if _, open := s.Faults["closed"]; open || s.Faults["shown"].IDs != nil {
+			t.Errorf("%d events: %v", named, s.Faults)
+		}
 	}
 }

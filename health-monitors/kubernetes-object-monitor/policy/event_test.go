@@ -70,8 +70,15 @@ func TestBothVersionsSayTheSame(t *testing.T) {
 	if got := Normal(coreEvent, map[string]any{"eventTime": at, "lastTimestamp": nil, "reportingComponent": "team", "reportingInstance": "x-1", "source": map[string]any{}}); got["lastTimestamp"] != at || got["reportingInstance"] != "x-1" {
 		t.Errorf("an event of the new recorder: %v", got)
 	}
-	node := gpuNode("True", now)
-	if diff := cmp.Diff(gpuNode("True", now), Normal(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, node)); diff != "" {
+	made := func() map[string]any {
+		node := gpuNode("True", now)
+		node["metadata"].(map[string]any)["creationTimestamp"] = late
+		return node
+	}
+	if diff := cmp.Diff(made(), Normal(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, made())); diff != "" {
 		t.Errorf("a Node was changed:\n%s", diff)
+	}
+	if got := Normal(coreEvent, nil); got != nil {
+		t.Errorf("no object has become %v", got)
 	}
 }

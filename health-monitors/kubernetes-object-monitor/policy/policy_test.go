@@ -185,6 +185,7 @@ func TestAnOptionalFieldIsReadAlone(t *testing.T) {
 		`resource.?metadata.labels.zone.orValue('') == 'a'`:                {"zone"},
 		`resource.metadata.?labels.optMap(l, l.size() > 1).orValue(false)`: {"nvidia.com/gpu.present", "zone"},
 		`resource.metadata.?labels[resource.metadata.name].hasValue()`:     {"nvidia.com/gpu.present", "zone"},
+		`resource.metadata.labels != 'a'`:                                  {"nvidia.com/gpu.present", "zone"}, // a comparison asks for no key
 	} {
 		set, err := Parse("f", one(expression), objects{})
 		if err != nil {
@@ -196,6 +197,34 @@ func TestAnOptionalFieldIsReadAlone(t *testing.T) {
 		labels := slices.Sorted(maps.Keys(metadata["labels"].(map[string]any)))
 		if got["status"] != nil || metadata["managedFields"] != nil || !slices.Equal(labels, want) {
 			t.Errorf("%s keeps %v, want the labels %s", expression, got, want)
+		}
+	}
+}
+
+// TestWhatIsReadWholeIsKeptWhole: but for managedFields, which are the largest part
+// of many objects, and not those of an object's own.
+func TestWhatIsReadWholeIsKeptWhole(t *testing.T) {
+	thing := map[string]any{
+		"metadata": map[string]any{"name": "n", "labels": map[string]any{"a": "b"}, "managedFields": []any{"kubelet"}},
+		"spec":     map[string]any{"managedFields": "ours", "metadata": map[string]any{"managedFields": "a template's"}, "host": "text", "size": int64(3)},
+	}
+	metadata := map[string]any{"name": "n", "labels": map[string]any{"a": "b"}}
+	name := map[string]any{"name": "n"}
+	for expression, want := range map[string]map[string]any{
+		`resource.size() > 0`:            {"metadata": metadata, "spec": thing["spec"]},
+		`resource.metadata.size() > 0`:   {"metadata": metadata},
+		`resource.spec.size() > 0`:       {"metadata": name, "spec": thing["spec"]},
+		`resource.spec.host.name == 'a'`: {"metadata": name, "spec": map[string]any{"host": "text"}}, // as wrong as in the whole object
+		`resource.spec.size > 2`:         {"metadata": name, "spec": map[string]any{"size": int64(3)}},
+		`has(resource.status)`:           {"metadata": name},
+	} {
+		set, err := Parse("f", one(expression), objects{})
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if diff := cmp.Diff(want, set.Prune(set.Policies[0].Kind, thing)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expression, diff)
 		}
 	}
 }
@@ -219,6 +248,17 @@ func TestExpressions(t *testing.T) {
 		`has(resource.metadata.labels['no/such']) || has(resource.metadata.uid)`:              true,
 		`lookup('v1', 'Pod', 'default', 'none') == null`:                                      true,
 		`duration('1m') < now - timestamp('2026-03-01T11:00:00Z')`:                            true,
+
+		// Equal amounts are equal however they are written, and neither is the larger.
+		`quantity('1Gi') == quantity('1024Mi') && quantity('1Gi').compareTo(quantity('1024Mi')) == 0`: true,
+		`quantity('1Gi').isGreaterThan(quantity('1024Mi'))`:                                           false,
+		`quantity('1Gi').isLessThan(quantity('1024Mi'))`:                                              false,
+		`quantity('1Gi') == quantity('1G')`:                                                           false,
+		`quantity('1G').isLessThan(quantity('1Gi')) && quantity('1G').compareTo(quantity('1Gi')) < 0`: true,
+		`quantity('0') == dyn('0')`:                                                                   false, // a text is no amount
+		`quantity('50k').sub(quantity('80k')).sign() == -1 && quantity('0').sign() == 0`:              true,
+		`quantity('7910m').isInteger() || !quantity('8').isInteger()`:                                 false,
+		`quantity('50k').asInteger() == 50000 && quantity('7910m').asApproximateFloat() > 7.9`:        true,
 	} {
 		set, err := Parse("f", one(expression), objects{})
 		if err != nil {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,7 @@ func TestAWrongFileIsRefusedByName(t *testing.T) {
 	good := one("true")
 	for name, c := range map[string]struct{ text, want string }{
 		"syntax":            {"[[policies]]\nname = \n", "policies.toml:2:8"},
+		"wrong type":        {strings.Replace(good, "enabled = true", "enabled = 1", 1), "incompatible types"},
 		"nothing":           {"", "there is no [[policies]]"},
 		"unknown key":       {strings.Replace(good, "message", "massage", 1), "policies.toml:12: unknown key policies.healthEvent.massage"},
 		"duplicate":         {good + good, `policies[1] ("P"): name is given twice`},
@@ -21,6 +23,9 @@ func TestAWrongFileIsRefusedByName(t *testing.T) {
 		"empty expression":  {one(" "), "predicate.expression is missing"},
 		"syntax of CEL":     {one("true &&"), `policies[0] ("P"): predicate.expression: ERROR: <input>:1:`},
 		"unknown variable":  {one("\n  foo"), "<input>:1:3: undeclared reference to 'foo'"},
+		"broken pattern":    {one("resource.metadata.name.matches('[')"), `policies[0] ("P"): predicate.expression: error parsing regexp`},
+		"has a comparison":  {one("has(resource.metadata.name == 'a')"), "has() takes a field or a literal key: has(a.b), has(a['b/c'])"},
+		"has a computed":    {one("has(resource.metadata[resource.kind])"), "has() takes a field or a literal key: has(a.b), has(a['b/c'])"},
 		"not a bool":        {one("'x'"), "returns string, not bool"},
 		"computed kind":     {one("lookup('v1', resource.kind, '', '') == null"), "must be literal strings"},
 		"broken version":    {one("lookup('a/b/c', 'Pod', '', '') == null"), "this is no version and kind"},
@@ -30,6 +35,8 @@ func TestAWrongFileIsRefusedByName(t *testing.T) {
 		"both":              {good + "[policies.healthEvent.drainOverrides]\nforce = true\nskip = true\n", "drainOverrides: force and skip exclude"},
 		"class":             {strings.Replace(good, "componentClass = \"Node\"\n", "", 1), "componentClass is missing"},
 		"message":           {strings.Replace(good, `"m"`, `""`, 1), "message is missing"},
+		"long message":      {strings.Replace(good, `"m"`, `"`+strings.Repeat("m", 1025)+`"`, 1), "healthEvent.message has 1025 bytes, at most 1024 are allowed"},
+		"empty code":        {good + "errorCode = [\"1\", \"\"]\n", `errorCode[1] "" is empty`},
 		"twice the code":    {good + "errorCode = [\"1\", \"1\"]\n", `errorCode[1] "1"`},
 		"disabled is wrong": {strings.Replace(one("nonsense"), "enabled = true", "enabled = false", 1), "undeclared reference"},
 	} {
@@ -42,6 +49,18 @@ func TestAWrongFileIsRefusedByName(t *testing.T) {
 				t.Errorf("%v does not name the file", err)
 			}
 		})
+	}
+}
+
+// TestWhatIsJustAllowed: the longest message, and several codes.
+func TestWhatIsJustAllowed(t *testing.T) {
+	message := strings.Repeat("m", 1024)
+	set, err := Parse("policies.toml", strings.Replace(one("true"), `"m"`, `"`+message+`"`, 1)+"errorCode = [\"48\", \"79\"]\n", objects{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := set.Policies[0].Report; r.Message != message || !slices.Equal(r.Codes, []string{"48", "79"}) {
+		t.Errorf("it reports %+v", r)
 	}
 }
 

@@ -146,13 +146,15 @@ func TestFilesAreStrict(t *testing.T) {
 		many.WriteString(class(fmt.Sprint("c", i), "1"))
 	}
 	for text, want := range map[string]string{
-		"enabled = 3":                         "incompatible types",
-		"enabeld = false":                     "unknown key enabeld",
-		class("gpu", "1", "groupBy = ['a']"):  "unknown key classes.groupBy",
-		class("GPU", "1"):                     `f: classes[0] ("GPU"): name "GPU" is not`,
-		class("gpu", "1 +"):                   "currentExpression: ERROR: <input>:1:",
-		class("gpu", ""):                      "currentExpression is missing",
-		class("gpu", "1") + class("gpu", "1"): "another class has the label nvsentinel.dgxc.nvidia.com/gpu.count.current",
+		"enabled = 3":                            "incompatible types",
+		"enabled =":                              "f:1:9: toml: ",
+		"enabeld = false":                        "unknown key enabeld",
+		class("gpu", "1", "groupBy = ['a']"):     "unknown key classes.groupBy",
+		class("GPU", "1"):                        `f: classes[0] ("GPU"): name "GPU" is not`,
+		class("gpu", "1 +"):                      "currentExpression: ERROR: <input>:1:",
+		class("gpu", "'a'.matches('[') ? 1 : 2"): `f: classes[0] ("gpu"): currentExpression: error parsing regexp`,
+		class("gpu", ""):                         "currentExpression is missing",
+		class("gpu", "1") + class("gpu", "1"):    "another class has the label nvsentinel.dgxc.nvidia.com/gpu.count.current",
 		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'":                                                                     "groupingLabels is empty",
 		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a', 'a']":                                        "has a label twice",
 		"[[classes]]\nname = 'gpu'\ncurrentExpression = '1'\ngroupingLabels = ['a b']":                                           "is no label's key",

@@ -22,6 +22,7 @@ func TestChanges(t *testing.T) {
 		{"somebody wrote nonsense", map[string][]string{"nvidia.com/gpu": {"GPU-a"}}, "{", []Change{{pod, "u1", one}}},
 		{"a pod without GPUs claims one", map[string][]string{"cpu": {"1"}}, one, []Change{{pod, "u1", ""}}},
 		{"a pod without GPUs", map[string][]string{"example.com/nic": {"n1"}}, "", nil},
+		{"a pod whose GPUs are none claims one", map[string][]string{"nvidia.com/gpu": {}}, one, []Change{{pod, "u1", ""}}},
 		{"the kubelet does not know it", nil, one, nil},
 		{
 			"a part of a GPU", map[string][]string{"nvidia.com/mig-1g.10gb": {"MIG-x"}, "nvidia.com/gpu": {"GPU-a::3"}}, "",
@@ -40,6 +41,28 @@ func TestChanges(t *testing.T) {
 			held.Give(Pod{"other", "pod"}, "nvidia.com/gpu", []string{"GPU-z"})
 			if again, all := Changes(held, []Marked{{pod, "u1", c.before}}); all || len(again) != len(got) {
 				t.Errorf("with a pod that is not listed yet: all %t, changes %v", all, again)
+			}
+		})
+	}
+}
+
+// TestOnlyAPodWithGPUsIsWaitedFor: a pod that the API server does not show yet is
+// looked for again only if there is something to write on it.
+func TestOnlyAPodWithGPUsIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name, resource string
+		ids            []string
+		all            bool
+	}{
+		{"a pod with one GPU", "nvidia.com/gpu", []string{"GPU-a"}, false},
+		{"a pod whose GPUs are none", "nvidia.com/gpu", nil, true},
+		{"a pod with another device", "example.com/nic", []string{"n1"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			held := Held{}
+			held.Give(Pod{"training", "worker-0"}, c.resource, c.ids)
+			if changes, all := Changes(held, nil); all != c.all || len(changes) > 0 {
+				t.Errorf("all %t, want %t; changes %v", all, c.all, changes)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ func TestNext(t *testing.T) {
 		{"one is lost and the other has its index", Facts{Driver: "570", GPUs: []GPU{gpu(0, "GPU-b", "0000:5e:00.0")}}, "boot-1", true, GPUs, []string{"GPU-a", "GPU-b"}},
 		{"one moved", Facts{Driver: "570", GPUs: []GPU{gpu(0, "GPU-a", "0000:99:00.0"), two.GPUs[1]}}, "boot-1", true, GPUs, []string{"GPU-b", "GPU-a"}},
 		{"a link was lost", linked, "boot-1", true, Links, []string{"GPU-a", "GPU-b"}},
+		{"a GPU that has an address only", Facts{Driver: "570", GPUs: []GPU{two.GPUs[0], two.GPUs[1], gpu(2, "", "0000:99:00.0")}}, "boot-1", false, Same, []string{"GPU-a", "GPU-b"}},
+		{"a GPU that has a name only", Facts{Driver: "570", GPUs: []GPU{two.GPUs[0], two.GPUs[1], gpu(2, "GPU-c", "")}}, "boot-1", false, Same, []string{"GPU-a", "GPU-b"}},
 		{"a name", named, "boot-1", true, Other, []string{"GPU-a", "GPU-b"}},
 		{"a reboot took one", Facts{Driver: "570", GPUs: two.GPUs[1:]}, "boot-2", true, Rebooted, []string{"GPU-b"}},
 		{"a reboot, and no driver yet", Facts{}, "boot-2", false, NoGPU, []string{"GPU-a", "GPU-b"}},
@@ -73,6 +76,36 @@ func TestNoTwoHaveOneIndex(t *testing.T) {
 	}
 	if next, _, _ = Next(&next, both, "n1", "boot-1", day); next.GPUs[0].ID != 0 || next.GPUs[1].ID != 1 {
 		t.Errorf("when both are back the file says %+v", next.GPUs)
+	}
+}
+
+// TestWhatTheDriverDoesNotTellStays: the driver's version and the chassis of this
+// boot outlast a driver that is gone, and give way to what it tells.
+func TestWhatTheDriverDoesNotTellStays(t *testing.T) {
+	gpus := []GPU{gpu(0, "GPU-a", "0000:3b:00.0")}
+	present, _, _ := Next(nil, Facts{Driver: "570", Chassis: "C1", GPUs: gpus}, "n1", "boot-1", day)
+	for name, c := range map[string]struct {
+		seen            Facts
+		driver, chassis string
+	}{
+		"neither is told":     {Facts{GPUs: gpus}, "570", "C1"},
+		"the chassis is not":  {Facts{Driver: "575", GPUs: gpus}, "575", "C1"},
+		"the driver's is not": {Facts{Chassis: "C2", GPUs: gpus}, "570", "C2"},
+		"both are told":       {Facts{Driver: "575", Chassis: "C2", GPUs: gpus}, "575", "C2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if next, _, _ := Next(&present, c.seen, "n1", "boot-1", day); next.DriverVersion != c.driver || next.ChassisSerial != c.chassis {
+				t.Errorf("driver %q in chassis %q, want %q in %q", next.DriverVersion, next.ChassisSerial, c.driver, c.chassis)
+			}
+		})
+	}
+}
+
+// TestATimeThatTheFileCannotSay: an empty file would be worse than the present one.
+func TestATimeThatTheFileCannotSay(t *testing.T) {
+	d, _, _ := Next(nil, Facts{}, "n1", "boot-1", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+	if data, err := d.Encode(); err == nil || !strings.Contains(err.Error(), "encoding GPU metadata") || data != nil {
+		t.Errorf("the year 10000 is written as %q, %v", data, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,10 +135,15 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"wrong type":          {"[[xid]]\ncode = 173\naction = \"NONE\"\n\n[[xid]]\ncode = \"x\"\n", `c.toml: line 6 (key "xid.code")`},
 		"unknown action":      {"[[xid]]\ncode = 173\naction = \"REBOOT\"\n", `c.toml: line 3 (key "action")`},
 		"no code":             {"[[xid]]\naction = \"NONE\"\n", `c.toml: line 1 (key "code")`},
+		"the first of two":    {"[[xid]]\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 1 (key "code"): 0 is no code`},
+		"the second of two":   {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 4 (key "code"): 0 is no code`},
+		"key of no table":     {"code = 7\n[[xid]]\naction = \"NONE\"\n", `c.toml: line 2 (key "code"): 0 is no code`},
+		"table in one line":   {"xid = [{action = \"NONE\"}]\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 0 (key "code"): 0 is no code`},
 		"twice":               {"[[xid]]\ncode = 1\naction = \"NONE\"\n[[xid]]\ncode = 1\naction = \"NONE\"\n", `c.toml: line 5 (key "code"): 1 stands twice`},
 		"fatal none":          {"[[xid]]\ncode = 1\naction = \"NONE\"\nfatal = true\n", `c.toml: line 4 (key "fatal")`},
 		"unknown key":         {"[[xid]]\ncode = 1\naction = \"NONE\"\nfatl = true\n", `c.toml: line 4 (key "fatl"): no such key`},
 		"unknown table":       {"\n[[xids]]\ncode = 1\n", `c.toml: line 3 (key "code"): no such key`},
+		"sxid twice":          {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bare\"\n", `c.toml: line 6 (key "code"): 1 stands twice`},
 		"class of an sxid":    {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"bad\"\n", `c.toml: line 4 (key "class")`},
 		"action of a class":   {"[[sxid]]\ncode = 1\naction = \"NONE\"\nclass = \"fatal\"\n", `c.toml: line 3 (key "action")`},
 		"expression":          {strings.Replace(good, "match = 'abc'", "match = '(abc'", 1), `c.toml: line 6 (key "match"): pattern x: error parsing regexp`},
@@ -146,7 +152,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"no text":             {strings.Replace(good, "contains = \"abc\"\n", "", 1), `c.toml: line 1 (key "contains"): pattern x`},
 		"another's check":     {strings.Replace(good, "SysLogsX", "GpuMemWatch", 1), `c.toml: line 3 (key "check")`},
 		"check of XIDs":       {strings.Replace(good, "SysLogsX", "SysLogsXIDError", 1), `c.toml: line 3 (key "check")`},
-		"no name":             {"[[pattern]]\ncheck = \"SysLogsX\"\n", `c.toml: line 1 (key "name")`},
+		"no name":             {"[[pattern]]\ncheck = \"SysLogsX\"\n", `c.toml: line 1 (key "name"): a pattern has a name`},
+		"name of a number":    {"[[pattern]]\nname = 7\n", `c.toml: line 2 (key "name"): a pattern has a name`},
 		"name twice":          {good + good, `c.toml: line 8 (key "name"): "x" stands twice`},
 		"unknown pattern key": {good + "matches = 'x'\n", `c.toml: line 7 (key "matches"): no such key`},
 		"count alone":         {good + "count = 3\n", `(key "window")`},
@@ -168,6 +175,34 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
+// TestCodesAreBounded: from 1 to 2^30, of both kinds; two of them stand beside each other.
+func TestCodesAreBounded(t *testing.T) {
+	for kind, rest := range map[string]string{"xid": "action = \"NONE\"\n", "sxid": "action = \"NONE\"\nclass = \"bare\"\n"} {
+		for code, good := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 1<<30 - 1: true, 1 << 30: true, 1<<30 + 1: false} {
+			_, err := load(t, fmt.Sprintf("[[%s]]\ncode = %d\n%s[[%s]]\ncode = 7\n%s", kind, code, rest, kind, rest))
+			want := fmt.Sprintf("c.toml: line 2 (key \"code\"): %d is no code", code)
+			if good && err != nil || !good && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+				t.Errorf("%s %d: %v", kind, code, err)
+			}
+		}
+	}
+}
+
+// TestWithoutAFile: what is built in is all there is. A path that cannot be read is an error,
+// and no reason to go on without what the operator wrote.
+func TestWithoutAFile(t *testing.T) {
+	got, err := Load("")
+	if want := Builtin(); err != nil || len(got.XIDs) != len(want.XIDs) || len(got.SXIDs) != len(want.SXIDs) || len(want.SXIDs) == 0 ||
+		len(got.Patterns.Rules()) != len(want.Patterns.Rules()) {
+		t.Errorf("%d XIDs, %d SXIDs: %v", len(got.XIDs), len(got.SXIDs), err)
+	}
+	for name, path := range map[string]string{"a folder": t.TempDir(), "no file": filepath.Join(t.TempDir(), "c.toml")} {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "reading the catalogue: ") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestFilesAreBounded(t *testing.T) {
 	var many strings.Builder
 	for i := range pattern.MaxRules {
@@ -176,8 +211,11 @@ func TestFilesAreBounded(t *testing.T) {
 	if _, err := load(t, many.String()); err == nil || !strings.Contains(err.Error(), "more than 256 patterns") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := load(t, strings.Repeat("#", maxBytes+1)); err == nil {
-		t.Error("a file of any size is read")
+	if _, err := load(t, strings.Repeat("#", maxBytes)); err != nil {
+		t.Errorf("the longest file: %v", err)
+	}
+	if _, err := load(t, strings.Repeat("#", maxBytes+1)); err == nil || !strings.Contains(err.Error(), "c.toml has more than 1048576 bytes") {
+		t.Errorf("a longer file: %v", err)
 	}
 }
 

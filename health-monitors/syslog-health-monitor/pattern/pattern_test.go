@@ -28,6 +28,7 @@ func some(t testing.TB, rules ...Rule) *Set {
 		if given.Count > 0 {
 			r.Count = given.Count
 		}
+		r.Code = given.Code
 		if given.Check != "" {
 			r.Check = given.Check
 		}
@@ -105,6 +106,8 @@ func TestCountAndPause(t *testing.T) {
 		"each":                   {Rule{}, []time.Duration{0, 0, 1}, "+++"},
 		"three in ten minutes":   {Rule{Count: 3, Window: 10 * time.Minute}, []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, "--+--+"},
 		"too slow":               {Rule{Count: 3, Window: 10 * time.Minute}, []time.Duration{0, 6 * time.Minute, 12 * time.Minute, 18 * time.Minute}, "----"},
+		"two at the window":      {Rule{Count: 2, Window: 10 * time.Minute}, []time.Duration{0, 10 * time.Minute}, "-+"},
+		"two beyond the window":  {Rule{Count: 2, Window: 10 * time.Minute}, []time.Duration{0, 10*time.Minute + time.Second}, "--"},
 		"a pause of a minute":    {Rule{Pause: time.Minute}, []time.Duration{0, time.Second, 59 * time.Second, time.Minute, 61 * time.Second}, "+--+-"},
 		"count, then pause":      {Rule{Count: 2, Window: time.Hour, Pause: time.Minute}, []time.Duration{0, 1, 2, time.Minute, 2 * time.Minute}, "-+--+"},
 		"a clock that goes back": {Rule{Pause: time.Minute}, []time.Duration{time.Hour, 0}, "++"},
@@ -141,6 +144,86 @@ func TestARecoveryEndsAPause(t *testing.T) {
 	set.Cleared(set.Find("up a", &m)[0], "", &m)
 	if !down("a") || down("b") {
 		t.Error("it is not the recovered thing that is reported again")
+	}
+}
+
+// TestARecoveryEndsNoOtherPause: neither that of another code of its check, nor that of its
+// code in another check.
+func TestARecoveryEndsNoOtherPause(t *testing.T) {
+	set := some(t, Rule{Match: "link down", Contains: "link", Pause: time.Hour, Check: "SysLogsLink", Code: "down"},
+		Rule{Match: "disk down", Contains: "disk", Pause: time.Hour, Check: "SysLogsDisk", Code: "down"},
+		Rule{Match: "flaps", Contains: "flaps", Pause: time.Hour, Check: "SysLogsLink", Code: "flaps"},
+		Rule{Match: "is up", Contains: "is up", Clears: []string{"down"}, Check: "SysLogsLink"})
+	var m Memory
+	now := time.Unix(1_800_000_000, 0)
+	told := func(line string) bool { return m.Counts(set.Find(line, &m)[0], "", now) }
+	for _, line := range []string{"link down", "disk down", "flaps"} {
+		if !told(line) || told(line) {
+			t.Fatalf("%q: the pause does not hold", line)
+		}
+	}
+	set.Cleared(set.Find("is up", &m)[0], "", &m)
+	for line, want := range map[string]bool{"link down": true, "disk down": false, "flaps": false} {
+		if got := told(line); got != want {
+			t.Errorf("%q is reported: %v", line, got)
+		}
+	}
+}
+
+// TestWhatAMatchNames: groups that matched something, from the line's first byte on; those
+// whose names begin with a capital, A to Z, are entities.
+func TestWhatAMatchNames(t *testing.T) {
+	set := some(t, Rule{Match: `(?P<ADAPTER>\w+) fault(?P<ZONE>\w*)(?: of (?P<disk>\w+))?(?: at (?P<ZERO>\w+))?`, Contains: "fault"})
+	for line, want := range map[string]struct {
+		entities [][2]string
+		metadata map[string]string
+	}{
+		"eth0 fault":              {[][2]string{{"ADAPTER", "eth0"}}, map[string]string{}},
+		"a fault7":                {[][2]string{{"ADAPTER", "a"}, {"ZONE", "7"}}, map[string]string{}},
+		"x eth0 fault of y at z0": {[][2]string{{"ADAPTER", "eth0"}, {"ZERO", "z0"}}, map[string]string{"disk": "y"}},
+	} {
+		got := set.Find(line, &Memory{})
+		if len(got) != 1 || !cmp.Equal(got[0].Entities, want.entities) || !cmp.Equal(got[0].Metadata, want.metadata) {
+			t.Errorf("%q: %+v", line, got)
+		}
+	}
+}
+
+// TestTheChecksOfASet are each named once, in order.
+func TestTheChecksOfASet(t *testing.T) {
+	set := some(t, Rule{Match: "b", Contains: "bbb", Check: "SysLogsB"}, Rule{Match: "a", Contains: "aaa", Check: "SysLogsA"}, Rule{Match: "c", Contains: "ccc", Check: "SysLogsB"})
+	if diff := cmp.Diff([]string{"SysLogsA", "SysLogsB"}, set.Checks()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestTheOldestIsForgotten, whatever its name; of those of one time the first by name.
+func TestTheOldestIsForgotten(t *testing.T) {
+	set := some(t, Rule{Match: "fault (?P<X>\\w+)", Contains: "fault", Pause: time.Hour})
+	for name, at := range map[string]struct {
+		when      func(i int) int64
+		forgotten int
+	}{
+		"the last by name is the oldest":  {func(i int) int64 { return int64(maxSeen - i) }, maxSeen - 1},
+		"the first by name is the oldest": {func(i int) int64 { return int64(i) }, 0},
+		"all are as old":                  {func(int) int64 { return 0 }, 0},
+	} {
+		var m Memory
+		tell := func(i int, second int64) {
+			m.Counts(set.Find(fmt.Sprintf("fault %04d", i), &m)[0], "", time.Unix(1_800_000_000+second, 0))
+		}
+		for i := range maxSeen {
+			tell(i, at.when(i))
+		}
+		before := m.Clone()
+		tell(9999, maxSeen)
+		for i := range maxSeen {
+			f := set.Find(fmt.Sprintf("fault %04d", i), &before)[0]
+			key := about(f.Rule, "", f.Entities)
+			if _, kept := m.Seen[key]; kept == (i == at.forgotten) {
+				t.Errorf("%s: thing %d is remembered: %v", name, i, kept)
+			}
+		}
 	}
 }
 

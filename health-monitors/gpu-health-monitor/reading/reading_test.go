@@ -1,0 +1,15 @@
+package reading
+
+import "testing"
+
+// TestWhatAFailureSays: a call that did not return is told apart from one that failed.
+func TestWhatAFailureSays(t *testing.T) {
+	for trouble, want := range map[Trouble]string{
+		Hung:        "DCGM's HealthCheck did not return: no answer in 30s",
+		Unreachable: "DCGM's HealthCheck failed: no answer in 30s",
+	} {
+		if got := (&Failure{Trouble: trouble, Operation: "HealthCheck", Text: "no answer in 30s"}).Error(); got != want {
+			t.Errorf("%s: %q, want %q", trouble, got, want)
+		}
+	}
+}

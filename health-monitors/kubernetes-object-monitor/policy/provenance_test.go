@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// about makes a file with one policy on objects of a kind, which takes the node from
+// an expression; more are lines of its resource.
+func about(kind, predicate, node string, more ...string) string {
+	group := ""
+	if kind == "Event" {
+		group = "events.k8s.io"
+	}
+	return fmt.Sprintf("[[policies]]\nname = \"P\"\nenabled = true\n[policies.resource]\ngroup = %q\nversion = \"v1\"\nkind = %q\n%s\n", group, kind, strings.Join(more, "\n")) +
+		"[policies.predicate]\nexpression = '''" + predicate + "'''\n[policies.nodeAssociation]\nexpression = '''" + node +
+		"'''\n[policies.healthEvent]\ncomponentClass = \"Node\"\nmessage = \"m\"\nrecommendedAction = \"NONE\"\n"
+}
+
+// TestWhoCouldChooseTheNode: a policy is in doubt if whoever writes an object in a
+// namespace of theirs says which node is meant.
+func TestWhoCouldChooseTheNode(t *testing.T) {
+	const kubelet, itself = `resource.reportingController == 'kubelet'`, `resource.reportingInstance`
+	const inQuestion, recordOnly = "whoever may write objects of kind %s in any namespace", "processingStrategy = \"PERSIST_ONLY\"\n"
+	for name, c := range map[string]struct {
+		text     string
+		monitors record.Strategy
+		doubt    string // the kind; empty if there is none
+	}{
+		"a Node speaks for itself":                 {one("true"), record.Process, ""},
+		"a Pod names a node":                       {about("Pod", "true", "resource.spec.nodeName"), record.Process, "Pod"},
+		"a Pod of one namespace":                   {about("Pod", "true", "resource.spec.nodeName", `namespace = "gpu-operator"`), record.Process, ""},
+		"a kind without a namespace":               {about("ResourceSlice", "true", "resource.spec.nodeName"), record.Process, ""},
+		"for the record only, by the policy":       {about("Pod", "true", "resource.spec.nodeName") + recordOnly, record.Process, ""},
+		"for the record only, by the monitor":      {about("Pod", "true", "resource.spec.nodeName"), record.PersistOnly, ""},
+		"an Event of the kubelet about its node":   {about("Event", kubelet, itself), record.Process, ""},
+		"the same, by the older name":              {about("Event", `resource.reportingComponent == 'kubelet'`, itself), record.Process, ""},
+		"the same, that asks for the Event itself": {about("Event", "resource != null && "+kubelet, itself), record.Process, ""},
+		"an Event of anybody":                      {about("Event", `resource.reason == 'Failed'`, itself), record.Process, "Event"},
+		"an Event of anybody, read whole":          {about("Event", `resource != null`, itself), record.Process, "Event"},
+		"an Event of the kubelet about any node":   {about("Event", kubelet, "resource.regarding.name"), record.Process, "Event"},
+		"an Event whose Pod says who reports": {
+			about("Event", `lookup('v1', 'Pod', 'a', 'b').reportingController == 'kubelet'`, itself), record.Process, "Event",
+		},
+		"another kind that says who reports": {about("Report", kubelet, itself), record.Process, "Report"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := Parse("policies.toml", c.text, objects{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			doubt := set.Policies[0].Doubt(c.monitors)
+			if c.doubt == "" {
+				if doubt != "" {
+					t.Errorf("it is in doubt: %s", doubt)
+				}
+				return
+			}
+			for _, part := range []string{fmt.Sprintf(inQuestion, c.doubt), "policies.resource", `processingStrategy = "PERSIST_ONLY"`} {
+				if !strings.Contains(doubt, part) {
+					t.Errorf("%q does not say %q", doubt, part)
+				}
+			}
+		})
+	}
+}
