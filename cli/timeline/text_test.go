@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +10,8 @@ import (
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0ms", 3 * time.Millisecond: "3ms", 999*time.Millisecond + 999*time.Microsecond: "999ms", time.Second: "1.0s",
-		59*time.Second + 960*time.Millisecond: "59.9s", time.Minute: "1m00s", 61*time.Minute + 5*time.Second: "1h01m",
-		47*time.Hour + 59*time.Minute: "47h59m", 50 * time.Hour: "2d2h", -3 * time.Second: "-3.0s",
+		59*time.Second + 960*time.Millisecond: "59.9s", time.Minute: "1m00s", time.Hour - 1: "59m59s", time.Hour: "1h00m", 61*time.Minute + 5*time.Second: "1h01m",
+		47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2d0h", 50 * time.Hour: "2d2h", -3 * time.Second: "-3.0s",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("span(%v) = %q, want %q", d, got, want)
@@ -26,6 +27,43 @@ func TestPlain(t *testing.T) {
 	}
 	if got := brief(strings.Repeat("\u00e9", longest+7)); got != strings.Repeat("\u00e9", longest)+" ... (7 characters more)" {
 		t.Errorf("brief = %q", got)
+	}
+}
+
+// TestWhatFitsIsWhole: a text is cut only where it is longer than what is shown.
+func TestWhatFitsIsWhole(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		text           func(string) string
+		most           int
+		one, otherwise string // said of one character more, and of ten
+	}{
+		{"a message", brief, longest, " ... (1 characters more)", " ... (10 characters more)"},
+		{"a value", short, 60, " ...", " ..."},
+	} {
+		whole := strings.Repeat("\u00e9", tt.most)
+		for more, want := range map[string]string{"": "", "x": tt.one, "xxxxxxxxxx": tt.otherwise} {
+			if got := tt.text(whole + more); got != whole+want {
+				t.Errorf("%s of %d characters and %q is %q", tt.name, tt.most, more, got)
+			}
+		}
+	}
+}
+
+// full is a place that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestAnAnswerThatCannotBeWritten is a failure, whoever asked.
+func TestAnAnswerThatCannotBeWritten(t *testing.T) {
+	s := Timeline{Sources: []Source{{Read: true}, {Read: true}}}
+	for name, err := range map[string]error{
+		"why": s.Write(full{}, Style{}), "status": Fleet{Sources: s.Sources}.Write(full{}, Style{}), "trace": Trace{}.Write(full{}, Style{}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "writing the answer: no space left") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -83,3 +83,29 @@ func TestTrace(t *testing.T) {
 		t.Errorf("%s, %v", &out, err)
 	}
 }
+
+// TestTheFaultOfARun is told if the run was begun for one, and marked if it is what
+// was asked for; why it is not over, or failed, is told too.
+func TestTheFaultOfARun(t *testing.T) {
+	record := v1alpha1.Fault{Record: "0190-r1", Action: "RESTART_VM", CheckName: "check", Message: "m"}
+	action := record
+	action.Record = ""
+	for _, tt := range []struct {
+		name, query string
+		run         TracedRun
+		want        string
+	}{
+		{"of a record", "gpu-1", TracedRun{Fault: record, Outcome: "succeeded", Reason: "Done"}, "  for record 0190-r1, RESTART_VM check: m\n"},
+		{"of the record that was asked for", "0190-r1", TracedRun{Fault: record, Outcome: "succeeded"}, "* for record 0190-r1, RESTART_VM check: m\n"},
+		{"begun by hand, for an action", "", TracedRun{Fault: action, Outcome: "succeeded"}, "  for record none, RESTART_VM check: m\n"},
+		{"of no fault", "gpu-1", TracedRun{Outcome: "succeeded"}, ""},
+		{"that failed", "gpu-1", TracedRun{Outcome: "failed", Reason: "SessionOver", Message: "m"}, "  SessionOver: m\n"},
+		{"that is under way", "gpu-1", TracedRun{Outcome: "under way"}, ""},
+	} {
+		p := Style{}.page()
+		Trace{Query: tt.query}.run(p, tt.run)
+		if _, got, _ := strings.Cut(p.out.String(), "\n"); got != tt.want {
+			t.Errorf("a run %s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -44,6 +44,25 @@ func TestARecordCountsAsItsEvents(t *testing.T) {
 	}
 }
 
+// TestTheEventsOfARecordAreSpread: from the first to the last time of each burst; the
+// very last one is the record's own.
+func TestTheEventsOfARecordAreSpread(t *testing.T) {
+	n := newNode(t, parsed(t, oneNode+"count = 6\n"))
+	burst := func(from, to time.Duration) record.Burst {
+		return record.Burst{From: start.Add(from * time.Second), To: start.Add(to * time.Second), Count: 3}
+	}
+	n.window.Add(decision.NewFact(counting(n, "a", burst(0, 20), burst(60, 80))))
+	var got []string
+	for _, f := range n.window.Judge(time.Time{}, start) {
+		for _, s := range f.Sources {
+			got = append(got, s.At.Sub(start).String())
+		}
+	}
+	if want := "0s 10s 20s 1m0s 1m10s 1m20s"; strings.Join(got, " ") != want {
+		t.Errorf("the events of two bursts happened at %v, want %s", got, want)
+	}
+}
+
 // TestObservedRepeatsCountNothing: such a record is for the record only.
 func TestObservedRepeatsCountNothing(t *testing.T) {
 	n := newNode(t, rule.Default())

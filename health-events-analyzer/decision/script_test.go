@@ -80,6 +80,10 @@ func (n *node) word(r *record.Record, word string) {
 		e.Agent = v
 	case "check":
 		e.CheckName = v
+	case "class":
+		e.ComponentClass = v
+	case "session":
+		r.Status.Session = v
 	case "node":
 		e.NodeName = v
 	case "seq":
@@ -183,14 +187,14 @@ func (n *node) publish(e record.Event) string {
 }
 
 // change writes into the status of a record as the services do:
-// "<name> <offset> cleared|covered|superseded|remediated".
+// "<name> <offset> cleared|covered|superseded|remediated|failed [session]".
 func (n *node) change(line string) record.Record {
 	fields := strings.Fields(line)
 	offset, err := time.ParseDuration(fields[1])
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	at, yes := start.Add(offset), true
+	at := start.Add(offset)
 	r, known := n.records[fields[0]]
 	if !known {
 		for id, x := range n.records {
@@ -208,8 +212,8 @@ func (n *node) change(line string) record.Record {
 		s.QuarantineVerdict = &record.Verdict{Reason: record.CoveredByReboot, At: at}
 	case "superseded":
 		s.QuarantineVerdict = &record.Verdict{Reason: record.Superseded, At: at}
-	case "remediated":
-		s.Session, s.FaultRemediated, s.LastRemediationTimestamp = fields[3], &yes, &at
+	case "remediated", "failed":
+		s.Session, s.FaultRemediated, s.LastRemediationTimestamp = fields[3], new(fields[2] == "remediated"), &at
 	default:
 		n.t.Fatalf("%q: unknown change", line)
 	}
