@@ -188,3 +188,26 @@ func TestARecoveryAsksForNothing(t *testing.T) {
 		t.Errorf("the recovery is %+v of the fault %+v", r, e)
 	}
 }
+
+// TestAFaultOfOurOwnFindsItsPlace: while its place in the store is not known, what was
+// before it does not end it; once it is, what is behind it does.
+func TestAFaultOfOurOwnFindsItsPlace(t *testing.T) {
+	own := said("own", 1, record.AnalyzerAgent, record.Process)
+	own.Event.Metadata["clear"], own.Event.Metadata["sources"] = string(rule.WhenSourcesClose), "s1"
+	recovery := own
+	recovery.ID, recovery.Append, recovery.Event.IsHealthy = "recovery", 10, true
+	for place, open := range map[int64]bool{9: false, 11: true} {
+		w := decision.NewWindow(nil)
+		own.Append = 1 << 62
+		w.Add(decision.NewFact(own))
+		w.Add(decision.NewFact(recovery))
+		if len(w.Unknown()) == 0 {
+			t.Error("it is over before its place is known")
+		}
+		own.Append = place
+		w.Add(decision.NewFact(own))
+		if got := len(w.Unknown()) > 0; got != open {
+			t.Errorf("place %d: open %v, want %v", place, got, open)
+		}
+	}
+}

@@ -85,8 +85,11 @@ func (w *Window) insert(f *Fact) {
 
 // update takes over what the services have written since.
 func (w *Window) update(old, f *Fact) (from time.Time, changed bool) {
-	if f.Record.Append != 0 {
+	if f.Record.Append != 0 && f.Record.Append != old.Record.Append {
 		old.Record.Append = f.Record.Append
+		for _, r := range w.recoveries { // one may turn out to be behind it
+			old.clear(r)
+		}
 	}
 	if f.Record.Revision <= old.Record.Revision {
 		return time.Time{}, false

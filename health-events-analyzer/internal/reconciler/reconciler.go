@@ -42,6 +42,8 @@ type Reconciler struct {
 	Options
 	nodes *nodes
 	rules atomic.Pointer[ruleSet]
+	// places counts the events that were published.
+	places atomic.Int64
 }
 
 // ruleSet is the rules in force, by their scope.
@@ -204,7 +206,7 @@ func (d *Reconciler) derive(ctx context.Context, n *node, f decision.Finding) er
 	if err := d.publish(ctx, e); err != nil {
 		return err
 	}
-	n.window.Add(published(e, 0))
+	n.window.Add(d.published(e))
 	d.Log.Info("rule matched", "node", e.NodeName, "rule", e.CheckName, "subject", f.Subject, "record", e.ID,
 		"sources", len(f.Sources), "strategy", e.ProcessingStrategy)
 	return nil
@@ -222,19 +224,19 @@ func (d *Reconciler) clear(ctx context.Context, n *node) error {
 		if err := d.publish(ctx, e); err != nil {
 			return err
 		}
-		n.window.Add(published(e, afterAll))
+		n.window.Add(d.published(e))
 		d.Log.Info("causes are over", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
 	}
 	return nil
 }
 
-// afterAll stands for the place of a recovery that is stored, and not delivered
-// yet: behind its fault.
-const afterAll = 1<<63 - 1
+// undelivered is where the places of events begin that are stored, and not delivered
+// yet: behind all that was, in the order in which they were published.
+const undelivered = 1 << 62
 
 // published is an event of ours that was acknowledged, and not delivered yet.
-func published(e record.Event, place int64) *decision.Fact {
-	r := record.Record{ID: e.ID, Append: place, Event: e}
+func (d *Reconciler) published(e record.Event) *decision.Fact {
+	r := record.Record{ID: e.ID, Append: undelivered + d.places.Add(1), Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()
 	return factOf(r)
 }
