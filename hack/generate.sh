@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Regenerates generated code. protoc itself comes from Debian's
-# protobuf-compiler; the plugins are pinned in hack/tools.
+# Regenerates generated code. protoc itself and its well-known types come from Debian's
+# protobuf-compiler and libprotobuf-dev; the plugins are pinned in hack/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hack/packages.sh protobuf-compiler
+hack/packages.sh protobuf-compiler libprotobuf-dev
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 for tool in google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc; do
@@ -21,7 +21,7 @@ for m in data-models internal health-monitors janitor node-health-check repair-c
 done
 hack/chart.sh
 # The pages of docs/configuration and of the metrics, each by the test that compares it; the index last.
-mapfile -t pages < <(git grep -lE 'reference\.Page\(' -- '*page_test.go' | xargs -n1 dirname | sed 's#^#./#')
+mapfile -t pages < <(git grep --untracked -lE 'reference\.Page\(' -- '*page_test.go' | xargs -n1 dirname | sed 's#^#./#')
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationPage$' "${pages[@]}"
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestConfigurationIndex$' ./internal/daemon
 NVSENTINEL_WRITE_PAGES=1 go test -count=1 -run '^TestMetricsPage$' ./tests/metrics

@@ -50,6 +50,10 @@ func TestValuesThatAreTakenAway(t *testing.T) {
 		"--set=healthEventsAnalyzer.processingStrategy=null,faultQuarantine.dryRun=null,nodeDrainer.dryRun=null,faultRemediation.dryRun=null,global=null",
 		everyMonitor, "--set=gpuHealthMonitor.processingStrategy=null,gpuHealthMonitor.dcgm.trusted=null,nicHealthMonitor.processingStrategy=null"))
 	for _, monitor := range monitors {
+		if _, there := pods[monitor.workload]; !there {
+			t.Errorf("%s is not enabled by everyMonitor", monitor.workload)
+			continue
+		}
 		if args := pods[monitor.workload].Spec.Containers[0].Args; !slices.Contains(args, "--processingStrategy="+monitor.strategy) {
 			t.Errorf("%s is given %v", monitor.workload, args)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -417,7 +418,15 @@ func TestLists(t *testing.T) {
 	if !found {
 		t.Fatal("the values do not say where the connector has to run")
 	}
-	for workload, pod := range workloads(t, rendered(t, file("all"))) {
+	all := workloads(t, rendered(t, file("all")))
+	for _, row := range regexp.MustCompile(`\(dict "name" "([\w-]+)" "enabled"`).FindAllStringSubmatch(read("distros/helm/nvsentinel/templates/_services.tpl"), -1) {
+		_, there := all[row[1]]
+		// coverage is a publisher of the cluster's connector, kwok's plugin one of several
+		if !there && row[1] != "nvsentinel-coverage" && row[1] != "csp-plugin-kwok" {
+			t.Errorf("testdata/all.yaml lacks %s, which has a row in templates/_services.tpl", row[1])
+		}
+	}
+	for workload, pod := range all {
 		publishes := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "connector" })
 		if publishes != strings.Contains(list, workload) {
 			t.Errorf("%s speaks to the connector of its node: %v; the values say\n%s", workload, publishes, list)

@@ -69,6 +69,9 @@ func Run(ctx context.Context, folder string, o Options) (Outcome, error) {
 	case told.Ran == 0:
 		return out, fmt.Errorf("%s has no tests: name the package that has them among the tellers", folder)
 	}
+	if len(changes) == 0 {
+		return out, nil
+	}
 	shuffle(changes)
 	dir, err := os.MkdirTemp("", "nvsentinel-mutate-")
 	if err != nil {

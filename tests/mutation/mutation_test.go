@@ -73,6 +73,8 @@ func TestRun(t *testing.T) {
 		"go.mod":      "module example.com/m\n\ngo 1.25\n",
 		"p/p.go":      "// Package p is tested.\npackage p\n\nconst most = 2 + 1\n\nfunc low(a int) bool { return a < most }\n\nfunc both(a, b bool) bool { return a && b }\n\nfunc join(a, b string) string { return a + b }\n",
 		"q/q.go":      "package q\n\nfunc low(a int) bool { return a < 3 }\n",
+		"r/r.go":      "package r\n\nfunc name() string { return \"r\" }\n",
+		"r/r_test.go": "package r\n\nimport \"testing\"\n\nfunc TestName(*testing.T) { name() }\n",
 		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestLow(t *testing.T) {\n\tif !low(2) || low(3) || !both(true, true) {\n\t\tt.Error()\n\t}\n}\n",
 	} {
 		path := filepath.Join(dir, name)
@@ -102,6 +104,9 @@ func TestRun(t *testing.T) {
 	}
 	if _, err := mutation.Run(t.Context(), "q", mutation.Options{Root: dir}); err == nil || !strings.Contains(err.Error(), "q has no tests") {
 		t.Errorf("a package without tests: %v", err)
+	}
+	if out, err := mutation.Run(t.Context(), "r", mutation.Options{Root: dir}); err != nil || out.Tried != 0 || out.Share() != 100 {
+		t.Errorf("a package in which nothing can be changed: %+v, %v", out, err)
 	}
 }
 
