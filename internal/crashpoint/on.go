@@ -16,7 +16,7 @@ import (
 // Enabled says that the build has crash points.
 const Enabled = true
 
-var points = sync.OnceValue(func() *plan { return read(os.Getenv) })
+var points = sync.OnceValue(func() *schedule { return read(os.Getenv) })
 
 // Here marks a place where a crash test may kill or freeze the process.
 func Here(point string) {
@@ -47,16 +47,16 @@ const (
 	freeze
 )
 
-// plan is what the environment asked for.
-type plan struct {
+// schedule is what the environment asked for.
+type schedule struct {
 	log, once, fatal string
 
 	mu   sync.Mutex
 	left map[action]map[string]int // hits until the action
 }
 
-func read(env func(string) string) *plan {
-	p := &plan{
+func read(env func(string) string) *schedule {
+	p := &schedule{
 		log: env("NVSENTINEL_CRASH_LOG"), once: env("NVSENTINEL_CRASH_ONCE"), fatal: env("NVSENTINEL_FATAL_TEXT"),
 		left: map[action]map[string]int{},
 	}
@@ -93,7 +93,7 @@ func split(list string) []string {
 }
 
 // hit logs one hit and tells what it does.
-func (p *plan) hit(point string) action {
+func (p *schedule) hit(point string) action {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.write(point)
@@ -111,7 +111,7 @@ func (p *plan) hit(point string) action {
 }
 
 // write appends one line in one write, so that services can share the file.
-func (p *plan) write(point string) {
+func (p *schedule) write(point string) {
 	if p.log == "" {
 		return
 	}
@@ -128,7 +128,7 @@ func (p *plan) write(point string) {
 
 // first leaves the point's marker before the action; a marker that is there
 // already means that the point has acted before, in this or another process.
-func (p *plan) first(a action, point string) bool {
+func (p *schedule) first(a action, point string) bool {
 	if p.once == "" {
 		return true
 	}

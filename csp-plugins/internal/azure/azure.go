@@ -64,18 +64,18 @@ const (
 	inSet = "microsoft.compute/virtualmachinescalesets/virtualmachines"
 )
 
-// place is where a machine is. set is empty for one that is in no scale set; in a set
+// resource is where a machine is. set is empty for one that is in no scale set; in a set
 // name is the id of the instance.
-type place struct{ subscription, group, set, name string }
+type resource struct{ subscription, group, set, name string }
 
 // parse reads the providerID of the Kubernetes cloud provider of Azure:
 // azure:///subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/virtualMachines/NAME
 // or .../virtualMachineScaleSets/SET/virtualMachines/ID.
-func parse(machine string) (place, error) {
+func parse(machine string) (resource, error) {
 	id, ok := strings.CutPrefix(machine, prefix)
 	parsed, err := arm.ParseResourceID(id)
 	if ok && err == nil && parsed.SubscriptionID != "" && parsed.ResourceGroupName != "" && parsed.Name != "" && !strings.ContainsAny(id, "?#%") {
-		at := place{subscription: parsed.SubscriptionID, group: parsed.ResourceGroupName, name: parsed.Name}
+		at := resource{subscription: parsed.SubscriptionID, group: parsed.ResourceGroupName, name: parsed.Name}
 		switch strings.ToLower(parsed.ResourceType.String()) {
 		case inSet:
 			at.set = parsed.Parent.Name
@@ -84,7 +84,7 @@ func parse(machine string) (place, error) {
 			return at, nil
 		}
 	}
-	return place{}, csp.Malformed(machine, "azure:///subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/... of a virtual machine")
+	return resource{}, csp.Malformed(machine, "azure:///subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/... of a virtual machine")
 }
 
 // clients of a subscription.
@@ -214,7 +214,7 @@ type poller interface {
 	ResumeToken() (string, error)
 }
 
-func begin(ctx context.Context, c *armcompute.ClientFactory, at place, s csp.Signal) (poller, error) {
+func begin(ctx context.Context, c *armcompute.ClientFactory, at resource, s csp.Signal) (poller, error) {
 	force := new(s.Force)
 	switch {
 	case at.set != "" && s.Terminate:

@@ -71,7 +71,7 @@ func answeredBy(err error, statuses ...int) bool {
 }
 
 // resume makes the poller that a token is of.
-func resume(ctx context.Context, c *armcompute.ClientFactory, at place, token string) (resumed, func(context.Context) error, error) {
+func resume(ctx context.Context, c *armcompute.ClientFactory, at resource, token string) (resumed, func(context.Context) error, error) {
 	if at.set != "" {
 		if p, err := c.NewVirtualMachineScaleSetVMsClient().BeginRestart(ctx, at.group, at.set, at.name, &armcompute.VirtualMachineScaleSetVMsClientBeginRestartOptions{ResumeToken: token}); err == nil {
 			return p, func(ctx context.Context) error { _, err := p.Result(ctx); return err }, nil

@@ -60,18 +60,18 @@ func New(ctx context.Context, c Config) (*Provider, error) {
 // gce://project/us-central1-a/name. A project may begin with a domain.
 var providerID = regexp.MustCompile(`^gce://((?:[a-z0-9.-]+:)?[a-z0-9-]+)/([a-z0-9-]+)/([a-z][a-z0-9-]*)$`)
 
-// place is where an instance is.
-type place struct{ project, zone, name string }
+// resource is where an instance is.
+type resource struct{ project, zone, name string }
 
-func parse(machine string) (place, error) {
+func parse(machine string) (resource, error) {
 	match := providerID.FindStringSubmatch(machine)
 	if match == nil {
-		return place{}, cloud.Malformed(machine, "gce://PROJECT/ZONE/NAME")
+		return resource{}, cloud.Malformed(machine, "gce://PROJECT/ZONE/NAME")
 	}
-	return place{match[1], match[2], match[3]}, nil
+	return resource{match[1], match[2], match[3]}, nil
 }
 
-func (p *Provider) get(ctx context.Context, machine string) (place, *computepb.Instance, error) {
+func (p *Provider) get(ctx context.Context, machine string) (resource, *computepb.Instance, error) {
 	at, err := parse(machine)
 	if err != nil {
 		return at, nil, err

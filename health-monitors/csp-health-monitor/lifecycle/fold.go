@@ -74,7 +74,7 @@ func Fold(before *maintenance.Event, a announcement.Announcement, o Origin, node
 	if reflect.DeepEqual(next, *before) {
 		return *before, Unchanged
 	}
-	return stamped(next, now), change
+	return withStatus(next, now), change
 }
 
 func begin(a announcement.Announcement, o Origin, now time.Time) (maintenance.Event, Change) {
@@ -86,7 +86,7 @@ func begin(a announcement.Announcement, o Origin, now time.Time) (maintenance.Ev
 		CSPStatus: maintenance.Pending, RecommendedAction: record.ActionNone, Received: instant(now),
 	}
 	adopt(&e, a, now)
-	return stamped(e, now), First
+	return withStatus(e, now), First
 }
 
 // again says whether the provider has clearly taken up what it had ended: it lists
@@ -168,7 +168,7 @@ func Vanish(e maintenance.Event, now time.Time) (maintenance.Event, Change) {
 		e.CSPStatus = maintenance.Called
 	}
 	e.Vanished, e.ActualEnd = true, new(instant(now))
-	return stamped(e, now), Vanished
+	return withStatus(e, now), Vanished
 }
 
 func stateOf(s announcement.State) maintenance.CSPStatus {
@@ -241,8 +241,8 @@ func bounded(m map[string]string) map[string]string {
 	return out
 }
 
-// stamped is a changed document with what follows from its content.
-func stamped(e maintenance.Event, now time.Time) maintenance.Event {
+// withStatus is a changed document with what follows from its content.
+func withStatus(e maintenance.Event, now time.Time) maintenance.Event {
 	e.Status, e.LastUpdated = status(e), instant(now)
 	return e
 }

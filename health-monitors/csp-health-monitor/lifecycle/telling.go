@@ -40,7 +40,7 @@ func Apply(e maintenance.Event, v Verdict, p Policy, now time.Time) maintenance.
 	case TimeOut:
 		e = tell(e, maintenance.NotReady, v.Reason, e.Quarantined.Strategy, now)
 	}
-	return stamped(e, now)
+	return withStatus(e, now)
 }
 
 // tell puts an event into the document. Its id is of its own for every telling, and
@@ -128,7 +128,7 @@ func Acknowledge(e maintenance.Event, now time.Time) maintenance.Event {
 		}
 		renew(&e) // put off, or taken up again: it comes again
 	}
-	return stamped(e, now)
+	return withStatus(e, now)
 }
 
 // Refuse is the document after the connector has refused its event for good: nothing
@@ -136,7 +136,7 @@ func Acknowledge(e maintenance.Event, now time.Time) maintenance.Event {
 func Refuse(e maintenance.Event, now time.Time) maintenance.Event {
 	e.Waiting = nil
 	e.Finished, e.Outcome, e.ExpireAt = true, string(EventRefused), new(instant(now.Add(Retention)))
-	return stamped(e, now)
+	return withStatus(e, now)
 }
 
 // eventOf carries an action's number to its name.

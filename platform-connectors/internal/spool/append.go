@@ -129,61 +129,61 @@ func (s *Spool) commitGroup() (more bool) {
 func (s *Spool) commit(group []*request) {
 	s.io.Lock()
 	defer s.io.Unlock()
-	p := s.plan(group)
-	err := s.write(p)
+	b := s.number(group)
+	err := s.write(b)
 	if err == nil {
-		s.accept(p)
+		s.accept(b)
 	} else {
 		s.o.Metrics.failures.Inc()
-		s.o.Log.Error("making spool records durable failed", "records", len(p.frames), "error", err)
+		s.o.Log.Error("making spool records durable failed", "records", len(b.frames), "error", err)
 		err = fmt.Errorf("%w: %w", ErrNotDurable, err)
 	}
-	for _, r := range p.joined {
+	for _, r := range b.joined {
 		r.done <- err
 	}
 }
 
-// plan is a group with places in the log.
-type plan struct {
+// batch is a group with places in the log.
+type batch struct {
 	joined []*request
 	frames []frame
 	ids    map[uuid.UUID]digest
 	bytes  int64
 }
 
-// plan gives each new record of the group its index, and answers the requests
+// number gives each new record of the group its index, and answers the requests
 // that cannot join: given up by their caller, or without room.
-func (s *Spool) plan(group []*request) *plan {
+func (s *Spool) number(group []*request) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &plan{ids: map[uuid.UUID]digest{}}
+	b := &batch{ids: map[uuid.UUID]digest{}}
 	for _, r := range group {
 		if err := r.ctx.Err(); err != nil {
 			r.done <- err
 			continue
 		}
-		fresh, bytes := s.fresh(p, r)
-		if s.bytes+p.bytes+bytes > s.o.MaxBytes {
-			r.done <- fmt.Errorf("%w: %d of %d bytes used", ErrFull, s.bytes+p.bytes, s.o.MaxBytes)
+		fresh, bytes := s.fresh(b, r)
+		if s.bytes+b.bytes+bytes > s.o.MaxBytes {
+			r.done <- fmt.Errorf("%w: %d of %d bytes used", ErrFull, s.bytes+b.bytes, s.o.MaxBytes)
 			continue
 		}
 		for _, f := range fresh {
-			f.index = s.committed + uint64(len(p.frames)) + 1
-			p.frames = append(p.frames, f)
-			p.ids[f.id] = f.digest
+			f.index = s.committed + uint64(len(b.frames)) + 1
+			b.frames = append(b.frames, f)
+			b.ids[f.id] = f.digest
 		}
-		p.bytes += bytes
-		p.joined = append(p.joined, r)
+		b.bytes += bytes
+		b.joined = append(b.joined, r)
 	}
-	return p
+	return b
 }
 
 // fresh returns the records of a request that are not in the spool.
-func (s *Spool) fresh(p *plan, r *request) (fresh []frame, bytes int64) {
+func (s *Spool) fresh(b *batch, r *request) (fresh []frame, bytes int64) {
 	mine := map[uuid.UUID]digest{}
 	for _, f := range r.frames {
 		known := false
-		for _, ids := range []map[uuid.UUID]digest{s.ids, p.ids, mine} {
+		for _, ids := range []map[uuid.UUID]digest{s.ids, b.ids, mine} {
 			d, ok := ids[f.id]
 			known = known || (ok && d == f.digest)
 		}
@@ -199,8 +199,8 @@ func (s *Spool) fresh(p *plan, r *request) (fresh []frame, bytes int64) {
 // write appends the frames and syncs them. After a failure nothing is known
 // about the end of the log: it is cut back to what is durable before it is
 // written again.
-func (s *Spool) write(p *plan) error {
-	if len(p.frames) == 0 {
+func (s *Spool) write(b *batch) error {
+	if len(b.frames) == 0 {
 		return nil
 	}
 	if s.broken {
@@ -210,8 +210,8 @@ func (s *Spool) write(p *plan) error {
 	}
 	s.broken = true
 	s.buffer = s.buffer[:0]
-	at, ends := s.wal.last().size(), make([]uint32, 0, len(p.frames))
-	for _, f := range p.frames {
+	at, ends := s.wal.last().size(), make([]uint32, 0, len(b.frames))
+	for _, f := range b.frames {
 		s.buffer = appendEntry(s.buffer, f)
 		end := at + int64(len(s.buffer))
 		if ends = append(ends, uint32(end)); end < s.wal.full {
@@ -262,20 +262,20 @@ func (s *Spool) flush(ends []uint32) error {
 }
 
 // accept makes a durable group visible to the readers.
-func (s *Spool) accept(p *plan) {
+func (s *Spool) accept(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(p.frames) == 0 {
+	if len(b.frames) == 0 {
 		return
 	}
-	for _, f := range p.frames {
+	for _, f := range b.frames {
 		s.remember(f)
 		s.forgetOld()
 	}
-	s.committed += uint64(len(p.frames))
+	s.committed += uint64(len(b.frames))
 	close(s.changed)
 	s.changed = make(chan struct{})
-	s.o.Metrics.groupSize.Observe(float64(len(p.frames)))
+	s.o.Metrics.groupSize.Observe(float64(len(b.frames)))
 	s.o.Metrics.bytes.Set(float64(s.bytes))
 }
 

@@ -32,11 +32,11 @@ type kinds struct {
 
 	mu       sync.Mutex
 	spaces   map[string]cache.Cache // by namespace
-	followed map[place]bool
+	followed map[scope]bool
 }
 
-// place is where objects of a kind are; without a namespace the kind is of the cluster.
-type place struct {
+// scope is where objects of a kind are; without a namespace the kind is of the cluster.
+type scope struct {
 	kind      schema.GroupVersionKind
 	namespace string
 }
@@ -46,7 +46,7 @@ const followLimit = 10 * time.Second
 
 // follow has a kind watched. It tries to read at the API server itself first, whose
 // answer says what the watch would not.
-func (k *kinds) follow(ctx context.Context, at place) error {
+func (k *kinds) follow(ctx context.Context, at scope) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.followed[at] {

@@ -233,7 +233,7 @@ func (c *Reconciler) resources(ctx context.Context) work.Resources {
 		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != (namespace != "") {
 			return nil, fmt.Errorf("namespace of the template is %q, and objects of %s are namespaced: %v", namespace, kind, namespaced)
 		}
-		if err := c.kinds.follow(ctx, place{kind, namespace}); err != nil {
+		if err := c.kinds.follow(ctx, scope{kind, namespace}); err != nil {
 			c.Log.Warn("objects of a kind are not watched; they are looked at by the clock", "kind", kind, "namespace", namespace, "error", err)
 		}
 		all := c.Objects.Resource(mapping.Resource)

@@ -74,7 +74,7 @@ func (w *Watch) manager(context.Context) (ctrl.Manager, error) {
 		return nil, err
 	}
 	c := &Reconciler{Deps: w.deps, events: mgr.GetEventRecorder(eventrecorder.Component(name)), here: w.here}
-	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), open: w.spaces(mgr, steps), spaces: map[string]cache.Cache{}, followed: map[place]bool{}}
+	c.kinds = &kinds{live: w.deps.Live, cache: mgr.GetCache(), open: w.spaces(mgr, steps), spaces: map[string]cache.Cache{}, followed: map[scope]bool{}}
 	if err := w.control(mgr, c); err != nil {
 		return nil, fmt.Errorf("adding the controllers: %w", err)
 	}

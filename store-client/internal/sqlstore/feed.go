@@ -45,7 +45,7 @@ type feed struct {
 	cursor position
 	buffer []item
 	target *Head
-	read   place
+	read   rowKey
 	// parts numbers the rows delivered above a target's Tx.
 	parts int
 	// looked is when the store was looked at last.
@@ -174,7 +174,7 @@ func (f *feed) fill(ctx context.Context) (full bool, err error) {
 		if f.cursor.covers(head) {
 			return false, nil
 		}
-		f.target, f.read = &head, place{f.cursor.Tx, f.cursor.Seq}
+		f.target, f.read = &head, rowKey{f.cursor.Tx, f.cursor.Seq}
 	}
 	page, err := f.page(bounded, conn)
 	if err != nil {

@@ -71,7 +71,7 @@ func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (st
 		return store.Lag{}, fmt.Errorf("reading the head: %w", err)
 	}
 	pos, why := standing(l, head, f.Kind, 0)
-	f.cursor, f.read = pos, place{pos.Tx, pos.Seq}
+	f.cursor, f.read = pos, rowKey{pos.Tx, pos.Seq}
 	lag := store.Lag{Lost: string(why)}
 	query, args := f.countSQL(head, limit)
 	var oldest instant

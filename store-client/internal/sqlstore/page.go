@@ -11,17 +11,17 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// place is where a row lies in the store's order.
-type place struct{ tx, seq int64 }
+// rowKey is where a row lies in the store's order.
+type rowKey struct{ tx, seq int64 }
 
-func (p place) before(q place) bool { return p.tx < q.tx || p.tx == q.tx && p.seq < q.seq }
+func (p rowKey) before(q rowKey) bool { return p.tx < q.tx || p.tx == q.tx && p.seq < q.seq }
 
 // page is one read of a feed.
 type page struct {
 	items  []item
 	broken []provider.Document
 	// last is the place of the last row read.
-	last place
+	last rowKey
 	// full says that the read was cut short: more may follow.
 	full bool
 }
@@ -87,7 +87,7 @@ func (f *feed) news(columns string, target Head, limit int) (string, []any) {
 		return q.rows(f.read, nil), q.args
 	}
 	after := f.read
-	if last := (place{seen.Next - 1, math.MaxInt64}); after.before(last) {
+	if last := (rowKey{seen.Next - 1, math.MaxInt64}); after.before(last) {
 		after = last
 	}
 	if len(seen.Running) == 0 {
@@ -108,7 +108,7 @@ type newsQuery struct {
 
 // rows selects from one range: after a place, and of certain transactions if
 // any are named.
-func (q *newsQuery) rows(after place, of []int64) string {
+func (q *newsQuery) rows(after rowKey, of []int64) string {
 	tx, seq, at := columns(q.feed.Kind)
 	where := []string{
 		"(" + tx + ", " + seq + ") > (" + q.arg(after.tx) + ", " + q.arg(after.seq) + ")",
