@@ -110,7 +110,7 @@ func (s *Source) Check(ctx context.Context) error {
 	one, calls := 1, 0
 	var first string
 	for _, c := range s.compartments {
-		answer, err := s.compute.ListInstanceMaintenanceEvents(ctx, core.ListInstanceMaintenanceEventsRequest{CompartmentId: &c, Limit: &one})
+		answer, err := call(ctx, s.compute.ListInstanceMaintenanceEvents, core.ListInstanceMaintenanceEventsRequest{CompartmentId: &c, Limit: &one})
 		if err != nil {
 			return fmt.Errorf("checking the list of maintenance events of %s: %w", c, refused(err))
 		}

@@ -34,6 +34,30 @@ func (s *Source) Read(ctx context.Context, q announcement.Question) (announcemen
 	return announcement.Reading{Announcements: decide(events, q.Open), Complete: whole, Calls: calls}, nil
 }
 
+// call asks OCI, and stops waiting when ctx ends. The SDK does not see that end: its Retry
+// (oci-go-sdk v65.129.0, common/retry.go) reads then what its own goroutine still writes.
+// What is under way ends by callLimit, and nobody looks at it.
+func call[Q, A any](ctx context.Context, ask func(context.Context, Q) (A, error), request Q) (answer A, err error) {
+	type result struct {
+		answer A
+		err    error
+	}
+	if ctx.Err() != nil {
+		return answer, ctx.Err()
+	}
+	done := make(chan result, 1)
+	go func() {
+		a, err := ask(context.WithoutCancel(ctx), request)
+		done <- result{a, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	case r := <-done:
+		return r.answer, r.err
+	}
+}
+
 // list adds the events of a compartment, in all states: one that this program does not
 // know is told too.
 func (s *Source) list(ctx context.Context, compartment string, to map[string]core.InstanceMaintenanceEventSummary, calls *int) error {
@@ -41,7 +65,7 @@ func (s *Source) list(ctx context.Context, compartment string, to map[string]cor
 	request := core.ListInstanceMaintenanceEventsRequest{CompartmentId: &compartment, Limit: &size}
 	for page := 1; ; page++ {
 		*calls++
-		answer, err := s.compute.ListInstanceMaintenanceEvents(ctx, request)
+		answer, err := call(ctx, s.compute.ListInstanceMaintenanceEvents, request)
 		if err != nil {
 			return fmt.Errorf("listing the maintenance events of %s, page %d: %w", compartment, page, refused(err))
 		}
@@ -96,7 +120,7 @@ func (s *Source) missing(ctx context.Context, open []string, to map[string]core.
 // event gets one event; false where OCI says that it is gone or may not be seen.
 func (s *Source) event(ctx context.Context, id string, calls *int) (core.InstanceMaintenanceEventSummary, bool, error) {
 	*calls++
-	answer, err := s.compute.GetInstanceMaintenanceEvent(ctx, core.GetInstanceMaintenanceEventRequest{InstanceMaintenanceEventId: &id})
+	answer, err := call(ctx, s.compute.GetInstanceMaintenanceEvent, core.GetInstanceMaintenanceEventRequest{InstanceMaintenanceEventId: &id})
 	if e, ok := common.IsServiceError(err); ok && e.GetHTTPStatusCode() == http.StatusNotFound {
 		return core.InstanceMaintenanceEventSummary{}, false, nil
 	}
