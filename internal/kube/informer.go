@@ -23,17 +23,31 @@ type Nodes struct {
 
 // WatchNodes makes a cache of Nodes; Run fills it.
 func WatchNodes(client kubernetes.Interface) *Nodes {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(StripManagedFields))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Strip))
 	nodes := factory.Core().V1().Nodes()
 	return &Nodes{Lister: nodes.Lister(), informer: nodes.Informer(), factory: factory}
 }
 
-// StripManagedFields drops what no service reads, to keep caches small.
-func StripManagedFields(object any) (any, error) {
+// Strip drops what no service reads, to keep caches small: of an object who wrote which of
+// its fields, of a Node its images and volumes, which are most of it.
+func Strip(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
 	}
+	if node, ok := object.(*corev1.Node); ok {
+		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
+	}
 	return object, nil
+}
+
+// Cached is the Node as the cache has it; nil where it has none, which proves no absence.
+// It is not to be changed.
+func (n *Nodes) Cached(name string) *corev1.Node {
+	node, err := n.Lister.Get(name)
+	if err != nil {
+		return nil
+	}
+	return node
 }
 
 // Run keeps the cache until ctx ends.

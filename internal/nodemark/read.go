@@ -72,6 +72,21 @@ func Read(node *corev1.Node) Marks {
 	return m
 }
 
+// FactAnnotations are the keys of the annotations that decisions about a Node are made
+// from. Who writes to a Node writes only while they are as they were read; what shows
+// how far something is, and decides nothing, is not among them.
+func FactAnnotations() []string {
+	return []string{
+		SessionAnnotation, UnknownAnnotation, RepairAnnotation,
+		QuarantineHealthEvent, QuarantineHealthEventIsCordoned, QuarantineHealthEventCordonPreExisting,
+		QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
+		QuarantinedNodeUncordonedManually, QuarantinedNodeUntaintedManually, ReleasedAnnotation, LemonAnnotation,
+	}
+}
+
+// FactLabels are those of the labels.
+func FactLabels() []string { return []string{ManagedLabel, FormerManagedLabel, LemonLabel} }
+
 // ids reads a list with commas; only an empty text lists none.
 func ids(text string) []string {
 	if text == "" {

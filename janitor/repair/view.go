@@ -120,7 +120,7 @@ const (
 	// Begin writes the finalizer, the start and, once the Node is there, the
 	// intent.
 	Begin Step = "Begin"
-	// Claim writes the object's uid on the Node under the resourceVersion of the
+	// Claim writes the object's uid on the Node while the Node is as in the
 	// view.
 	Claim Step = "Claim"
 	// Send and Resend note the time and call the plugin.

@@ -107,7 +107,7 @@ type Policy struct {
 const (
 	// Note writes down the services as they are, before their labels are changed.
 	Note repair.Step = "Note"
-	// TearDown says "false" in the services' labels, under the resourceVersion of the
+	// TearDown says "false" in the services' labels, while the Node is as in the
 	// view, and marks the Node.
 	TearDown repair.Step = "TearDown"
 	// NoteJob writes down that the Job is about to be created, CreateJob creates it,

@@ -101,8 +101,11 @@ func quarantine() []Fault {
 		},
 		{
 			Name: "fault-quarantine/blind-patch", What: "a Node is patched whatever became of it, also by a leader that is none",
-			Edits: []overlay.Edit{{File: service + "nodes.go", Old: "	return kube.PatchNode(ctx, c.Client, before, mutate)\n",
-				New: "	before = before.DeepCopy()\n	before.ResourceVersion = \"\"\n	return kube.PatchNode(context.WithoutCancel(ctx), c.Client, before, mutate)\n"}},
+			Edits: []overlay.Edit{
+				{File: service + "nodes.go", Old: "	return kube.PatchNode(ctx, c.Client, before, mutate)\n",
+					New: "	return kube.PatchNode(context.WithoutCancel(ctx), c.Client, before, mutate)\n"},
+				{File: "internal/kube/patch.go", Old: "append(tests(was, operations), operations...)", New: "append(tests(was, nil)[:0], operations...)"},
+			},
 		},
 	}
 }

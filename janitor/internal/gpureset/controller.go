@@ -2,8 +2,8 @@
 // GPU services' pods and the Job, asks janitor/reset what is next, does that one
 // thing, and looks again, until it has to wait for the world.
 //
-// Every write is guarded by the resourceVersion that was read in the same pass, and
-// the Job has the object's name: so nothing is done twice, whenever the process dies.
+// Every write is guarded by what was read in the same pass, of the Node by the facts
+// that kube.PatchNode tests, of the object by its resourceVersion; and the Job has the object's name: so nothing is done twice, whenever the process dies.
 package gpureset
 
 import (

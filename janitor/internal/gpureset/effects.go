@@ -42,8 +42,7 @@ func (c *Reconciler) begin(ctx context.Context, p *pass, _ repair.Verdict) error
 	return nil
 }
 
-// claim writes the object's uid on the Node, under the resourceVersion that showed
-// its session.
+// claim writes the object's uid on the Node, while that shows its session.
 func (c *Reconciler) claim(ctx context.Context, p *pass, _ repair.Verdict) error {
 	return c.mark(ctx, p, "janitor/claimed", func(n *corev1.Node) {
 		nodemark.SetClaim(n, string(p.object.UID))

@@ -3,8 +3,8 @@
 // and goes on until it has to wait for the world. What a kind has of its own is
 // its Kind.
 //
-// Every write is guarded by the resourceVersion that was read in the same pass:
-// the Node's by kube.PatchNode, the object's by its status update. The update
+// Every write is guarded by what was read in the same pass: the Node's by the facts
+// that kube.PatchNode tests, the object's by the resourceVersion of its status update. The update
 // that notes a signal right before it is sent therefore also proves that the
 // object was still open and that nobody else has sent one.
 package reconciler
