@@ -116,7 +116,7 @@ func TestSessionsAtOnceAreBounded(t *testing.T) {
 			nodes = append(nodes, budget.Node{Name: name, Counted: i < gpus})
 			waiting = append(waiting, budget.Candidate{Name: name, Counted: i < gpus, Order: int64(i)})
 		}
-		d := budget.Admit(load(t, "", "--circuit-breaker-enabled=false").Quota().Limits, nodes, waiting, now)
+		d := budget.NewLedger(load(t, "", "--circuit-breaker-enabled=false").Quota().Limits, nodes...).Admit(waiting, now)
 		if len(d.Granted) != want {
 			t.Errorf("%d GPU nodes: %d at once, want %d", gpus, len(d.Granted), want)
 		}

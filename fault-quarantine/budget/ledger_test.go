@@ -2,6 +2,9 @@ package budget_test
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +82,7 @@ func TestAdmit(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := budget.Admit(tt.limits, tt.nodes, tt.queue, now)
+			got := budget.NewLedger(tt.limits, tt.nodes...).Admit(tt.queue, now)
 			if diff := cmp.Diff(tt.want, got.Granted); diff != "" {
 				t.Errorf("granted (-want +got):\n%s", diff)
 			}
@@ -100,7 +103,7 @@ func TestAdmit(t *testing.T) {
 func TestFullest(t *testing.T) {
 	one, half := 1, 50
 	limits := []budget.Limit{{Nodes: &one, Label: "pool"}, {Percentage: &half}, {Percentage: &half}}
-	got := budget.Fullest(limits, nodes(4, 1), now)
+	got := budget.NewLedger(limits, nodes(4, 1)...).Fullest(now)
 	if diff := cmp.Diff([]budget.Use{{Used: 1, Allowed: 1}, {Used: 1, Allowed: 2}, {Used: 1, Allowed: 2}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -108,16 +111,16 @@ func TestFullest(t *testing.T) {
 	var pools []budget.Node
 	for i := range 12 {
 		pool := []string{"a", "b", "b", "b"}[i%4]
-		pools = append(pools, budget.Node{Counted: true, InSession: i == 0 || pool == "b" && i < 10, Labels: map[string]string{"pool": pool}})
+		pools = append(pools, budget.Node{Name: fmt.Sprint(i), Counted: true, InSession: i == 0 || pool == "b" && i < 10, Labels: map[string]string{"pool": pool}})
 	}
 	most := 100
 	for range 20 {
-		got := budget.Fullest([]budget.Limit{{Percentage: &most, Label: "pool"}}, pools, now)
+		got := budget.NewLedger([]budget.Limit{{Percentage: &most, Label: "pool"}}, pools...).Fullest(now)
 		if got[0] != (budget.Use{Used: 7, Allowed: 9}) {
 			t.Fatalf("of two pools with room for two: %+v", got)
 		}
 	}
-	if got := budget.Fullest(limits, nil, now); got[1] != (budget.Use{Allowed: 1}) {
+	if got := budget.NewLedger(limits).Fullest(now); got[1] != (budget.Use{Allowed: 1}) {
 		t.Errorf("of no nodes: %+v", got)
 	}
 }
@@ -149,14 +152,56 @@ func TestARefusalNamesWhoHoldsThePlaces(t *testing.T) {
 		nodes = append(nodes, budget.Node{Name: fmt.Sprintf("gpu-%d", 9-i), InSession: i != 4})
 	}
 	limits := []budget.Limit{{Name: "b", Nodes: new(3)}}
-	d := budget.Admit(limits, nodes, []budget.Candidate{{Name: "gpu-5"}}, time.Now())
+	d := budget.NewLedger(limits, nodes...).Admit([]budget.Candidate{{Name: "gpu-5"}}, time.Now())
 	want := "budget b: 9 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8 and 1 more"
 	if got := d.Refused["gpu-5"]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	d = budget.Admit(limits, nodes[1:], []budget.Candidate{{Name: "gpu-5"}}, time.Now())
+	d = budget.NewLedger(limits, nodes[1:]...).Admit([]budget.Candidate{{Name: "gpu-5"}}, time.Now())
 	want = "budget b: 8 nodes are in quarantine, 3 allowed; held by gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-6, gpu-7, gpu-8"
 	if got := d.Refused["gpu-5"]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestALedgerKeepsUp: after whatever changes, it says what one made of the same nodes
+// says, and nothing of a node is left once it is removed.
+func TestALedgerKeepsUp(t *testing.T) {
+	rolled := rand.New(rand.NewPCG(1, 2))
+	half, five := 50, 5
+	limits := []budget.Limit{
+		{Name: "p", Percentage: &half}, {Name: "w", Nodes: &five, Duration: time.Hour, ResetAt: now.Add(-40 * time.Minute)},
+		{Name: "z", Nodes: &five, Label: "pool"},
+	}
+	ledger, known := budget.NewLedger(limits), map[string]budget.Node{}
+	for range 2000 {
+		n := budget.Node{
+			Name: fmt.Sprint("n", rolled.IntN(40)), Counted: rolled.IntN(3) > 0, InSession: rolled.IntN(2) > 0,
+			Began: now.Add(-time.Duration(rolled.IntN(90)) * time.Minute), Labels: map[string]string{"pool": fmt.Sprint(rolled.IntN(3))},
+		}
+		if rolled.IntN(4) == 0 {
+			ledger.Remove(n.Name)
+			delete(known, n.Name)
+		} else {
+			ledger.Set(n)
+			known[n.Name] = n
+		}
+		anew := budget.NewLedger(limits, slices.Collect(maps.Values(known))...)
+		waiting := queue(rolled.IntN(2) > 0, "0-x", "1-y", "2-z", "0-v")
+		if diff := cmp.Diff(anew.Admit(waiting, now), ledger.Admit(waiting, now)); diff != "" {
+			t.Fatalf("made anew, and kept up: %s", diff)
+		}
+		if diff := cmp.Diff(anew.Fullest(now), ledger.Fullest(now)); diff != "" {
+			t.Fatalf("made anew, and kept up: %s", diff)
+		}
+		if alone := ledger.Admit(waiting[:1], now); alone.Refused[waiting[0].Name] != ledger.Refuses(waiting[0], now) {
+			t.Fatalf("one candidate alone: %v, %q", alone, ledger.Refuses(waiting[0], now))
+		}
+	}
+	for name := range known {
+		ledger.Remove(name)
+	}
+	if diff := cmp.Diff(budget.NewLedger(limits).Fullest(now), ledger.Fullest(now)); diff != "" {
+		t.Errorf("something is left: %s", diff)
 	}
 }

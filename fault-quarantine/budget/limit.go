@@ -87,15 +87,20 @@ func (l Limit) refusal(group string, u Use, holders []string) string {
 // maxHolders bounds the names in a refusal.
 const maxHolders = 8
 
-// listed names who holds the places, by name.
+// listed names who holds the places, the first by name.
 func listed(holders []string) string {
 	if len(holders) == 0 {
 		return ""
 	}
-	slices.Sort(holders)
+	var first []string
+	for _, name := range holders {
+		at, _ := slices.BinarySearch(first, name)
+		first = slices.Insert(first, at, name)
+		first = first[:min(len(first), maxHolders)]
+	}
 	more := ""
 	if n := len(holders) - maxHolders; n > 0 {
-		holders, more = holders[:maxHolders], fmt.Sprintf(" and %d more", n)
+		more = fmt.Sprintf(" and %d more", n)
 	}
-	return "; held by " + strings.Join(holders, ", ") + more
+	return "; held by " + strings.Join(first, ", ") + more
 }

@@ -2,8 +2,6 @@ package quota
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/nvidia/nvsentinel/fault-quarantine/budget"
 )
 
 // Breaker is the name of the limit whose use is also shown under the names of
@@ -49,11 +47,11 @@ func (q *Queue) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(heldNodes, float64(len(q.waiting)))
 	gauge(heldOldest, oldest)
-	nodes, err := q.count(now)
+	ledger, err := q.counted(now)
 	if err != nil {
 		return
 	}
-	for i, u := range budget.Fullest(q.rules.Limits, nodes, now) {
+	for i, u := range ledger.Fullest(now) {
 		name := q.rules.Limits[i].Name
 		gauge(used, float64(u.Used), name)
 		gauge(allowed, float64(u.Allowed), name)

@@ -30,9 +30,10 @@ const (
 // yet, so that nothing is known about the budget.
 var ErrNotOpen = errors.New("the quarantine budget is not read yet")
 
-// Cache lists Nodes, from an informer.
+// Cache has Nodes, from an informer.
 type Cache interface {
 	List(labels.Selector) ([]*corev1.Node, error)
+	Get(name string) (*corev1.Node, error)
 }
 
 // Rules are what an operator can change while the service runs.
@@ -72,6 +73,10 @@ type Queue struct {
 	open    bool
 	taken   map[string]Session
 	waiting map[string]Waiter
+	// ledger counts the nodes of the cache and of taken; nil before the first look, and
+	// after a change of the rules. absent are the names of taken that the cache lacks.
+	ledger *budget.Ledger
+	absent map[string]bool
 }
 
 // New makes a queue that is closed until Open. synced says whether the cache
@@ -98,7 +103,7 @@ func (q *Queue) Open(taken []Session, waiting []Waiter) {
 			q.waiting[w.Name] = w
 		}
 	}
-	q.open = true
+	q.open, q.ledger = true, nil
 	q.Poke()
 }
 
@@ -106,7 +111,7 @@ func (q *Queue) Open(taken []Session, waiting []Waiter) {
 func (q *Queue) Set(r Rules) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.rules = r
+	q.rules, q.ledger = r, nil
 	q.Poke()
 }
 
@@ -137,15 +142,8 @@ func (q *Queue) Take(c budget.Candidate, session string) (granted bool, why stri
 	}
 	w.Candidate = c
 	q.waiting[c.Name] = w
-	d, err := q.admit(now)
-	if err != nil {
-		return false, "", err
-	}
-	if why, refused := d.Refused[c.Name]; refused {
-		if len(d.Granted) > 0 {
-			q.Poke()
-		}
-		return false, why, nil
+	if why, err = q.refuses(c, now); err != nil || why != "" {
+		return false, why, err
 	}
 	q.give(c, session, now)
 	return true, "", nil
@@ -155,6 +153,14 @@ func (q *Queue) Take(c budget.Candidate, session string) (granted bool, why stri
 func (q *Queue) give(c budget.Candidate, session string, now time.Time) {
 	delete(q.waiting, c.Name)
 	q.taken[c.Name] = Session{Node: c.Name, Session: session, Began: now, labels: c.Labels}
+	q.recounted(c.Name)
+}
+
+// recounted counts a node whose place was taken or left. The caller holds the lock.
+func (q *Queue) recounted(name string) {
+	if q.ledger != nil {
+		q.count(name)
+	}
 }
 
 // Settle says what a look at a node has come to: the session it is in, or none.
@@ -167,9 +173,11 @@ func (q *Queue) Settle(node, session string) {
 	switch {
 	case session == "" && has:
 		delete(q.taken, node)
+		q.recounted(node)
 		q.Poke()
 	case session != "" && !has:
 		q.taken[node] = Session{Node: node, Session: session, Began: q.clock.Now()}
+		q.recounted(node)
 	case session != "":
 		p.Session = session
 		q.taken[node] = p
@@ -211,10 +219,18 @@ func (q *Queue) Source(ctx context.Context, enqueue func(string)) error {
 		select {
 		case <-q.wake:
 		case <-ticker.C():
+			q.forget()
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// forget has every node counted anew: whatever was missed is made good.
+func (q *Queue) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ledger = nil
 }
 
 func (q *Queue) next() ([]string, error) {

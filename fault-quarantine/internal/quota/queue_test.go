@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -26,6 +27,17 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
+	// changed is told of each change.
+	changed func(name string)
+}
+
+func (s *shelf) Get(name string) (*corev1.Node, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 }
 
 func (s *shelf) List(labels.Selector) ([]*corev1.Node, error) {
@@ -40,6 +52,7 @@ func (s *shelf) List(labels.Selector) ([]*corev1.Node, error) {
 
 // put shows a node, in a session or in none.
 func (s *shelf) put(name, session string) {
+	defer s.changed(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nodes == nil {
@@ -53,6 +66,7 @@ func (s *shelf) put(name, session string) {
 }
 
 func (s *shelf) remove(name string) {
+	defer s.changed(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
@@ -65,10 +79,12 @@ func number(n int) quota.Rules {
 func newQueue(t *testing.T, rules quota.Rules, nodes ...string) (*quota.Queue, *shelf, *testkit.Clock) {
 	t.Helper()
 	s, clock := &shelf{}, testkit.NewClock()
+	q := quota.New(s, func() (bool, string) { return true, "" }, clock, rules)
+	s.changed = q.Changed
 	for _, n := range nodes {
 		s.put(n, "")
 	}
-	return quota.New(s, func() (bool, string) { return true, "" }, clock, rules), s, clock
+	return q, s, clock
 }
 
 // take asks for a place and says what came of it.

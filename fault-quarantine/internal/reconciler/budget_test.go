@@ -51,6 +51,8 @@ func (r *racks) Note(ctx context.Context, node *corev1.Node, e reconciler.Event)
 	r.nodes[node.Name].Note(ctx, node, e)
 }
 
+func (r *racks) Get(name string) (*corev1.Node, error) { return r.nodes[name].node, nil }
+
 func (r *racks) List(labels.Selector) ([]*corev1.Node, error) {
 	var out []*corev1.Node
 	for _, b := range r.nodes {

@@ -32,7 +32,7 @@ func (c Cluster) Read(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, err
 }
 
-// Patch patches a Node under the resourceVersion of before.
+// Patch patches a Node while it is in every fact as before; see kube.PatchNode.
 func (c Cluster) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	return kube.PatchNode(ctx, c.Client, before, mutate)
 }

@@ -53,7 +53,7 @@ func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !d.Marked(name) {
 		return seen, nil
 	}
-	if seen.node, err = d.Nodes.Read(ctx, name); err != nil {
+	if seen.node, err = d.read(ctx, name, seen.view); err != nil {
 		return seen, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
@@ -64,6 +64,16 @@ func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
 	}
 	return seen, nil
+}
+
+// read reads the Node from the API server, unless what a cache has of it is enough.
+func (d *Reconciler) read(ctx context.Context, name string, v decision.View) (*corev1.Node, error) {
+	if d.Cached != nil {
+		if node := d.Cached(name); node != nil && nodeView(node).Suffices(v.Pending, v.Open) {
+			return node, nil
+		}
+	}
+	return d.Nodes.Read(ctx, name)
 }
 
 // named reads the records that the Node names and that are neither pending nor

@@ -35,7 +35,7 @@ import (
 type Nodes interface {
 	// Read returns the Node; nil when it is certain not to exist.
 	Read(ctx context.Context, name string) (*corev1.Node, error)
-	// Patch applies mutate in one patch under the resourceVersion of before.
+	// Patch applies mutate in one patch, while the Node is in every fact as before.
 	Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error)
 	// Note records a Kubernetes Event on the Node.
 	Note(ctx context.Context, node *corev1.Node, e Event)
@@ -65,6 +65,10 @@ type Reconciler struct {
 	// node without records and marks costs no API request. A stale no is made
 	// good by the Node's own source.
 	Marked func(name string) bool
+
+	// Cached is the Node that the same cache has, nil where it has none; nil reads all
+	// Nodes from the API server. See decision.Node.Suffices.
+	Cached func(name string) *corev1.Node
 
 	newer     atomic.Pointer[ruling.Rules]
 	waits     waits

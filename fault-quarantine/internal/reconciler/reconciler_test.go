@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -73,6 +74,13 @@ func (b *books) Note(_ context.Context, _ *corev1.Node, e reconciler.Event) {
 }
 
 // cache lists the Node as an informer does that has always just caught up.
+func (b *books) Get(name string) (*corev1.Node, error) {
+	if b.node == nil {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
+	return b.node, nil
+}
+
 func (b *books) List(labels.Selector) ([]*corev1.Node, error) {
 	if b.node == nil {
 		return nil, nil

@@ -20,7 +20,7 @@ func (d *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal 
 		Reconcile: d.Handle, Backlog: d.Backlog, Workers: workers, Vet: vet,
 		Sources: []func(context.Context, func(string)) error{nodes.Source(d.Concerns), d.Quota.Source, d.BrakeSource(d.Brake)},
 		Tasks: []consume.Task{d.Stranded(), d.Expiry(), {Name: "nodes that count", Do: func(ctx context.Context) error {
-			return nodes.Source(Counts)(ctx, func(string) { d.Quota.Poke() })
+			return nodes.Source(Counts)(ctx, d.Quota.Changed)
 		}}},
 	}
 }
