@@ -188,7 +188,9 @@ func drainedFaults(records []record.Record) []record.Record {
 }
 
 // drainingLabel and drainedLabel are what this service may write over a state;
-// from remediating on the label belongs to fault-remediation.
+// from remediating on the label belongs to fault-remediation. A drain that had nothing to
+// move was told to nobody, and its end is not either: the record tells it, and the label
+// of the repair follows a moment later.
 func drainingLabel(state nodemark.State) nodemark.State {
 	switch state {
 	case "", nodemark.Quarantined, nodemark.DrainSucceeded:
@@ -200,9 +202,9 @@ func drainingLabel(state nodemark.State) nodemark.State {
 
 func drainedLabel(state nodemark.State) nodemark.State {
 	switch state {
-	case "", nodemark.Quarantined, nodemark.Draining:
+	case nodemark.Draining:
 		return nodemark.DrainSucceeded
-	case nodemark.DrainSucceeded, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
+	case "", nodemark.Quarantined, nodemark.DrainSucceeded, nodemark.Remediating, nodemark.RemediationSucceeded, nodemark.RemediationFailed:
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ func trim(obj any) (any, error) {
 	case *corev1.Pod:
 		return eviction.Facts(o), nil
 	case *corev1.Node:
-		o.ManagedFields, o.Status.Images = nil, nil
+		return kube.Strip(o)
 	case *policyv1.PodDisruptionBudget:
 		o.ManagedFields = nil
 	}

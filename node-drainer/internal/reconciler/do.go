@@ -23,8 +23,7 @@ func (d *Reconciler) do(ctx context.Context, node string, n *notes, sc snapshot,
 	return d.evictor.takeAway(ctx, node, n, step)
 }
 
-// label writes the state label under the version of the Node that the step was
-// decided on.
+// label writes the state label while the Node is as the step was decided on.
 func (d *Reconciler) label(ctx context.Context, node *corev1.Node, state nodemark.State) error {
 	after, err := kube.PatchNode(ctx, d.client, node, func(n *corev1.Node) { nodemark.SetState(n, state) })
 	if err != nil {

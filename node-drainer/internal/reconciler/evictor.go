@@ -32,7 +32,7 @@ var errSessionOver = errors.New("the session is over")
 type evictor struct {
 	client    kubernetes.Interface
 	cluster   *Cluster
-	clock     clock.PassiveClock
+	clock     clock.Clock
 	log       *slog.Logger
 	metrics   *Metrics
 	brake     *brake.Brake

@@ -18,6 +18,9 @@ func (d *Reconciler) Handle(ctx context.Context, node string) error {
 	if d.config.DryRun {
 		return d.rehearse(ctx, node, n)
 	}
+	if d.shows(node) && d.cordons.standBack(ctx, node, n) {
+		return outcome.Park(d.config.Policy.Recheck, "the faults of other nodes are judged and marked first")
+	}
 	for range maxSteps {
 		step, rests, err := d.step(ctx, node, n)
 		switch {

@@ -45,8 +45,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) watch(nodes func() int) {
+func (m *Metrics) watch(nodes, back func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "node_drainer_nodes_standing_back", Help: "Nodes whose drain stands back while faults of other nodes are judged and marked.",
+	}, func() float64 { return float64(back()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
 	}, func() float64 { return float64(nodes()) }))
 }

@@ -36,11 +36,12 @@ type Reconciler struct {
 	client  kubernetes.Interface
 	cluster *Cluster
 	config  Config
-	clock   clock.PassiveClock
+	clock   clock.Clock
 	log     *slog.Logger
 	metrics *Metrics
 	events  *eventrecorder.Recorder
 	tracker *tracker
+	cordons *cordons
 	evictor *evictor
 }
 
@@ -49,7 +50,7 @@ type Deps struct {
 	Records *consumer.Records
 	Client  kubernetes.Interface
 	Cluster *Cluster
-	Clock   clock.PassiveClock
+	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
 	// Brake is the emergency brake; nil is never on.
@@ -63,11 +64,12 @@ func New(c Config, d Deps) *Reconciler {
 	out := &Reconciler{
 		records: d.Records, client: d.Client, cluster: d.Cluster, config: c,
 		clock: d.Clock, log: d.Log, metrics: d.Metrics, events: d.Events, tracker: newTracker(),
+		cordons: newCordons(d.Records, d.Clock),
 		evictor: &evictor{
 			client: d.Client, cluster: d.Cluster, clock: d.Clock, log: d.Log, metrics: d.Metrics, brake: d.Brake,
 			grace: c.Policy.Eviction.Grace, perNode: c.PerNode, evictions: newSemaphore(c.InFlight, c.PerSecond),
 		},
 	}
-	d.Metrics.watch(out.tracker.size)
+	d.Metrics.watch(out.tracker.size, out.cordons.size)
 	return out
 }

@@ -62,7 +62,7 @@ type stage struct {
 	dsn  string
 	// wrap and clock change how the next drainer sees the API server and time.
 	wrap  transport.WrapperFunc
-	clock clock.PassiveClock
+	clock clock.Clock
 	brake *brake.Brake // of the next drainer
 }
 
@@ -142,7 +142,7 @@ func (s *stage) run(config reconciler.Config) func(...func(*reconciler.Config)) 
 type sight struct {
 	records *counted
 	wrap    transport.WrapperFunc
-	clock   clock.PassiveClock
+	clock   clock.Clock
 	brake   *brake.Brake
 }
 

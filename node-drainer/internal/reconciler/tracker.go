@@ -31,6 +31,8 @@ type notes struct {
 	reported time.Time
 	// announced are the events already written, or said in a dry run.
 	announced map[event]bool
+	// stoodBack and begun: the drain has stood back for cordons, and does so no more.
+	stoodBack, begun bool
 }
 
 // try is an attempt with the budget that refused it, as it was then.

@@ -1,0 +1,53 @@
+package decision
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Unmarked is a fault of which the Node bears no marks yet: it is not judged, or judged
+// and its quarantine not written to the Node.
+type Unmarked struct {
+	Node string
+	// Since is when the fault was stored, or its verdict heard of.
+	Since time.Time
+}
+
+const (
+	// unmarkedFor is how long a fault counts as about to be marked; one that cannot be
+	// judged stops nobody.
+	unmarkedFor = 20 * time.Second
+	// standBackFor is how long one drain stands back at most.
+	standBackFor = 10 * time.Second
+	// burst is how many other nodes with such faults are more than a coincidence. One
+	// node that reports without end is none.
+	burst = 4
+)
+
+// Fresh are nodes with such faults, as many as it takes to tell a burst; all is cut to
+// the faults that still count.
+func Fresh(all map[string]Unmarked, now time.Time) (nodes []string) {
+	maps.DeleteFunc(all, func(_ string, f Unmarked) bool { return now.Sub(f.Since) >= unmarkedFor })
+	for _, f := range all {
+		if len(nodes) <= burst && !slices.Contains(nodes, f.Node) {
+			nodes = append(nodes, f.Node)
+		}
+	}
+	return nodes
+}
+
+// StandsBack says whether a node's drain, which has not begun, leaves the cluster's
+// servers to the cordons of other nodes for now: until a node is cordoned it takes new
+// pods, and the pods that a drain moves with it. fresh are the nodes of Fresh, since is
+// when this drain began to stand back, or now.
+func StandsBack(node string, fresh []string, since, now time.Time) bool {
+	if now.Sub(since) >= standBackFor || now.Before(since) {
+		return false
+	}
+	others := len(fresh)
+	if slices.Contains(fresh, node) {
+		others--
+	}
+	return others >= burst
+}

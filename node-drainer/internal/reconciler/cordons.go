@@ -1,0 +1,174 @@
+package reconciler
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+const (
+	// unjudgedLook is how many unjudged faults, the oldest first, tell of a burst, and
+	// unjudgedEvery how old what is known of them may be.
+	unjudgedLook  = 64
+	unjudgedEvery = 50 * time.Millisecond
+	// maxUnmarked bounds the judged faults that are remembered until they are marked.
+	maxUnmarked = 4096
+)
+
+// cordons knows which faults are not marked on their Nodes yet, and holds the nodes whose
+// drains stand back for them. Nothing is lost with it: a drain that stands back is owed.
+type cordons struct {
+	records store.Lister
+	clock   clock.Clock
+
+	looking sync.Mutex // one look at the store at a time
+	looked  time.Time
+
+	mu sync.Mutex
+	// judged are the faults of which the feed told the verdict and not yet the mark,
+	// unjudged those that the store had at the last look, by their ids.
+	judged, unjudged map[string]decision.Unmarked
+	// waiting are the nodes that stand back, since when.
+	waiting map[string]time.Time
+	news    chan struct{}
+}
+
+func newCordons(records store.Lister, c clock.Clock) *cordons {
+	return &cordons{
+		records: records, clock: c, judged: map[string]decision.Unmarked{}, waiting: map[string]time.Time{}, news: make(chan struct{}, 1),
+	}
+}
+
+// Unjudged selects the faults that nobody has judged yet.
+func Unjudged() record.Selector {
+	s := record.BacklogOfNode("")
+	s.Name, s.Verdicts, s.Healthy = "Unjudged", []record.Reason{""}, record.No()
+	return s
+}
+
+// unmarked says that a record is in quarantine, that its Node is not known to be marked
+// for it, and that its drain has not begun.
+func unmarked(r record.Record) bool {
+	return record.InQuarantine(r) && record.Open(r) && r.Status.QuarantineFinishTimestamp == nil &&
+		r.Status.UserPodsEvictionStatus.Status == record.EvictionUnset
+}
+
+// hear takes a delivery of the feed in, and says whether its record is unmarked.
+func (c *cordons) hear(r record.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !unmarked(r) {
+		delete(c.judged, r.ID)
+		return false
+	}
+	if len(c.judged) < maxUnmarked {
+		c.judged[r.ID] = decision.Unmarked{Node: r.Event.NodeName, Since: c.clock.Now()}
+	}
+	return true
+}
+
+// standBack says whether the drain of a node, which has not begun as far as its notes
+// say, is to stand back: once, and until source enqueues the node. A store that cannot
+// tell of a burst tells of none.
+func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
+	if n.begun {
+		return false
+	}
+	c.look(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	if _, waits := c.waiting[node]; waits {
+		return true
+	}
+	n.begun = n.stoodBack || !decision.StandsBack(node, c.fresh(now), now, now)
+	if n.begun {
+		return false
+	}
+	n.stoodBack, c.waiting[node] = true, now
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// look reads what is not judged, if it is not known.
+func (c *cordons) look(ctx context.Context) {
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	now := c.clock.Now()
+	if now.Sub(c.looked) < unjudgedEvery && !now.Before(c.looked) {
+		return
+	}
+	found := map[string]decision.Unmarked{}
+	page, err := c.records.List(ctx, store.Query{Selector: Unjudged(), Limit: unjudgedLook})
+	for _, r := range page {
+		if err == nil {
+			found[r.ID] = decision.Unmarked{Node: r.Event.NodeName, Since: r.CreatedAt}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looked, c.unjudged = c.clock.Now(), found
+}
+
+// fresh are nodes that are about to be marked. The caller holds the lock.
+func (c *cordons) fresh(now time.Time) []string {
+	nodes := append(decision.Fresh(c.unjudged, now), decision.Fresh(c.judged, now)...)
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// source enqueues the nodes that need not stand back any more, until ctx ends.
+func (c *cordons) source(ctx context.Context, enqueue func(node string)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.news:
+		}
+		for waits := true; waits; {
+			if !delay.For(ctx, c.clock, unjudgedEvery) {
+				return nil
+			}
+			c.look(ctx)
+			var free []string
+			free, waits = c.release()
+			for _, node := range free {
+				enqueue(node)
+			}
+		}
+	}
+}
+
+// release lets the nodes go that need not stand back any more, and says whether others
+// still do.
+func (c *cordons) release() (free []string, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	fresh := c.fresh(now)
+	for node, since := range c.waiting {
+		if !decision.StandsBack(node, fresh, since, now) {
+			free = append(free, node)
+			delete(c.waiting, node)
+		}
+	}
+	return free, len(c.waiting) > 0
+}
+
+// size is how many nodes stand back.
+func (c *cordons) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
+}
