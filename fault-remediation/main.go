@@ -53,6 +53,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		handler.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: handler.Clock}
 	}
 	nodes := kube.WatchNodes(cluster.Clientset)
+	handler.Cached = nodes.Cached
 	reconciler.RegisterLemons(d.Registry, nodes.Lister)
 	claims, err := reconciler.NewClaims(handler, nodes.Lister, cfg.OrphanedAfter)
 	if err != nil {

@@ -166,6 +166,18 @@ func NeedsNode(records []record.Record) bool {
 	})
 }
 
+// FirstOfSession says whether a Node that bears these marks, as a cache shows it, is enough
+// to look at: nothing was repaired yet, and nothing on the Node says that anything began.
+// The first thing that is written is then the Node's state, by a patch that holds only
+// while the Node is in every fact as it was seen; see kube.PatchNode.
+func FirstOfSession(records []record.Record, m nodemark.Marks) bool {
+	begun := slices.ContainsFunc(records, func(r record.Record) bool {
+		return !record.Open(r) || r.Status.Session != m.Session || r.Status.Remediation != nil
+	})
+	return !begun && m.Session != "" && m.Claim == "" && len(m.Unknown) == 0 && m.Released == nodemark.ByNobody &&
+		!m.OptedOut && (m.State == nodemark.Quarantined || m.State == nodemark.DrainSucceeded)
+}
+
 // MayCreate says whether Next could create the object whose name is reserved, so
 // that the pods of the node are worth reading: they are asked for right before
 // the creation, not before the name is reserved.
@@ -176,6 +188,21 @@ func MayCreate(v View) bool {
 	}
 	open := only(v.Records, record.Open)
 	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
+}
+
+// drainFresh is for how long the drain's own look at the pods stands for ours.
+const drainFresh = 2 * time.Second
+
+// DrainedJustNow says that the drainer listed the node's pods a moment ago, and found
+// none that has to go for any open fault: it listed them right before it gave Succeeded,
+// for all faults that were open then, and a fault that is not drained lets nothing be
+// created.
+func DrainedJustNow(v View, now time.Time) bool {
+	return slices.ContainsFunc(v.Records, func(r record.Record) bool {
+		at := r.Status.DrainFinishTimestamp
+		return record.Open(r) && r.Status.Session == v.Node.Session && at != nil &&
+			r.Status.UserPodsEvictionStatus.Status == record.EvictionSucceeded && now.Sub(*at).Abs() < drainFresh
+	})
 }
 
 // Unsettled says whether a record may still need a step: the backlog after a

@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 // open is a drained open fault; change makes it something else.
@@ -187,5 +188,71 @@ func TestUndrainedWaitsForTheDrainAlone(t *testing.T) {
 	}
 	if s := decision.Next(decision.View{}, repairs, decision.Policy{}, at); decision.NeedsNode(nil) || s.Reason != decision.Nothing || s.After > 0 {
 		t.Errorf("without records there is nothing to wait for: %+v", s)
+	}
+}
+
+// TestDrainedJustNow: only the end of a drain that moved, or looked for, pods of this
+// session a moment ago stands for a look of one's own.
+func TestDrainedJustNow(t *testing.T) {
+	now := time.Unix(1000, 0)
+	ended := func(ago time.Duration, more ...func(*record.Record)) record.Record {
+		at := now.Add(-ago)
+		return open(all(append(more, func(r *record.Record) { r.Status.Session, r.Status.DrainFinishTimestamp = "s", &at })...))
+	}
+	for name, tt := range map[string]struct {
+		record record.Record
+		want   bool
+	}{
+		"a moment ago":        {ended(1999 * time.Millisecond), true},
+		"by a clock ahead":    {ended(-1999 * time.Millisecond), true},
+		"two seconds ago":     {ended(2 * time.Second), false},
+		"by a clock gone mad": {ended(-2 * time.Second), false},
+		"without a time":      {open(func(r *record.Record) { r.Status.Session = "s" }), false},
+		"cleared":             {ended(0, cleared), false},
+		"with its session":    {ended(0, func(r *record.Record) { r.Status.UserPodsEvictionStatus.Status = record.AlreadyDrained }), false},
+	} {
+		v := decision.View{Records: []record.Record{tt.record}, Node: decision.Node{Session: "s"}}
+		if got := decision.DrainedJustNow(v, now); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+		if v.Node.Session = "other"; decision.DrainedJustNow(v, now) {
+			t.Errorf("%s: of another session", name)
+		}
+	}
+}
+
+// TestFirstOfSession: a cached Node is enough only where the first thing that is written
+// is its mark.
+func TestFirstOfSession(t *testing.T) {
+	node := func(change func(*nodemark.Marks)) nodemark.Marks {
+		m := nodemark.Marks{Session: "s", State: nodemark.Quarantined}
+		change(&m)
+		return m
+	}
+	in := func(r *record.Record) { r.Status.Session = "s" }
+	for name, tt := range map[string]struct {
+		record func(*record.Record)
+		marks  nodemark.Marks
+		want   bool
+	}{
+		"in quarantine":    {in, node(func(*nodemark.Marks) {}), true},
+		"drained":          {in, node(func(m *nodemark.Marks) { m.State = nodemark.DrainSucceeded }), true},
+		"in draining":      {in, node(func(m *nodemark.Marks) { m.State = nodemark.Draining }), false},
+		"in repair":        {in, node(func(m *nodemark.Marks) { m.State = nodemark.Remediating }), false},
+		"no Node":          {func(*record.Record) {}, nodemark.Marks{}, false},
+		"no session":       {func(*record.Record) {}, node(func(m *nodemark.Marks) { m.Session = "" }), false},
+		"another session":  {in, node(func(m *nodemark.Marks) { m.Session = "t" }), false},
+		"claimed":          {in, node(func(m *nodemark.Marks) { m.Claim = "u" }), false},
+		"unknown faults":   {in, node(func(m *nodemark.Marks) { m.Unknown = []string{"f"} }), false},
+		"released":         {in, node(func(m *nodemark.Marks) { m.Released = nodemark.ByUncordon }), false},
+		"opted out":        {in, node(func(m *nodemark.Marks) { m.OptedOut = true }), false},
+		"a cleared fault":  {all(in, cleared), node(func(*nodemark.Marks) {}), false},
+		"a repair, begun":  {all(in, attempted("", false)), node(func(*nodemark.Marks) {}), false},
+		"a repair, ended":  {all(in, ended), node(func(*nodemark.Marks) {}), false},
+		"a fault too many": {func(*record.Record) {}, node(func(*nodemark.Marks) {}), false},
+	} {
+		if got := decision.FirstOfSession([]record.Record{open(in), open(tt.record)}, tt.marks); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
 	}
 }

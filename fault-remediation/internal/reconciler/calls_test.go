@@ -7,8 +7,11 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
+	"github.com/nvidia/nvsentinel/internal/outcome"
 )
 
 // calls notes what the reconciler asks the API server from now on.
@@ -64,5 +67,29 @@ func TestARepairAsksTheAPIServerFourTimes(t *testing.T) {
 	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.Message = "told by the drainer" })
 	if key := b.key(b.record("r1")); key != b.node {
 		t.Errorf("another service's stamp enqueues %q, want the node", key)
+	}
+}
+
+// TestACachedNodeIsEnoughForTheFirstRepair: it is not read once more; and of a Node that
+// has changed since, in whatever was decided on, nothing is repaired.
+func TestACachedNodeIsEnoughForTheFirstRepair(t *testing.T) {
+	b := newBench(t)
+	b.fault("r1", record.ActionRestartVM)
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { at := b.clock.Now(); s.DrainFinishTimestamp = &at })
+	cached := b.liveNode()
+	b.Cached = func(string) *corev1.Node { return cached }
+	b.patchNode(`{"spec":{"unschedulable":false}}`)
+	calls := b.calls()
+	if _, _, waits := outcome.AsWait(b.Handle(t.Context(), b.node)); !waits {
+		t.Error("no lost race")
+	}
+	if got, want := calls(), []string{"PATCH nodes"}; !slices.Equal(got, want) || len(b.objects()) != 0 {
+		t.Errorf("calls %v, want %v; %d objects", got, want, len(b.objects()))
+	}
+	b.patchNode(`{"spec":{"unschedulable":true}}`)
+	calls = b.calls()
+	b.parks(decision.WaitObject)
+	if got, want := calls(), []string{"GET nodes", "GET rebootnodes", "PATCH nodes", "POST rebootnodes"}; !slices.Equal(got, want) {
+		t.Errorf("once more, calls %v, want %v", got, want)
 	}
 }

@@ -18,8 +18,8 @@ import (
 // refusedWait is the pause after the API server forbade a creation.
 const refusedWait = 30 * time.Second
 
-// create creates the reserved object, after the Node was marked under the
-// resourceVersion that showed the session. The answer is a fact like others: the
+// create creates the reserved object, after the Node was marked by a patch
+// that holds only while it shows the session. The answer is a fact like others: the
 // step is what is decided of it, or a wait, or the same one if the next look has
 // to judge what is there.
 func (d *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (decision.Step, error) {

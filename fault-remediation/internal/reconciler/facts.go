@@ -32,7 +32,7 @@ func (f *facts) wrote(step decision.Step) {
 // reservation is all that one look leaves for the next, which need not read it again:
 // the facts on which the name of an object was reserved a moment ago. It ends with
 // that next look, and with the handling. That it may be stale does no harm: the mark
-// that precedes the creation is written under the Node's resourceVersion, and of two
+// that precedes the creation holds only while the Node is as it was seen, and of two
 // objects of one name the API server creates one. The nil reservation knows nothing.
 type reservation struct {
 	// name was in no attempt before: no object of ours has it.

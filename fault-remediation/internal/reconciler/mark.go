@@ -24,8 +24,8 @@ const (
 )
 
 // mark writes the state label and the view of the newest objects and of what a
-// person is asked for, and the lemon mark, in one patch under the resourceVersion
-// that showed the session. Without a session or a label to set only the lemon mark
+// person is asked for, and the lemon mark, in one patch that holds only while
+// the Node shows the session. Without a session or a label to set only the lemon mark
 // is written. Whoever is to be asked is told by an Event first, so that a crash
 // between the two tells it again and does not forget it.
 func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) error {

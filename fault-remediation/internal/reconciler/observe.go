@@ -21,7 +21,9 @@ import (
 )
 
 // observe reads records, Node, object and pods from where they live, no cache. What
-// the decision does not look at is not read.
+// the decision does not look at is not read, and the pods are not that node-drainer has
+// just listed: the API server answers such a list when its cache has caught up, up to a
+// tenth of a second later.
 func (d *Reconciler) observe(ctx context.Context, name string, reserved *reservation) (*facts, error) {
 	records, err := d.Records.List(ctx, store.Query{Selector: RepairsOf(name)})
 	if err != nil {
@@ -34,7 +36,7 @@ func (d *Reconciler) observe(ctx context.Context, name string, reserved *reserva
 	if !decision.NeedsNode(records) {
 		return f, nil
 	}
-	if f.node, err = d.liveNode(ctx, name, reserved.knownNode(records)); err != nil {
+	if f.node, err = d.liveNode(ctx, name, reserved.knownNode(records), records); err != nil {
 		return nil, err
 	}
 	f.view.Node.Presence = decision.Absent
@@ -50,16 +52,22 @@ func (d *Reconciler) observe(ctx context.Context, name string, reserved *reserva
 			f.view.Object = d.object(ctx, cur.Attempt)
 		}
 	}
-	if decision.MayCreate(f.view) {
+	if decision.MayCreate(f.view) && !decision.DrainedJustNow(f.view, d.Clock.Now()) {
 		f.view.PodsBack, err = d.podsBack(ctx, name, d.Eviction.Demands(records, f.view.Node.Session))
 	}
 	return f, err
 }
 
-// liveNode reads the Node, if it is not known; nil is certain absence.
-func (d *Reconciler) liveNode(ctx context.Context, name string, known *corev1.Node) (*corev1.Node, error) {
+// liveNode reads the Node, if it is not known; nil is certain absence. For the first repair
+// of a session the cache's is enough: what would be written first is its mark.
+func (d *Reconciler) liveNode(ctx context.Context, name string, known *corev1.Node, records []record.Record) (*corev1.Node, error) {
 	if known != nil {
 		return known, nil
+	}
+	if d.Cached != nil {
+		if node := d.Cached(name); decision.FirstOfSession(records, nodemark.Read(node)) {
+			return node, nil
+		}
 	}
 	node, err := kube.ReadNode(ctx, d.Cluster.Clientset, name)
 	if err != nil && !errors.Is(err, kube.ErrGone) {

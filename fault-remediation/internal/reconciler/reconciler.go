@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
@@ -26,6 +27,9 @@ type Reconciler struct {
 	Cluster *kube.Client
 	Repairs action.Policy
 	Policy  decision.Policy
+	// Cached is the Node that a cache has, nil where it has none; nil reads all Nodes from
+	// the API server. See decision.FirstOfSession.
+	Cached func(name string) *corev1.Node
 	// Eviction is the drainer's policy: which pods had to go.
 	Eviction eviction.Policy
 	// DryRun decides and logs, and writes nothing.

@@ -85,7 +85,7 @@ func (w *Watch) prepare(informer cache.SharedIndexInformer, k kind, enqueue func
 		},
 		UpdateFunc: func(_, x any) { notify(x) }, DeleteFunc: notify,
 	})
-	err = errors.Join(err, informer.SetTransform(kube.StripManagedFields),
+	err = errors.Join(err, informer.SetTransform(kube.Strip),
 		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { w.failed(k, err) }))
 	if err != nil {
 		return fmt.Errorf("preparing the watch of %s: %w", k.gvr, err)
