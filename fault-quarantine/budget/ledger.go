@@ -2,8 +2,8 @@ package budget
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -36,7 +36,7 @@ func (l *Ledger) Set(n Node) {
 			t.population++
 		}
 		if n.InSession {
-			t.sessions[n.Name] = n.Began
+			t.begin(n)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func (l *Ledger) Remove(name string) {
 		if t.nodes--; n.Counted || n.InSession {
 			t.population--
 		}
-		delete(t.sessions, name)
+		t.end(n)
 		if t.nodes == 0 {
 			delete(a.groups, a.value(n.Labels))
 		}
@@ -180,8 +180,30 @@ type account struct {
 // tally is what a limit counts of one group.
 type tally struct {
 	nodes, population int
-	// sessions are the nodes in quarantine, since when.
-	sessions map[string]time.Time
+	// sessions are the nodes in quarantine, by their beginning.
+	sessions []session
+}
+
+// session is one node in quarantine; the zero time is an unknown beginning.
+type session struct {
+	began time.Time
+	name  string
+}
+
+func (s session) compare(o session) int {
+	return cmp.Or(s.began.Compare(o.began), cmp.Compare(s.name, o.name))
+}
+
+func (t *tally) begin(n Node) {
+	s := session{n.Began, n.Name}
+	at, _ := slices.BinarySearchFunc(t.sessions, s, session.compare)
+	t.sessions = slices.Insert(t.sessions, at, s)
+}
+
+func (t *tally) end(n Node) {
+	if at, found := slices.BinarySearchFunc(t.sessions, session{n.Began, n.Name}, session.compare); found {
+		t.sessions = slices.Delete(t.sessions, at, at+1)
+	}
 }
 
 // value is the group of a node with these labels.
@@ -196,7 +218,7 @@ func (a account) group(labels map[string]string) *tally {
 	value := a.value(labels)
 	t, ok := a.groups[value]
 	if !ok {
-		t = &tally{sessions: map[string]time.Time{}}
+		t = &tally{}
 		a.groups[value] = t
 	}
 	return t
@@ -204,16 +226,16 @@ func (a account) group(labels map[string]string) *tally {
 
 // used is how many sessions of a group count.
 func (a account) used(t *tally, now time.Time) int {
-	if a.Duration == 0 && a.ResetAt.IsZero() {
-		return len(t.sessions)
-	}
-	n := 0
-	for _, began := range t.sessions {
-		if a.counts(began, now) {
-			n++
-		}
-	}
-	return n
+	unknown, from := a.counted(t, now)
+	return unknown + len(t.sessions) - from
+}
+
+// counted are the sessions of a group that count: those before unknown, and those from
+// from on.
+func (a account) counted(t *tally, now time.Time) (unknown, from int) {
+	unknown = sort.Search(len(t.sessions), func(i int) bool { return !t.sessions[i].began.IsZero() })
+	from = unknown + sort.Search(len(t.sessions)-unknown, func(i int) bool { return a.counts(t.sessions[unknown+i].began, now) })
+	return unknown, from
 }
 
 // holders are the nodes whose sessions count.
@@ -221,10 +243,12 @@ func (a account) holders(t *tally, now time.Time) (names []string) {
 	if t == nil {
 		return nil
 	}
-	for name, began := range maps.All(t.sessions) {
-		if a.counts(began, now) {
-			names = append(names, name)
-		}
+	unknown, from := a.counted(t, now)
+	for _, s := range t.sessions[:unknown] {
+		names = append(names, s.name)
+	}
+	for _, s := range t.sessions[from:] {
+		names = append(names, s.name)
 	}
 	return names
 }

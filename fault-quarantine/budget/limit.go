@@ -94,6 +94,9 @@ func listed(holders []string) string {
 	}
 	var first []string
 	for _, name := range holders {
+		if len(first) == maxHolders && name > first[maxHolders-1] {
+			continue
+		}
 		at, _ := slices.BinarySearch(first, name)
 		first = slices.Insert(first, at, name)
 		first = first[:min(len(first), maxHolders)]
