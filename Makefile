@@ -16,6 +16,7 @@ BREAK ?=
 EVIDENCE ?=
 ONLY ?=
 QUICK ?=
+PROFILES ?=
 
 .PHONY: help
 help: ## Show the targets.
@@ -68,8 +69,15 @@ soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all 
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
 .PHONY: bench
-bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [DEEP=10000000] [NOISE=1m].
-	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
+bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [UPSTREAM=gateway] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
+	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))
+
+# NODES and DURATION have defaults for the demo and the soak; here only what you say counts.
+said = $(if $(filter command environment,$(firstword $(origin $(1)))),--$(2) $($(1)))
+
+.PHONY: scale
+scale: ## Measure the suite at the size of real fleets: make scale [NODES=1000,3000,10000] [ONLY=gateways,control] [DURATION=10m] [PROFILES=<folder>].
+	@hack/scale.sh $(call said,NODES,nodes) $(call said,DURATION,duration) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILES),--profiles $(PROFILES))
 
 .PHONY: mutate-strategy
 mutate-strategy: ## Take every filter on the processing strategy away, one by one, and list the tests that notice.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the suite's figures beside their floors: hack/bench.sh [--quick] [--only a,b]
+# Prints the suite's figures beside their floors: hack/bench.sh [--quick] [--only a,b] [--against DIR]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hack/packages.sh postgresql

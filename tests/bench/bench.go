@@ -10,9 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
 // The figures that can be selected.
@@ -54,10 +58,31 @@ func Figures() []string {
 // onCluster are the figures that share one fleet.
 var onCluster = []string{Memory, Cordon, Repair, Drain, Storm}
 
+// spared are the services that run for Memory, and for what follows if asked for.
+var spared = []string{"janitor", "csp-plugin-kwok"}
+
+// Ways of the connectors' records.
+const (
+	// ToStore is straight to the store, through one pool for all connectors.
+	ToStore = "store"
+	// ToGateway is through a gateway, as the chart has it.
+	ToGateway = "gateway"
+)
+
 // Options of a run.
 type Options struct {
 	// Root is the repository, Bin the folder of the services' binaries.
 	Root, Bin string
+	// Connectors is the program that runs the connectors of many nodes.
+	Connectors string
+	// Against is a folder of other binaries with the names of Bin's, which are
+	// measured in turns with them; empty is none.
+	Against string
+	// Upstream is where the connectors of cordon and storm send records, ToStore or
+	// ToGateway; empty is ToStore.
+	Upstream string
+	// Janitor has the janitor and its plugin run beside cordon, repair, drain and storm.
+	Janitor bool
 	// Only are the figures to measure; empty means all.
 	Only  []string
 	Sizes Sizes
@@ -123,12 +148,22 @@ func Quick() Sizes {
 	}
 }
 
-// Check names what is wrong with a selection.
-func Check(only []string) error {
+// Check names what is wrong with what was asked for.
+func (o Options) Check() error {
 	var problems []error
-	for _, f := range only {
+	for _, f := range o.Only {
 		if !slices.Contains(Figures(), f) {
 			problems = append(problems, fmt.Errorf("ONLY %q is not one of %s", f, strings.Join(Figures(), ", ")))
+		}
+	}
+	if !slices.Contains([]string{"", ToStore, ToGateway}, o.Upstream) {
+		problems = append(problems, fmt.Errorf("UPSTREAM %q is not %s or %s", o.Upstream, ToStore, ToGateway))
+	}
+	if o.Against != "" {
+		for _, room := range fleet.Rooms() {
+			if _, err := os.Stat(filepath.Join(o.Against, binaryOf(room))); err != nil {
+				problems = append(problems, fmt.Errorf("AGAINST: %w", err))
+			}
 		}
 	}
 	return errors.Join(problems...)
@@ -142,12 +177,23 @@ func (o Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Progress, "bench: "+format+"\n", args...)
 }
 
+// figure measures some figures.
+type figure func(context.Context, Options) ([]Row, error)
+
+// only is a figure that measures no other.
+func only(name string, f figure) figure {
+	return func(ctx context.Context, o Options) ([]Row, error) {
+		o.Only = []string{name}
+		return f(ctx, o)
+	}
+}
+
 // Run measures and returns the table. A figure that misses its target is no
 // error; one that could not be measured is, and the others are still returned.
 func Run(ctx context.Context, o Options) (Table, error) {
 	var t Table
 	var problems []error
-	measure := func(wanted bool, name string, f func(context.Context, Options) ([]Row, error)) {
+	measure := func(wanted bool, name string, f figure) {
 		if !wanted || ctx.Err() != nil {
 			return
 		}
@@ -159,13 +205,27 @@ func Run(ctx context.Context, o Options) (Table, error) {
 		}
 		o.say("%s took %s", name, time.Since(began).Round(time.Second))
 	}
-	measure(o.wants(Ingest), Ingest, ingest)
-	measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
-	measure(o.wants(Noisy), Noisy, noisy)
-	measure(o.wants(History) || o.wants(Stores), "the stores", history)
-	measure(o.wants(Objects), Objects, objects)
-	measure(o.wants(Exporter), Exporter, exporter)
-	measure(o.wants(Analyzer), Analyzer, analyzer)
-	measure(o.wants(Janitor), Janitor, reboots)
+	measure(o.wants(Ingest), Ingest, inTurns(ingest))
+	if o.Against == "" {
+		measure(slices.ContainsFunc(onCluster, o.wants), "the cluster's figures", cluster)
+	} else {
+		for _, name := range onCluster { // each in turns of its own, close to each other
+			measure(o.wants(name), name, inTurns(only(name, cluster)))
+		}
+	}
+	measure(o.wants(Noisy), Noisy, inTurns(noisy))
+	measure(o.wants(History) || o.wants(Stores), "the stores", oneSide(history))
+	measure(o.wants(Objects), Objects, inTurns(objects))
+	measure(o.wants(Exporter), Exporter, inTurns(exporter))
+	measure(o.wants(Analyzer), Analyzer, inTurns(analyzer))
+	measure(o.wants(Janitor), Janitor, inTurns(reboots))
 	return t, errors.Join(append(problems, ctx.Err())...)
+}
+
+// binaryOf is the binary of a room.
+func binaryOf(room string) string {
+	if room == "csp-plugin-kwok" {
+		return "kwok"
+	}
+	return room
 }

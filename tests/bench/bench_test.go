@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/gobuild"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/bench"
 	"github.com/nvidia/nvsentinel/tests/fleet"
@@ -41,7 +42,11 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := bench.Run(t.Context(), bench.Options{Root: root, Bin: bin, Sizes: tiny, Progress: testLog{t}})
+	connectors, err := bench.BuildConnectors(t.Context(), root, t.TempDir(), gobuild.Builder{Progress: testLog{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := bench.Run(t.Context(), bench.Options{Root: root, Bin: bin, Connectors: connectors, Sizes: tiny, Progress: testLog{t}})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, table)
 	}
@@ -49,8 +54,9 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 	for _, want := range []string{
 		"acknowledgement p50", "acknowledged, 4 publishers", "into PostgreSQL", "connector's memory in that run",
 		"idle CPU", "memory of fault-quarantine", "memory of platform-connectors", "memory of syslog-health-monitor",
-		"cordoned, p50", "cordoned, p99", "repair object, p50", "drain of 6 pods on 2 nodes",
+		"cordoned, p50", "cordoned, p90", "cordoned, p99", "repair object, nothing to drain, p50", "gone to repair object, p50", "drain of 6 pods on 2 nodes",
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
+		"memory of fault-quarantine in the storm", "memory of node-drainer in the storm", "memory of fault-remediation in the storm",
 		"2 nodes beside a noisy one, p50", "2 nodes beside a noisy one, p99",
 		"objects: change to event, p50", "objects: change to event, p99", "objects: API requests at rest",
 		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
@@ -143,11 +149,30 @@ memory  42.0 MB  -       -      under 40.0 MB  missed
 	}
 }
 
-func TestCheckNamesUnknownFigures(t *testing.T) {
-	if err := bench.Check(bench.Figures()); err != nil {
+func TestTableAgainstOthers(t *testing.T) {
+	q := func(v float64) bench.Quantity { return bench.Quantity{Value: v, Unit: bench.Times, Given: true} }
+	got := bench.Table{{Figure: "races", Ours: q(1), Other: q(4)}, {Figure: "no more", Ours: q(0), Other: q(3)}, {Figure: "alone", Ours: q(2)}}.String()
+	want := `figure   ours  against  change  floor  ratio  target
+races    1.00  4.00     0.25x   -      -      -       -
+no more  0.00  3.00     0.00x   -      -      -       -
+alone    2.00  -        -       -      -      -       -
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestCheckNamesWhatIsUnknown(t *testing.T) {
+	if err := (bench.Options{Only: bench.Figures(), Upstream: bench.ToGateway}).Check(); err != nil {
 		t.Error(err)
 	}
-	if err := bench.Check([]string{"drain", "speed"}); err == nil || !strings.Contains(err.Error(), `"speed"`) {
-		t.Errorf("error %v", err)
+	err := bench.Options{Only: []string{"drain", "speed"}, Upstream: "disk", Against: t.TempDir()}.Check()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{`"speed"`, `"disk"`, "fault-quarantine: no such file", "kwok: no such file"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not in %v", want, err)
+		}
 	}
 }

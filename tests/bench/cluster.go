@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 )
 
 const (
-	// cordonNodes bear the connectors through which Cordon reports.
-	cordonNodes = 10
+	// nodePrefix is before the number of each node.
+	nodePrefix = "gpu-"
 	// repairPods is how many pods Repair's nodes bear.
 	repairPods = 3
 	// reboot is longer than any run: a machine that comes back would only add noise.
@@ -50,6 +51,8 @@ func cluster(ctx context.Context, o Options) (rows []Row, err error) {
 	s := &stage{o: o, pen: newPen(), seen: newDiary(), nodes: map[string]*corev1.Node{}}
 	count := s.deal()
 	o.say("starting %d nodes; then floors, then pods, then the services", count)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: count, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		SettleTime: time.Hour, RebootTime: reboot, Runs: s.runs, Before: s.prepare,
@@ -59,19 +62,33 @@ func cluster(ctx context.Context, o Options) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Stop()) }()
+	defer func() {
+		stop() // who looks, before what is looked at
+		err = errors.Join(err, f.Stop())
+	}()
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	return s.measure(ctx)
+}
+
+// measure measures the selected figures, one after the other.
+func (s *stage) measure(ctx context.Context) (rows []Row, err error) {
 	for _, figure := range []struct {
 		name    string
 		measure func(context.Context) ([]Row, error)
 	}{{Memory, s.measureMemory}, {Cordon, s.measureCordon}, {Repair, s.measureRepair}, {Drain, s.measureDrain}, {Storm, s.measureStorm}} {
-		if !o.wants(figure.name) {
+		if !s.o.wants(figure.name) {
 			continue
 		}
-		o.say("measuring %s", figure.name)
+		if figure.name != Memory && !s.o.Janitor {
+			s.spare(ctx)
+		}
+		s.o.say("measuring %s", figure.name)
 		found, err := figure.measure(ctx)
 		rows = append(rows, found...)
 		if err != nil {
-			return rows, fmt.Errorf("%s: %w\n%s", figure.name, err, f.Logs("gpu-0", 5))
+			return rows, fmt.Errorf("%s: %w\n%s", figure.name, err, s.fleet.Logs(nodePrefix+"0", 5))
 		}
 	}
 	return append(rows, s.peaks()...), nil
@@ -80,28 +97,41 @@ func cluster(ctx context.Context, o Options) (rows []Row, err error) {
 // deal gives each selected figure its nodes and returns how many there are.
 func (s *stage) deal() int {
 	next := 0
-	take := func(figure string, n int) (names []string) {
-		if figure == "" || s.o.wants(figure) {
+	take := func(wanted bool, n int) (names []string) {
+		if wanted {
 			for range n {
-				names = append(names, fmt.Sprintf("gpu-%d", next))
+				names = append(names, nodePrefix+strconv.Itoa(next))
 				next++
 			}
 		}
 		return names
 	}
-	s.agents = take("", 1)
-	s.cordon = take(Cordon, min(cordonNodes, s.o.Sizes.Cordons))
-	s.repair = take(Repair, s.o.Sizes.Repairs)
-	s.drain = take(Drain, s.o.Sizes.DrainNodes)
-	s.storm = take(Storm, s.o.Sizes.Storm)
-	s.rest = take(Memory, s.o.Sizes.Nodes-next)
+	wants := s.o.wants
+	s.agents = take(wants(Memory), 1)
+	s.cordon = take(wants(Cordon), s.o.Sizes.Cordons)
+	s.repair = take(wants(Repair), s.o.Sizes.Repairs)
+	s.drain = take(wants(Drain), s.o.Sizes.DrainNodes)
+	s.storm = take(wants(Storm), s.o.Sizes.Storm)
+	s.rest = take(wants(Memory) || wants(Storm), s.o.Sizes.Nodes-next)
 	return next
 }
 
-// runs starts the agents of one node, the connectors that Cordon needs, and
-// every control service.
+// runs starts the agents of one node and the control services.
 func (s *stage) runs(room, node string) bool {
-	return node == "" || slices.Contains(s.agents, node) || room == fleet.Connector && slices.Contains(s.cordon, node)
+	if slices.Contains(spared, room) {
+		return s.o.wants(Memory) || s.o.Janitor
+	}
+	return node == "" || slices.Contains(s.agents, node)
+}
+
+// spare ends the services that no further figure needs: what they do with the repair
+// objects would be in the figures by chance.
+func (s *stage) spare(ctx context.Context) {
+	for _, name := range spared {
+		if service := s.fleet.Service(name); service != nil {
+			service.Stop(ctx)
+		}
+	}
 }
 
 // prepare measures the floors and makes the pods, before any service runs.
@@ -121,7 +151,7 @@ func (s *stage) prepare(ctx context.Context, f *fleet.Fleet) error {
 		return err
 	}
 	filler := 0
-	if len(s.rest) > 0 {
+	if s.o.wants(Memory) && len(s.rest) > 0 {
 		filler = max(0, s.o.Sizes.Pods-len(s.drain)*s.o.Sizes.PodsPerNode-len(s.repair)*repairPods) / len(s.rest)
 	}
 	s.o.say("making pods: %d on each of %d nodes, %d on each of %d", s.o.Sizes.PodsPerNode, len(s.drain), filler, len(s.rest))

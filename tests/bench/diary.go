@@ -61,3 +61,14 @@ func (d *diary) await(ctx context.Context, limit time.Duration, keys ...string) 
 		}
 	}
 }
+
+// when says when each of these was first seen; they were.
+func (d *diary) when(keys ...string) []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]time.Time, len(keys))
+	for i, k := range keys {
+		out[i] = d.at[k]
+	}
+	return out
+}

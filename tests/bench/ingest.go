@@ -57,6 +57,7 @@ type ingestRun struct {
 	alone1                  []time.Duration
 	acked, reached          time.Duration
 	half, peak              int64
+	used                    usage
 	floor1                  []time.Duration
 	floorAcked, floorInsert time.Duration
 	inserted                int
@@ -76,6 +77,11 @@ func (r *ingestRun) alone(ctx context.Context) error {
 
 // together sends events from many publishers, then waits until all are stored.
 func (r *ingestRun) together(ctx context.Context) error {
+	machine := &stage{fleet: r.fleet}
+	before, err := machine.used()
+	if err != nil {
+		return err
+	}
 	stop := watchMemory(r.fleet.Service(fleet.Connector + "@gpu-0"))
 	began := time.Now()
 	_, acked, err := r.publish(ctx, r.sizes.Publishers, r.sizes.Events)
@@ -83,7 +89,9 @@ func (r *ingestRun) together(ctx context.Context) error {
 	err = errors.Join(err, r.allStored(ctx, 10+r.sizes.Acks+r.sizes.Events))
 	r.reached = time.Since(began)
 	r.half, r.peak = stop()
-	return err
+	after, failed := machine.used()
+	r.used = after.since(before)
+	return errors.Join(err, failed)
 }
 
 // floors does the same by hand: equal bytes, equal concurrency.
@@ -188,5 +196,14 @@ func (r *ingestRun) rows() []Row {
 			Figure: "connector's memory in that run, at most", Ours: bytesOf(r.peak), Floor: bytesOf(r.half),
 			Target: Target{Within: 1.25}, Note: "floor: the same in the first half of the run",
 		},
+		r.busy("the connector's", fleet.Connector), r.busy("PostgreSQL's", "PostgreSQL"),
+	}
+}
+
+// busy is the processor time of a part for each event of that run.
+func (r *ingestRun) busy(whose, part string) Row {
+	return Row{
+		Figure: "  " + whose + " CPU per event in that run", Ours: Quantity{r.used[part].Seconds() / float64(r.sizes.Events), Seconds, true},
+		Seen: "load " + load(),
 	}
 }

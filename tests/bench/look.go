@@ -51,12 +51,18 @@ func (s *stage) look(ctx context.Context) error {
 	return nil
 }
 
-// ofNode tells "cordoned" and "free" apart; each new state ends the other.
+// ofNode tells "cordoned" and "free" apart; each new state ends the other. The condition
+// of the figures' check is "well", and later "shown".
 func (s *stage) ofNode(object any, _ bool) {
 	now := time.Now()
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return
+	}
+	for _, c := range node.Status.Conditions {
+		if fact, ok := map[corev1.ConditionStatus]string{corev1.ConditionFalse: "well ", corev1.ConditionTrue: "shown "}[c.Status]; ok && c.Type == checkName {
+			s.seen.note(fact+node.Name, now)
+		}
 	}
 	session := node.Annotations[nodemark.SessionAnnotation] != ""
 	switch {

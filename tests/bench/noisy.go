@@ -29,6 +29,8 @@ const (
 // as no healthy one does and the store is far away; before that, without it.
 func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 	n := &noise{stage: &stage{o: o, pen: newPen(), seen: newDiary()}, doors: map[string]protos.PlatformConnectorClient{}}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: 1 + o.Sizes.NoiseNodes, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		Distance: distance, Replicas: 2, Lease: noiseLease,
@@ -42,7 +44,10 @@ func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Stop()) }()
+	defer func() {
+		stop() // who looks, before what is looked at
+		err = errors.Join(err, f.Stop())
+	}()
 	if err := n.measure(ctx); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, f.Logs(noiseNode, 5))
 	}

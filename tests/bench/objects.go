@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -260,17 +259,7 @@ func (r *objectsRun) monitor(ctx context.Context) (end func(), err error) {
 
 // address is where the service serves its metrics, as its log says; empty before.
 func (r *objectsRun) address() string {
-	text, err := os.ReadFile(filepath.Join(r.dir, "log"))
-	if err != nil {
-		return ""
-	}
-	for line := range bytes.Lines(text) {
-		var said struct{ Msg, Address string }
-		if json.Unmarshal(line, &said) == nil && said.Msg == "serving probes and metrics" {
-			return said.Address
-		}
-	}
-	return ""
+	return said(filepath.Join(r.dir, "log"), "serving probes and metrics")
 }
 
 // number reads a metric of the monitor, or of the API server if path is given.

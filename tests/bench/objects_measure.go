@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -45,15 +44,7 @@ func (r *objectsRun) evaluated(ctx context.Context, want float64) error {
 }
 
 func (r *objectsRun) ready(ctx context.Context) (bool, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address()+"/readyz", http.NoBody)
-	if err != nil {
-		return false, err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false, err
-	}
-	return answer.StatusCode == http.StatusOK, answer.Body.Close()
+	return answersReady(ctx, r.address())
 }
 
 // measureChanges makes one fault and ends it, object after object.

@@ -36,24 +36,6 @@ func memory(pid int, field string) (int64, error) {
 	return 0, fmt.Errorf("reading a process's memory: no %s", field)
 }
 
-// cpu is the processor time a process has used, in steps of 10 ms.
-func cpu(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading a process's time: %w", err)
-	}
-	// The name in parentheses may hold spaces; utime and stime are the 12th and
-	// 13th field behind it, in ticks of 1/100 s on every Linux platform of Go.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("reading a process's time: the line is too short")
-	}
-	user, errU := strconv.ParseInt(fields[11], 10, 64)
-	system, errS := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(errU, errS)
-}
-
 // watchMemory samples a service's resident memory until stop is called, which
 // returns the peak of the first half of the samples and that of all.
 func watchMemory(s *fleet.Service) (stop func() (half, all int64)) {

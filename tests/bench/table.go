@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,6 +52,8 @@ func (q Quantity) String() string {
 		return fmt.Sprintf("%.1f MB", q.Value/1e6)
 	case q.Unit == Millicores:
 		return fmt.Sprintf("%.1f m", q.Value)
+	case q.Unit == Times && q.Value < 10:
+		return fmt.Sprintf("%.2f", q.Value)
 	case q.Unit == Times:
 		return fmt.Sprintf("%.1f", q.Value)
 	case q.Unit == PerMinute:
@@ -90,9 +93,16 @@ func (t Target) String() string {
 type Row struct {
 	Figure      string
 	Ours, Floor Quantity
-	Target      Target
-	// Note says what the figure does not.
-	Note string
+	// Other is what the other binaries did, in a run against them.
+	Other  Quantity
+	Target Target
+	// Note says what the figure does not, Seen what else this run saw.
+	Note, Seen string
+}
+
+// remark is all that is said about it.
+func (r Row) remark() string {
+	return strings.Join(slices.DeleteFunc([]string{r.Note, r.Seen}, func(s string) bool { return s == "" }), "; ")
 }
 
 // Ratio is ours divided by the floor; 0 without a floor.
@@ -101,6 +111,14 @@ func (r Row) Ratio() float64 {
 		return 0
 	}
 	return r.Ours.Value / r.Floor.Value
+}
+
+// change is ours divided by what the other binaries did; - without others.
+func (r Row) change() string {
+	if !r.Other.Given || !r.Ours.Given || r.Other.Value == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", r.Ours.Value/r.Other.Value)
 }
 
 // Verdict is met, missed, or - without a target.
@@ -127,17 +145,22 @@ func (r Row) Verdict() string {
 // Table is a run's figures.
 type Table []Row
 
-// String draws the table.
+// String draws the table; what other binaries did has columns of its own.
 func (t Table) String() string {
-	lines := [][]string{{"figure", "ours", "floor", "ratio", "target", "", ""}}
-	for _, r := range t {
-		ratio := "-"
-		if x := r.Ratio(); x > 0 {
-			ratio = fmt.Sprintf("%.2fx", x)
+	against := slices.ContainsFunc(t, func(r Row) bool { return r.Other.Given })
+	line := func(figure, ours string, others []string, rest ...string) []string {
+		if !against {
+			others = nil
 		}
-		lines = append(lines, []string{r.Figure, r.Ours.String(), r.Floor.String(), ratio, r.Target.String(), r.Verdict(), r.Note})
+		return slices.Concat([]string{figure, ours}, others, rest)
 	}
-	widths := make([]int, 6)
+	lines := [][]string{line("figure", "ours", []string{"against", "change"}, "floor", "ratio", "target", "", "")}
+	for _, r := range t {
+		lines = append(lines, line(r.Figure, r.Ours.String(), []string{r.Other.String(), r.change()},
+			r.Floor.String(), multiple(r.Ratio()), r.Target.String(), r.Verdict(), r.remark()))
+	}
+	last := len(lines[0]) - 1
+	widths := make([]int, last)
 	for _, line := range lines {
 		for i := range widths {
 			widths[i] = max(widths[i], len([]rune(line[i])))
@@ -149,7 +172,15 @@ func (t Table) String() string {
 		for i, w := range widths {
 			text.WriteString(line[i] + strings.Repeat(" ", w-len([]rune(line[i]))+2))
 		}
-		b.WriteString(strings.TrimRight(text.String()+line[6], " ") + "\n")
+		b.WriteString(strings.TrimRight(text.String()+line[last], " ") + "\n")
 	}
 	return b.String()
+}
+
+// multiple prints a ratio; 0 is none.
+func multiple(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", x)
 }

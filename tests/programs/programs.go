@@ -70,6 +70,12 @@ func WithCgo(root, out string) gobuild.Batch {
 	return b
 }
 
+// Connectors is the program that runs the connectors of many nodes in one process, for
+// benchmarks and tests of scale. It is never shipped.
+func Connectors(root, out string) gobuild.Batch {
+	return batch("connectors of many nodes", root, out, []string{"./platform-connectors/internal/fleet"})
+}
+
 // Helm is the helm that renders the chart.
 func Helm(root, out string) gobuild.Batch {
 	b := batch("helm", filepath.Join(root, "hack", "tools", "helm"), out)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/nvidia/nvsentinel/internal/gobuild"
 	"github.com/nvidia/nvsentinel/tests/bench"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -26,13 +27,16 @@ func run() int {
 	quick := flag.Bool("quick", false, "a tenth of the sizes")
 	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 2.3 GB for each million")
 	noise := flag.Duration("noise", 0, "how long one node reports without end beside others; default 10m, with -quick 1m")
-	flag.Parse()
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
+	flag.StringVar(&o.Against, "against", "", "folder with other binaries under the same names, for example of an earlier commit, which are measured in turns with the present ones")
+	flag.StringVar(&o.Upstream, "upstream", bench.ToStore, "where the connectors of cordon and storm send records: store or gateway")
+	flag.BoolVar(&o.Janitor, "janitor", false, "run the janitor and its plugin beside cordon, repair, drain and storm")
+	flag.Parse()
 	o.Only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
 	if *quick {
 		o.Sizes = bench.Quick()
 	}
-	if err := bench.Check(o.Only); err != nil {
+	if err := o.Check(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -57,6 +61,9 @@ func measure(ctx context.Context, o bench.Options) (bench.Table, error) {
 		return nil, err
 	}
 	if o.Bin, err = fleet.Build(ctx, o.Root, filepath.Join(o.Root, "bin"), os.Stderr); err != nil {
+		return nil, err
+	}
+	if o.Connectors, err = bench.BuildConnectors(ctx, o.Root, o.Bin, gobuild.Builder{Progress: os.Stderr}); err != nil {
 		return nil, err
 	}
 	return bench.Run(ctx, o)

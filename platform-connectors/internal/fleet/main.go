@@ -1,0 +1,165 @@
+// Command fleet runs the connectors of many nodes in one process, for benchmarks and
+// tests of scale: each is what node-connector or platform-connectors runs on a node, with
+// a socket, a spool and an account of its own. It is never shipped.
+//
+// It prints "ready" on its standard output when every socket accepts events, and ends
+// well on SIGTERM. A connector that ends by itself ends all of them.
+//
+// Exit status: 0 stopped by a signal, 1 a connector or a start failed, 2 bad flags.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
+)
+
+// settings are the command line.
+type settings struct {
+	nodes, first int
+	prefix, dir  string
+	kubeconfig   string
+	identify     bool
+	namespace    string
+	account      string
+	store        string
+	pool         int
+	gateway      upstream.Config
+	atOnce       int
+	logLevel     string
+	// rest are flags of node-connector, which every connector gets.
+	rest []string
+}
+
+// nodeMark stands for the name of a node in paths.
+const nodeMark = "{node}"
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	s, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+		return 2
+	}
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, release) // a second signal kills
+	if err := openFiles(); err != nil {
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+	}
+	if err := serve(ctx, s, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+		return 1
+	}
+	return 0
+}
+
+// parse reads the command line. What follows -- is for each connector.
+func parse(args []string, out io.Writer) (settings, error) {
+	s := settings{gateway: upstream.Default()}
+	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.IntVar(&s.nodes, "nodes", 1, "how many connectors run")
+	flags.IntVar(&s.first, "first", 0, "number of the first node")
+	flags.StringVar(&s.prefix, "prefix", "gpu-", "nodes are called by it and their number")
+	flags.StringVar(&s.dir, "dir", "", "absolute folder: the socket of a node is DIR/NODE.sock, its spool and files are below DIR/NODE; short, since the path of a socket has 108 bytes")
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; "+nodeMark+" in it is the node's name; required unless -- --kubernetes=false")
+	flags.BoolVar(&s.identify, "identify", false, "the kubeconfig is an administrator's: give each node a pod of --account and let its connector act by tokens bound to that pod, at the API server and at gateways")
+	flags.StringVar(&s.namespace, "namespace", "nvsentinel", "with --identify: namespace of account and pods")
+	flags.StringVar(&s.account, "account", "platform-connectors", "with --identify: service account of the connectors")
+	flags.StringVar(&s.store, "store", "", "address of the store, which all connectors use through one pool; or --gateway")
+	flags.IntVar(&s.pool, "pool", 32, "connections of the pool to PostgreSQL, unless the address says pool_max_conns")
+	flags.StringVar(&s.gateway.Address, "gateway", "", "host:port of the gateways, with commas; each connector has a connection of its own; or --store")
+	flags.StringVar(&s.gateway.CAFile, "gateway-ca-file", s.gateway.CAFile, "PEM file with the authority of the gateways' certificates")
+	flags.StringVar(&s.gateway.ServerName, "gateway-server-name", "", "name in the gateways' certificates; empty is the first host")
+	flags.StringVar(&s.gateway.TokenFile, "gateway-token-file", s.gateway.TokenFile, "file with the token for the gateways; "+nodeMark+" in it is the node's name; not used with --identify")
+	flags.IntVar(&s.atOnce, "at-once", 32, "how many connectors start at the same time")
+	flags.StringVar(&s.logLevel, "log-level", "warn", "of the connectors, on the standard error output")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	s.rest = flags.Args()
+	return s, s.check()
+}
+
+// check names what is wrong with the command line.
+func (s settings) check() error {
+	var problems []error
+	if s.nodes < 1 || s.first < 0 || s.atOnce < 1 || s.pool < 2 {
+		problems = append(problems, errors.New("--nodes and --at-once must be at least 1, --pool at least 2, --first at least 0"))
+	}
+	if !filepath.IsAbs(s.dir) {
+		problems = append(problems, fmt.Errorf("--dir %q is not an absolute path", s.dir))
+	}
+	if longest := s.socket(s.name(s.nodes - 1)); len(longest) > 107 {
+		problems = append(problems, fmt.Errorf("--dir is too long: the path of the socket %s has more than 107 bytes", longest))
+	}
+	if (s.store == "") == (s.gateway.Address == "") {
+		problems = append(problems, errors.New("one of --store and --gateway is needed"))
+	}
+	if s.identify && (s.kubeconfig == "" || strings.Contains(s.kubeconfig, nodeMark)) {
+		problems = append(problems, errors.New("--identify needs --kubeconfig, one for all nodes"))
+	}
+	return errors.Join(problems...)
+}
+
+// name is that of the node with this place among ours.
+func (s settings) name(i int) string { return s.prefix + strconv.Itoa(s.first+i) }
+
+func (s settings) socket(node string) string { return filepath.Join(s.dir, node+".sock") }
+
+func (s settings) folder(node string) string { return filepath.Join(s.dir, node) }
+
+// config is a node's connector's.
+func (s settings) config(node string) nodeconnector.Config {
+	cfg := nodeconnector.Default()
+	cfg.NodeName, cfg.Socket, cfg.SpoolDir = node, s.socket(node), filepath.Join(s.folder(node), "spool")
+	cfg.Kube.Kubeconfig = strings.ReplaceAll(s.kubeconfig, nodeMark, node)
+	if s.identify {
+		cfg.Kube.Kubeconfig = filepath.Join(s.folder(node), "kubeconfig")
+	}
+	return cfg
+}
+
+// way is how a node's connector reaches the gateways.
+func (s settings) way(node string) upstream.Config {
+	cfg := s.gateway
+	cfg.TokenFile = strings.ReplaceAll(cfg.TokenFile, nodeMark, node)
+	if s.identify {
+		cfg.TokenFile = filepath.Join(s.folder(node), "gateway.token")
+	}
+	return cfg
+}
+
+// openFiles raises the number of files this process may have open, where it may: a
+// connector has some six.
+func openFiles() error {
+	limit := unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+		return nil
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	limit.Cur = limit.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raising the limit of open files: %w", err)
+	}
+	return nil
+}

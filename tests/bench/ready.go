@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+)
+
+// startsAtMost is how often a service may be started until it is ready.
+const startsAtMost = 3
+
+// ready waits until every service says that it is. One that ends again and again is an
+// error.
+func (s *stage) ready(ctx context.Context) error {
+	for _, service := range s.fleet.Services() {
+		err := until(ctx, s.o.Sizes.Limit, service.Name+" to be ready", func() (bool, error) {
+			if service.Starts() > startsAtMost {
+				return true, nil
+			}
+			return answersReady(ctx, said(service.Log, "serving probes and metrics"))
+		})
+		if n := service.Starts(); n > startsAtMost {
+			err = fmt.Errorf("%s ended %d times", service.Name, n-1)
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, service.Tail(8))
+		}
+	}
+	return nil
+}
+
+// answersReady asks a service; one without an address has none yet.
+func answersReady(ctx context.Context, address string) (bool, error) {
+	if address == "" {
+		return false, nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, err
+	}
+	return answer.StatusCode == http.StatusOK, answer.Body.Close()
+}
+
+// said is the address that a log names last in a line with this message; empty if it has
+// none.
+func said(log, message string) (address string) {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(text) {
+		var said struct{ Msg, Address string }
+		if json.Unmarshal(line, &said) == nil && said.Msg == message {
+			address = said.Address
+		}
+	}
+	return address
+}
