@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // Trap waits for one message from any client.
 type Trap struct {
-	text    []byte
+	texts   []string
 	action  Action
 	sprung  chan struct{}
 	release chan struct{}
@@ -84,10 +85,10 @@ func Start(dial func(ctx context.Context) (net.Conn, error)) (*Proxy, error) {
 // Addr is where clients connect, host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Set arms a trap for the next message that contains text; it replaces the
-// trap before it.
-func (p *Proxy) Set(text string, action Action) *Trap {
-	t := &Trap{text: []byte(text), action: action, sprung: make(chan struct{}), release: make(chan struct{})}
+// Set arms a trap for the next message that contains text, or one of others; it
+// replaces the trap before it.
+func (p *Proxy) Set(text string, action Action, others ...string) *Trap {
+	t := &Trap{texts: append(others, text), action: action, sprung: make(chan struct{}), release: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trap = t
@@ -164,7 +165,7 @@ var errCut = errors.New("cut")
 func (p *Proxy) meet(l *link, message []byte) error {
 	p.mu.Lock()
 	t := p.trap
-	if t == nil || !bytes.Contains(message, t.text) {
+	if t == nil || !slices.ContainsFunc(t.texts, func(text string) bool { return bytes.Contains(message, []byte(text)) }) {
 		t = nil
 	} else {
 		p.trap = nil

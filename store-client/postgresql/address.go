@@ -1,9 +1,11 @@
 package postgresql
 
 import (
+	"cmp"
 	"crypto/tls"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
@@ -38,28 +41,65 @@ var settings = []string{
 	"tcp_user_timeout", "timezone",
 }
 
-// limits bound the connections of a process.
+// limits bound the connections of a process; 0 is what the address does not say.
 type limits struct {
 	open, idle         int
 	lifetime, idleTime time.Duration
 }
 
-// defaults are few: every node of a cluster has a process that connects. All are
-// kept for a while: to connect takes more round trips than the work that another
-// connection would be opened for.
-func defaults() limits { return limits{open: 10, idle: 10, idleTime: 5 * time.Minute} }
+// What an address does not say.
+const (
+	// A service keeps all that a burst has opened: to connect costs the server more
+	// than the work does that another connection would be opened for.
+	openConns = 10
+	idleTime  = 5 * time.Minute
+	lifetime  = time.Hour
+	// An appender, which each node has, keeps few, and not for long: there are many.
+	appenderIdle     = 2
+	appenderIdleTime = time.Minute
+	// fewConns serve who only looks, or writes rarely.
+	fewConns = 4
+)
 
-func (l limits) apply(db *sql.DB) {
+// service completes the limits of a service.
+func (l limits) service() limits {
+	l.open = cmp.Or(l.open, openConns)
+	l.idle = min(cmp.Or(l.idle, l.open), l.open)
+	l.lifetime, l.idleTime = cmp.Or(l.lifetime, lifetime), cmp.Or(l.idleTime, idleTime)
+	return l
+}
+
+// appender completes those of a process that each node has.
+func (l limits) appender() limits {
+	l.idle, l.idleTime = cmp.Or(l.idle, appenderIdle), cmp.Or(l.idleTime, appenderIdleTime)
+	return l.service()
+}
+
+// few completes those of who needs no more.
+func (l limits) few() limits {
+	l.open = min(cmp.Or(l.open, openConns), fewConns)
+	return l.service()
+}
+
+// life is how long connections of this process live: three quarters of their time at
+// least. Processes that connected together, such as after an outage, do not do so
+// again.
+func (l limits) life() time.Duration { return l.lifetime - rand.N(l.lifetime/4+1) }
+
+// open is the database, which connects when it is used.
+func (p parsed) open(l limits) *sql.DB {
+	db := stdlib.OpenDB(*p.conn)
 	db.SetMaxOpenConns(l.open)
 	db.SetMaxIdleConns(l.idle)
-	db.SetConnMaxLifetime(l.lifetime)
+	db.SetConnMaxLifetime(l.life())
 	db.SetConnMaxIdleTime(l.idleTime)
+	return db
 }
 
 // parsed is an address that was read.
 type parsed struct {
 	conn   *pgx.ConnConfig
-	pool   limits
+	limits limits
 	unsafe bool
 	// clear: the address admits a network without TLS. encrypted: it says nothing
 	// of TLS, so that a network without is not admitted.
@@ -78,7 +118,7 @@ func parse(dsn string) (parsed, error) {
 	if err != nil {
 		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
 	}
-	p := parsed{conn: conf, pool: defaults()}
+	p := parsed{conn: conf}
 	p.secure(dsn)
 	if err := p.own(); err != nil {
 		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
@@ -159,15 +199,14 @@ func (p *parsed) own() error {
 	}
 	for _, err := range []error{
 		take(allowUnsafe, truth, "neither true nor false"),
-		take(maxConns, count(&p.pool.open, 2), "not a number of at least 2"),
-		take(minConns, count(&p.pool.idle, 1), "not a number of at least 1"),
-		take(maxLifetime, span(&p.pool.lifetime), "not a duration such as 30m"),
-		take(maxIdleTime, span(&p.pool.idleTime), "not a duration such as 30m"),
+		take(maxConns, count(&p.limits.open, 2), "not a number of at least 2"),
+		take(minConns, count(&p.limits.idle, 1), "not a number of at least 1"),
+		take(maxLifetime, span(&p.limits.lifetime), "not a duration such as 30m"),
+		take(maxIdleTime, span(&p.limits.idleTime), "not a duration such as 30m"),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	p.pool.idle = min(p.pool.idle, p.pool.open)
 	return nil
 }

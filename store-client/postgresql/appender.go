@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
@@ -34,8 +32,7 @@ func OpenAppender(ctx context.Context, dsn string, cfg sqlstore.Config) (*Append
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*p.conn)
-	p.pool.apply(db)
+	db := p.open(p.limits.appender())
 	if err := checkAppender(ctx, db, p.unsafe, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
 	}

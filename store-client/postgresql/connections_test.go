@@ -2,7 +2,6 @@ package postgresql_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -16,11 +15,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// TestConnectionsAreKept: what a burst of work opened serves the next one. To
-// connect to a distant server takes longer than the work.
-func TestConnectionsAreKept(t *testing.T) {
-	_, dsn := pgtest.Database(t)
-	var opened atomic.Int32
+// swinging is a store whose connections are counted as they are opened, each some
+// time after it is asked for, and one swing of its load: one reader, then many.
+func swinging(t *testing.T, options string, appender bool) (dsn string, opened *atomic.Int32, swing func()) {
+	t.Helper()
+	_, dsn = pgtest.Database(t)
+	opened = new(atomic.Int32)
 	p, err := cutproxy.Start(cutproxy.Late(func(ctx context.Context) (net.Conn, error) {
 		opened.Add(1)
 		return pgtest.Shared(t).Dial(ctx)
@@ -33,19 +33,81 @@ func TestConnectionsAreKept(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := storetest.Open(t, through(t, p, dsn), storeopen.Options{})
-	for range 4 {
-		var burst sync.WaitGroup
-		for range 20 {
-			burst.Go(func() {
-				if _, err := s.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
-					t.Error(err)
-				}
-			})
-		}
-		burst.Wait()
+	storetest.Open(t, dsn, storeopen.Options{}) // makes the tables
+	s, err := connect(t, through(t, p, dsn)+options, appender)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := opened.Load(); n > 10 {
-		t.Errorf("%d connections were opened, at most 10 at once", n)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dsn, opened, func() {
+		for _, many := range []int{1, 40} {
+			var burst sync.WaitGroup
+			for range many {
+				burst.Go(func() {
+					if err := s.Ping(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			burst.Wait()
+		}
+	}
+}
+
+// connect opens a store as a service does, or as a connector.
+func connect(t *testing.T, dsn string, appender bool) (store.Appender, error) {
+	t.Helper()
+	if appender {
+		return storeopen.OpenAppender(t.Context(), dsn, storeopen.Options{})
+	}
+	return storeopen.Open(t.Context(), dsn, storeopen.Options{})
+}
+
+// backends are the server's processes for services in a database.
+func backends(t *testing.T, dsn string) (ids string) {
+	t.Helper()
+	err := raw(t, dsn).QueryRowContext(t.Context(), `SELECT string_agg(pid || ' since ' || backend_start, ', ' ORDER BY pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'nvsentinel'`).Scan(&ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// TestConnectionsAreKept: what a burst of work opened serves the next one. To
+// connect to a distant server takes longer than the work, and the server more of its
+// processor.
+func TestConnectionsAreKept(t *testing.T) {
+	for options, most := range map[string]int32{"": 10, "&pool_max_conns=16": 16} {
+		dsn, opened, swing := swinging(t, options, false)
+		swing()
+		first, of := opened.Load(), backends(t, dsn)
+		for range 4 {
+			swing()
+		}
+		if n := opened.Load(); n != first || n > most {
+			t.Errorf("%q: %d connections were opened, and %d by the first burst; want no more, and at most %d", options, n, first, most)
+		}
+		if now := backends(t, dsn); now != of {
+			t.Errorf("%q: served by\n%s\nand then by\n%s", options, of, now)
+		}
+	}
+}
+
+// TestFewConnectionsAreKept: by an appender, which each node has, and by whose address
+// says so.
+func TestFewConnectionsAreKept(t *testing.T) {
+	for options, appender := range map[string]bool{"": true, "&pool_min_conns=1": false} {
+		_, opened, swing := swinging(t, options, appender)
+		swing()
+		first := opened.Load()
+		swing()
+		if n := opened.Load(); n == first {
+			t.Errorf("%q, an appender %v: all %d connections were kept", options, appender, n)
+		}
 	}
 }

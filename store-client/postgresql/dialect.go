@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 // home names the server and database whose transaction numbers rows bear; a
@@ -29,7 +31,7 @@ const history = home + ` || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8
 // queryHead reads the horizon: every transaction numbered below the oldest one
 // still running has ended; and which of those above have.
 const queryHead = `SELECT ` + history + `,
-pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmax(shot)::text::bigint,
+pg_snapshot_xmin(shot)::text::bigint, clock_timestamp(), pg_snapshot_xmax(shot)::text::bigint AS next,
 (SELECT string_agg(tx::text, ' ' ORDER BY tx) FROM pg_snapshot_xip(shot) AS tx)
 FROM pg_current_snapshot() AS shot`
 
@@ -45,7 +47,7 @@ UNION ALL SELECT age(transaction), format('prepared transaction %L of user %s in
 // it commits. synchronous_commit is set again, for this transaction, because a
 // pooler may hand over a session with other settings.
 const queryReserve = `SELECT ` + history + `, pg_current_xact_id()::text::bigint, clock_timestamp(),
-pg_notify('` + channel + `', ''), set_config('synchronous_commit', $2, true),
+(SELECT string_agg(concat(pg_notify('` + channel + `', cause)), '') FROM unnest($3::text[]) AS cause), set_config('synchronous_commit', $2, true),
 (SELECT string_agg(nextval('health_event_places')::text, ' ') FROM generate_series(1, $1::int))`
 
 func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
@@ -55,18 +57,26 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 		SkipLocked: " FOR UPDATE SKIP LOCKED",
 		InsertRows: 500,
 		Arrays:     true,
+		Joint: &sqlstore.Joint{
+			Places:  [3]string{"pg_current_xact_id()::text::bigint", "nextval('health_event_places')", "clock_timestamp()"},
+			Effects: "concat(pg_notify('" + channel + "', rows.cause), set_config('synchronous_commit', '" + conf.RuntimeParams["synchronous_commit"] + "', true))",
+			Refused: refused,
+		},
 		Time: func(t *time.Time) any {
 			if t == nil {
 				return nil
 			}
 			return *t
 		},
-		Reserve: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Reservation, error) {
-			return reserve(ctx, tx, n, conf.RuntimeParams["synchronous_commit"])
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int, causes []wake.Cause) (sqlstore.Reservation, error) {
+			said := make([]string, len(causes))
+			for i, c := range causes {
+				said[i] = c.String()
+			}
+			return reserve(tx.QueryRowContext(ctx, queryReserve, n, conf.RuntimeParams["synchronous_commit"], said))
 		},
-		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
-			return head(q.QueryRowContext(ctx, queryHead))
-		},
+		HeadSQL:  queryHead,
+		ReadHead: head,
 		Holder: func(ctx context.Context, q sqlstore.Queryer) (string, error) {
 			var who string
 			err := q.QueryRowContext(ctx, queryHolder).Scan(&who)
@@ -76,17 +86,23 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 			return who, err
 		},
 		Adopt: adopt,
-		Wake: func(ctx context.Context, notify func()) {
+		Wake: func(ctx context.Context, notify func(...wake.Cause)) {
 			listen(ctx, conf, cfg, notify)
 		},
 	}
 }
 
-func head(row *sql.Row) (sqlstore.Head, error) {
+// refused says that the server answered a statement with an error, or never saw it.
+func refused(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" || pgconn.SafeToRetry(err)
+}
+
+func head(scan func(...any) error) (sqlstore.Head, error) {
 	var h sqlstore.Head
 	var next int64
 	var running sql.NullString
-	if err := row.Scan(&h.Server, &h.Tx, &h.At, &next, &running); err != nil || next == h.Tx {
+	if err := scan(&h.Server, &h.Tx, &h.At, &next, &running); err != nil || next == h.Tx {
 		return h, err
 	}
 	h.Shot = &sqlstore.Snapshot{Next: next}
@@ -100,11 +116,11 @@ func head(row *sql.Row) (sqlstore.Head, error) {
 	return h, nil
 }
 
-func reserve(ctx context.Context, tx *sql.Tx, n int, durability string) (sqlstore.Reservation, error) {
+func reserve(row *sql.Row) (sqlstore.Reservation, error) {
 	var st sqlstore.Reservation
 	var notified, commit any
 	var places string
-	err := tx.QueryRowContext(ctx, queryReserve, n, durability).Scan(&st.Server, &st.Tx, &st.At, &notified, &commit, &places)
+	err := row.Scan(&st.Server, &st.Tx, &st.At, &notified, &commit, &places)
 	if err != nil {
 		return st, err
 	}
@@ -152,14 +168,14 @@ func adopt(ctx context.Context, db *sql.DB) error {
 
 // listen wakes at every notification. After a lost connection it wakes too:
 // what was notified meanwhile was not heard.
-func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, notify func()) {
+func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, notify func(...wake.Cause)) {
 	for ctx.Err() == nil {
 		err := hear(ctx, conf, notify)
 		if ctx.Err() != nil {
 			return
 		}
 		cfg.Log.Warn("listening for notifications; feeds poll meanwhile", "error", err)
-		notify()
+		notify(wake.Anything)
 		delay.For(ctx, cfg.Clock, time.Second)
 	}
 }
@@ -168,7 +184,7 @@ func listen(ctx context.Context, conf *pgx.ConnConfig, cfg sqlstore.Config, noti
 // still lives.
 const silence = 30 * time.Second
 
-func hear(ctx context.Context, conf *pgx.ConnConfig, notify func()) error {
+func hear(ctx context.Context, conf *pgx.ConnConfig, notify func(...wake.Cause)) error {
 	conn, err := pgx.ConnectConfig(ctx, conf.Copy())
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
@@ -177,14 +193,14 @@ func hear(ctx context.Context, conf *pgx.ConnConfig, notify func()) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	notify()
+	notify(wake.Anything)
 	for {
 		quiet, cancel := context.WithTimeout(ctx, silence)
-		_, err := conn.WaitForNotification(quiet)
+		n, err := conn.WaitForNotification(quiet)
 		cancel()
 		switch {
 		case err == nil:
-			notify()
+			notify(wake.Parse(n.Payload))
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			alive, cancel := context.WithTimeout(ctx, silence)
 			err := conn.Ping(alive)

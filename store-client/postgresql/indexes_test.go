@@ -9,6 +9,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
+	"github.com/nvidia/nvsentinel/store-client/postgresql"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
@@ -28,7 +29,7 @@ func TestIndexes(t *testing.T) {
 	if _, err := conn.ExecContext(ctx, "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan"); err != nil {
 		t.Fatal(err)
 	}
-	for index, q := range sqlstore.NamedQueries(time.Now(), &sqlstore.Snapshot{Next: 990, Running: []int64{970, 980}}) {
+	for index, q := range sqlstore.NamedQueries(postgresql.QueryHead, time.Now(), &sqlstore.Snapshot{Next: 990, Running: []int64{970, 980}}) {
 		rows, err := conn.QueryContext(ctx, "EXPLAIN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatalf("%s: %v", q.SQL, err)

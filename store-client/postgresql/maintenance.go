@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
 )
@@ -25,9 +23,7 @@ func OpenMaintenances(ctx context.Context, dsn string, cfg sqlstore.Config) (*sq
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*p.conn)
-	p.pool.open = min(p.pool.open, 4)
-	p.pool.apply(db)
+	db := p.open(p.limits.few())
 	if err := checkMaintenances(ctx, db, p.unsafe); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}

@@ -10,17 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 //go:embed schema/*.sql
 var schema embed.FS
 
 const (
-	// channel of the notifications; they carry nothing.
+	// channel of the notifications, which carry a wake.Cause.
 	channel = "nvsentinel_health_events"
 	// schemaLock is the advisory lock under which the schema is brought up to
 	// date and a restored database adopted.
@@ -43,8 +42,7 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	if err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*p.conn)
-	p.pool.apply(db)
+	db := p.open(p.limits.service())
 	if err := prepare(ctx, db, p.unsafe); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}
@@ -53,7 +51,7 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	}
 	cfg.Dialect = dialect(p.conn, cfg)
 	listen := cfg.Dialect.Wake
-	cfg.Dialect.Wake = func(ctx context.Context, notify func()) {
+	cfg.Dialect.Wake = func(ctx context.Context, notify func(...wake.Cause)) {
 		var watch sync.WaitGroup
 		defer watch.Wait()
 		watch.Go(func() { endStrays(ctx, db, cfg) })
@@ -72,9 +70,7 @@ func OpenReader(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore
 		return nil, err
 	}
 	p.conn.RuntimeParams["default_transaction_read_only"] = "on"
-	db := stdlib.OpenDB(*p.conn)
-	p.pool.open = min(p.pool.open, 4)
-	p.pool.apply(db)
+	db := p.open(p.limits.few())
 	if err := checkSchema(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", p.hint(err)), db.Close())
 	}

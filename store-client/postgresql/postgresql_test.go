@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 				if before {
 					action = cutproxy.CutBefore
 				}
-				p.Set(commitMessage, action)
+				p.Set(commitMessage, action, jointMessage)
 			}
 		},
 		Late:   late,
@@ -58,6 +58,10 @@ func TestConformance(t *testing.T) {
 // commitMessage is the whole message of the protocol that ends a transaction;
 // the word alone is also in synchronous_commit.
 const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
+
+// jointMessage is part of the message that writes updates of the suite together: it
+// bears who writes.
+const jointMessage = string(record.NodeDrainer)
 
 // raw opens the database beside the store.
 func raw(t testing.TB, dsn string) *sql.DB {

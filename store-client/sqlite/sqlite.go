@@ -18,6 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/internal/sqlstore"
+	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 //go:embed schema/*.sql
@@ -26,6 +27,9 @@ var schema embed.FS
 // busyTimeout is how long SQLite waits for another process's lock; it does not
 // notice the end of the context meanwhile. Writes wait again until it has ended.
 const busyTimeout = 2 * time.Second
+
+// queryHead reads the counter of transactions.
+const queryHead = "SELECT history, tx + 1 AS next FROM store_counter"
 
 // Open opens the file at path, which must be absolute, and creates it and its
 // schema when it is not there. Every commit is on disk when it returns:
@@ -129,7 +133,7 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return t.UnixMicro()
 		},
-		Reserve: func(ctx context.Context, tx *sql.Tx, n int) (sqlstore.Reservation, error) {
+		Reserve: func(ctx context.Context, tx *sql.Tx, n int, _ []wake.Cause) (sqlstore.Reservation, error) {
 			st := sqlstore.Reservation{At: cfg.Clock.Now()}
 			var last int64
 			err := tx.QueryRowContext(ctx, "UPDATE store_counter SET tx = tx + 1, seq = seq + $1 RETURNING history, tx, seq", n).Scan(&st.Server, &st.Tx, &last)
@@ -139,18 +143,19 @@ func dialect(path string, cfg sqlstore.Config) sqlstore.Dialect {
 			}
 			return st, err
 		},
-		Head: func(ctx context.Context, q sqlstore.Queryer) (sqlstore.Head, error) {
-			// A writer raises the counter in its own transaction, and there is one
-			// writer at a time: what is visible is everything up to it.
+		// A writer raises the counter in its own transaction, and there is one writer
+		// at a time: what is visible is everything up to it.
+		HeadSQL: queryHead,
+		ReadHead: func(scan func(...any) error) (sqlstore.Head, error) {
 			h := sqlstore.Head{At: cfg.Clock.Now()}
-			err := q.QueryRowContext(ctx, "SELECT history, tx + 1 FROM store_counter").Scan(&h.Server, &h.Tx)
+			err := scan(&h.Server, &h.Tx)
 			h.Server += "/" + fileID(path) // a backup has the same history
 			return h, err
 		},
 		// A file is restored with its counter: its rows stay readable.
 		Adopt: func(context.Context, *sql.DB) error { return nil },
-		Wake: func(ctx context.Context, notify func()) {
-			watch(ctx, path, cfg.Clock, cfg.Log, notify)
+		Wake: func(ctx context.Context, notify func(...wake.Cause)) {
+			watch(ctx, path, cfg.Clock, cfg.Log, func() { notify(wake.Anything) })
 		},
 	}
 }

@@ -132,7 +132,7 @@ func TestIndexes(t *testing.T) {
 	dsn := storetest.SQLiteDSN(t)
 	storetest.Open(t, dsn, storeopen.Options{})
 	db := raw(t, dsn)
-	for index, q := range sqlstore.NamedQueries(int64(0), nil) {
+	for index, q := range sqlstore.NamedQueries(sqlite.QueryHead, int64(0), nil) {
 		rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatalf("%s: %v", q.SQL, err)

@@ -235,6 +235,36 @@ func feedWoken(t *testing.T, b Backend) {
 	}
 }
 
+// feedOwn: a change by the feed's own consumer is delivered too, and delays nobody
+// else's, which wakes it.
+func feedOwn(t *testing.T, b Backend) {
+	dsn, writer := database(t, b)
+	var polls atomic.Int64
+	woken := openFeed(t, Open(t, dsn, storeopen.Options{Clock: latePoll{polls: &polls}}), string(record.NodeDrainer), record.NodeQuarantineStatus())
+	polling := openFeed(t, Open(t, dsn, storeopen.Options{}), string(record.NodeDrainer), record.NodeQuarantineStatus())
+	until := func(f store.Feed, id string, revision int64) {
+		for {
+			if r := Receive(t, f, 1)[0]; r.ID == id && r.Revision == revision {
+				return
+			}
+		}
+	}
+	for range 5 {
+		r := Record("n")
+		MustAppend(t, writer, r)
+		update(t, writer, record.FaultQuarantine, r.ID, func(st *record.Status) { st.NodeQuarantined = record.Quarantined })
+		until(woken, r.ID, 1)
+		update(t, writer, record.NodeDrainer, r.ID, rewrite("own"))
+		update(t, writer, record.FaultRemediation, r.ID, func(st *record.Status) { st.FaultRemediated = record.Yes() })
+		until(woken, r.ID, 3)
+		update(t, writer, record.NodeDrainer, r.ID, rewrite("last"))
+		until(polling, r.ID, 4)
+	}
+	if n := polls.Load(); n > 5 {
+		t.Errorf("%d changes of others came by a poll", n)
+	}
+}
+
 func feedDeaf(t *testing.T, b Backend) {
 	dsn, writer := database(t, b)
 	polling := openFeed(t, Open(t, dsn, storeopen.Options{PollOnly: true}), "polling", record.ProcessableHealthEventInserts())

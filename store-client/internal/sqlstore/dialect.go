@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/nvidia/nvsentinel/store-client/internal/wake"
 )
 
 // Queryer is what a dialect reads with: a database or one connection of it.
@@ -37,6 +39,11 @@ type Head struct {
 	// Shot is what can be seen at and above Tx, where transactions are under way
 	// beside others that have ended; nil when there are none.
 	Shot *Snapshot
+}
+
+// head reads how far feeds may read.
+func (s *Store) head(ctx context.Context, q Queryer) (Head, error) {
+	return s.Dialect.ReadHead(q.QueryRowContext(ctx, s.Dialect.HeadSQL).Scan)
 }
 
 // next is the number above all transactions that can be seen.
@@ -83,6 +90,9 @@ type Dialect struct {
 	// Arrays says that the rows of an INSERT are handed over as one array per
 	// column.
 	Arrays bool
+	// Joint has updates of many callers written in one statement, for databases that
+	// take Arrays; nil writes each by itself.
+	Joint *Joint
 	// Serial keeps the process's write transactions one after the other, for
 	// databases with a single writer.
 	Serial bool
@@ -92,10 +102,12 @@ type Dialect struct {
 	// Time converts an instant to a column value; NULL for nil.
 	Time func(t *time.Time) any
 	// Reserve reserves n rows' places in the transaction and arranges that the
-	// feeds of all processes are woken when it commits.
-	Reserve func(ctx context.Context, tx *sql.Tx, n int) (Reservation, error)
-	// Head reads how far feeds may read.
-	Head func(ctx context.Context, q Queryer) (Head, error)
+	// feeds of all processes are woken when it commits, and told why.
+	Reserve func(ctx context.Context, tx *sql.Tx, n int, causes []wake.Cause) (Reservation, error)
+	// HeadSQL is a query of one row that says how far feeds may read, as its
+	// snapshot shows it; its column next is Head's next. ReadHead scans the row.
+	HeadSQL  string
+	ReadHead func(scan func(...any) error) (Head, error)
 	// Holder names the oldest transaction under way on the server, for people;
 	// nil where there is none to name.
 	Holder func(ctx context.Context, q Queryer) (string, error)
@@ -103,7 +115,18 @@ type Dialect struct {
 	// readable: their transaction numbers mean nothing here. It is idempotent.
 	Adopt func(ctx context.Context, db *sql.DB) error
 	// Wake calls notify after other processes' writes until the context ends.
-	Wake func(ctx context.Context, notify func())
+	Wake func(ctx context.Context, notify func(...wake.Cause))
+}
+
+// Joint is what the statement needs that writes updates of many callers.
+type Joint struct {
+	// Places are expressions for a row's change_tx, change_seq and changed_at.
+	Places [3]string
+	// Effects is an expression that wakes the feeds of all processes for a row of rows
+	// when the statement commits, which it makes durable.
+	Effects string
+	// Refused says of an error that the server answered with it: nothing was applied.
+	Refused func(err error) bool
 }
 
 // instant scans a time column of either database: a time or microseconds.

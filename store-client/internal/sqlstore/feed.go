@@ -16,9 +16,9 @@ import (
 const (
 	// pollEvery bounds the delay after a lost wake-up.
 	pollEvery = time.Second
-	// lookEvery is the least time between two looks that wake-ups ask for: every
-	// write of any service wakes every feed, mostly with nothing for it. A wake-up
-	// after a calm is followed at once.
+	// lookEvery is the least time between two looks that wake-ups ask for: a write
+	// of another service may be of nothing that the feed selects. A wake-up after a
+	// calm is followed at once.
 	lookEvery = 10 * time.Millisecond
 	// pageRows and store.PageBytes bound what one read of a feed holds in memory.
 	pageRows = 500
@@ -67,7 +67,7 @@ func (s *Store) Feed(ctx context.Context, consumer string, selector record.Selec
 	}
 	f := newFeed(s, consumer, selector)
 	// Before the first read, so that no wake-up falls between the two.
-	f.wake, f.unsubscribe = s.subscribe()
+	f.wake, f.unsubscribe = s.subscribe(f.heeds)
 	if err := f.resume(ctx); err != nil {
 		f.unsubscribe()
 		return nil, fmt.Errorf("opening the feed of %s: %w", consumer, err)
@@ -99,7 +99,7 @@ func (f *feed) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, err := f.s.Dialect.Head(ctx, f.s.db)
+	head, err := f.s.head(ctx, f.s.db)
 	if err != nil {
 		return fmt.Errorf("reading the head: %w", err)
 	}
@@ -147,38 +147,24 @@ func (f *feed) Next(ctx context.Context) (record.Record, string, error) {
 	}
 }
 
-// fill reads the next page: first how far the store may be read, then the rows
-// up to there that were not delivered. full says that more may follow.
+// fill reads how far the store may be read, and the next page of the rows up to
+// there that were not delivered. full says that more may follow.
 func (f *feed) fill(ctx context.Context) (full bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	// One connection: after a failover the head of one server must not be used
-	// on another.
-	conn, err := f.s.db.Conn(bounded)
+	head, page, err := f.look(bounded)
 	if err != nil {
-		return false, fmt.Errorf("connecting: %w", err)
-	}
-	defer conn.Close()
-	head, err := f.s.Dialect.Head(bounded, conn)
-	if err != nil {
-		return false, fmt.Errorf("reading the head: %w", err)
+		return false, err
 	}
 	if head.Server != f.cursor.Server {
-		if err := conn.Close(); err != nil {
-			return false, fmt.Errorf("releasing the connection: %w", err)
-		}
 		return true, f.resume(ctx)
 	}
-	f.watch(bounded, conn, head)
+	f.watch(bounded, head)
 	if f.target == nil {
 		if f.cursor.covers(head) {
 			return false, nil
 		}
-		f.target, f.read = &head, rowKey{f.cursor.Tx, f.cursor.Seq}
-	}
-	page, err := f.page(bounded, conn)
-	if err != nil {
-		return false, err
+		f.target = &head
 	}
 	for _, d := range page.broken {
 		if err := f.Bury(ctx, d); err != nil {

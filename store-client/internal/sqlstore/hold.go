@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"time"
 )
 
@@ -20,7 +19,7 @@ type hold struct {
 }
 
 // watch notes how long the horizon has stood, and names once who holds it.
-func (f *feed) watch(ctx context.Context, conn *sql.Conn, head Head) {
+func (f *feed) watch(ctx context.Context, head Head) {
 	now := f.Clock.Now()
 	switch {
 	case head.Shot == nil:
@@ -37,7 +36,7 @@ func (f *feed) watch(ctx context.Context, conn *sql.Conn, head Head) {
 		return
 	}
 	f.held.told = true
-	who, err := f.s.Dialect.Holder(ctx, conn)
+	who, err := f.s.Dialect.Holder(ctx, f.s.db)
 	if err != nil {
 		f.Log.Warn("a transaction has been under way for long; who began it cannot be read", "consumer", f.Name, "error", err)
 		return

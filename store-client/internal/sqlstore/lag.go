@@ -66,7 +66,7 @@ func (s *Store) lag(ctx context.Context, conn *sql.Conn, f *feed, limit int) (st
 	if err != nil {
 		return store.Lag{}, err
 	}
-	head, err := s.Dialect.Head(ctx, conn)
+	head, err := s.head(ctx, conn)
 	if err != nil {
 		return store.Lag{}, fmt.Errorf("reading the head: %w", err)
 	}

@@ -58,7 +58,7 @@ func (s lines) Swap(ctx context.Context, consumer string, old, with offset.Line)
 func (s *Store) Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (bool, error) {
 	f := newFeed(s, consumer, selector)
 	return f.Begin(ctx, since, func(ctx context.Context) (position, error) {
-		head, err := s.Dialect.Head(ctx, s.db)
+		head, err := s.head(ctx, s.db)
 		if err != nil {
 			return position{}, fmt.Errorf("reading the head: %w", err)
 		}

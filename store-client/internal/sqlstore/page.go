@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -26,61 +27,84 @@ type page struct {
 	full bool
 }
 
-// page reads rows that can be seen at the target and were not delivered. Those
-// of transactions that are certain to be the last of their numbers come first,
-// each with a position of its own; those above come after them, with positions
-// that let all above come again until the target is read to its end.
-func (f *feed) page(ctx context.Context, conn *sql.Conn) (page, error) {
-	query, args := f.pageSQL(*f.target)
-	p, n, size := page{last: f.read}, 0, 0
-	err := each(ctx, conn, query, args, func(scan func(...any) error) error {
+// found is a row that a look shows; without an id it shows the head alone.
+type found struct {
+	id      sql.NullString
+	doc     []byte
+	tx, seq sql.NullInt64
+	at      instant
+}
+
+// look reads the head and the next page in one statement: what its snapshot shows
+// is what can be seen at that head, and after a failover the head of one server is
+// never used on another. Until the page before was the last one, the page is of the
+// target that was read then.
+func (f *feed) look(ctx context.Context) (head Head, p page, err error) {
+	if f.target == nil {
+		f.read = rowKey{f.cursor.Tx, f.cursor.Seq}
+	}
+	p.last = f.read
+	query, args := f.lookSQL(f.s.Dialect.HeadSQL)
+	n, size := 0, 0
+	err = each(ctx, f.s.db, query, args, func(scan func(...any) error) (err error) {
 		if size >= store.PageBytes {
 			p.full = true
 			return nil
 		}
-		var id string
-		var doc []byte
-		var at instant
-		if err := scan(&id, &doc, &p.last.tx, &p.last.seq, &at); err != nil {
+		var r found
+		head, err = f.s.Dialect.ReadHead(func(dest ...any) error { return scan(append(dest, &r.id, &r.doc, &r.tx, &r.seq, &r.at)...) })
+		if err != nil || !r.id.Valid {
 			return err
 		}
-		n, size = n+1, size+len(doc)
-		pos := f.cursor.at(p.last.tx, p.last.seq, at.time())
-		if p.last.tx >= f.target.Tx {
-			f.parts++
-			pos = f.cursor.beyond(*f.target, f.parts)
-		}
-		if r, err := decode(doc); err != nil {
-			p.broken = append(p.broken, provider.Document{ID: id, Body: doc, Why: err})
-		} else {
-			p.items = append(p.items, item{rec: r, pos: pos, at: at.time()})
-		}
+		n, size = n+1, size+len(r.doc)
 		p.full = n == pageRows
+		f.add(&p, cmp.Or(f.target, &head), r)
 		return nil
 	})
 	if err != nil {
-		return page{}, fmt.Errorf("reading a page: %w", err)
+		return Head{}, page{}, fmt.Errorf("reading a page: %w", err)
 	}
-	return p, nil
+	return head, p, nil
 }
 
-func (f *feed) pageSQL(target Head) (string, []any) {
+// add puts a row on a page. Rows of transactions that are certain to be the last of
+// their numbers come first, each with a position of its own; those above come after
+// them, with positions that let all above come again until the target is read to
+// its end.
+func (f *feed) add(p *page, target *Head, r found) {
+	at := r.at.time()
+	p.last = rowKey{r.tx.Int64, r.seq.Int64}
+	pos := f.cursor.at(p.last.tx, p.last.seq, at)
+	if p.last.tx >= target.Tx {
+		f.parts++
+		pos = f.cursor.beyond(*target, f.parts)
+	}
+	if rec, err := decode(r.doc); err != nil {
+		p.broken = append(p.broken, provider.Document{ID: r.id.String, Body: r.doc, Why: err})
+	} else {
+		p.items = append(p.items, item{rec: rec, pos: pos, at: at})
+	}
+}
+
+// lookSQL selects the head, beside each row of the page if there are any.
+func (f *feed) lookSQL(head string) (string, []any) {
 	tx, seq, at := columns(f.Kind)
-	return f.news(fmt.Sprintf("id, doc, %s AS tx, %s AS seq, %s AS at", tx, seq, at), target, pageRows)
+	query, args := f.news(fmt.Sprintf("id, doc, %s AS tx, %s AS seq, %s AS at", tx, seq, at), f.target, pageRows)
+	return "WITH head AS MATERIALIZED (" + head + ") SELECT * FROM head LEFT JOIN (" + query + ") AS news ON 1 = 1 ORDER BY tx, seq", args
 }
 
-// countSQL counts what pageSQL would read, page by page.
+// countSQL counts what would be read, page by page.
 func (f *feed) countSQL(target Head, limit int) (string, []any) {
 	tx, seq, at := columns(f.Kind)
-	query, args := f.news(fmt.Sprintf("%s AS tx, %s AS seq, %s AS at", tx, seq, at), target, limit)
+	query, args := f.news(fmt.Sprintf("%s AS tx, %s AS seq, %s AS at", tx, seq, at), &target, limit)
 	return "SELECT COUNT(*), MIN(waiting.at) FROM (" + query + ") AS waiting", args
 }
 
 // news selects the columns of the first rows, in the store's order, that can be
-// seen at the target and lie after what was read and outside what the cursor
-// has seen. The latter are two ranges: rows of transactions that were under way
+// seen at the target, which is that of the statement if it is nil, and lie after
+// what was read and outside what the cursor has seen. The latter are two ranges: rows of transactions that were under way
 // when the snapshot was taken, and rows of later ones.
-func (f *feed) news(columns string, target Head, limit int) (string, []any) {
+func (f *feed) news(columns string, target *Head, limit int) (string, []any) {
 	q := newsQuery{feed: f, columns: columns, target: target, limit: limit}
 	seen := f.cursor.Seen
 	if seen == nil {
@@ -102,7 +126,7 @@ type newsQuery struct {
 	compiler
 	feed    *feed
 	columns string
-	target  Head
+	target  *Head
 	limit   int
 }
 
@@ -110,15 +134,17 @@ type newsQuery struct {
 // any are named.
 func (q *newsQuery) rows(after rowKey, of []int64) string {
 	tx, seq, at := columns(q.feed.Kind)
-	where := []string{
-		"(" + tx + ", " + seq + ") > (" + q.arg(after.tx) + ", " + q.arg(after.seq) + ")",
-		tx + " < " + q.arg(q.target.next()),
+	where := []string{"(" + tx + ", " + seq + ") > (" + q.arg(after.tx) + ", " + q.arg(after.seq) + ")"}
+	if q.target == nil {
+		where = append(where, tx+" < (SELECT next FROM head)")
+	} else {
+		where = append(where, tx+" < "+q.arg(q.target.next()))
 	}
 	if of != nil {
 		where = append(where, tx+" = ANY("+q.arg(of)+"::bigint[])")
 	}
-	if shot := q.target.Shot; shot != nil && len(shot.Running) > 0 {
-		where = append(where, tx+" <> ALL("+q.arg(shot.Running)+"::bigint[])")
+	if q.target != nil && q.target.Shot != nil && len(q.target.Shot.Running) > 0 {
+		where = append(where, tx+" <> ALL("+q.arg(q.target.Shot.Running)+"::bigint[])")
 	}
 	where = append(where, q.selector(q.feed.selector))
 	if r := q.feed.cursor.Rescan; r != nil {

@@ -13,16 +13,17 @@ type NamedQuery struct {
 }
 
 // NamedQueries gives for each index of the schema the services' query that it
-// serves, so that a provider's tests can ask its planner; now is a column value,
-// held what a feed has seen while a transaction was under way.
-func NamedQueries(now any, held *Snapshot) map[string]NamedQuery {
+// serves, so that a provider's tests can ask its planner; head is its query of the
+// head, now a column value, held what a feed has seen while a transaction was under
+// way.
+func NamedQueries(head string, now any, held *Snapshot) map[string]NamedQuery {
 	list := func(q store.Query) NamedQuery {
 		sql, args := listSQL(q, q.Limit)
 		return NamedQuery{sql, args}
 	}
 	feed := func(sel record.Selector, seen *Snapshot) NamedQuery {
 		f := &feed{Consumer: offset.Consumer[position]{Kind: offset.KindOf(sel)}, selector: sel, cursor: position{Seen: seen}}
-		sql, args := f.pageSQL(Head{Tx: 1000, Shot: seen})
+		sql, args := f.lookSQL(head)
 		return NamedQuery{sql, args}
 	}
 	return map[string]NamedQuery{

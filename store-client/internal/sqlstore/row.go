@@ -24,6 +24,7 @@ type row struct {
 	doc     string
 	tx, seq int64
 	at      time.Time
+	of      *stamp // of rows that are written together with others'
 }
 
 // column is one plain column computed from a row, and its type in SQL.
@@ -85,6 +86,15 @@ func key(s string) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// set gives the column the value of a row of arrays.
+func (col column) set() string {
+	value := "rows." + col.name
+	if col.kind == "jsonb" {
+		value += "::jsonb"
+	}
+	return col.name + " = " + value
 }
 
 // list is a column of all rows, as a slice of what the column's type takes.

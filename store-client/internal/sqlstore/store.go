@@ -43,6 +43,7 @@ type Store struct {
 	db     *sql.DB
 	wake   wake.Signal
 	writer chan struct{}
+	joint  joint
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
 
@@ -96,7 +97,7 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) Server(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	head, err := s.Dialect.Head(ctx, s.db)
+	head, err := s.head(ctx, s.db)
 	if err != nil {
 		return "", fmt.Errorf("asking for the server: %w", err)
 	}
@@ -305,14 +306,14 @@ func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
 
 // subscribe starts the provider's wake-ups with the first feed, so that a
 // process that only writes holds no connection for them.
-func (s *Store) subscribe() (<-chan struct{}, func()) {
+func (s *Store) subscribe(heeds func(wake.Cause) bool) (<-chan struct{}, func()) {
 	s.waking.Do(func() {
 		if s.PollOnly || s.Dialect.Wake == nil {
 			return
 		}
 		s.tasks.Go(func() { s.Dialect.Wake(s.life, s.wake.Notify) })
 	})
-	return s.wake.Subscribe()
+	return s.wake.Subscribe(heeds)
 }
 
 func decode(doc []byte) (record.Record, error) {

@@ -13,12 +13,37 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// Update implements store.Store: rows are locked in id order, all changes are
-// checked, then all are written.
-func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {
+// Update implements store.Store. A small one joins others where a server is asked; an
+// error of the context means then that it was not applied.
+func (s *Store) Update(ctx context.Context, writer record.Writer, changes []store.Change) ([]record.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
+	u := &stamp{ctx: ctx, writer: writer, changes: changes, done: make(chan struct{})}
+	bounded, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
+	defer cancel()
+	err := errAlone
+	if s.Dialect.Joint != nil && len(changes) <= jointChanges {
+		err = s.join(bounded, u)
+	}
+	if errors.Is(err, errAlone) {
+		u.after, err = s.updateAlone(bounded, writer, changes)
+	}
+	switch {
+	case err == nil:
+		s.wake.Notify(causes(writer, u.after)...)
+		return u.after, nil
+	case errors.Is(err, store.ErrConflict):
+		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
+	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
+		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
+	}
+	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
+}
+
+// updateAlone is an update in a transaction of its own: rows are locked in id order,
+// all changes are checked, then all are written.
+func (s *Store) updateAlone(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		before, err := s.lock(ctx, tx, changes)
 		if err != nil {
@@ -28,7 +53,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		if err != nil {
 			return err
 		}
-		reserved, err := s.Dialect.Reserve(ctx, tx, len(after))
+		reserved, err := s.Dialect.Reserve(ctx, tx, len(after), causes(writer, after))
 		if err != nil {
 			return fmt.Errorf("reserving places: %w", err)
 		}
@@ -41,16 +66,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		}
 		return s.change(ctx, tx, rows)
 	})
-	switch {
-	case err == nil:
-		s.wake.Notify()
-		return after, nil
-	case errors.Is(err, store.ErrConflict):
-		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
-	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
-		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
-	}
-	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
+	return after, err
 }
 
 // lockRows bounds the ids of one SELECT.
@@ -116,14 +132,9 @@ func (s *Store) changeSQL(rows []row) (string, []any, error) {
 	names, sets := make([]string, len(columns)), []string{}
 	for i, col := range columns {
 		names[i] = col.name
-		if i == 0 {
-			continue
+		if i > 0 {
+			sets = append(sets, col.set())
 		}
-		value := "rows." + col.name
-		if col.kind == "jsonb" {
-			value += "::jsonb"
-		}
-		sets = append(sets, col.name+" = "+value)
 	}
 	var c compiler
 	_, arrays, err := s.arrays(&c, columns, rows)

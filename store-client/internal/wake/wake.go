@@ -1,26 +1,73 @@
 // Package wake is the signal of the change feeds: it wakes every waiting feed
-// that something may have changed. A wake-up carries nothing and may be lost or
+// that something may have changed that concerns it. A wake-up may be lost or
 // repeated; a feed reads the store to learn what happened.
 package wake
 
-import "sync"
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// Cause is what a wake-up says of what was written.
+type Cause struct {
+	// By is who changed records; nobody has, if they were appended.
+	By record.Writer
+	// Quarantined and Eviction are what some of them say now.
+	Quarantined record.Quarantine
+	Eviction    record.Eviction
+}
+
+// Causes that are not of an update.
+var (
+	// Appended records bear no status.
+	Appended = Cause{}
+	// Anything may have been written by anybody.
+	Anything = Cause{By: "*"}
+)
+
+// String is the cause as it travels from process to process.
+func (c Cause) String() string {
+	if c == Appended {
+		return ""
+	}
+	return strings.Join([]string{string(c.By), string(c.Quarantined), string(c.Eviction)}, separator)
+}
+
+// separator is in no name of an enumeration.
+const separator = "/"
+
+// Parse reads what String wrote. What another version wrote otherwise is Anything.
+func Parse(text string) Cause {
+	parts := strings.Split(text, separator)
+	switch {
+	case text == "":
+		return Appended
+	case len(parts) != 3:
+		return Anything
+	}
+	return Cause{record.Writer(parts[0]), record.Quarantine(parts[1]), record.Eviction(parts[2])}
+}
 
 // Signal wakes its subscribers; the zero value is ready.
 type Signal struct {
 	mu   sync.Mutex
-	subs map[chan struct{}]struct{}
+	subs map[chan struct{}]func(Cause) bool
 }
 
 // Subscribe returns a channel that holds a token after every wake-up since it was
-// last read, and the function that ends the subscription.
-func (s *Signal) Subscribe() (<-chan struct{}, func()) {
+// last read that the subscriber heeds, and the function that ends the subscription.
+// heeds must not block.
+func (s *Signal) Subscribe(heeds func(Cause) bool) (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
-		s.subs = map[chan struct{}]struct{}{}
+		s.subs = map[chan struct{}]func(Cause) bool{}
 	}
-	s.subs[ch] = struct{}{}
+	s.subs[ch] = heeds
 	return ch, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -28,11 +75,14 @@ func (s *Signal) Subscribe() (<-chan struct{}, func()) {
 	}
 }
 
-// Notify wakes every subscriber; it never blocks.
-func (s *Signal) Notify() {
+// Notify wakes every subscriber that heeds one of the causes; it never blocks.
+func (s *Signal) Notify(causes ...Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ch := range s.subs {
+	for ch, heeds := range s.subs {
+		if !slices.ContainsFunc(causes, heeds) {
+			continue
+		}
 		select {
 		case ch <- struct{}{}:
 		default:

@@ -1,0 +1,4 @@
+package sqlite
+
+// QueryHead reads how far feeds may read.
+const QueryHead = queryHead
