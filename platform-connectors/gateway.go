@@ -32,7 +32,7 @@ const burst = 64 << 20
 // buildGateway wires the connector between the nodes and the store. It listens
 // when the store is open.
 func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	cluster, err := kube.Connect(cfg.Kube, name+"-gateway/"+d.Version)
+	cluster, err := kube.Connect(kube.Config(cfg.Kube), name+"-gateway/"+d.Version)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		return fmt.Errorf("the store cannot tell servers apart: it is a %T", opened)
 	}
 	review := func(of, audience string) *authn.Review {
-		return authn.NewReview(cluster.Clientset, authn.Verification{
+		return authn.NewReview(cluster.Clientset.AuthenticationV1().TokenReviews(), authn.Verification{
 			Audience: audience, Life: cfg.Gateway.VerdictLife, Refused: refusedLife, AtOnce: cfg.Gateway.Reviews, Remembered: remembered,
 		}, d.Clock, prometheus.WrapRegistererWith(prometheus.Labels{"of": of}, d.Registry))
 	}

@@ -2,9 +2,9 @@ package record
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,7 +28,7 @@ func AppendJSON(b []byte, r Record) (_ []byte, err error) {
 	if r.Accepted != "" {
 		b = appendText(append(b, `,"accepted":`...), r.Accepted)
 	}
-	if b, err = appendEvent(append(b, `,"healthevent":`...), r.Event); err != nil {
+	if b, err = AppendEvent(append(b, `,"healthevent":`...), r.Event); err != nil {
 		return nil, err
 	}
 	status := blankStatus
@@ -55,7 +55,8 @@ func (s Status) Blank() bool {
 		s.QuarantineVerdict == nil && s.Session == "" && s.Faults == nil
 }
 
-func appendEvent(b []byte, e Event) (_ []byte, err error) {
+// AppendEvent adds the event's document to b, as AppendJSON has it.
+func AppendEvent(b []byte, e Event) (_ []byte, err error) {
 	b = strconv.AppendUint(append(b, `{"version":`...), uint64(e.Version), 10)
 	b = appendText(append(b, `,"agent":`...), e.Agent)
 	b = appendText(append(b, `,"componentclass":`...), e.ComponentClass)
@@ -64,8 +65,8 @@ func appendEvent(b []byte, e Event) (_ []byte, err error) {
 	b = strconv.AppendBool(append(b, `,"ishealthy":`...), e.IsHealthy)
 	b = appendText(append(b, `,"message":`...), e.Message)
 	b = appendText(append(b, `,"recommendedaction":`...), string(e.RecommendedAction))
-	b = appendList(append(b, `,"errorcode":`...), e.ErrorCode, appendText)
-	b = appendList(append(b, `,"entitiesimpacted":`...), e.EntitiesImpacted, appendEntity)
+	b = appendTexts(append(b, `,"errorcode":`...), e.ErrorCode)
+	b = appendEntities(append(b, `,"entitiesimpacted":`...), e.EntitiesImpacted)
 	b = appendMap(append(b, `,"metadata":`...), e.Metadata)
 	if b, err = appendTime(append(b, `,"generatedtimestamp":`...), &e.GeneratedTimestamp); err != nil {
 		return nil, err
@@ -79,10 +80,20 @@ func appendEvent(b []byte, e Event) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-func appendEntity(b []byte, x Entity) []byte {
-	b = appendText(append(b, `{"entitytype":`...), x.EntityType)
-	b = appendText(append(b, `,"entityvalue":`...), x.EntityValue)
-	return append(b, '}')
+func appendEntities(b []byte, list []Entity) []byte {
+	if list == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, x := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(append(b, `{"entitytype":`...), x.EntityType)
+		b = appendText(append(b, `,"entityvalue":`...), x.EntityValue)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 func appendOverride(b []byte, o *Override) []byte {
@@ -94,7 +105,7 @@ func appendOverride(b []byte, o *Override) []byte {
 	return append(b, '}')
 }
 
-func appendList[T any](b []byte, list []T, add func([]byte, T) []byte) []byte {
+func appendTexts(b []byte, list []string) []byte {
 	if list == nil {
 		return append(b, "null"...)
 	}
@@ -103,7 +114,7 @@ func appendList[T any](b []byte, list []T, add func([]byte, T) []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = add(b, x)
+		b = appendText(b, x)
 	}
 	return append(b, ']')
 }
@@ -113,7 +124,13 @@ func appendMap(b []byte, m map[string]string) []byte {
 		return append(b, "null"...)
 	}
 	b = append(b, '{')
-	for i, k := range slices.Sorted(maps.Keys(m)) {
+	var few [8]string // room for the keys of nearly every event
+	keys := few[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -130,10 +147,18 @@ func appendTime(b []byte, t *time.Time) ([]byte, error) {
 	return append(b, '"'), err
 }
 
+// bare are the bytes that stand for themselves in a text.
+var bare = func() (t [256]bool) {
+	for c := ' '; c <= '~'; c++ {
+		t[c] = !strings.ContainsRune(`"\<>&`, c)
+	}
+	return t
+}()
+
 // appendText leaves whatever is escaped to package json.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if !bare[s[i]] {
 			quoted, err := json.Marshal(s)
 			if err != nil {
 				return append(b, `""`...) // strings always encode

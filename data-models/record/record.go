@@ -397,11 +397,11 @@ func Finished(r Record) bool {
 	return true
 }
 
-// canonical is a stable encoding of an event: that of package json, which sorts
-// map keys.
-func canonical(e Event) []byte {
+// canonical adds a stable encoding of an event to b: that of package json, which
+// sorts map keys.
+func canonical(b []byte, e Event) []byte {
 	e.GeneratedTimestamp = e.GeneratedTimestamp.UTC()
-	b, err := appendEvent(make([]byte, 0, 1024), e)
+	b, err := AppendEvent(b, e)
 	if err != nil {
 		// The one failure is a year outside 0..9999, which the door refuses.
 		return []byte("unencodable:" + e.ID)

@@ -83,7 +83,7 @@ func Manager(config *rest.Config, caches cache.Options, log *slog.Logger, add ..
 	if err != nil {
 		return nil, err
 	}
-	caches.DefaultTransform = kube.StripManagedFields
+	caches.DefaultTransform = kube.Strip
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: s, Logger: logr.FromSlogHandler(log.Handler()), Cache: caches,
 		Metrics: server.Options{BindAddress: "0"}, // the daemon serves ours

@@ -97,6 +97,8 @@ type invocation struct {
 	// logging is told the logger, for libraries that have a global one; nil is
 	// fine.
 	logging func(*slog.Logger)
+	// grow is told how far the heap of this process may grow; nil is fine.
+	grow func(ctx context.Context, percent int)
 }
 
 // Main is the whole of a service's main function: it reads flags and the
@@ -106,8 +108,10 @@ func Main[C any](name string, def C, build func(ctx context.Context, d *Daemon, 
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	// After the first signal the default handling is back: a second one kills.
 	context.AfterFunc(ctx, release)
+	limitMemory()
 	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
 	in.logging = klog.SetSlogLogger // client-go logs there
+	in.grow = growHeap
 	os.Exit(start(ctx, in, def, build))
 }
 
@@ -124,9 +128,7 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 		return exitUsage
 	}
 	log = log.With("service", in.name)
-	if in.logging != nil {
-		in.logging(log)
-	}
+	in.own(ctx, log, cfg)
 	in.warn(log, old)
 	d := newDaemon(in.name, log)
 	d.in = in
@@ -151,6 +153,16 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	}
 	log.Info("service has stopped")
 	return exitStopped
+}
+
+// own sets what there is one of in a process.
+func (in invocation) own(ctx context.Context, log *slog.Logger, cfg any) {
+	if in.logging != nil {
+		in.logging(log)
+	}
+	if g, ok := cfg.(Growing); ok && in.grow != nil {
+		in.grow(ctx, g.Growth())
+	}
 }
 
 // warn says what of the invocation has no effect, or has a better name: old are

@@ -29,6 +29,7 @@ type Job struct {
 func Once[C any](name string, def C, run func(ctx context.Context, j *Job, cfg C) error) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, release)
+	limitMemory()
 	in := invocation{name: name, args: os.Args[1:], stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv}
 	os.Exit(once(ctx, in, def, run))
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,39 +90,6 @@ func TestAnEventThatExpired(t *testing.T) {
 		err := cluster.Client().CoreV1().Events("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "involvedObject.uid=expired"})
 		if err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// TestCount: faults that say the same raise a count, whoever tells them, and what an
-// Event shows already is not counted again.
-func TestCount(t *testing.T) {
-	cluster := localcluster.ForTest(t, localcluster.Options{})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("f", 253), UID: "u1"}}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := eventrecorder.Fault{Component: "gpu-health-monitor", Reason: "GpuInforomWatchIsNotHealthy", Message: "one", Times: 1}
-	other := f
-	other.Message = "two"
-	for i, x := range []eventrecorder.Fault{f, f, other, f, f} {
-		x.Last = at.Add(time.Duration(min(i, 3)) * time.Minute)
-		if err := eventrecorder.Count(t.Context(), cluster.Client(), node, x); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []string{
-		"1 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: two",
-		"3 Warning default/gpu-health-monitor GpuInforomWatchIsNotHealthy: one",
-	}
-	if diff := cmp.Diff(want, told(t, cluster, node.Name)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	list, err := cluster.Client().CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + node.Name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if first, last := e.FirstTimestamp.Sub(at), e.LastTimestamp.Sub(at); e.Message == "one" && (first != 0 || last != 3*time.Minute) {
-			t.Errorf("first %s, last %s", e.FirstTimestamp, e.LastTimestamp)
 		}
 	}
 }

@@ -6,19 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
+
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 )
 
 // maxMessage bounds the message of an Event, in bytes.
 const maxMessage = 1024
 
-// Node is a Node as the object of an Event. kubectl describe looks the Events of a
-// Node up by its name in the place of the uid.
-func Node(name string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
-}
+// Node is a Node as the object of an Event.
+func Node(name string) corev1.ObjectReference { return nodeevent.About(name) }
 
 // correlate makes an Event and compares it with those before; nil is none to be
 // written.

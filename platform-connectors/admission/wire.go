@@ -47,8 +47,17 @@ func Decode(wire []byte, into *protos.HealthEvents) (mended bool, err error) {
 	return true, proto.Unmarshal(better, into)
 }
 
+// metadataNumber is the number of an event's metadata on the wire.
+var metadataNumber = numberOf("metadata")
+
 // most is how many of each list of an event are decoded.
-var most = map[protoreflect.Name]int{"entitiesImpacted": MaxEntities + 1, "errorCode": MaxCodes + 1, "metadata": maxGiven}
+var most = map[protowire.Number]int{
+	numberOf("entitiesImpacted"): MaxEntities + 1, numberOf("errorCode"): MaxCodes + 1, metadataNumber: maxGiven,
+}
+
+func numberOf(field protoreflect.Name) protowire.Number {
+	return new(protos.HealthEvent).ProtoReflect().Descriptor().Fields().ByName(field).Number()
+}
 
 // counter counts what a request would become in memory.
 type counter struct{ events, elements int }
@@ -64,7 +73,7 @@ func (c *counter) batch(wire []byte, d protoreflect.FieldDescriptor) ([]byte, er
 			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d events in one batch", MaxEvents)}
 		}
 		content, _ := protowire.ConsumeBytes(field[tag:])
-		lean, err := c.event(content, d.Message())
+		lean, err := c.event(content)
 		if err != nil || len(lean) == len(content) {
 			return field, err
 		}
@@ -73,17 +82,17 @@ func (c *counter) batch(wire []byte, d protoreflect.FieldDescriptor) ([]byte, er
 }
 
 // event returns an event without the elements beyond its bounds.
-func (c *counter) event(wire []byte, d protoreflect.MessageDescriptor) ([]byte, error) {
+func (c *counter) event(wire []byte) ([]byte, error) {
 	counts := map[protowire.Number]int{}
 	return filter(wire, func(number protowire.Number, field []byte) ([]byte, error) {
-		f := d.Fields().ByNumber(number)
-		if f == nil || most[f.Name()] == 0 {
+		bound, bounded := most[number]
+		if !bounded {
 			return field, nil
 		}
 		counts[number]++
 		switch {
-		case counts[number] <= most[f.Name()]:
-		case f.IsMap():
+		case counts[number] <= bound:
+		case number == metadataNumber:
 			return nil, &Refusal{"events", TooMany, fmt.Sprintf("more than %d metadata entries in one event", maxGiven)}
 		default:
 			return nil, nil

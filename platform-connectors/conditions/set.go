@@ -7,6 +7,7 @@ package conditions
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -112,7 +113,7 @@ func (s *Set) Fold(r record.Record) Change {
 		check.recover(trimRecovery(r))
 		return Lowered
 	}
-	change := check.raise(r, s.capacity())
+	change := check.raise(r, s)
 	if change == Overflowed && len(check.Faults) == 0 {
 		delete(s.Checks, e.CheckName) // no condition, rather than a healthy one
 	}
@@ -209,9 +210,10 @@ func (c *Check) recover(recovery record.Record) {
 }
 
 // raise adds the faults of a record that no later recovery has cleared, as long
-// as there is room.
-func (c *Check) raise(r record.Record, left capacity) Change {
+// as there is room in the set. The room is counted when a fault is a new one.
+func (c *Check) raise(r record.Record, in *Set) Change {
 	change, trimmed := Overtaken, trimFault(r)
+	left := sync.OnceValue(func() *capacity { all := in.capacity(); return &all })
 	for _, entry := range fault.Entries(r.Event) {
 		cleared := func(recovery record.Record) bool {
 			return fault.Clears(recovery.Event, r.Event, entry) && fault.Before(r, recovery)
@@ -221,7 +223,7 @@ func (c *Check) raise(r record.Record, left capacity) Change {
 		case slices.ContainsFunc(c.Recoveries, cleared):
 			continue
 		case c.renew(f):
-		case left.take(&f, len(c.Faults) == 0):
+		case left().take(&f, len(c.Faults) == 0):
 			c.Faults = append(c.Faults, f)
 		default:
 			return Overflowed
@@ -234,11 +236,15 @@ func (c *Check) raise(r record.Record, left capacity) Change {
 // renew replaces the fault of the same identity if this one is later, and says
 // whether there was one.
 func (c *Check) renew(f Fault) bool {
-	i := slices.IndexFunc(c.Faults, func(have Fault) bool { return have.Entry.Key == f.Entry.Key })
-	if i >= 0 && fault.Before(c.Faults[i].Record, f.Record) {
-		c.Faults[i] = f
+	for i := range c.Faults {
+		if have := &c.Faults[i]; have.Entry.Key == f.Entry.Key {
+			if fault.Before(have.Record, f.Record) {
+				*have = f
+			}
+			return true
+		}
 	}
-	return i >= 0
+	return false
 }
 
 // NoticeOf is the Kubernetes Event of a fault that is not fatal.

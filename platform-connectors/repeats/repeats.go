@@ -12,7 +12,6 @@ package repeats
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -289,7 +288,12 @@ func identify(node record.NodeIdentity, e record.Event) (identity, int) {
 	e.ID, e.GeneratedTimestamp = "", time.Time{}
 	e.Metadata = maps.Clone(e.Metadata)
 	delete(e.Metadata, record.MetadataSeq)
-	b, err := json.Marshal([]any{node, e})
+	var room [2048]byte // for nearly every event
+	b := room[:0]
+	for _, name := range []string{node.UID, node.ProviderID, node.SystemUUID, node.BootID} {
+		b = append(append(b, name...), 0)
+	}
+	b, err := record.AppendEvent(b, e)
 	if err != nil {
 		return identity{}, MaxEvent + 1 // it always encodes; if not, it is stored
 	}

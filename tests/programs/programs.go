@@ -48,7 +48,7 @@ func Services(root, out string, flags ...string) gobuild.Batch {
 
 // CrashPoints is every service with the points at which tests make it die.
 func CrashPoints(root, out string) gobuild.Batch {
-	b := Services(root, out, "-tags", "crashpoints")
+	b := Services(root, out, "-tags=crashpoints,"+lean)
 	b.Title = "services with crash points"
 	return b
 }
@@ -66,7 +66,7 @@ const Cgo = "cgo"
 func WithCgo(root, out string) gobuild.Batch {
 	b := batch("services with cgo", root, out, []string{"./health-monitors/gpu-health-monitor"})
 	b.Env = []string{"CGO_ENABLED=1"}
-	b.Flags = []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w -extldflags=-Wl,-z,lazy"}
+	b.Flags = []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-tags=" + lean}
 	return b
 }
 
@@ -94,10 +94,16 @@ func Tests(root string) gobuild.Batch {
 	return gobuild.Batch{Title: "tests", Dir: root, Env: []string{"CGO_ENABLED=1"}, Flags: RaceDetector(), Only: []string{"work"}}
 }
 
+// lean is gRPC's tag for programs without its pages of traces. Their templates call
+// methods by name, for which the linker would keep every method of every type: half of a
+// program that has Kubernetes' types, and of its resident memory. The Dockerfile has it
+// too.
+const lean = "grpcnotrace"
+
 func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
 	// As package controlplane has them, so that what both need is compiled once.
 	// The symbols of debuggers are a tenth of the compiler's work.
-	flags := []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w"}
+	flags := []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-tags=" + lean}
 	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: flags, Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {

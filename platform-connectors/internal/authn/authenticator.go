@@ -7,6 +7,7 @@ package authn
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -141,7 +142,7 @@ func (a *Authenticator) Enter(ctx context.Context) (caller authz.Caller, wide bo
 	if wide {
 		scope = scopeCluster
 	}
-	a.callers.WithLabelValues(fmt.Sprint(caller.Account != ""), scope).Inc()
+	a.callers.WithLabelValues(strconv.FormatBool(caller.Account != ""), scope).Inc()
 	return caller, wide, nil
 }
 
@@ -164,8 +165,7 @@ func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error 
 
 // Bearer is the token that a header of a request bears. The error is a *Denied.
 func Bearer(ctx context.Context, header string) (token string, given bool, err error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	values := md.Get(header)
+	values := metadata.ValueFromIncomingContext(ctx, header)
 	switch {
 	case len(values) == 0:
 		return "", false, nil

@@ -37,7 +37,7 @@ func (s *server) review(t *testing.T, clock *clocktesting.FakePassiveClock) *Rev
 		s.asked++
 		return true, &authenticationv1.TokenReview{Status: s.status}, s.err
 	})
-	return NewReview(client, Verification{Audience: "us", Life: time.Minute}, clock, prometheus.NewRegistry())
+	return NewReview(client.AuthenticationV1().TokenReviews(), Verification{Audience: "us", Life: time.Minute}, clock, prometheus.NewRegistry())
 }
 
 func valid() authenticationv1.TokenReviewStatus {

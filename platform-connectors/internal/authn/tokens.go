@@ -12,8 +12,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
 // Bounds of the verification.
@@ -54,7 +55,7 @@ type Verification struct {
 // Verification says more. When the API server cannot be asked nobody is let in:
 // the publisher keeps its events.
 type Review struct {
-	client kubernetes.Interface
+	reviews nodeclient.TokenReviews
 	Verification
 	verdicts *cache.LRUExpireCache
 	refused  *cache.LRUExpireCache
@@ -70,12 +71,12 @@ const (
 	verdictCached   = "cached"
 )
 
-// NewReview makes a Review and registers its metrics. A nil client verifies
+// NewReview makes a Review and registers its metrics. Without reviews it verifies
 // nothing and refuses every token.
-func NewReview(client kubernetes.Interface, what Verification, c clock.PassiveClock, r prometheus.Registerer) *Review {
+func NewReview(reviews nodeclient.TokenReviews, what Verification, c clock.PassiveClock, r prometheus.Registerer) *Review {
 	verdicts, atOnce := max(what.Remembered, maxVerdicts), max(what.AtOnce, reviewsAtOnce)
 	v := &Review{
-		client: client, Verification: what,
+		reviews: reviews, Verification: what,
 		verdicts: cache.NewLRUExpireCacheWithClock(verdicts, c), refused: cache.NewLRUExpireCacheWithClock(verdicts, c),
 		slots: make(chan struct{}, atOnce),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -96,7 +97,7 @@ func (v *Review) Identify(ctx context.Context, token string) (Identity, error) {
 	if len(token) > maxToken {
 		return Identity{}, denied(codes.Unauthenticated, reasonMalformed, "the token has %d bytes, at most %d", len(token), maxToken)
 	}
-	if v.client == nil {
+	if v.reviews == nil {
 		return Identity{}, denied(codes.Unauthenticated, reasonUnverified,
 			"this connector runs without Kubernetes and cannot verify a token: send none, or set its publishers.tokens to off")
 	}
@@ -150,7 +151,7 @@ func (v *Review) ask(ctx context.Context, token string) (authenticationv1.TokenR
 	case <-ctx.Done():
 		return authenticationv1.TokenReviewStatus{}, ctx.Err()
 	}
-	review, err := v.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+	review, err := v.reviews.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{v.Audience}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -20,13 +20,13 @@ func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour}, Location: storeopen.Location{Store: "sqlite:///x"}}
+	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour, HeapGrowth: 99}, Location: storeopen.Location{Store: "sqlite:///x"}}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, key := range []string{"--role", "--node-name", "--socket", "--spool-dir", "--spool-max-bytes", "--repeat-window", "--store", "kube-api-qps"} {
+	for _, key := range []string{"--role", "--node-name", "--socket", "--spool-dir", "--spool-max-bytes", "--repeat-window", "--heap-growth", "--store", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}

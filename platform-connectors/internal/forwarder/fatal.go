@@ -9,17 +9,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // tellAgain is the time between two tries to tell.
 const tellAgain = 15 * time.Second
+
+// component is how the connector calls itself in Events.
+const component = "nvsentinel-platform-connectors"
 
 // DeadLettersOf is the source of the dead letters of a node's connector.
 func DeadLettersOf(node string) string { return "platform-connectors/" + node }
@@ -37,7 +40,7 @@ type Fatal struct {
 	// Node is the connector's own Node as it was last seen, or nil; Client is nil
 	// without Kubernetes.
 	Node   func() *corev1.Node
-	Client kubernetes.Interface
+	Client *nodeclient.Client
 	Clock  clock.Clock
 	Log    *slog.Logger
 }
@@ -88,7 +91,7 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 	if node == nil {
 		return errors.New("the Node was not seen yet")
 	}
-	return eventrecorder.Count(ctx, f.Client, node, eventrecorder.Fault{
-		Component: eventrecorder.Component("platform-connectors"), Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
+	return nodeevent.Count(ctx, f.Client.Events, node, nodeevent.Fault{
+		Component: component, Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
 	})
 }

@@ -104,7 +104,7 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 	t.Helper()
 	h := &hall{t: t, store: &away{Store: storetest.SQLite(t)}, asked: &atomic.Int64{}}
 	review := func(audience string) *authn.Review {
-		return authn.NewReview(reviewer(h.asked), authn.Verification{
+		return authn.NewReview(reviewer(h.asked).AuthenticationV1().TokenReviews(), authn.Verification{
 			Audience: audience, Life: time.Minute, Refused: time.Minute, AtOnce: 16,
 		}, clock.RealClock{}, prometheus.NewRegistry())
 	}

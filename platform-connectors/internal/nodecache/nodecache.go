@@ -12,23 +12,28 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/durable"
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
+
+// stopGrace is how long the watch gets to stop.
+const stopGrace = time.Second
 
 // Node is the connector's own node. It is safe for concurrent use.
 type Node struct {
 	name, path string
-	client     kubernetes.Interface
+	client     *nodeclient.Client
 	log        *slog.Logger
 
 	mu        sync.Mutex
@@ -39,7 +44,7 @@ type Node struct {
 
 // Open reads the kept identity of the named node from the file at path. Without
 // a client only that is known.
-func Open(name, path string, client kubernetes.Interface, log *slog.Logger) (*Node, error) {
+func Open(name, path string, client *nodeclient.Client, log *slog.Logger) (*Node, error) {
 	n := &Node{name: name, path: path, client: client, log: log}
 	b, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -76,23 +81,48 @@ func (n *Node) OnChange(notify func()) { n.listeners = append(n.listeners, notif
 
 // Run watches the Node until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
-		informers.WithTransform(kube.StripManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
-		}))
-	_, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    n.see,
-		UpdateFunc: func(_, after any) { n.see(after) },
-		DeleteFunc: func(any) { n.lose() },
-	})
-	if err != nil {
-		return fmt.Errorf("watching node %s: %w", n.name, err)
+	own := func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
 	}
-	factory.Start(ctx.Done())
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				own(&o)
+				return n.client.Nodes.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				own(&o)
+				return n.client.Nodes.Watch(ctx, o)
+			},
+		},
+		ObjectType: &corev1.Node{},
+		Transform:  strip,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    n.see,
+			UpdateFunc: func(_, after any) { n.see(after) },
+			DeleteFunc: func(any) { n.lose() },
+		},
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		controller.RunWithContext(ctx)
+	}()
 	<-ctx.Done()
-	kube.AwaitStop(factory.Shutdown)
+	select {
+	case <-stopped:
+	case <-clock.RealClock{}.After(stopGrace): // it may be waiting for an API server that is away
+	}
 	return nil
+}
+
+// strip drops what nobody here reads of a Node, which is most of it.
+func strip(x any) (any, error) {
+	if node, ok := x.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
+	}
+	return x, nil
 }
 
 func (n *Node) see(x any) {
@@ -100,7 +130,7 @@ func (n *Node) see(x any) {
 	if !ok {
 		return
 	}
-	identity := kube.NodeIdentity(object)
+	identity := nodeclient.Identity(object)
 	n.mu.Lock()
 	changed := identity != n.identity
 	n.object, n.identity = object, identity

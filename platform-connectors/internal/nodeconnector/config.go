@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
 
@@ -39,10 +39,12 @@ type Config struct {
 	// RepeatWindow is how long identical events are counted in one record; 0 stores
 	// each of them.
 	RepeatWindow time.Duration `toml:"repeatWindow" bounds:"0s to 1m" flag:"repeat-window" usage:"how long events that repeat a stored one in everything but id, time and order are counted, and then stored as one record that says how many it stands for; at most 1m; 0s stores each of them"`
+	// HeapGrowth trades memory for processor time under load.
+	HeapGrowth int `toml:"heapGrowth" bounds:"100 to 1000" flag:"heap-growth" usage:"percent of what lives in the heap by which it may grow under load before garbage is collected; at rest it is Go's own 100, and GOGC in the environment goes before it"`
 	// Publishers is who may send what.
 	Publishers Publishers `toml:"publishers"`
 
-	Kube kube.Config `toml:"kube"`
+	Kube nodeclient.Config `toml:"kube"`
 }
 
 // Default is the configuration without a file.
@@ -50,10 +52,13 @@ func Default() Config {
 	return Config{
 		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		RepeatWindow: repeats.MaxWindow,
-		Publishers:   DefaultPublishers(),
+		RepeatWindow: repeats.MaxWindow, HeapGrowth: 300,
+		Publishers: DefaultPublishers(),
 	}
 }
+
+// Growth implements daemon.Growing.
+func (c Config) Growth() int { return c.HeapGrowth }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
@@ -63,6 +68,9 @@ func (c Config) Validate() error {
 // ValidateShared checks what every role of a connector has.
 func (c Config) ValidateShared() error {
 	problems := []error{c.Publishers.Validate(c.Kubernetes)}
+	if c.HeapGrowth < 100 || c.HeapGrowth > 1000 {
+		problems = append(problems, fmt.Errorf("heapGrowth (--heap-growth) %d is not between 100 and 1000", c.HeapGrowth))
+	}
 	if err := c.Kube.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("kube: %w", err))
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
@@ -61,16 +61,13 @@ func openSpool(d *daemon.Daemon, cfg Config) (queue, error) {
 }
 
 // openNode knows the node's machine; without Kubernetes, only as it was last seen.
-func openNode(d *daemon.Daemon, cfg Config) (*nodecache.Node, kubernetes.Interface, error) {
-	var client kubernetes.Interface
+func openNode(d *daemon.Daemon, cfg Config) (node *nodecache.Node, client *nodeclient.Client, err error) {
 	if cfg.Kubernetes {
-		cluster, err := kube.Connect(cfg.Kube, "platform-connectors/"+d.Version)
-		if err != nil {
+		if client, err = nodeclient.Connect(cfg.Kube, "platform-connectors/"+d.Version); err != nil {
 			return nil, nil, err
 		}
-		client = cluster.Clientset
 	}
-	node, err := nodecache.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
+	node, err = nodecache.Open(cfg.NodeName, filepath.Join(cfg.SpoolDir, "node.json"), client, d.Log)
 	return node, client, err
 }
 
@@ -97,7 +94,7 @@ func openRecords(d *daemon.Daemon, cfg Config, up Upstream, q queue) *destinatio
 }
 
 // openPipeline reads the stages that change events behind the spool.
-func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client kubernetes.Interface) (*transform.Runner, error) {
+func openPipeline(d *daemon.Daemon, cfg Config, node *nodecache.Node, client *nodeclient.Client) (*transform.Runner, error) {
 	stages, err := transform.Open(transform.Options{
 		File: cfg.Pipeline, PersistOnlyToProcess: cfg.PersistOnlyToProcess, ClusterWide: cfg.Publishers.Policy(cfg.NodeName).ClusterAgents(),
 		Clock: d.Clock, Log: d.Log, Metrics: transform.NewMetrics(d.Registry),
@@ -175,14 +172,18 @@ func newTally(d *daemon.Daemon, cfg Config, node *nodecache.Node, stages *transf
 }
 
 // newAuthenticator knows the callers; without Kubernetes it refuses every token.
-func newAuthenticator(d *daemon.Daemon, cfg Config, client kubernetes.Interface) (*authn.Authenticator, error) {
+func newAuthenticator(d *daemon.Daemon, cfg Config, client *nodeclient.Client) (*authn.Authenticator, error) {
 	owners, err := authn.OpenOwners(filepath.Join(cfg.SpoolDir, "owners.json"), d.Log)
 	if err != nil {
 		return nil, err
 	}
 	g := &authn.Authenticator{Policy: cfg.Publishers.Policy(cfg.NodeName), Owners: owners}
 	if p := cfg.Publishers; p.Tokens != authn.TokensOff {
-		g.Tokens = authn.NewReview(client, authn.Verification{Audience: p.Audience, Life: p.VerdictLife}, d.Clock, d.Registry)
+		var reviews nodeclient.TokenReviews
+		if client != nil {
+			reviews = client.TokenReviews
+		}
+		g.Tokens = authn.NewReview(reviews, authn.Verification{Audience: p.Audience, Life: p.VerdictLife}, d.Clock, d.Registry)
 	}
 	g.Register(d.Registry)
 	return g, nil
@@ -190,19 +191,19 @@ func newAuthenticator(d *daemon.Daemon, cfg Config, client kubernetes.Interface)
 
 // identityOf reads the machine behind a node's name from the API server; a
 // record without one is bound to its machine when it is judged.
-func identityOf(client kubernetes.Interface, log *slog.Logger) func(context.Context, string) record.NodeIdentity {
+func identityOf(client *nodeclient.Client, log *slog.Logger) func(context.Context, string) record.NodeIdentity {
 	return func(ctx context.Context, node string) record.NodeIdentity {
 		if client == nil {
 			return record.NodeIdentity{}
 		}
 		ctx, cancel := context.WithTimeout(ctx, identityDeadline)
 		defer cancel()
-		object, err := kube.ReadNode(ctx, client, node)
+		object, err := client.Nodes.Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			log.Warn("a cluster-wide publisher's event is stored without its node's machine", "node", node, "error", err)
 			return record.NodeIdentity{}
 		}
-		return kube.NodeIdentity(object)
+		return nodeclient.Identity(object)
 	}
 }
 
@@ -211,7 +212,7 @@ type parts struct {
 	queue   queue
 	node    *nodecache.Node
 	history sink.Source
-	client  kubernetes.Interface
+	client  *nodeclient.Client
 	stages  *transform.Runner
 	source  forwarder.Source
 }

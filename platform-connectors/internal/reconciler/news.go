@@ -6,10 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -25,7 +26,7 @@ type news struct {
 
 	upTo  int64
 	order []conditions.Notice
-	seen  map[conditions.Notice]*eventrecorder.Fault
+	seen  map[conditions.Notice]*nodeevent.Fault
 }
 
 // news begins where a node's faults were told last. After a start nothing is known
@@ -34,7 +35,7 @@ func (r *Reconciler) news(node string) *news {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.told[node]
-	return &news{after: at, upTo: at, since: r.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]*eventrecorder.Fault{}}
+	return &news{after: at, upTo: at, since: r.Clock.Now().Add(-eventLife), seen: map[conditions.Notice]*nodeevent.Fault{}}
 }
 
 // take notes a record of the node, if it is news about this machine.
@@ -49,7 +50,7 @@ func (n *news) take(r record.Record, machine record.NodeIdentity) {
 	notice := conditions.NoticeOf(r.Event)
 	seen, known := n.seen[notice]
 	if !known {
-		seen = &eventrecorder.Fault{Component: notice.Agent, Reason: notice.Reason, Message: notice.Message}
+		seen = &nodeevent.Fault{Component: notice.Agent, Reason: notice.Reason, Message: notice.Message}
 		n.seen[notice], n.order = seen, append(n.order, notice)
 	}
 	repeats, _ := r.Event.Repeats()
@@ -64,7 +65,7 @@ func (r *Reconciler) tell(ctx context.Context, node *corev1.Node, n *news) error
 		n.order = slices.Delete(n.order, 0, over)
 	}
 	for _, notice := range n.order {
-		err := eventrecorder.Count(ctx, r.Client, node, *n.seen[notice])
+		err := nodeevent.Count(ctx, r.Client.CoreV1().Events(metav1.NamespaceDefault), node, *n.seen[notice])
 		if r.Metrics.Told(err); err != nil {
 			return err
 		}

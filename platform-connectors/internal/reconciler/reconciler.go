@@ -89,7 +89,7 @@ func (r *Reconciler) Handle(ctx context.Context, name string) error {
 	desired := set.Desired()
 	r.remember(name, desired)
 	changes := conditions.Changes(node.Status.Conditions, desired, r.Clock.Now())
-	if err := sink.Patch(ctx, r.Client, name, changes); err != nil {
+	if err := sink.Patch(ctx, r.Client.CoreV1().Nodes(), name, changes); err != nil {
 		r.Metrics.Updated(err)
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
 
@@ -28,7 +28,7 @@ func TestConditionsOfClusterWideAgentsComeFromPROCESSRecordsOnly(t *testing.T) {
 // TestNewsAreFaultsThatAct: of whatever the store gives.
 func TestNewsAreFaultsThatAct(t *testing.T) {
 	for _, strategy := range []record.Strategy{record.Process, record.PersistOnly} {
-		n := &news{seen: map[conditions.Notice]*eventrecorder.Fault{}}
+		n := &news{seen: map[conditions.Notice]*nodeevent.Fault{}}
 		n.take(record.Record{ID: "1", Append: 1, Event: record.Event{NodeName: "gpu-1", CheckName: "Disk", ProcessingStrategy: strategy}}, record.NodeIdentity{})
 		if got := len(n.order) == 1; got != (strategy == record.Process) {
 			t.Errorf("%s is told: %v", strategy, got)

@@ -207,12 +207,17 @@ func (f *Fold) Try(r record.Record) {
 	alone.Desired()
 }
 
-// changed is a record as the pipeline makes it.
+// changed is a record as the pipeline makes it. The store knows it by what was
+// accepted.
 func (f *Fold) changed(ctx context.Context, r record.Record) record.Record {
 	if f.Change == nil {
 		return r
 	}
-	return f.Change(ctx, r)
+	as := f.Change(ctx, r)
+	if as.Acts() {
+		as.Accepted = record.Content(r)
+	}
+	return as
 }
 
 // wait blocks until there is something to fold. An incomplete set is rebuilt as

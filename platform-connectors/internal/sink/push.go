@@ -13,12 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/delay"
-	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 	"github.com/nvidia/nvsentinel/internal/outage"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 )
@@ -73,7 +73,7 @@ type Push struct {
 	View    func() View
 	Told    func([]conditions.Notice) error
 	Node    func() *corev1.Node
-	Client  kubernetes.Interface
+	Client  *nodeclient.Client
 	Clock   clock.Clock
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -147,15 +147,17 @@ func (p *Push) patch(ctx context.Context, node string, changes []corev1.NodeCond
 	if len(changes) == 0 {
 		return nil
 	}
-	err := Patch(ctx, p.Client, node, changes)
+	err := Patch(ctx, p.Client.Nodes, node, changes)
 	p.Metrics.Updated(err)
 	return err
 }
 
 // Patch writes conditions in one strategic merge patch: they merge by type, so
-// the others stay as they are whatever happens meanwhile. Without any it does
-// nothing.
-func Patch(ctx context.Context, client kubernetes.Interface, node string, changes []corev1.NodeCondition) error {
+// the others stay as they are whatever happens meanwhile, and one that is sent twice
+// changes nothing. A JSON patch, which knows places only, would have to test the whole
+// list for both, and costs the API server no less (docs/benchmarks.md). Without any it
+// does nothing.
+func Patch(ctx context.Context, nodes nodeclient.Nodes, node string, changes []corev1.NodeCondition) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -163,7 +165,7 @@ func Patch(ctx context.Context, client kubernetes.Interface, node string, change
 	if err != nil {
 		return fmt.Errorf("encoding conditions: %w", err)
 	}
-	_, err = client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = nodes.Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("patching the conditions of node %s: %w", node, err)
 	}
@@ -176,8 +178,8 @@ func (p *Push) tell(ctx context.Context, node *corev1.Node, notices []conditions
 	var written []conditions.Notice
 	var failure error
 	for _, n := range notices {
-		fault := eventrecorder.Fault{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
-		failure = eventrecorder.Count(ctx, p.Client, node, fault)
+		fault := nodeevent.Fault{Component: n.Agent, Reason: n.Reason, Message: n.Message, Times: 1, Last: p.Clock.Now()}
+		failure = nodeevent.Count(ctx, p.Client.Events, node, fault)
 		if p.Metrics.Told(failure); failure != nil {
 			break
 		}

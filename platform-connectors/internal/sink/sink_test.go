@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -308,8 +309,9 @@ func TestIncompleteSetShowsFaultsAndHoldsTheSpoolUntilRebuilt(t *testing.T) {
 // newPush makes a push on a fake API server.
 func newPush(f *Fold, objects ...runtime.Object) (*Push, *fake.Clientset, func()) {
 	client := fake.NewClientset(objects...)
+	nodes := &nodeclient.Client{Nodes: client.CoreV1().Nodes(), Events: client.CoreV1().Events(metav1.NamespaceDefault)}
 	p := &Push{
-		View: f.View, Told: f.Told, Client: client, Clock: clock.RealClock{},
+		View: f.View, Told: f.Told, Client: nodes, Clock: clock.RealClock{},
 		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 	p.Node = func() *corev1.Node {

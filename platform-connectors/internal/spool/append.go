@@ -180,18 +180,24 @@ func (s *Spool) number(group []*request) *batch {
 
 // fresh returns the records of a request that are not in the spool.
 func (s *Spool) fresh(b *batch, r *request) (fresh []frame, bytes int64) {
-	mine := map[uuid.UUID]digest{}
+	var mine map[uuid.UUID]digest // of a request that has several
+	if len(r.frames) > 1 {
+		mine = make(map[uuid.UUID]digest, len(r.frames))
+	}
 	for _, f := range r.frames {
 		known := false
-		for _, ids := range []map[uuid.UUID]digest{s.ids, b.ids, mine} {
+		for _, ids := range [...]map[uuid.UUID]digest{s.ids, b.ids, mine} {
 			d, ok := ids[f.id]
 			known = known || (ok && d == f.digest)
 		}
-		if !known {
-			mine[f.id] = f.digest
-			fresh = append(fresh, f)
-			bytes += f.cost()
+		if known {
+			continue
 		}
+		if mine != nil {
+			mine[f.id] = f.digest
+		}
+		fresh = append(fresh, f)
+		bytes += f.cost()
 	}
 	return fresh, bytes
 }

@@ -100,6 +100,9 @@ func (s *Spool) recall(after uint64, limit int) (entries []Entry, upTo uint64) {
 	upTo = max(after, s.released)
 	for upTo < s.committed && len(entries) < limit {
 		r := s.live[upTo-s.released].record
+		if r != nil && entries == nil {
+			entries = make([]Entry, 0, min(uint64(limit), s.committed-upTo))
+		}
 		if r == nil {
 			break
 		}

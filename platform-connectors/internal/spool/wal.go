@@ -17,6 +17,9 @@ import (
 // file, so that syncing them does not wait for the file system's journal.
 const ahead = 256 << 10
 
+// zeros is what a segment is filled with; nobody writes into it.
+var zeros [ahead]byte
+
 // segment is one file of the log, named by the index of its first entry.
 type segment struct {
 	first uint64
@@ -119,7 +122,7 @@ func (w *wal) put(data []byte) error {
 	w.filled = end
 	if more := min(ahead, w.full-end); more > 0 {
 		// Without room for zeros the entries themselves are still written.
-		if n, err := w.tail.WriteAt(make([]byte, more), end); err == nil {
+		if n, err := w.tail.WriteAt(zeros[:more], end); err == nil {
 			w.filled += int64(n)
 		}
 	}

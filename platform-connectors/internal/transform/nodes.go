@@ -7,11 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 )
 
@@ -26,7 +26,7 @@ type Cluster struct {
 	Own    string
 	Object func() *corev1.Node
 	// Client is nil without Kubernetes.
-	Client kubernetes.Interface
+	Client *nodeclient.Client
 	Clock  clock.PassiveClock
 	Log    *slog.Logger
 
@@ -51,7 +51,7 @@ func (c *Cluster) Node(ctx context.Context, name string, limits pipeline.Metadat
 	}
 	ctx, cancel := context.WithTimeout(ctx, readDeadline)
 	defer cancel()
-	object, err := kube.ReadNode(ctx, c.Client, name)
+	object, err := c.Client.Nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		c.Log.Warn("an event goes on without the metadata of its node", "node", name, "error", err)
 		return nil

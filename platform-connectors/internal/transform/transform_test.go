@@ -23,6 +23,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -296,7 +297,7 @@ func TestNodesOfOthersAreReadOnceInAWhile(t *testing.T) {
 	own := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "own", Labels: map[string]string{"zone": "a"}}}
 	var seen *corev1.Node
 	c := &Cluster{
-		Own: "own", Object: func() *corev1.Node { return seen }, Client: client, Clock: now, Log: slog.New(slog.DiscardHandler),
+		Own: "own", Object: func() *corev1.Node { return seen }, Client: &nodeclient.Client{Nodes: client.CoreV1().Nodes()}, Clock: now, Log: slog.New(slog.DiscardHandler),
 	}
 	limits := pipeline.Default().Metadata
 	zone := func(name string) string {

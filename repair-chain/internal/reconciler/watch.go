@@ -66,7 +66,7 @@ func (w *Watch) manager(context.Context) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("making the selector of steps' objects: %w", err)
 	}
 	all := cache.ByObject{Label: labels.Everything()}
-	steps := cache.Options{DefaultTransform: kube.StripManagedFields, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns)}
+	steps := cache.Options{DefaultTransform: kube.Strip, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns)}
 	main := steps
 	main.ByObject = map[client.Object]cache.ByObject{&v1alpha1.RepairRun{}: all, &v1alpha1.RepairChain{}: all, &v1alpha1.RepairTemplate{}: all}
 	mgr, err := controller.Manager(w.config, main, w.deps.Log, v1alpha1.AddToScheme)

@@ -46,7 +46,7 @@ func NewCaches(client kubernetes.Interface, s Sources) *Caches {
 		c.driver = append(c.driver, c.pods(client, "k8s-app", s.GKE))
 	}
 	if s.Slices {
-		c.slices = c.factory(client, "", kube.StripManagedFields).Resource().V1().ResourceSlices().Informer()
+		c.slices = c.factory(client, "", kube.Strip).Resource().V1().ResourceSlices().Informer()
 		index(c.slices)
 	}
 	return c

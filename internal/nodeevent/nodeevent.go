@@ -1,4 +1,6 @@
-package eventrecorder
+// Package nodeevent tells of a fault by a Kubernetes Event about its Node, once for all
+// processes and lives.
+package nodeevent
 
 import (
 	"context"
@@ -12,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
 // maxNodePart of a Node's name goes into an Event's name, which has the same
@@ -28,22 +30,35 @@ type Fault struct {
 	Last                       time.Time
 }
 
+// About is a Node as the object of an Event. kubectl describe looks the Events of a
+// Node up by its name in the place of the uid.
+func About(node string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}
+}
+
 // Count writes the Event of a fault before it returns, once for all processes and
 // lives: the Event's name is a digest of what it says. One that is there gets the
 // fault's times and its last time, unless it shows the same or a later one already,
-// in whole seconds: then the fault was told.
-func Count(ctx context.Context, client kubernetes.Interface, node *corev1.Node, f Fault) error {
-	e := newEvent(Node(node.Name), f.Component, metav1.NewTime(f.Last.Truncate(time.Second)))
+// in whole seconds: then the fault was told. events are those of the namespace
+// default, where Events live that are about an object without one.
+func Count(ctx context.Context, events nodeclient.Events, node *corev1.Node, f Fault) error {
+	at := metav1.NewTime(f.Last.Truncate(time.Second))
 	sum := sha256.Sum256([]byte(string(node.UID) + "|" + f.Component + "|" + corev1.EventTypeWarning + "|" + f.Reason + "|" + f.Message))
-	e.Name = node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8])
-	e.Type, e.Reason, e.Message, e.Count = corev1.EventTypeWarning, f.Reason, f.Message, f.Times
-	if err := count(ctx, client.CoreV1().Events(e.Namespace), e); err != nil {
+	e := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      node.Name[:min(len(node.Name), maxNodePart)] + "." + hex.EncodeToString(sum[:8]),
+		},
+		InvolvedObject: About(node.Name), Source: corev1.EventSource{Component: f.Component}, FirstTimestamp: at, LastTimestamp: at,
+		Type: corev1.EventTypeWarning, Reason: f.Reason, Message: f.Message, Count: f.Times,
+	}
+	if err := count(ctx, events, e); err != nil {
 		return fmt.Errorf("recording an event about node %s: %w", node.Name, err)
 	}
 	return nil
 }
 
-func count(ctx context.Context, events typedcorev1.EventInterface, e *corev1.Event) error {
+func count(ctx context.Context, events nodeclient.Events, e *corev1.Event) error {
 	if _, err := events.Create(ctx, e, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
