@@ -3,6 +3,7 @@ package postgresql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -95,7 +96,7 @@ func dialect(conf *pgx.ConnConfig, cfg sqlstore.Config) sqlstore.Dialect {
 // refused says that the server answered a statement with an error, or never saw it.
 func refused(err error) bool {
 	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" || pgconn.SafeToRetry(err)
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" || errors.Is(err, driver.ErrBadConn)
 }
 
 func head(scan func(...any) error) (sqlstore.Head, error) {

@@ -52,7 +52,7 @@ func Default() Config {
 	return Config{
 		Socket: "/var/run/nvsentinel.sock", SocketMode: 0o660,
 		SpoolDir: "/var/lib/nvsentinel/platform-connector", SpoolMaxBytes: 256 << 20, Kubernetes: true,
-		RepeatWindow: repeats.MaxWindow, HeapGrowth: 300,
+		RepeatWindow: repeats.MaxWindow, HeapGrowth: 200,
 		Publishers: DefaultPublishers(),
 	}
 }

@@ -214,7 +214,7 @@ func (f *Fold) changed(ctx context.Context, r record.Record) record.Record {
 		return r
 	}
 	as := f.Change(ctx, r)
-	if as.Acts() {
+	if as.Event.IsFatal { // others are not kept
 		as.Accepted = record.Content(r)
 	}
 	return as
