@@ -105,6 +105,14 @@ func (f *Fleet) StopDatabase(ctx context.Context) (back func(context.Context) er
 	}, nil
 }
 
+// What ends a transaction of PostgreSQL: the whole message, since the settings of every
+// new session name a commit too; and the statement by which updates that come together
+// are written, which is a transaction.
+const (
+	commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
+	jointMessage  = "WITH given AS MATERIALIZED"
+)
+
 // CutDatabase breaks every connection of the services to the database's server,
 // and the next commit's after the server has it and before the client knows. It
 // says whether there is a line to cut.
@@ -113,11 +121,11 @@ func (f *Fleet) CutDatabase() bool {
 		return false
 	}
 	f.line.Cut()
-	write := "commit"
 	if f.options.Store == "mongodb" {
-		write = "writeConcern" // commands that write have one, readers have none
+		f.line.Set("writeConcern", cutproxy.CutAfter) // commands that write have one, readers have none
+	} else {
+		f.line.Set(commitMessage, cutproxy.CutAfter, jointMessage)
 	}
-	f.line.Set(write, cutproxy.CutAfter)
 	return true
 }
 
