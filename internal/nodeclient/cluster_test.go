@@ -85,7 +85,7 @@ func TestItLinksNoClientset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range strings.Fields(string(out)) {
+	for p := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(p, "k8s.io/client-go/kubernetes") || strings.HasPrefix(p, "k8s.io/client-go/informers") {
 			t.Errorf("it links %s", p)
 		}

@@ -7,7 +7,6 @@ package conditions
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -123,8 +122,8 @@ func (s *Set) Fold(r record.Record) Change {
 // capacity is what may be added to the set.
 type capacity struct{ faults, bytes int }
 
-func (s *Set) capacity() capacity {
-	left := capacity{MaxFaults, MaxBytes}
+func (s *Set) capacity() *capacity {
+	left := &capacity{MaxFaults, MaxBytes}
 	for _, c := range s.Checks {
 		left.faults -= len(c.Faults)
 		for i := range c.Faults {
@@ -213,20 +212,23 @@ func (c *Check) recover(recovery record.Record) {
 // as there is room in the set. The room is counted when a fault is a new one.
 func (c *Check) raise(r record.Record, in *Set) Change {
 	change, trimmed := Overtaken, trimFault(r)
-	left := sync.OnceValue(func() *capacity { all := in.capacity(); return &all })
+	var left *capacity
 	for _, entry := range fault.Entries(r.Event) {
 		cleared := func(recovery record.Record) bool {
 			return fault.Clears(recovery.Event, r.Event, entry) && fault.Before(r, recovery)
 		}
 		f := Fault{entry, trimmed}
-		switch {
-		case slices.ContainsFunc(c.Recoveries, cleared):
+		if slices.ContainsFunc(c.Recoveries, cleared) {
 			continue
-		case c.renew(f):
-		case left().take(&f, len(c.Faults) == 0):
+		}
+		if !c.renew(f) {
+			if left == nil {
+				left = in.capacity()
+			}
+			if !left.take(&f, len(c.Faults) == 0) {
+				return Overflowed
+			}
 			c.Faults = append(c.Faults, f)
-		default:
-			return Overflowed
 		}
 		change = Raised
 	}

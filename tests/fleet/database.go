@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/cutproxy"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
@@ -105,13 +106,10 @@ func (f *Fleet) StopDatabase(ctx context.Context) (back func(context.Context) er
 	}, nil
 }
 
-// What ends a transaction of PostgreSQL: the whole message, since the settings of every
-// new session name a commit too; and the statement by which updates that come together
-// are written, which is a transaction.
-const (
-	commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
-	jointMessage  = "WITH given AS MATERIALIZED"
-)
+// commitMessage is what ends a transaction of PostgreSQL: the whole message, since the
+// settings of every new session name a commit too. Updates that come together are one
+// statement, which names its writers.
+const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
 
 // CutDatabase breaks every connection of the services to the database's server,
 // and the next commit's after the server has it and before the client knows. It
@@ -124,7 +122,7 @@ func (f *Fleet) CutDatabase() bool {
 	if f.options.Store == "mongodb" {
 		f.line.Set("writeConcern", cutproxy.CutAfter) // commands that write have one, readers have none
 	} else {
-		f.line.Set(commitMessage, cutproxy.CutAfter, jointMessage)
+		f.line.Set(commitMessage, cutproxy.CutAfter, string(record.FaultQuarantine)+"/", string(record.NodeDrainer)+"/", string(record.FaultRemediation)+"/")
 	}
 	return true
 }
