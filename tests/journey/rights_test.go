@@ -38,6 +38,7 @@ var unneeded = map[string]string{
 	"fault-remediation: list configmaps nvsentinel":                       listed,
 	"fault-remediation: list gpuresets.janitor.dgxc.nvidia.com":           "a claim is looked at: fault-remediation's own tests",
 	"fault-remediation: list nodes":                                       listed,
+	"fault-remediation: list pods":                                        "a drain has ended more than two seconds ago: fault-remediation's own tests, tests/access",
 	"fault-remediation: list rebootnodes.janitor.dgxc.nvidia.com":         listed,
 	"fault-remediation: list terminatenodes.janitor.dgxc.nvidia.com":      listed,
 	"fault-remediation: patch events default":                             repeated,
