@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,12 @@ type Request struct {
 	// Code is the status of the answer, Message its text if it is a refusal.
 	Code    int
 	Message string
+}
+
+// LostRace says that the object was not the one any more that was to be changed: of
+// another version, or, for a JSON patch, other in what the patch tests.
+func (r Request) LostRace() bool {
+	return r.Code == http.StatusConflict || r.Code == http.StatusUnprocessableEntity && r.Verb == "patch" && strings.Contains(r.Message, "due to an error in our request")
 }
 
 // String is the request as a person reads it.

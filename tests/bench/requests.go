@@ -104,7 +104,11 @@ func requestKey(labels map[string]string) string {
 	if sub := labels["subresource"]; sub != "" {
 		key += "/" + sub
 	}
-	if code := labels["code"]; !strings.HasPrefix(code, "2") {
+	code := labels["code"]
+	if code == "422" && labels["verb"] == "PATCH" {
+		code = "409" // a test of a JSON patch did not hold: as good a conflict
+	}
+	if !strings.HasPrefix(code, "2") {
 		key += " " + code
 	}
 	return key
