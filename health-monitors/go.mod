@@ -31,6 +31,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	github.com/KimMachineGun/automemlimit v1.0.1 // indirect

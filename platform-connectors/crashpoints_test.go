@@ -140,12 +140,17 @@ func TestAConfirmationSurvivesItsCrashPoints(t *testing.T) {
 			p.makeStoreReachable()
 			p.env = []string{"NVSENTINEL_CRASH=platform-connectors/" + point + ":1"}
 			first := p.run(binary, p.args...)
+			again := make(chan struct{})
+			go func() { // it may die before it acknowledges
+				<-first.done
+				p.env = nil
+				p.run(binary, p.args...)
+				close(again)
+			}()
 			if err := send(t.Context(), p.client(), event("a", 1), dcgm("a", 1)); err != nil {
 				t.Fatal(err)
 			}
-			<-first.done
-			p.env = nil
-			p.run(binary, p.args...)
+			<-again
 			if err := send(t.Context(), p.client(), event("b", 1)); err != nil {
 				t.Fatal(err)
 			}

@@ -174,13 +174,9 @@ func (c *crossing) rest(ctx context.Context) ([]figure, error) {
 	if err != nil {
 		return out, err
 	}
-	connectors := int64(0)
-	for _, p := range c.crowd {
-		now, err := usageOf(p.pid())
-		if err != nil {
-			return out, err
-		}
-		connectors += now.own
+	each, err := c.perConnector()
+	if err != nil {
+		return out, err
 	}
 	return append(out,
 		figure{nodes: c.nodes, name: "gateways: connections to the store", value: number(float64(sessions)), growth: 1, level: true, note: fmt.Sprintf("of %d gateways", len(c.gates.running))},
@@ -188,8 +184,21 @@ func (c *crossing) rest(ctx context.Context) ([]figure, error) {
 			nodes: c.nodes, name: "gateways: memory of PostgreSQL", value: bytesOf(database.bytes), growth: bendAllowed,
 			note: fmt.Sprintf("the server and its %d backends and helpers, shared pages once", database.processes-1),
 		},
-		figure{nodes: c.nodes, name: "beside: one simulated connector, memory", value: bytesOf(connectors / int64(c.nodes)), note: "heap and stacks, of many in one process: a real one is a process of its own"},
+		figure{nodes: c.nodes, name: "beside: one simulated connector, memory", value: bytesOf(each), note: "heap and stacks, of many in one process: a real one is a process of its own"},
 	), nil
+}
+
+// perConnector is the heap and stacks of one connector, in bytes, on average.
+func (c *crossing) perConnector() (int64, error) {
+	all := int64(0)
+	for _, p := range c.crowd {
+		now, err := usageOf(p.pid())
+		if err != nil {
+			return 0, err
+		}
+		all += now.own
+	}
+	return all / int64(c.nodes), nil
 }
 
 // tell reports an event of a node through its connector's door and returns when it is
