@@ -48,7 +48,7 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 // testFailed tells the answer to a patch of which a test did not hold from that to a
 // Node which would not be valid: the latter names its fields.
 func testFailed(err error) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the client's own error
+	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Reason != metav1.StatusReasonInvalid {
 		return false
 	}
