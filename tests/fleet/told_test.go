@@ -321,6 +321,8 @@ func (w *told) waitsForPods(node string) {
 		w.fault(node)
 		w.stands(node, func(r record.Record) bool { return r.Status.DrainFinishTimestamp != nil })
 		w.without("node-drainer", func() { w.stuck(node, "back") }) // a pod that is not Running yet no budget protects
+		// The drainer's own list stands for fault-remediation's until it is two seconds old.
+		w.stands(node, func(r record.Record) bool { return time.Since(*r.Status.DrainFinishTimestamp) > 3*time.Second })
 	})
 	w.waits(node, "WaitPods")
 }
