@@ -18,7 +18,7 @@ import (
 // buildCluster wires the connector of the control plane: from the store to the
 // conditions of nodes, by the leader.
 func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	cluster, err := kube.Connect(kube.Config(cfg.Kube), name+"/"+d.Version)
+	cluster, err := kube.Connect(cfg.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ const burst = 64 << 20
 // buildGateway wires the connector between the nodes and the store. It listens
 // when the store is open.
 func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
-	cluster, err := kube.Connect(kube.Config(cfg.Kube), name+"-gateway/"+d.Version)
+	cluster, err := kube.Connect(cfg.Kube, name+"-gateway/"+d.Version)
 	if err != nil {
 		return err
 	}

@@ -11,25 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
 // Config says how to reach the API server.
-type Config struct {
-	// Kubeconfig is the path of a kubeconfig; empty means the pod's own account.
-	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`
-	// QPS and Burst throttle the client; 0 means no throttle of our own: the
-	// API server's priority and fairness is the limit.
-	QPS   float64 `toml:"qps" bounds:"at least 0" old:"kube-api-qps" flag:"kube-api-qps" usage:"client-side limit of API requests per second; 0 means none"`
-	Burst int     `toml:"burst" bounds:"at least 0" old:"kube-api-burst" flag:"kube-api-burst" usage:"burst of the client-side limit"`
-}
-
-// Validate checks the limits.
-func (c Config) Validate() error {
-	if c.QPS < 0 || c.Burst < 0 {
-		return fmt.Errorf("kube.qps (--kube-api-qps) %v and kube.burst (--kube-api-burst) %d must not be negative", c.QPS, c.Burst)
-	}
-	return nil
-}
+type Config = nodeclient.Config
 
 // Client holds the clients of one API server.
 type Client struct {

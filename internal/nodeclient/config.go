@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Config says how to reach the API server, as kube.Config does.
+// Config says how to reach the API server.
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig; empty means the pod's own account.
 	Kubeconfig string `toml:"kubeconfig" flag:"kubeconfig" usage:"path of a kubeconfig; empty means the pod's service account"`

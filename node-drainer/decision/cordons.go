@@ -18,8 +18,8 @@ const (
 	// unmarkedFor is how long a fault counts as about to be marked; one that cannot be
 	// judged stops nobody.
 	unmarkedFor = 20 * time.Second
-	// standBackFor is how long one drain stands back at most.
-	standBackFor = 10 * time.Second
+	// StandBackFor is how long one drain stands back at most.
+	StandBackFor = 10 * time.Second
 	// burst is how many other nodes with such faults are more than a coincidence. One
 	// node that reports without end is none.
 	burst = 4
@@ -38,11 +38,11 @@ func Fresh(all map[string]Unmarked, now time.Time) (nodes []string) {
 }
 
 // StandsBack says whether a node's drain, which has not begun, leaves the cluster's
-// servers to the cordons of other nodes for now: until a node is cordoned it takes new
-// pods, and the pods that a drain moves with it. fresh are the nodes of Fresh, since is
+// servers to the cordons of other nodes first: a node that is not cordoned takes new
+// pods, those that a drain moves among them. fresh are the nodes of Fresh, since is
 // when this drain began to stand back, or now.
 func StandsBack(node string, fresh []string, since, now time.Time) bool {
-	if now.Sub(since) >= standBackFor || now.Before(since) {
+	if now.Sub(since) >= StandBackFor || now.Before(since) {
 		return false
 	}
 	others := len(fresh)

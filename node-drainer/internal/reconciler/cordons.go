@@ -86,14 +86,15 @@ func (c *cordons) standBack(ctx context.Context, node string, n *notes) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	if _, waits := c.waiting[node]; waits {
-		return true
+	since, waits := c.waiting[node]
+	if !waits {
+		since = now
 	}
-	n.begun = n.stoodBack || !decision.StandsBack(node, c.fresh(now), now, now)
-	if n.begun {
+	if n.begun = n.stoodBack && !waits || !decision.StandsBack(node, c.fresh(now), since, now); n.begun {
+		delete(c.waiting, node)
 		return false
 	}
-	n.stoodBack, c.waiting[node] = true, now
+	n.stoodBack, c.waiting[node] = true, since
 	select {
 	case c.news <- struct{}{}:
 	default:

@@ -103,7 +103,19 @@ func TestADrainStandsBackForSoLong(t *testing.T) {
 	if free, _ := c.release(); len(free) != 1 || c.size() != 0 {
 		t.Errorf("after ten seconds %v go on", free)
 	}
-	clock.Step(10 * time.Second)
+	n := &notes{}
+	for i := range 5 {
+		c.hear(judged(fresh(clock, fmt.Sprint("m", i))))
+	}
+	if !c.standBack(t.Context(), "n2", n) {
+		t.Error("it goes on at once")
+	}
+	for range 2 { // asked itself, it goes on as well, and again
+		clock.Step(10 * time.Second)
+		if c.standBack(t.Context(), "n2", n) || c.size() != 0 {
+			t.Error("it stands back although nobody has let it go for ten seconds")
+		}
+	}
 	if b.err = errors.New("away"); c.standBack(t.Context(), "n1", &notes{}) || len(c.judged) != 0 {
 		t.Errorf("%d old faults, and a store that is away, hold it up", len(c.judged))
 	}

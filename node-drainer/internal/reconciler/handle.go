@@ -19,7 +19,7 @@ func (d *Reconciler) Handle(ctx context.Context, node string) error {
 		return d.rehearse(ctx, node, n)
 	}
 	if d.shows(node) && d.cordons.standBack(ctx, node, n) {
-		return outcome.Park(d.config.Policy.Recheck, "the faults of other nodes are judged and marked first")
+		return outcome.Park(decision.StandBackFor, "the faults of other nodes are judged and marked first")
 	}
 	for range maxSteps {
 		step, rests, err := d.step(ctx, node, n)
