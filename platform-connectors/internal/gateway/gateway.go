@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
@@ -120,9 +121,16 @@ func handler[Q any, P interface {
 			return answer(g, ctx, caller, request)
 		})
 		g.Metrics.calls.WithLabelValues(call, status.Code(err).String()).Inc()
+		if status.Code(err) == codes.Unavailable {
+			stream.SetTrailer(notAgain)
+		}
 		return err
 	}
 }
+
+// notAgain keeps gRPC itself from sending a call again that was answered (gRFC A6): while
+// the store is away, every connector would ask several times as often as it means to.
+var notAgain = metadata.Pairs("grpc-retry-pushback-ms", "-1")
 
 // serve answers a caller that is known and has not too many calls under way.
 func (g *Gateway) serve(stream grpc.ServerStream, answer func(context.Context, passage.Caller) (proto.Message, error)) error {

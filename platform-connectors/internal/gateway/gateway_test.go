@@ -78,6 +78,9 @@ func TestWay(t *testing.T) {
 	if _, err := seven.Append(t.Context(), []record.Record{storetest.Record("gpu-7")}); status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "secret") {
 		t.Errorf("with the store away: %v", err)
 	}
+	if n := h.store.failed.Load(); n != 1 {
+		t.Errorf("the store that is away was asked %d times by one call", n)
+	}
 }
 
 // TestALargeBatchGoesInParts: no message is too large, and the order is kept.

@@ -75,11 +75,13 @@ func of(node string) string { return token(gateway.Audience, connectors, node) }
 // away is a store that can be made to fail.
 type away struct {
 	store.Store
-	err atomic.Pointer[error]
+	err    atomic.Pointer[error]
+	failed atomic.Int32
 }
 
 func (a *away) AppendTo(ctx context.Context, server string, records []record.Record) ([]store.AppendResult, string, error) {
 	if err := a.err.Load(); err != nil {
+		a.failed.Add(1)
 		return nil, "", *err
 	}
 	return a.Store.(store.Identified).AppendTo(ctx, server, records)
