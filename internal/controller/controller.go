@@ -94,6 +94,17 @@ func Manager(config *rest.Config, caches cache.Options, log *slog.Logger, add ..
 	return mgr, nil
 }
 
+// Fill has the manager's cache filled with all objects of a kind from its start, so that
+// a Watch is not synced before it is: the informers of controllers open some time later.
+func Fill(ctx context.Context, mgr ctrl.Manager, kinds ...client.Object) error {
+	for _, kind := range kinds {
+		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("opening the cache of %T: %w", kind, err)
+		}
+	}
+	return nil
+}
+
 // Options of a controller.
 type Options = controller.Options
 
@@ -122,8 +133,8 @@ type Watch struct {
 	Objects string
 	// Unserved is why they can not be read; empty when they can.
 	Unserved func(ctx context.Context) string
-	// Manager prepares a manager with the controllers. It is asked again until it
-	// succeeds, or is Fatal.
+	// Manager prepares a manager with the controllers, and has Fill open the caches that
+	// they need. It is asked again until it succeeds, or is Fatal.
 	Manager func(ctx context.Context) (ctrl.Manager, error)
 	Log     *slog.Logger
 

@@ -96,7 +96,7 @@ func (c *Reconciler) Register(ctx context.Context, mgr ctrl.Manager, options con
 	if err != nil {
 		return fmt.Errorf("adding the controller of %s: %w", Kind, err)
 	}
-	return nil
+	return controller.Fill(ctx, mgr, &batchv1.Job{}, &corev1.Pod{})
 }
 
 // nodeOfOpen is the index of open objects by their node.

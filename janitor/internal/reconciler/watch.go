@@ -68,6 +68,9 @@ func NewWatch(config *rest.Config, workers int, log *slog.Logger, members ...Mem
 					err = m.Register(ctx, mgr, controller.NewOptions(workers, firstRetry, lastRetry))
 				}
 			}
+			if err == nil { // the members' indexes open the caches of their own kinds
+				err = controller.Fill(ctx, mgr, &corev1.Node{})
+			}
 			return mgr, err
 		},
 	}

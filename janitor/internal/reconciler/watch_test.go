@@ -54,3 +54,53 @@ func TestTheWatchWaitsForAnAPIServerThatGoesAwayAtItsStart(t *testing.T) {
 		t.Errorf("the watch ended with %v", err)
 	}
 }
+
+// holding lets no list or watch of Nodes through before it is told to.
+type holding struct {
+	next http.RoundTripper
+	let  <-chan struct{}
+}
+
+func (h holding) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Path == "/api/v1/nodes" {
+		select {
+		case <-h.let:
+		case <-request.Context().Done():
+			return nil, request.Context().Err()
+		}
+	}
+	return h.next.RoundTrip(request)
+}
+
+// TestTheWatchIsNotReadyBeforeItHasTheNodes: the controllers open their informers some
+// time after the caches have started.
+func TestTheWatchIsNotReadyBeforeItHasTheNodes(t *testing.T) {
+	w := newWorld(t)
+	let := make(chan struct{})
+	config := rest.CopyConfig(w.cluster.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return holding{next, let} })
+	watch := NewWatch(config, 1, w.janitor.Log, w.janitor)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watch.Run(ctx) }()
+	says := func(want bool, within time.Duration) error {
+		return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, within, true, func(context.Context) (bool, error) {
+			ok, _ := watch.Synced()
+			return ok == want, nil
+		})
+	}
+	if err := says(false, 2*time.Minute); err != nil {
+		t.Fatalf("it did not begin: %v", err)
+	}
+	if says(true, 2*time.Second) == nil {
+		t.Error("it is synced, and has no Node")
+	}
+	close(let)
+	if err := says(true, 2*time.Minute); err != nil {
+		t.Errorf("it is not synced though it has the Nodes: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+}

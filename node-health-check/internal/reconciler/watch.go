@@ -89,5 +89,5 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 			return nil, err
 		}
 	}
-	return mgr, nil
+	return mgr, controller.Fill(ctx, mgr, &v1alpha1.NodeHealthCheck{}, &corev1.Node{}, &coordinationv1.Lease{})
 }

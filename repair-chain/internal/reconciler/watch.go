@@ -60,7 +60,7 @@ func New(config *rest.Config, d Deps) *Watch {
 }
 
 // manager prepares the watches: of the objects of steps only those that name a run.
-func (w *Watch) manager(context.Context) (ctrl.Manager, error) {
+func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 	ofRuns, err := labels.NewRequirement(chain.RunLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the selector of steps' objects: %w", err)
@@ -78,7 +78,7 @@ func (w *Watch) manager(context.Context) (ctrl.Manager, error) {
 	if err := w.control(mgr, c); err != nil {
 		return nil, fmt.Errorf("adding the controllers: %w", err)
 	}
-	return mgr, nil
+	return mgr, controller.Fill(ctx, mgr, &v1alpha1.RepairRun{}, &v1alpha1.RepairChain{}, &v1alpha1.RepairTemplate{})
 }
 
 // spaces opens the caches of single namespaces, which the manager runs.
