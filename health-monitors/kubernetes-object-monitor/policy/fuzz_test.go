@@ -22,10 +22,13 @@ func FuzzExpression(f *testing.F) {
 		"quantity(resource.q).add(quantity('1Gi')).isGreaterThan(quantity('2Gi'))", "resource.list.sum() + resource.list.max() > 3 && resource.list.isSorted()",
 		"'a1b22'.findAll('[0-9]+').size() == 2 && ip('10.0.0.1').family() == 4", "cel.bind(m, resource.metadata, m.name == 'n' && m.labels.all(k, k != ''))",
 		"resource.list.map(x, x * 2).filter(x, x > 2).exists_one(x, x == 4) ? 'a' : 'b'", "resource == null || resource['metadata'].name.split('-')[0] == 'n'",
+		"has(resource.status.conditions) && resource.status.conditions.exists(c, c.status == 'False' && resource.list.exists(i, c, c == i + 1))",
+		"resource.status.?conditions.orValue([]).map(c, c.?type.orValue('')).exists(t, t == 'Ready') && resource.status.conditions[0].status != null",
+		"cel.bind(c, resource.status.conditions, c.filter(c, c.type == 'Ready').size() == c.size())", "lookup('v1', 'Pod', 'default', 'p').spec.containers.exists(c, c.name == 'a')",
 	} {
 		f.Add(text)
 	}
-	pods := objects{"v1/Pod/default/p": {"metadata": map[string]any{"name": "p", "namespace": "default"}, "spec": map[string]any{"nodeName": "n", "containers": []any{"c"}}}}
+	pods := objects{"v1/Pod/default/p": {"metadata": map[string]any{"name": "p", "namespace": "default"}, "spec": map[string]any{"nodeName": "n", "containers": []any{"c", map[string]any{"name": "a", "image": "b"}}}}}
 	object := map[string]any{
 		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "n", "labels": map[string]any{"a/b": "c", "d": "e"}},
 		"regarding": map[string]any{"kind": "Pod", "namespace": "default", "name": "p"}, "t": "2026-01-01T00:00:00Z", "q": "2Gi", "list": []any{int64(1), int64(2), int64(3)},

@@ -134,11 +134,11 @@ func (s *Set) note(kind schema.GroupVersionKind, x *program) {
 	}
 	for _, r := range x.reads {
 		if r.lookup {
-			s.tree(r.kind).add(r.path)
+			s.tree(r.kind).add(r)
 			s.looked[r.kind] = true
 			continue
 		}
-		s.tree(kind).add(r.path)
+		s.tree(kind).add(r)
 	}
 }
 
@@ -188,8 +188,8 @@ func (s *Set) Namespace(kind schema.GroupVersionKind) string {
 	return of[0].Namespace
 }
 
-// Prune returns what the expressions can read of an object, its name and its
-// version; the rest need not be kept in memory.
+// Prune returns what the expressions can read of an object, its kind and its name; the
+// rest need not be kept in memory. What it returns shares values with the object.
 func (s *Set) Prune(kind schema.GroupVersionKind, object map[string]any) map[string]any {
 	t := s.reads[kind]
 	if t == nil {

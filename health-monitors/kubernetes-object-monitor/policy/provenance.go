@@ -30,6 +30,6 @@ func (p *Policy) Doubt(monitors record.Strategy) string {
 // readsAny says whether an expression reads one of these fields of the resource.
 func (x *program) readsAny(fields ...string) bool {
 	return slices.ContainsFunc(x.reads, func(r reading) bool {
-		return !r.lookup && len(r.path) > 0 && slices.Contains(fields, r.path[0])
+		return !r.lookup && len(r.path) > 0 && slices.Contains(fields, r.path[0].key)
 	})
 }

@@ -15,12 +15,15 @@ type backlog struct {
 
 	mu      sync.Mutex
 	items   []item
-	waiting map[item]bool // those in items
+	waiting map[item]bool // those in items; nil if there are none
 }
 
 // add appends objects; those that wait already keep their place.
 func (b *backlog) add(items []item) {
 	b.mu.Lock()
+	if b.waiting == nil {
+		b.waiting = make(map[item]bool, len(items))
+	}
 	for _, i := range items {
 		if !b.waiting[i] {
 			b.waiting[i] = true
@@ -43,6 +46,6 @@ func (b *backlog) feed() {
 		b.queue.Add(next)
 	}
 	if len(b.items) == 0 {
-		b.items = nil // what was sliced off is let go
+		b.items, b.waiting = nil, nil // neither gives back what it grew to
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestAChangeOvertakesTheBacklog(t *testing.T) {
 	queue := workqueue.NewTyped[item]()
 	defer queue.ShutDown()
-	b := backlog{queue: queue, short: 3, waiting: map[item]bool{}}
+	b := backlog{queue: queue, short: 3}
 	var all []item
 	for i := range 1000 {
 		all = append(all, item{name: fmt.Sprint(i)})
@@ -46,7 +46,7 @@ func TestAChangeOvertakesTheBacklog(t *testing.T) {
 func TestTheBacklogGoesOnPastAnObjectInHand(t *testing.T) {
 	queue := workqueue.NewTyped[item]()
 	defer queue.ShutDown()
-	b := backlog{queue: queue, short: 1, waiting: map[item]bool{}}
+	b := backlog{queue: queue, short: 1}
 	busy := item{name: "busy"}
 	queue.Add(busy)
 	got, _ := queue.Get()

@@ -35,19 +35,20 @@ func (g *generation) work(ctx context.Context) {
 
 // look evaluates every policy about an object and plans the next look.
 func (g *generation) look(ctx context.Context, i item) {
-	if !g.objects.isSynced(i.kind) {
+	kind := i.kind.Value()
+	if !g.objects.isSynced(kind) {
 		return // it is looked at when its cache is filled
 	}
-	object, err := g.objects.Find(i.kind, i.namespace, i.name)
+	object, err := g.objects.Find(kind, i.namespace, i.name)
 	if err != nil {
-		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonCache).Inc()
+		g.Metrics.ReconciliationErrors.WithLabelValues(kind.Kind, reasonCache).Inc()
 		g.queue.AddRateLimited(i)
 		return
 	}
 	now := g.Clock.Now()
 	var flip time.Time
 	well := true
-	for _, p := range g.objects.set.Of(i.kind) {
+	for _, p := range g.objects.set.Of(kind) {
 		next, ok := g.judge(ctx, p, i, object, now)
 		well = well && ok
 		if !next.IsZero() && (flip.IsZero() || next.Before(flip)) {
@@ -71,7 +72,7 @@ func (g *generation) look(ctx context.Context, i item) {
 func (g *generation) gone(p *policy.Policy, i item, now time.Time) machine.Seen {
 	r := p.Report
 	return machine.Seen{
-		Key: machine.Key{Policy: p.Name, Type: typeOf(i.kind), Object: join(i.namespace, i.name)}, Observation: machine.Gone, At: now,
+		Key: machine.Key{Policy: p.Name, Type: typeOf(p.Kind), Object: join(i.namespace, i.name)}, Observation: machine.Gone, At: now,
 		Fault:   machine.Fault{ComponentClass: r.ComponentClass, Codes: r.Codes, Strategy: r.StrategyOr(g.Strategy)},
 		Wording: machine.Wording{IsFatal: r.IsFatal, Message: r.Message, Action: r.Action, CustomAction: r.CustomAction, Quarantine: r.Quarantine, Drain: r.Drain},
 	}
@@ -86,13 +87,13 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 	}
 	decision, err := g.Checkpoint.Observe(seen)
 	if err != nil {
-		g.Metrics.ReconciliationErrors.WithLabelValues(i.kind.Kind, reasonCheckpoint).Inc()
+		g.Metrics.ReconciliationErrors.WithLabelValues(p.Kind.Kind, reasonCheckpoint).Inc()
 		g.Metrics.refused(p.Name, err)
 		g.warn(p.Name, "state", err)
 		return flip, false
 	}
 	if decision.Report {
-		g.Metrics.Matches.WithLabelValues(p.Name, seen.Fault.Node, i.kind.Kind).Inc()
+		g.Metrics.Matches.WithLabelValues(p.Name, seen.Fault.Node, p.Kind.Kind).Inc()
 	}
 	if decision.Report || decision.Recover {
 		g.Log.Info("policy changed its answer", "policy", p.Name, "object", seen.Key.Object, "node", seen.Fault.Node, "reason", decision.Reason)

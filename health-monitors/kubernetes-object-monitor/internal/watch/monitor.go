@@ -129,7 +129,7 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[item](retryMin, min(retryMax, m.Resync))
 	g := &generation{Monitor: m, objects: objects, queue: workqueue.NewTypedRateLimitingQueueWithConfig(limit,
 		workqueue.TypedRateLimitingQueueConfig[item]{Clock: m.Clock})}
-	g.later = backlog{queue: g.queue, short: m.Workers, waiting: map[item]bool{}}
+	g.later = backlog{queue: g.queue, short: m.Workers}
 	g.turns = newTurns(m.Clock, m.Resync)
 	objects.clock, objects.log, objects.metrics, objects.enqueue, objects.filled = m.Clock, m.Log, m.Metrics, g.queue.Add, g.filled
 	m.current.Store(objects)
@@ -140,11 +140,11 @@ func (m *Monitor) generation(ctx context.Context, set *policy.Set) error {
 		tasks.Go(func() { g.work(ctx) })
 	}
 	tasks.Go(func() { g.turns.run(g.later.add) })
-	err = objects.run(ctx)
+	objects.run(ctx)
 	g.turns.queue.ShutDown()
 	g.queue.ShutDown()
 	tasks.Wait()
-	return err
+	return nil
 }
 
 // dropped recovers the open faults of policies that are not there any more, or
@@ -175,30 +175,26 @@ func covers(p *policy.Policy, key machine.Key) bool {
 // filled looks at every object of a kind once its cache is filled, and at those
 // that are gone since the last leader acted. What other kinds look up there may
 // have an answer now, so that they are looked at too.
-func (g *generation) filled(ctx context.Context, kind schema.GroupVersionKind) {
+func (g *generation) filled(kind schema.GroupVersionKind) {
 	if !g.objects.set.LookedUp(kind) {
-		g.rescan(ctx, kind)
+		g.rescan(kind)
 		return
 	}
 	for _, k := range g.objects.set.Kinds() {
-		g.rescan(ctx, k)
+		g.rescan(k)
 	}
 }
 
 // rescan looks at every object of a kind, those of open faults included.
-func (g *generation) rescan(ctx context.Context, kind schema.GroupVersionKind) {
+func (g *generation) rescan(kind schema.GroupVersionKind) {
 	if len(g.objects.set.Of(kind)) == 0 || !g.objects.isSynced(kind) {
 		return
 	}
-	all, err := g.objects.list(ctx, kind)
-	if err != nil {
-		g.Metrics.ReconciliationErrors.WithLabelValues(kind.Kind, reasonCache).Inc()
-		g.Log.Warn("objects were not looked at again", "kind", kind.Kind, "error", err)
-	}
+	all := g.objects.list(kind)
 	for _, key := range g.Checkpoint.Open() {
 		if key.Type == typeOf(kind) {
 			namespace, name := split(key.Object)
-			all = append(all, item{kind, namespace, name})
+			all = append(all, newItem(kind, namespace, name))
 		}
 	}
 	g.later.add(all)

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"errors"
 	"io"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // troubleLife is how long a failed list or watch counts: an informer tries again
@@ -25,23 +23,22 @@ type trouble struct {
 
 // watchFailed hears from the informers; the ends of watches that belong to
 // their life are none.
-func (c *cluster) watchFailed(_ context.Context, r *toolscache.Reflector, err error) {
+func (c *cluster) watchFailed(kind schema.GroupVersionKind, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	kind, denied := r.TypeDescription(), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	denied := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 	c.mu.Lock()
 	before := c.trouble[kind]
 	c.trouble[kind] = trouble{c.clock.Now(), err, denied}
 	c.mu.Unlock()
-	_, name, _ := strings.Cut(kind, "Kind=")
-	c.metrics.ReconciliationErrors.WithLabelValues(name, reasonWatch).Inc()
+	c.metrics.ReconciliationErrors.WithLabelValues(kind.Kind, reasonWatch).Inc()
 	switch {
 	case before.err != nil && before.denied == denied:
 	case denied:
-		c.log.Error("kind cannot be watched: a right is missing, which the subcommand rbac prints; its policies wait for it", "kind", kind, "error", err)
+		c.log.Error("kind cannot be watched: a right is missing, which the subcommand rbac prints; its policies wait for it", "kind", kind.String(), "error", err)
 	default:
-		c.log.Warn("kind is not watched at the moment; its policies judge what was seen last", "kind", kind, "error", err)
+		c.log.Warn("kind is not watched at the moment; its policies judge what was seen last", "kind", kind.String(), "error", err)
 	}
 }
 
@@ -60,11 +57,12 @@ func (c *cluster) ready() (ok bool, detail string) {
 	ok = true
 	var details []string
 	for _, kind := range c.set.Kinds() {
-		switch t := c.trouble[kind.String()]; {
-		case t.err != nil && c.clock.Since(t.at) < troubleLife && (t.denied || !c.synced[kind]):
+		_, synced := c.synced[kind]
+		switch t := c.trouble[kind]; {
+		case t.err != nil && c.clock.Since(t.at) < troubleLife && (t.denied || !synced):
 			ok = false
 			details = append(details, "kind "+kind.String()+" cannot be watched: "+t.err.Error())
-		case c.synced[kind]:
+		case synced:
 		case c.missing[kind]:
 			details = append(details, "kind "+kind.String()+" is not served by the API server")
 		default:
