@@ -41,7 +41,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	records := store.Acting(opened)
 	now := cluster.Clock(d.Clock)
 	fatal := aside.Of(records, name, d.Clock)
-	nodes := kube.WatchNodes(cluster.Clientset)
+	nodes := kube.WatchNodes(cluster.Clientset, kube.Strip)
 	queue := quota.New(nodes.Lister, nodes.Synced, now, cfg.Quota())
 	metrics := reconciler.NewMetrics(d.Registry)
 	stop := brake.Start(d, cluster.Clientset, cfg.Lease.Namespace)
@@ -61,8 +61,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		queue.Set(c.Quota())
 		return nil
 	})
-	d.Go("node watch", nodes.Run)
-	d.Ready("nodes", nodes.Synced)
-	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events"}, handler.Service(name, cfg.Workers, nodes, fatal))
+	d.Ready("nodes", nodes.Ready)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "events", Caches: []consumer.Cache{nodes}}, handler.Service(name, cfg.Workers, nodes, fatal))
 	return nil
 }

@@ -52,9 +52,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if cfg.LeaseNamespace != "" {
 		handler.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: handler.Clock}
 	}
-	nodes := kube.WatchNodes(cluster.Clientset)
+	nodes := kube.WatchNodes(cluster.Clientset, kube.StripToMarks)
 	handler.Cached = nodes.Cached
-	reconciler.RegisterLemons(d.Registry, nodes.Lister)
+	reconciler.RegisterLemons(d.Registry, nodes.Lister, nodes.Synced)
 	claims, err := reconciler.NewClaims(handler, nodes.Lister, cfg.OrphanedAfter)
 	if err != nil {
 		return err
@@ -63,9 +63,8 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	service := handler.Service(name, cfg.Workers)
 	service.Sources = []func(context.Context, func(string)) error{nodes.Source(reconciler.Relevant), objects.Source}
 	service.Tasks = []consume.Task{claims.Task()}
-	d.Go("node watch", nodes.Run)
-	d.Ready("nodes", nodes.Synced)
+	d.Ready("nodes", nodes.Ready)
 	d.Ready("repair kinds", objects.Ready)
-	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "repairs"}, service)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "repairs", Caches: []consumer.Cache{nodes}}, service)
 	return nil
 }

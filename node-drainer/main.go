@@ -53,8 +53,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 			Records: own, Client: api.Clientset, Cluster: cluster, Brake: brake.Start(d, api.Clientset, cfg.Lease.Namespace),
 			Events: eventrecorder.Start(d, api), Clock: api.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 		})
-	d.Go("watches", cluster.Run)
-	d.Ready("watches", cluster.Synced)
-	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "drains"}, drains.Service(name, cfg.Workers))
+	d.Ready("watches", cluster.Ready)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "drains", Caches: []consumer.Cache{cluster}}, drains.Service(name, cfg.Workers))
 	return nil
 }

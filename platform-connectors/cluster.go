@@ -34,7 +34,7 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		Clock: d.Clock, Log: d.Log, Metrics: sink.NewMetrics(d.Registry),
 	}
 	asked := &clearing.Reconciler{Records: records, Client: cluster.Clientset, Clock: d.Clock, Log: d.Log}
-	nodes := kube.WatchNodes(cluster.Clientset)
+	nodes := kube.WatchNodes(cluster.Clientset, coverage.StripNode)
 	service := &consumer.Service{
 		Name: name + "-cluster", Metrics: "platform_connector_cluster", Store: records, Selector: shown.Selector(),
 		Reconcile: func(ctx context.Context, node string) error {
@@ -50,11 +50,9 @@ func buildCluster(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		watch := coverage.New(coverage.Options{
 			Config: cfg.Coverage, Client: cluster.Clientset, Nodes: nodes, Records: records, Clock: d.Clock, Log: d.Log,
 		}, d.Registry)
-		d.Go("pod watch", watch.Cache)
-		service.Tasks = []consume.Task{{Name: "coverage", Do: watch.Run}}
+		service.Tasks = []consume.Task{{Name: "coverage", Do: watch.Run}, {Name: "pod watch", Do: watch.Cache}}
 	}
-	d.Go("node watch", nodes.Run)
-	d.Ready("nodes", nodes.Synced)
-	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "conditions"}, service)
+	d.Ready("nodes", nodes.Ready)
+	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kube.Kubeconfig, Task: "conditions", Caches: []consumer.Cache{nodes}}, service)
 	return nil
 }

@@ -28,7 +28,7 @@ func TestAnUncoveredNodeIsReported(t *testing.T) {
 	records, c := s.records(), testclock.NewFakeClock(time.Now())
 	config := coverage.Default()
 	config.Namespace, config.After = s.cluster.Namespace(t), time.Minute
-	nodes := kube.WatchNodes(s.cluster.Client())
+	nodes := kube.WatchNodes(s.cluster.Client(), coverage.StripNode)
 	watch := coverage.New(coverage.Options{
 		Config: config, Client: s.cluster.Client(), Nodes: nodes, Records: records, Clock: c, Log: slog.New(slog.DiscardHandler),
 	}, prometheus.NewRegistry())

@@ -34,7 +34,6 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	loop := labeler.Loop(consume.NewMetrics(d.Registry, watch.Prefix))
 	d.Ready("caches", caches.Ready)
 	d.Ready("labels", loop.Ready)
-	d.Go("caches", caches.Run)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "labels", func(ctx context.Context) error { return labeler.Run(ctx, loop) })
 	return nil
 }

@@ -82,17 +82,16 @@ func IsGPU(resource string) bool {
 // and nothing else: a cluster's pods are many, and large.
 func Facts(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
-		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, Annotations: readAnnotations(pod.Annotations), OwnerReferences: pod.OwnerReferences,
+			Labels: pod.Labels, Annotations: readAnnotations(pod.Annotations), OwnerReferences: controllerKind(pod),
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec: corev1.PodSpec{
 			NodeName: pod.Spec.NodeName, ResourceClaims: pod.Spec.ResourceClaims,
 			InitContainers: gpuContainers(pod.Spec.InitContainers), Containers: gpuContainers(pod.Spec.Containers),
 		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: readiness(pod)},
 	}
 }
 
@@ -109,6 +108,25 @@ func readAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
+// controllerKind keeps of the owners the controller, and of it the kind.
+func controllerKind(pod *corev1.Pod) []metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return []metav1.OwnerReference{{Kind: owner.Kind, Controller: owner.Controller}}
+	}
+	return nil
+}
+
+// readiness keeps the condition Ready, and of it what is not said for people.
+func readiness(pod *corev1.Pod) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		}
+	}
+	return out
+}
+
 // gpuContainers keeps the containers that ask for GPUs, and of them that alone.
 func gpuContainers(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
@@ -120,7 +138,7 @@ func gpuContainers(all []corev1.Container) []corev1.Container {
 			}
 		}
 		if len(limits) > 0 {
-			out = append(out, corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Limits: limits}})
+			out = append(out, corev1.Container{Resources: corev1.ResourceRequirements{Limits: limits}})
 		}
 	}
 	return out

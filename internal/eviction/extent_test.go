@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -152,12 +153,17 @@ func TestWhichPodsAGPUsRepairTakesIn(t *testing.T) {
 func TestFactsAreSmall(t *testing.T) {
 	p := pod("web", asks("nvidia.com/gpu", 1), given("{}"), ready)
 	p.Annotations["large"] = "x"
+	ownedByA("ReplicaSet")(p)
+	p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "Other"})
+	p.Status.Conditions[0].Message = "for people"
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	p.Labels = map[string]string{"app": "web"}
 	p.Spec.NodeName = "n1"
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 	want := pod("web", given("{}"), ready)
+	want.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: p.OwnerReferences[0].Controller}}
 	want.Labels, want.Spec.NodeName = p.Labels, "n1"
-	want.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+	want.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(1, resource.DecimalSI)},
 	}}}
 	if diff := cmp.Diff(want, Facts(p)); diff != "" {

@@ -69,6 +69,10 @@ func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 	return Verdict{Go: true, Mode: mode}, why
 }
 
+// Stays says whether MustGo leaves the pod on its node under every policy, as long as the
+// pod is what it is.
+func Stays(pod *corev1.Pod) bool { return isStatic(pod) || isDaemon(pod) || isFinished(pod) }
+
 func past(at time.Time, ok bool) func(now time.Time) bool {
 	return func(now time.Time) bool { return ok && !now.Before(at) }
 }

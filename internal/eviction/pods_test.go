@@ -86,9 +86,14 @@ func TestMustGo(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, why := MustGo(tt.pod, policy, now)
-			if diff := cmp.Diff([]any{tt.want, tt.why}, []any{got, why}); diff != "" {
-				t.Errorf("verdict (-want +got):\n%s", diff)
+			for what, p := range map[string]*corev1.Pod{"whole": tt.pod, "facts": Facts(tt.pod)} {
+				got, why := MustGo(p, policy, now)
+				if diff := cmp.Diff([]any{tt.want, tt.why}, []any{got, why}); diff != "" {
+					t.Errorf("verdict on the %s pod (-want +got):\n%s", what, diff)
+				}
+				if ever, _ := MustGo(p, Policy{}, now); Stays(p) == ever.Go { // the zero policy leaves none alone
+					t.Errorf("the %s pod stays: %t, and must go: %t", what, Stays(p), ever.Go)
+				}
 			}
 		})
 	}

@@ -3,10 +3,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
@@ -19,25 +19,15 @@ type Nodes struct {
 	Lister   listers.NodeLister
 	informer cache.SharedIndexInformer
 	factory  informers.SharedInformerFactory
+	running  atomic.Bool
 }
 
-// WatchNodes makes a cache of Nodes; Run fills it.
-func WatchNodes(client kubernetes.Interface) *Nodes {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Strip))
+// WatchNodes makes a cache of Nodes as strip, Strip or StripToMarks, leaves them; Run
+// fills it.
+func WatchNodes(client kubernetes.Interface, strip cache.TransformFunc) *Nodes {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(strip))
 	nodes := factory.Core().V1().Nodes()
 	return &Nodes{Lister: nodes.Lister(), informer: nodes.Informer(), factory: factory}
-}
-
-// Strip drops what no service reads, to keep caches small: of an object who wrote which of
-// its fields, of a Node its images and volumes, which are most of it.
-func Strip(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
-	}
-	if node, ok := object.(*corev1.Node); ok {
-		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil, nil
-	}
-	return object, nil
 }
 
 // Cached is the Node as the cache has it; nil where it has none, which proves no absence.
@@ -52,6 +42,7 @@ func (n *Nodes) Cached(name string) *corev1.Node {
 
 // Run keeps the cache until ctx ends.
 func (n *Nodes) Run(ctx context.Context) error {
+	n.running.Store(true)
 	n.factory.Start(ctx.Done())
 	<-ctx.Done()
 	AwaitStop(n.factory.Shutdown)
@@ -83,6 +74,14 @@ func (n *Nodes) Synced() (bool, string) {
 		return true, "synced"
 	}
 	return false, "the node cache is not filled yet"
+}
+
+// Ready is Synced while the cache runs; before, the process stands by and needs none.
+func (n *Nodes) Ready() (bool, string) {
+	if !n.running.Load() {
+		return true, "standing by"
+	}
+	return n.Synced()
 }
 
 // WaitForSync blocks until the cache is filled or ctx ends.

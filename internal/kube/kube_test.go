@@ -203,7 +203,7 @@ func TestOnlyNotFoundIsGone(t *testing.T) {
 
 func TestNodesCacheAndSource(t *testing.T) {
 	client, _ := connect(t)
-	nodes := kube.WatchNodes(client.Clientset)
+	nodes := kube.WatchNodes(client.Clientset, kube.Strip)
 	if ok, detail := nodes.Synced(); ok || detail == "" {
 		t.Errorf("before it runs the cache says %v %q", ok, detail)
 	}

@@ -128,6 +128,38 @@ func TestAPatchHoldsWhateverElseIsWritten(t *testing.T) {
 	}
 }
 
+// TestAPatchOfAStrippedNodeAddsToWhatItHas: the labels and annotations that a cache has
+// dropped stay on the Node.
+func TestAPatchOfAStrippedNodeAddsToWhatItHas(t *testing.T) {
+	client, _ := connect(t)
+	node := annotated(t, client, "stripped")
+	node = changeIt(t, client, node, func(n *corev1.Node) {
+		n.Labels = map[string]string{"zone": "a", "example.com/rack": "r1"}
+		n.Annotations = map[string]string{"example.com/owner": "x", "example.com/team": "y"}
+	})
+	cached, err := kube.StripToMarks(node.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := kube.PatchNode(t.Context(), client.Clientset, cached.(*corev1.Node), func(n *corev1.Node) {
+		set(n)
+		nodemark.SetClaim(n, "u1")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"zone": "a", "example.com/rack": "r1", "state": "quarantined"} {
+		if got := after.Labels[key]; got != want {
+			t.Errorf("label %s is %q, want %q", key, got, want)
+		}
+	}
+	for key, want := range map[string]string{"example.com/owner": "x", "example.com/team": "y", nodemark.RepairAnnotation: "u1"} {
+		if got := after.Annotations[key]; got != want {
+			t.Errorf("annotation %s is %q, want %q", key, got, want)
+		}
+	}
+}
+
 // TestAnInvalidPatchIsNoLostRace: it would be sent for ever.
 func TestAnInvalidPatchIsNoLostRace(t *testing.T) {
 	client, _ := connect(t)

@@ -45,8 +45,6 @@ type Service struct {
 	Items  func(ctx context.Context, key string, items []record.Record) (done int, err error)
 	Weight func(record.Record) int
 	Pace   func(ctx context.Context, r record.Record)
-	// Synced is waited for before anything is read, such as caches; may be nil.
-	Synced func(ctx context.Context) error
 	// Backlog enqueues every key with work that is not settled; see Open. May be nil.
 	Backlog func(ctx context.Context, enqueue func(key string)) error
 	// Sources enqueue besides the feed, Tasks are done by the leader alone; see consume.Loop.
@@ -69,6 +67,18 @@ type Election struct {
 	Kubeconfig string
 	// Task names the lease together with the service.
 	Task string
+	// Caches are filled and kept by the leader alone, before its services start: a replica
+	// that stands by would take the memory, and the API server's time, for what it reads
+	// in seconds when it leads.
+	Caches []Cache
+}
+
+// Cache is a cache of objects, such as kube.Nodes.
+type Cache interface {
+	// Run keeps the cache until ctx ends.
+	Run(ctx context.Context) error
+	// WaitForSync blocks until the cache is filled, or ctx ends.
+	WaitForSync(ctx context.Context) error
 }
 
 // Lead has services of one process work while it leads, and registers their readiness.
@@ -80,21 +90,19 @@ func Lead(d *daemon.Daemon, e Election, services ...*Service) {
 	}
 	e.Lease.Lead(d, e.Kubeconfig, e.Task, func(ctx context.Context) error {
 		work, ctx := errgroup.WithContext(ctx)
-		for i, s := range services {
-			work.Go(func() error { return s.run(ctx, loops[i]) })
+		for _, c := range e.Caches {
+			work.Go(func() error { return c.Run(ctx) })
 		}
-		return work.Wait() //nolint:wrapcheck // of a feed that could not be closed
+		for _, c := range e.Caches {
+			if c.WaitForSync(ctx) != nil {
+				return work.Wait() //nolint:wrapcheck // of the cache that ended, or nil when ctx did
+			}
+		}
+		for i := range services {
+			work.Go(func() error { return loops[i].Run(ctx) })
+		}
+		return work.Wait() //nolint:wrapcheck // of a feed that could not be closed, or a cache
 	})
-}
-
-// run is one time of leading.
-func (s *Service) run(ctx context.Context, loop *consume.Loop[record.Record]) error {
-	if s.Synced != nil {
-		if err := s.Synced(ctx); err != nil {
-			return err
-		}
-	}
-	return loop.Run(ctx)
 }
 
 // Loop makes the service at work, without its election; it is made and run once.

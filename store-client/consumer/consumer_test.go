@@ -12,6 +12,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/daemon"
+	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -87,5 +88,56 @@ func TestOpen(t *testing.T) {
 	}
 	if len(enqueued) != len(all)-1+1 || slices.Contains(enqueued, "n000") || enqueued[len(enqueued)-1] != "n001" {
 		t.Errorf("%d of %d nodes are enqueued", len(enqueued), len(all))
+	}
+}
+
+// shelf is a cache that is filled when it is told to be.
+type shelf struct{ running, filled chan struct{} }
+
+func (s shelf) Run(ctx context.Context) error {
+	close(s.running)
+	<-ctx.Done()
+	return nil
+}
+
+func (s shelf) WaitForSync(ctx context.Context) error {
+	select {
+	case <-s.filled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestALeaderFillsItsCachesFirst: they run from the moment it leads, and nothing is read
+// from the store before they are filled; one that stops meanwhile ends without an error.
+func TestALeaderFillsItsCachesFirst(t *testing.T) {
+	for name, fills := range map[string]bool{"filled": true, "stopped before": false} {
+		t.Run(name, func(t *testing.T) {
+			s := shelf{make(chan struct{}), make(chan struct{})}
+			read := make(chan struct{}, 1)
+			service := &consumer.Service{
+				Name: "drains", Metrics: "drains", Store: storetest.SQLite(t), Selector: record.NodeQuarantineStatus(),
+				Reconcile: func(context.Context, string) error { return nil },
+				Backlog:   func(context.Context, func(string)) error { read <- struct{}{}; return nil },
+			}
+			r := daemon.RunForTest(t, "drains", struct{}{}, func(_ context.Context, d *daemon.Daemon, _ struct{}) error {
+				consumer.Lead(d, consumer.Election{Lease: lease.Default(), Task: "drains", Caches: []consumer.Cache{s}}, service)
+				return nil
+			})
+			<-s.running
+			select {
+			case <-read:
+				t.Error("the store was read before the cache was filled")
+			default:
+			}
+			if fills {
+				close(s.filled)
+				<-read
+			}
+			if code := r.Stop(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
 	}
 }

@@ -195,7 +195,7 @@ func TestAStaleCache(t *testing.T) {
 			}
 		})
 	}
-	cache := kube.WatchNodes(cluster.Client())
+	cache := kube.WatchNodes(cluster.Client(), kube.Strip)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- cache.Run(ctx) }()

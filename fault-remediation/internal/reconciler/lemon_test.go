@@ -206,7 +206,8 @@ func TestALemonIsKept(t *testing.T) {
 func TestLemonsAreCounted(t *testing.T) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	registry := prometheus.NewRegistry()
-	reconciler.RegisterLemons(registry, corelisters.NewNodeLister(nodes))
+	filled := false
+	reconciler.RegisterLemons(registry, corelisters.NewNodeLister(nodes), func() (bool, string) { return filled, "" })
 	for name, label := range map[string]string{"a": "true", "b": "false", "c": "true", "d": ""} {
 		n := &corev1.Node{}
 		n.Name, n.Labels = name, map[string]string{nodemark.LemonLabel: label}
@@ -214,11 +215,13 @@ func TestLemonsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = `# HELP fault_remediation_lemons Nodes that are marked as lemons: their machine needed too many repairs.
+	for _, want := range []string{"NaN", "2"} {
+		text := `# HELP fault_remediation_lemons Nodes that are marked as lemons: their machine needed too many repairs.
 # TYPE fault_remediation_lemons gauge
-fault_remediation_lemons 2
-`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
-		t.Error(err)
+fault_remediation_lemons ` + want + "\n"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(text)); err != nil {
+			t.Error(err)
+		}
+		filled = true
 	}
 }

@@ -60,14 +60,15 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// RegisterLemons registers the number of Nodes that are marked as lemons.
-func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister) {
+// RegisterLemons registers the number of Nodes that are marked as lemons; it is unknown to
+// a replica that stands by.
+func RegisterLemons(registry prometheus.Registerer, nodes corelisters.NodeLister, synced func() (bool, string)) {
 	marked := labels.SelectorFromSet(labels.Set{nodemark.LemonLabel: nodemark.LemonYes})
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "lemons", Help: "Nodes that are marked as lemons: their machine needed too many repairs.",
 	}, func() float64 {
 		list, err := nodes.List(marked)
-		if err != nil {
+		if known, _ := synced(); !known || err != nil {
 			return math.NaN()
 		}
 		return float64(len(list))

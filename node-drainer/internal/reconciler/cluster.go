@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,7 @@ const (
 type Cluster struct {
 	client  kubernetes.Interface
 	factory informers.SharedInformerFactory
+	running atomic.Bool
 
 	nodes   cache.MutationCache // shows our own write before the watch does
 	pods    cache.Indexer
@@ -66,20 +68,20 @@ func NewCluster(client kubernetes.Interface) (*Cluster, error) {
 }
 
 func nodeOfPod(obj any) ([]string, error) {
-	if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-		return []string{pod.Spec.NodeName}, nil
+	if pod, ok := obj.(*kube.Packed); ok && pod.Node != "" {
+		return []string{pod.Node}, nil
 	}
 	return nil, nil
 }
 
 // trim keeps of each object what drains look at, since a cluster's pods are
-// many and large.
+// many and large. One that is packed already stays as it is.
 func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		return eviction.Facts(o), nil
+		return pack(o)
 	case *corev1.Node:
-		return kube.Strip(o)
+		return kube.StripToMarks(o)
 	case *policyv1.PodDisruptionBudget:
 		o.ManagedFields = nil
 	}
@@ -88,10 +90,19 @@ func trim(obj any) (any, error) {
 
 // Run watches until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
+	c.running.Store(true)
 	c.factory.StartWithContext(ctx)
 	<-ctx.Done()
 	kube.AwaitStop(c.factory.Shutdown)
 	return nil
+}
+
+// Ready is Synced while the watches run; before, the process stands by and needs none.
+func (c *Cluster) Ready() (ok bool, detail string) {
+	if !c.running.Load() {
+		return true, "standing by"
+	}
+	return c.Synced()
 }
 
 // Synced says whether the caches have been filled once, and which has not.
@@ -119,7 +130,8 @@ func (c *Cluster) Node(name string) (*corev1.Node, error) {
 // wrote tells of a Node as our own write left it.
 func (c *Cluster) wrote(n *corev1.Node) { c.nodes.Mutation(n) }
 
-// Pods are the cached pods bound to a node, by namespace and name.
+// Pods are the facts of the cached pods bound to a node, by namespace and name, without
+// those that stay on it anyway.
 func (c *Cluster) Pods(node string) ([]*corev1.Pod, error) {
 	objects, err := c.pods.ByIndex(byNode, node)
 	if err != nil {
@@ -127,9 +139,15 @@ func (c *Cluster) Pods(node string) ([]*corev1.Pod, error) {
 	}
 	pods := make([]*corev1.Pod, 0, len(objects))
 	for _, o := range objects {
-		if pod, ok := o.(*corev1.Pod); ok {
-			pods = append(pods, pod)
+		packed, ok := o.(*kube.Packed)
+		if !ok {
+			continue
 		}
+		pod, err := unpack(packed)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
 	}
 	sortPods(pods)
 	return pods, nil

@@ -14,7 +14,7 @@ func (d *Reconciler) Service(name string, workers int) *consumer.Service {
 	return &consumer.Service{
 		Name: name, Metrics: "node_drainer", Store: d.records, Selector: record.NodeQuarantineStatus(), Own: d.records,
 		Key: d.key, Reconcile: d.Handle, Backlog: consumer.Open(d.records, all, Outstanding()), Workers: workers,
-		Synced: d.cluster.WaitForSync, Sources: []func(context.Context, func(string)) error{d.Source, d.cordons.source},
+		Sources: []func(context.Context, func(string)) error{d.Source, d.cordons.source},
 	}
 }
 

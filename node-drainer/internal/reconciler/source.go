@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
@@ -24,10 +24,10 @@ func (d *Reconciler) Source(ctx context.Context, enqueue func(key string)) error
 			enqueue(node)
 		}
 	}
-	onNode := handler(nodeChanged, func(n *corev1.Node) { wake(n.Name) })
-	onPod := handler(podChanged, func(p *corev1.Pod) { wake(p.Spec.NodeName) })
-	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) {
-		for _, node := range d.tracker.refusedBy(seen(b).name) {
+	onNode := handler(nodeChanged, func(n *corev1.Node) string { return n.Name }, wake)
+	onPod := handler(podChanged, func(p *kube.Packed) string { return p.Node }, wake)
+	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) string { return seen(b).name }, func(budget string) {
+		for _, node := range d.tracker.refusedBy(budget) {
 			enqueue(node)
 		}
 	})
@@ -48,19 +48,25 @@ func listen(ctx context.Context, informer cache.SharedIndexInformer, handler cac
 	return informer.RemoveEventHandler(registration)
 }
 
-// handler tells of objects that come, go, or change in a way that matters.
-func handler[T any](matters func(before, after T) bool, tell func(T)) cache.ResourceEventHandler {
+// handler tells of objects that come, go, or change in a way that matters, by what they
+// are of. One that changes from one to another, as a pod that ends and so is of no node
+// any more, is told to both.
+func handler[T any](matters func(before, after T) bool, of func(T) string, tell func(string)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if o, ok := obj.(T); ok {
-				tell(o)
+				tell(of(o))
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			a, okA := before.(T)
 			b, okB := after.(T)
-			if okA && okB && matters(a, b) {
-				tell(b)
+			if !okA || !okB || !matters(a, b) {
+				return
+			}
+			tell(of(b))
+			if of(a) != of(b) {
+				tell(of(a))
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -68,7 +74,7 @@ func handler[T any](matters func(before, after T) bool, tell func(T)) cache.Reso
 				obj = gone.Obj // the news came late
 			}
 			if o, ok := obj.(T); ok {
-				tell(o)
+				tell(of(o))
 			}
 		},
 	}
@@ -86,22 +92,6 @@ func telling(node *corev1.Node) decision.Node {
 	facts.State = ""
 	facts.Taints = slices.DeleteFunc(facts.Taints, func(t record.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
 	return facts
-}
-
-// podChanged says whether a decision could see a difference.
-func podChanged(a, b *corev1.Pod) bool {
-	return a.UID != b.UID || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
-		!a.DeletionTimestamp.Equal(b.DeletionTimestamp) || ready(a) != ready(b) ||
-		a.Annotations[nodemark.DevicesAnnotation] != b.Annotations[nodemark.DevicesAnnotation]
-}
-
-func ready(p *corev1.Pod) corev1.ConditionStatus {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status
-		}
-	}
-	return ""
 }
 
 // mayAllow says whether a budget that changed may allow a disruption again.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
@@ -71,10 +72,9 @@ func leaseOf(l *coordinationv1.Lease) triage.Lease {
 // slim drops of a Node what nobody here reads, to keep the cache small.
 func slim(object any) (any, error) {
 	if n, ok := object.(*corev1.Node); ok {
-		n.ManagedFields, n.Status.Images, n.Status.VolumesAttached, n.Status.VolumesInUse = nil, nil, nil, nil
 		for i := range n.Status.Conditions {
 			n.Status.Conditions[i].Message = ""
 		}
 	}
-	return object, nil
+	return kube.Strip(object)
 }

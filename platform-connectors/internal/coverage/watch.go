@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -23,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/platform-connectors/coverage"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -37,7 +40,7 @@ const (
 // What pods and Nodes are known by.
 const (
 	nameLabel   = "app.kubernetes.io/name"
-	partOf      = "app.kubernetes.io/part-of=nvsentinel"
+	partOfLabel = "app.kubernetes.io/part-of"
 	gpuLabel    = "nvidia.com/gpu.present"
 	gpuResource = corev1.ResourceName("nvidia.com/gpu")
 )
@@ -77,6 +80,11 @@ func (c Config) Validate() error {
 	if c.Namespace == "" || len(c.Publishers) == 0 || len(c.Connectors) == 0 {
 		problems = append(problems, errors.New("coverage.namespace, publishers or connectors (--coverage-namespace, -publishers, -connectors) is empty"))
 	}
+	for _, name := range slices.Concat(c.Publishers, c.Connectors) {
+		if len(validation.IsValidLabelValue(name)) > 0 {
+			problems = append(problems, fmt.Errorf("coverage.publishers or connectors (--coverage-publishers, -connectors): no pod has %q as its label %s", name, nameLabel))
+		}
+	}
 	return errors.Join(problems...)
 }
 
@@ -91,8 +99,8 @@ type Watch struct {
 	config  Config
 	nodes   corelisters.NodeLister
 	synced  func() bool // of the nodes
-	pods    informers.SharedInformerFactory
-	lister  corelisters.PodLister
+	watched informers.SharedInformerFactory
+	pods    cache.Store
 	known   cache.InformerSynced // of the pods
 	records Records
 	clock   clock.Clock
@@ -108,7 +116,7 @@ type Watch struct {
 type Options struct {
 	Config  Config
 	Client  kubernetes.Interface
-	Nodes   *kube.Nodes
+	Nodes   *kube.Nodes // made with StripNode
 	Records Records
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -116,10 +124,11 @@ type Options struct {
 
 // New prepares a watch; the metric is registered.
 func New(o Options, r prometheus.Registerer) *Watch {
-	pods := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(o.Config.Namespace), informers.WithTransform(slim),
-		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = partOf }))
+	watched := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(o.Config.Namespace), informers.WithTransform(slim),
+		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = o.Config.selector() }))
+	pods := watched.Core().V1().Pods().Informer()
 	w := &Watch{
-		config: o.Config, nodes: o.Nodes.Lister, pods: pods, lister: pods.Core().V1().Pods().Lister(), known: pods.Core().V1().Pods().Informer().HasSynced,
+		config: o.Config, nodes: o.Nodes.Lister, watched: watched, pods: pods.GetStore(), known: pods.HasSynced,
 		synced: func() bool { ok, _ := o.Nodes.Synced(); return ok }, records: o.Records, clock: o.Clock, log: o.Log,
 		uncovered: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "nvsentinel_uncovered_nodes",
@@ -130,23 +139,51 @@ func New(o Options, r prometheus.Registerer) *Watch {
 	return w
 }
 
-// slim keeps of a pod what is looked at.
-func slim(x any) (any, error) {
-	pod, ok := x.(*corev1.Pod)
+// StripNode is kube.StripToMarks for the Nodes of a Watch: that a Node has GPUs stays, as
+// the label, whichever way it says so.
+func StripNode(x any) (any, error) {
+	node, ok := x.(*corev1.Node)
 	if !ok {
 		return x, nil
 	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels, DeletionTimestamp: pod.DeletionTimestamp},
-		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName}, Status: corev1.PodStatus{Conditions: pod.Status.Conditions},
+	gpus := node.Status.Capacity[gpuResource]
+	has := node.Labels[gpuLabel] == "true" || !gpus.IsZero()
+	stripped, err := kube.StripToMarks(node)
+	if has {
+		nodemark.Label(node, gpuLabel, "true")
+	}
+	return stripped, err
+}
+
+// selector is that of the pods that are looked for: others never arrive.
+func (c Config) selector() string {
+	return partOfLabel + "=nvsentinel," + nameLabel + " in (" + strings.Join(slices.Concat(c.Publishers, c.Connectors), ",") + ")"
+}
+
+// pod is what is kept of one, and what a cache asks for.
+type pod struct {
+	kube.Packed // no bytes
+	name        string
+	ready       bool // and stays
+}
+
+func slim(x any) (any, error) {
+	p, ok := x.(*corev1.Pod)
+	if !ok {
+		return x, nil
+	}
+	is := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	return &pod{
+		Packed: kube.Packed{Namespace: p.Namespace, Name: p.Name, Version: p.ResourceVersion, Node: p.Spec.NodeName},
+		name:   p.Labels[nameLabel], ready: p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, is),
 	}, nil
 }
 
 // Cache keeps the pods until ctx ends.
 func (w *Watch) Cache(ctx context.Context) error {
-	w.pods.Start(ctx.Done())
+	w.watched.Start(ctx.Done())
 	<-ctx.Done()
-	kube.AwaitStop(w.pods.Shutdown)
+	kube.AwaitStop(w.watched.Shutdown)
 	return nil
 }
 
@@ -184,10 +221,7 @@ func (w *Watch) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	ready, err := w.ready()
-	if err != nil {
-		return err
-	}
+	ready := w.ready()
 	policy := coverage.Policy{After: w.config.After, Strategy: record.Strategy(w.config.Strategy)}
 	missing, uncovered, now := map[string]time.Time{}, 0, w.clock.Now()
 	var out []record.Record
@@ -211,9 +245,8 @@ func (w *Watch) view(node *corev1.Node, ready map[string]map[string]bool, missin
 	has := func(names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return ready[node.Name][name] })
 	}
-	gpus := node.Status.Capacity[gpuResource]
 	v := coverage.View{
-		GPU: node.Labels[gpuLabel] == "true" || !gpus.IsZero(), Publisher: has(w.config.Publishers), Connector: has(w.config.Connectors),
+		GPU: node.Labels[gpuLabel] == "true", Publisher: has(w.config.Publishers), Connector: has(w.config.Connectors),
 		Machine: kube.NodeIdentity(node), Last: w.last[node.Name],
 	}
 	if v.Last != nil && fault.Compare(v.Last.Node, v.Machine) == fault.AnotherMachine {
@@ -234,23 +267,19 @@ func (w *Watch) view(node *corev1.Node, ready map[string]map[string]bool, missin
 }
 
 // ready are the names of the pods that are Ready, by node.
-func (w *Watch) ready() (map[string]map[string]bool, error) {
-	pods, err := w.lister.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
+func (w *Watch) ready() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
-	for _, pod := range pods {
-		is := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-		if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, is) {
+	for _, x := range w.pods.List() {
+		p, ok := x.(*pod)
+		if !ok || !p.ready {
 			continue
 		}
-		if out[pod.Spec.NodeName] == nil {
-			out[pod.Spec.NodeName] = map[string]bool{}
+		if out[p.Node] == nil {
+			out[p.Node] = map[string]bool{}
 		}
-		out[pod.Spec.NodeName][pod.Labels[nameLabel]] = true
+		out[p.Node][p.name] = true
 	}
-	return out, nil
+	return out
 }
 
 // recall reads what was reported.

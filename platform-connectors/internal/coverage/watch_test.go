@@ -2,7 +2,11 @@ package coverage
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -72,10 +79,15 @@ func (c cluster) node(name string, gpu string) {
 }
 
 func (c cluster) pod(node, name string, ready corev1.ConditionStatus) {
-	_ = c.pods.Add(&corev1.Pod{
+	slimmed, _ := slim(published(node, name, ready))
+	_ = c.pods.Add(slimmed)
+}
+
+func published(node, name string, ready corev1.ConditionStatus) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node, Namespace: "nvsentinel", Labels: map[string]string{nameLabel: name}},
 		Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
-	})
+	}
 }
 
 // lead is one replica's time as the leader, in the bubble's time.
@@ -83,7 +95,7 @@ func lead(t *testing.T, c cluster, b *books, d time.Duration) *Watch {
 	t.Helper()
 	whole := func() bool { return true }
 	w := &Watch{
-		config: Default(), nodes: corelisters.NewNodeLister(c.nodes), synced: whole, lister: corelisters.NewPodLister(c.pods), known: whole,
+		config: Default(), nodes: corelisters.NewNodeLister(c.nodes), synced: whole, pods: c.pods, known: whole,
 		records: b, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), uncovered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"}),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -142,11 +154,129 @@ func TestValidate(t *testing.T) {
 		"less than 1m":       func(c *Config) { c.After = time.Second },
 		"processingStrategy": func(c *Config) { c.Strategy = "x" },
 		"is empty":           func(c *Config) { c.Publishers = nil },
+		"no pod has \"a,b\"": func(c *Config) { c.Connectors = []string{"a,b"} },
 	} {
 		c := Default()
 		change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
+	}
+}
+
+// TestWhatIsKeptOfAPod: whether it is Ready and stays, whose it is, and what a cache asks
+// for.
+func TestWhatIsKeptOfAPod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		ready  bool
+	}{
+		"ready":          {func(*corev1.Pod) {}, true},
+		"not ready":      {func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
+		"not said":       {func(p *corev1.Pod) { p.Status.Conditions = nil }, false},
+		"another's news": {func(p *corev1.Pod) { p.Status.Conditions[0].Type = corev1.PodInitialized }, false},
+		"going":          {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, false},
+	} {
+		p := published("n", "platform-connectors", corev1.ConditionTrue)
+		p.ResourceVersion = "7"
+		tt.change(p)
+		got, err := slim(p)
+		want := pod{Packed: kube.Packed{Namespace: p.Namespace, Name: p.Name, Version: "7", Node: "n"}, name: "platform-connectors", ready: tt.ready}
+		if kept, ok := got.(*pod); err != nil || !ok || !reflect.DeepEqual(*kept, want) {
+			t.Errorf("of a pod that is %s there is %+v, %v; want %+v", name, got, err, want)
+		}
+		if again, err := slim(got); err != nil || again != got {
+			t.Errorf("of what is kept there is %v, %v", again, err)
+		}
+	}
+}
+
+func TestOnlyWhatIsLookedForArrives(t *testing.T) {
+	selector, err := labels.Parse(Default().selector())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"gpu-health-monitor nvsentinel": true, "platform-connectors nvsentinel": true,
+		"node-drainer nvsentinel": false, "gpu-health-monitor other": false, "gpu-health-monitor ": false,
+	} {
+		app, suite, _ := strings.Cut(name, " ")
+		if got := selector.Matches(labels.Set{nameLabel: app, partOfLabel: suite}); got != want {
+			t.Errorf("%q arrives: %t", name, got)
+		}
+	}
+}
+
+// BenchmarkPodCache reports what a pod takes in the heap, once in the cache.
+func BenchmarkPodCache(b *testing.B) {
+	const pods = 10_000
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for b.Loop() {
+		c, before := newCluster(), heap()
+		for i := range pods {
+			slimmed, err := slim(arrived(b, i))
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := c.pods.Add(slimmed); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric((heap()-before)/pods, "B/pod")
+		runtime.KeepAlive(c)
+	}
+}
+
+// arrived is a pod of 4 KB as a watch brings it: no string of it is another pod's too.
+func arrived(b *testing.B, i int) *corev1.Pod {
+	sent := published(fmt.Sprintf("gpu-%d", i/2), []string{"platform-connectors", "syslog-health-monitor"}[i%2], corev1.ConditionTrue)
+	sent.UID, sent.ResourceVersion = types.UID(fmt.Sprintf("%036d", i)), fmt.Sprint(1_000_000+i)
+	maps.Copy(sent.Labels, map[string]string{partOfLabel: "nvsentinel", "app": "x", "controller-revision-hash": "5d4f8c7b9d", "pod-template-generation": "1"})
+	for _, c := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodScheduled} {
+		sent.Status.Conditions = append(sent.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(1000, 0)})
+	}
+	sent.Spec.Containers = []corev1.Container{{Name: "main", Image: "nvcr.io/nvidia/nvsentinel:1.0.0"}}
+	for k := range 50 {
+		sent.Spec.Containers[0].Env = append(sent.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", k), Value: strings.Repeat("v", 50)})
+	}
+	raw, err := sent.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	if err := pod.Unmarshal(raw); err != nil {
+		b.Fatal(err)
+	}
+	return pod
+}
+
+// TestANodeSaysOfGPUsInTwoWays: by the label, or by what it offers before feature
+// discovery has labelled it; either stays where the rest is dropped.
+func TestANodeSaysOfGPUsInTwoWays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		label string
+		count int64
+		want  string
+	}{
+		"by the label":        {"true", 0, "true"},
+		"by what it offers":   {"", 8, "true"},
+		"by neither":          {"", 0, ""},
+		"labelled otherwise":  {"false", 0, ""},
+		"labelled against it": {"false", 8, "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{gpuLabel: tt.label, corev1.LabelHostname: "n"}}}
+			node.Status.Capacity = corev1.ResourceList{gpuResource: *resource.NewQuantity(tt.count, resource.DecimalSI)}
+			for range 2 { // what is stripped already stays
+				if _, err := StripNode(node); err != nil || node.Labels[gpuLabel] != tt.want {
+					t.Errorf("%v, label %q, want %q", err, node.Labels[gpuLabel], tt.want)
+				}
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ package program
 import (
 	"context"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
@@ -42,7 +44,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return maintenances.Close() })
-	nodes := kube.WatchNodes(client.Clientset)
+	nodes := kube.WatchNodes(client.Clientset, kube.StripToMarks)
 	synced := func() bool { ok, _ := nodes.Synced(); return ok }
 	metrics := reconciler.NewMetrics(d.Registry)
 	monitor := reconciler.New(reconciler.Options{
@@ -57,23 +59,20 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 		d.Ready(part, monitor.Ready(part))
 	}
 	d.Ready("connector", publisher.Ready)
-	d.Ready("nodes", nodes.Synced)
-	d.Go("nodes", nodes.Run)
+	d.Ready("nodes", nodes.Ready)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "maintenances", func(ctx context.Context) error { return lead(ctx, nodes, monitor, publisher) })
 	return nil
 }
 
 // lead works and publishes until ctx ends or one of them fails.
 func lead(ctx context.Context, nodes *kube.Nodes, monitor *reconciler.Reconciler, publisher *report.Publisher) error {
-	if err := nodes.WaitForSync(ctx); err != nil {
-		return nil //nolint:nilerr // it ends before the nodes were read
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return nodes.Run(ctx) })
+	if nodes.WaitForSync(ctx) != nil {
+		return work.Wait() // it ends before the nodes were read
 	}
 	monitor.Check(ctx)
-	published := make(chan error, 1)
-	go func() { published <- publisher.Run(ctx) }()
-	err := monitor.Run(ctx)
-	if other := <-published; err == nil {
-		err = other
-	}
-	return err
+	work.Go(func() error { return publisher.Run(ctx) })
+	work.Go(func() error { return monitor.Run(ctx) })
+	return work.Wait()
 }

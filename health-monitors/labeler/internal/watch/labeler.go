@@ -6,14 +6,11 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -50,33 +47,38 @@ func (l *Labeler) Loop(metrics *consume.Metrics) *consume.Loop[struct{}] {
 	}
 }
 
-// Run acts as the leader until ctx ends. Nothing is decided before the caches are
-// filled, and all Nodes have said what they have.
+// Run acts as the leader until ctx ends, and keeps the caches meanwhile. Nothing is decided
+// before they are filled, and all Nodes have said what they have.
 func (l *Labeler) Run(ctx context.Context, loop *consume.Loop[struct{}]) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var caches sync.WaitGroup
+	caches.Go(func() { l.Caches.keep(ctx) })
+	defer caches.Wait()
+	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), l.Caches.filled) {
 		return nil
 	}
-	nodes, err := l.Caches.nodes.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing the nodes of the cache: %w", err)
-	}
-	for _, node := range nodes {
-		l.take(node.Name, node)
+	for _, name := range l.Caches.nodes.GetStore().ListKeys() {
+		node, err := l.Caches.node(name)
+		if err != nil {
+			return err
+		}
+		l.take(name, node)
 	}
 	return loop.Run(ctx)
 }
 
 // handle makes the labels of one Node what they should be.
 func (l *Labeler) handle(ctx context.Context, name string) error {
-	node, err := l.Caches.nodes.Get(name)
-	if apierrors.IsNotFound(err) {
+	node, err := l.Caches.node(name)
+	if err != nil {
+		return err
+	}
+	if node == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.memory, name)
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading node %s from the cache: %w", name, err)
 	}
 	verdict := l.decide(node)
 	if err := l.write(ctx, node, verdict); err != nil {
@@ -187,8 +189,10 @@ func podsOn(informers []cache.SharedIndexInformer, node string) (out []labeling.
 			continue // the index is there: it was added before the start
 		}
 		for _, x := range objects {
-			if pod, ok := x.(*corev1.Pod); ok && !ended(pod) {
-				out = append(out, podOf(pod))
+			if p, ok := x.(*pod); ok && !p.ended {
+				is := p.is
+				is.Name = p.Namespace + "/" + p.Name
+				out = append(out, is)
 			}
 		}
 	}
@@ -200,14 +204,6 @@ func anywhere(informers []cache.SharedIndexInformer) bool {
 	return slices.ContainsFunc(informers, func(i cache.SharedIndexInformer) bool { return len(i.GetIndexer().ListIndexFuncValues(byNode)) > 0 })
 }
 
-func podOf(pod *corev1.Pod) labeling.Pod {
-	out := labeling.Pod{Name: pod.Namespace + "/" + pod.Name, Ready: podReady(pod), Ending: pod.DeletionTimestamp != nil, Created: pod.CreationTimestamp.Time}
-	for _, c := range pod.Spec.Containers {
-		out.Images = append(out.Images, c.Image)
-	}
-	return out
-}
-
 // slicesOf are the ResourceSlices of a Node, as decoded JSON.
 func slicesOf(informer cache.SharedIndexInformer, node string) []any {
 	objects, err := informer.GetIndexer().ByIndex(byNode, node)
@@ -216,7 +212,15 @@ func slicesOf(informer cache.SharedIndexInformer, node string) []any {
 	}
 	var out []any
 	for _, x := range objects {
-		if object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(x); err == nil {
+		p, ok := x.(*kube.Packed)
+		if !ok {
+			continue
+		}
+		slice, err := unpackSlice(p)
+		if err != nil {
+			continue // these are our own bytes
+		}
+		if object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(slice); err == nil {
 			out = append(out, object)
 		}
 	}

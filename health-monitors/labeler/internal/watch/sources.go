@@ -1,15 +1,15 @@
 package watch
 
 import (
+	"bytes"
 	"context"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/health-monitors/labeler/labeling"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -33,7 +33,7 @@ func (l *Labeler) sources() (out []func(ctx context.Context, enqueue func(string
 			return informer.RemoveEventHandler(handle)
 		})
 	}
-	source(l.Caches.nodeInformer, l.nodeChanged)
+	source(l.Caches.nodes, l.nodeChanged)
 	for _, informer := range append(append([]cache.SharedIndexInformer{}, l.Caches.dcgm...), l.Caches.driver...) {
 		source(informer, func(x any, enqueue func(string)) { enqueue(nodeOf(x)) })
 	}
@@ -49,12 +49,8 @@ func (l *Labeler) slicesFilled(ctx context.Context, enqueue func(string)) error 
 	if !cache.WaitForCacheSync(ctx.Done(), l.Caches.slices.HasSynced) {
 		return nil
 	}
-	nodes, err := l.Caches.nodes.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	for _, node := range nodes {
-		enqueue(node.Name)
+	for _, name := range l.Caches.nodes.GetStore().ListKeys() {
+		enqueue(name)
 	}
 	<-ctx.Done()
 	return nil
@@ -62,23 +58,13 @@ func (l *Labeler) slicesFilled(ctx context.Context, enqueue func(string)) error 
 
 // same says whether nothing has changed that is read: the caches keep no more.
 func same(before, after any) bool {
-	x, err1 := meta.Accessor(before)
-	y, err2 := meta.Accessor(after)
-	if err1 != nil || err2 != nil || x.GetUID() != y.GetUID() {
-		return false
-	}
-	if x.GetResourceVersion() == y.GetResourceVersion() {
-		return true
-	}
 	switch o := before.(type) {
-	case *corev1.Node:
-		n, ok := after.(*corev1.Node)
-		return ok && equality.Semantic.DeepEqual(o.Labels, n.Labels) && equality.Semantic.DeepEqual(o.Annotations, n.Annotations) &&
-			equality.Semantic.DeepEqual(o.Spec, n.Spec) && equality.Semantic.DeepEqual(o.Status, n.Status)
-	case *corev1.Pod:
-		p, ok := after.(*corev1.Pod)
-		return ok && equality.Semantic.DeepEqual(o.DeletionTimestamp, p.DeletionTimestamp) &&
-			equality.Semantic.DeepEqual(o.Spec, p.Spec) && equality.Semantic.DeepEqual(o.Status, p.Status)
+	case *kube.Packed:
+		p, ok := after.(*kube.Packed)
+		return ok && o.Node == p.Node && bytes.Equal(o.Raw, p.Raw)
+	case *pod:
+		p, ok := after.(*pod)
+		return ok && o.Node == p.Node && o.ended == p.ended && reflect.DeepEqual(o.is, p.is)
 	}
 	return false
 }
@@ -87,12 +73,10 @@ func same(before, after any) bool {
 // to them.
 func (l *Labeler) nodeChanged(x any, enqueue func(string)) {
 	name := nodeOf(x)
-	node, err := l.Caches.nodes.Get(name)
-	if err != nil {
-		node = nil // deleted: a cache's lister has no other errors
-	}
-	for _, peer := range l.take(name, node) {
-		enqueue(peer)
+	if node, err := l.Caches.node(name); err == nil { // what is wrong is told when it is handled
+		for _, peer := range l.take(name, node) {
+			enqueue(peer)
+		}
 	}
 	enqueue(name)
 }
