@@ -20,8 +20,8 @@ render() {
 		cat
 		echo "# The chart's $template with $(printf '%q ' "$@" | sed 's/ $//'); hack/chart.sh writes this file."
 		"$HELM" template nvsentinel "$chart" --namespace nvsentinel --show-only "$template" --set store.secretName=nvsentinel-store "$@" |
-			# Without the names of templates and the empty lines before documents.
-			awk '/^# Source: /{next} /^$/{held=held "\n"; next} /^---$/{held=""} {printf "%s%s\n", held, $0; held=""}'
+			# Without the names of templates, what is Helm's, and the empty lines before documents.
+			awk '/^# Source: |^    (helm.sh\/chart|app.kubernetes.io\/(instance|managed-by|version)): /{next} /^$/{held=held "\n"; next} /^---$/{held=""} {printf "%s%s\n", held, $0; held=""}'
 	} >"$file.new"
 	mv "$file.new" "$file"
 }

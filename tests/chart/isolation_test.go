@@ -210,7 +210,7 @@ func TestNodesHoldLittle(t *testing.T) {
 			continue
 		}
 		want := map[bool]string{true: "janitors", false: "control"}[workload == "janitor"]
-		if pod.Spec.NodeSelector["pool"] != want || len(pod.Spec.Tolerations) != 1 {
+		if pod.Spec.NodeSelector["pool"] != want || len(pod.Spec.Tolerations) != 2 || pod.Spec.Tolerations[0].Key != "control" {
 			t.Errorf("%s goes to %v with %v, want pool %s", workload, pod.Spec.NodeSelector, pod.Spec.Tolerations, want)
 		}
 		if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {

@@ -32,7 +32,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{/* requireStore stops where a service has no store. */}}
 {{- define "nvsentinel.requireStore" -}}
 {{- if not .root.Values.store.secretName }}
-{{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone.\n" .name .root.Release.Namespace .root.Values.store.secretKey) }}
+{{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone.\n" .name .root.Values.namespace .root.Values.store.secretKey) }}
 {{- end }}
 {{- end }}
 
@@ -42,7 +42,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{- with .Values.cspHealthMonitor -}}
 {{- if not .provider }}{{ $problems = append $problems "cspHealthMonitor.provider is empty: it is aws, azure, gcp or oci" }}{{ end -}}
 {{- if not .clusterName }}{{ $problems = append $problems "cspHealthMonitor.clusterName is empty: it is the name of this cluster in the stored maintenances" }}{{ end -}}
-{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/stores.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Release.Namespace $.Values.store.secretKey) }}{{ end -}}
+{{- if not .storeSecretName }}{{ $problems = append $problems (printf "cspHealthMonitor.storeSecretName is empty: create a Secret in namespace %s whose key %s is the store's address with an account for maintenances (docs/stores.md), and name it. The services' own, store.secretName, is another: it may rewrite the records" $.Values.namespace $.Values.store.secretKey) }}{{ end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
 {{- end }}
@@ -114,8 +114,8 @@ has for the whole cluster: Nodes, roles, the Secrets and the emergency brake of 
 {{- $problems = append $problems (printf "%s a step makes no templates, chains or runs" $at) -}}
 {{- else if eq (empty .namespaces) (not .clusterWide) -}}
 {{- $problems = append $problems (printf "%s it has either namespaces, those of its objects, or clusterWide: true" $at) -}}
-{{- else if and $ours (or .clusterWide (has $.Release.Namespace .namespaces)) -}}
-{{- $problems = append $problems (printf "%s a kind of Kubernetes itself is for namespaces other than the release's, %s; Jobs are allowed there already" $at $.Release.Namespace) -}}
+{{- else if and $ours (or .clusterWide (has $.Values.namespace .namespaces)) -}}
+{{- $problems = append $problems (printf "%s a kind of Kubernetes itself is for namespaces other than the release's, %s; Jobs are allowed there already" $at $.Values.namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- if $problems }}{{ fail (printf "\n\n%s\n" (join "\n" $problems)) }}{{ end -}}
@@ -170,7 +170,7 @@ a host. It takes a dict: root, host, key (of the value), prefix and own. */}}
 {{- if not (has .host (include "nvsentinel.pluginsEnabled" .root | fromJsonArray)) }}{{ fail (printf "\n\n%s is %s, and that plugin of this chart is not enabled\n" .key .host) }}{{ end -}}
 {{- $_ := set $out "own" (merge (dict "audience" ($v.janitor.cspPlugin.audience | default "csp-plugin")) (.own | default dict)) -}}
 {{- $_ := set $out "default" (include "nvsentinel.pluginTls" (dict "root" .root "name" .host)) -}}
-{{- $_ := set $out "host" (printf "%s.%s.svc:9090" (include "nvsentinel.pluginService" (dict "root" .root "name" .host)) .root.Release.Namespace) -}}
+{{- $_ := set $out "host" (printf "%s.%s.svc:9090" (include "nvsentinel.pluginService" (dict "root" .root "name" .host)) .root.Values.namespace) -}}
 {{- end -}}
 {{- toJson $out -}}
 {{- end }}

@@ -1,10 +1,10 @@
 {{/* nvsentinel.defaults fills in what a value null takes away. Helm removes such a key before a template sees it; a
-flag made of it would say %!s(<nil>), and a switch that is on by default would be off. Every template begins with it,
-because nothing says in which order Helm takes them. */}}
+flag made of it would say %!s(<nil>), and a switch that is on by default would be off. Besides it says which namespace
+is meant, as .Values.namespace. Every template begins with it, because nothing says in which order Helm takes them. */}}
 {{- define "nvsentinel.defaults" -}}
-{{- if not (hasKey .Values "filled") -}}
+{{- if not (hasKey .Values "namespace") -}}
 {{- include "nvsentinel.fill" (dict "have" .Values "from" (.Files.Get "defaults.yaml" | fromYaml)) -}}
-{{- $_ := set .Values "filled" true -}}
+{{- $_ := set .Values "namespace" (.Values.namespaceOverride | default .Release.Namespace) -}}
 {{- end -}}
 {{- end }}
 

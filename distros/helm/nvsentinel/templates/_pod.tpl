@@ -20,6 +20,18 @@ and, where it has them:
 What is shared with other charts under `global` fills in what the values leave open.
 */}}
 
+{{/* nvsentinel.own are the values of a workload, with those of `pods` where it says nothing, in place of the dict's
+`values`. */}}
+{{- define "nvsentinel.own" -}}
+{{- $own := deepCopy .values -}}
+{{- range $key, $all := .root.Values.pods -}}
+{{- $its := get $own $key -}}
+{{- if kindIs "map" $all }}{{ $_ := set $own $key (mergeOverwrite (deepCopy $all) ($its | default dict)) }}
+{{- else if or (not (hasKey $own $key)) (eq (toString $its) "" "[]") }}{{ $_ := set $own $key $all }}{{ end -}}
+{{- end -}}
+{{- $_ := set . "values" $own -}}
+{{- end }}
+
 {{- define "nvsentinel.labels" -}}
 app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/part-of: nvsentinel
@@ -34,7 +46,7 @@ app.kubernetes.io/part-of: nvsentinel
 {{- end }}
 
 {{- define "nvsentinel.account" -}}
-system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
+system:serviceaccount:{{ .root.Values.namespace }}:{{ .name }}
 {{- end }}
 
 {{/* storeFlag is a reference, which the services resolve: no secret in an argument. */}}
@@ -44,7 +56,7 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 
 {{/* electFlags lets one replica act. */}}
 {{- define "nvsentinel.electFlags" -}}
-{{- list "--leader-elect" (printf "--leader-elect-namespace=%s" .Release.Namespace) | toJson -}}
+{{- list "--leader-elect" (printf "--leader-elect-namespace=%s" .Values.namespace) | toJson -}}
 {{- end }}
 
 {{- define "nvsentinel.affinity" -}}
@@ -55,17 +67,21 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .name }}
 {{- else if .values.replicas -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
 {{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
-# Nodes without GPUs are not the ones that are rebooted, and run nobody's jobs.
+# Nodes without GPUs are not the ones that are rebooted, and run nobody's jobs; those in
+# quarantine are the last choice.
 nodeAffinity:
   {{- if eq .root.Values.controllers.offGpuNodes "required" }}
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
       - matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]
-  {{- else }}
+  {{- end }}
   preferredDuringSchedulingIgnoredDuringExecution:
     - weight: 100
+      preference: {matchExpressions: [{key: dgxc.nvidia.com/nvsentinel-state, operator: DoesNotExist}]}
+    {{- if ne .root.Values.controllers.offGpuNodes "required" }}
+    - weight: 100
       preference: {matchExpressions: [{key: nvidia.com/gpu.present, operator: DoesNotExist}]}
-  {{- end }}
+    {{- end }}
 # One loss of a node does not take all replicas.
 podAntiAffinity:
   {{- if eq .root.Values.antiAffinity "required" }}
@@ -78,16 +94,25 @@ podAntiAffinity:
 {{- end }}
 {{- end }}
 
+{{/* spread are the topologySpreadConstraints of a Deployment, as JSON, about its own replicas unless they say others. */}}
+{{- define "nvsentinel.spread" -}}
+{{- $spread := list -}}{{- $selector := dict "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
+{{- if not .onNode -}}
+{{- range .values.topologySpreadConstraints | default .root.Values.controllers.topologySpreadConstraints }}{{ $spread = append $spread (merge (dict) . $selector) }}{{ end -}}
+{{- end -}}
+{{- toJson $spread -}}
+{{- end }}
+
 {{/* podMeta: pods are replaced when what they read at their start changes. */}}
 {{- define "nvsentinel.podMeta" -}}
 labels:
   {{- include "nvsentinel.labels" . | nindent 2 }}
-  {{- with .values.podLabels }}
+  {{- with merge (dict) .values.podLabels .root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- $sums := dict -}}
 {{- range .configs }}{{ if not .reload }}{{ $_ := set $sums (printf "checksum/%s" .name) (toJson .files | sha256sum) }}{{ end }}{{ end }}
-{{- with merge $sums (.values.podAnnotations | default dict) }}
+{{- with merge $sums .values.podAnnotations .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -102,7 +127,8 @@ node, and with `system` before it what is for the others. */}}
   "tolerations" (concat (.values.tolerations | default list) ($g.tolerations | default list) | uniq)) -}}
 {{- else -}}
 {{- toJson (dict "nodeSelector" (.values.nodeSelector | default $c.nodeSelector | default $g.systemNodeSelector | default dict)
-  "tolerations" (.values.tolerations | default $c.tolerations | default $g.systemNodeTolerations | default list)) -}}
+  "tolerations" (concat (.values.tolerations | default $c.tolerations | default $g.systemNodeTolerations | default list)
+    (ternary (list (dict "key" "node.kubernetes.io/unschedulable" "operator" "Exists" "effect" "NoSchedule")) list $c.tolerateCordon) | uniq)) -}}
 {{- end -}}
 {{- end }}
 
@@ -142,18 +168,18 @@ tolerations:
 affinity:
   {{- . | nindent 2 }}
 {{- end }}
+{{- with include "nvsentinel.spread" . | fromJsonArray }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if not (kindIs "invalid" .values.terminationGracePeriodSeconds) }}
+terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+{{- end }}
+{{- /* On a node the folders are root's; group 0 is that of the connector's socket. */}}
+{{- $security := dict "runAsUser" 0 "runAsGroup" 0 }}
+{{- if not .onNode }}{{ $security = dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" (ternary 0 65532 (.publisher | default false)) "fsGroup" 65532 }}{{ end }}
 securityContext:
-  {{- if .onNode }}
-  # The folders on the node are root's.
-  runAsUser: 0
-  runAsGroup: 0
-  {{- else }}
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: {{ ternary 0 65532 (.publisher | default false) }}{{ if .publisher }} # that of the connector's socket{{ end }}
-  fsGroup: 65532
-  {{- end }}
-  seccompProfile: {type: RuntimeDefault}
+  {{- toYaml (mergeOverwrite $security (dict "seccompProfile" (dict "type" "RuntimeDefault")) .values.podSecurityContext) | nindent 2 }}
 containers:
   - name: {{ .name }}
     image: {{ include "nvsentinel.image" . | quote }}
@@ -166,30 +192,38 @@ containers:
       - "--dry-run=true" # global.dryRun: whatever else is said
       {{- end }}
     env:
-      - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+      - {name: LOG_LEVEL, value: {{ .values.logLevel | default $root.Values.logLevel }}}
       {{- with concat (.env | default list) (.values.extraEnv | default list) }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+    {{- with .values.extraEnvFrom }}
+    envFrom:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     ports:
       {{- toYaml (.ports | default (list (dict "name" "metrics" "containerPort" 2112))) | nindent 6 }}
     livenessProbe:
       httpGet: {path: /healthz, port: {{ .probes | default "metrics" }}}
-      periodSeconds: 20
+      {{- with .values.livenessProbe }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     readinessProbe:
       httpGet: {path: /readyz, port: {{ .probes | default "metrics" }}}
+      {{- with .values.readinessProbe }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     {{- with .values.resources }}
     resources:
       {{- toYaml . | nindent 6 }}
     {{- end }}
+    {{- /* Some devices the kernel opens for a privileged container alone. */}}
+    {{- $security := dict "privileged" true }}
+    {{- if not .privileged }}
+    {{- $security = dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) }}
+    {{- with .capability }}{{ $_ := set $security.capabilities "add" (list .) }}{{ end }}
+    {{- end }}
     securityContext:
-      {{- if .privileged }}
-      privileged: true # for devices that the kernel opens for no other container
-      readOnlyRootFilesystem: true
-      {{- else }}
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      capabilities: {drop: [ALL]{{ with .capability }}, add: [{{ . }}]{{ end }}}
-      {{- end }}
+      {{- toYaml (mergeOverwrite $security (dict "readOnlyRootFilesystem" true) .values.securityContext) | nindent 6 }}
     {{- with include "nvsentinel.mounts" . }}
     volumeMounts:
       {{- . | trim | nindent 6 }}
@@ -218,7 +252,7 @@ volumes:
 - {name: connector, mountPath: /var/run/nvsentinel, readOnly: true}
 - {name: token, mountPath: /var/run/secrets/nvsentinel, readOnly: true}
 {{- end }}
-{{- with .mounts }}
+{{- with concat (.mounts | default list) (.values.extraVolumeMounts | default list) }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -250,7 +284,7 @@ volumes:
           expirationSeconds: 3600
           path: token
 {{- end }}
-{{- with .volumes }}
+{{- with concat (.volumes | default list) (.values.extraVolumes | default list) }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
