@@ -20,6 +20,8 @@ import (
 const everything = `
 store: {secretName: nvsentinel-store}
 podMonitor: {enabled: true}
+serviceMonitor: {enabled: true}
+cli: {enabled: true}
 platformConnectorsGateway: {tls: {secretName: gateway-tls, caConfigMapName: gateway-ca}}
 platformConnectorsCluster: {coverage: {enabled: true}}
 gpuHealthMonitor: {enabled: true}

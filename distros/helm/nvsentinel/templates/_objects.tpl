@@ -13,7 +13,7 @@ Kubernetes recommends and the values add. Objects that the values leave to someb
 {{- if and (regexMatch `(?m)^kind:` .) (not (regexMatch $left .)) }}
 {{- $annotations := $v.commonAnnotations }}
 {{- if regexMatch `(?m)^kind: ServiceAccount$` . }}
-{{- $own := get $v ((fromYaml .).metadata.name | camelcase | untitle) }}
+{{- $own := get $v ((fromYaml .).metadata.name | camelcase | untitle) | default dict }}
 {{- $annotations = merge (dict) ($own.serviceAccountAnnotations | default dict) $v.serviceAccount.annotations $annotations }}
 {{- end }}
 ---

@@ -137,23 +137,13 @@ node, and with `system` before it what is for the others. */}}
 {{- list (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" "all") (dict "name" "NVIDIA_DRIVER_CAPABILITIES" "value" "utility") | toJson -}}
 {{- end }}
 
-{{- define "nvsentinel.podSpec" -}}
-{{- $root := .root -}}{{- $global := .root.Values.global | default dict -}}
-serviceAccountName: {{ .name }}
-{{- if .noAPI }}
-automountServiceAccountToken: false
-{{- end }}
-{{- $secrets := $root.Values.image.pullSecrets | default list -}}
-{{- range $global.imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
+{{/* placeFields are those of a pod that say with which Secrets it is pulled, and to which nodes it goes. */}}
+{{- define "nvsentinel.placeFields" -}}
+{{- $secrets := .root.Values.image.pullSecrets | default list -}}
+{{- range (.root.Values.global | default dict).imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
 {{- with $secrets | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.runtimeClassName }}
-runtimeClassName: {{ . }}
-{{- end }}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
 {{- end }}
 {{- $place := include "nvsentinel.place" . | fromJson -}}
 {{- with $place.nodeSelector }}
@@ -163,6 +153,21 @@ nodeSelector:
 {{- with $place.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "nvsentinel.podSpec" -}}
+{{- $root := .root -}}{{- $global := .root.Values.global | default dict -}}
+serviceAccountName: {{ .name }}
+{{- if .noAPI }}
+automountServiceAccountToken: false
+{{- end }}
+{{- include "nvsentinel.placeFields" . }}
+{{- with .values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
 {{- end }}
 {{- with include "nvsentinel.affinity" . }}
 affinity:
