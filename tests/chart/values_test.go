@@ -224,23 +224,6 @@ func TestSafeDefaults(t *testing.T) {
 	}
 }
 
-// TestStages: each file lets one more service act than the one before, and says all of
-// them, so that it can stand in for any other.
-func TestStages(t *testing.T) {
-	services := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
-	stages := func(name string) string { return "--values=" + filepath.Join(chartDir, "stages", name+".yaml") }
-	for acting, stage := range map[int]string{0: "watch", 1: "quarantine", 2: "drain", 4: "repair"} {
-		pods := workloads(t, rendered(t, file("store"), "--set=cspPluginKwok.enabled=true", stages("repair"), stages(stage)))
-		for i, service := range services {
-			pod, there := pods[service]
-			acts := there && !slices.Contains(pod.Spec.Containers[0].Args, "--dry-run=true")
-			if acts != (i < acting) {
-				t.Errorf("%s: %s acts: %v", stage, service, acts)
-			}
-		}
-	}
-}
-
 // TestGPUResets: they are off, and what they need is there only where they are on, in
 // the namespaces and for the image that the values name.
 func TestGPUResets(t *testing.T) {
