@@ -129,7 +129,7 @@ func TestNulls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, line := range strings.Split(text, "\n") {
+			for line := range strings.SplitSeq(text, "\n") {
 				if broken.MatchString(line) && !strings.Contains(line, "--gke-installer-app-label") {
 					t.Errorf("a null makes %q", line)
 				}
