@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
 )
 
 // ErrGone means the API server is certain that the object does not exist. Any
@@ -35,12 +36,7 @@ func ReadNode(ctx context.Context, client kubernetes.Interface, name string) (*c
 }
 
 // NodeIdentity is the sighting of the machine that a Node object gives.
-func NodeIdentity(node *corev1.Node) record.NodeIdentity {
-	return record.NodeIdentity{
-		UID: string(node.UID), ProviderID: node.Spec.ProviderID,
-		SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID,
-	}
-}
+func NodeIdentity(node *corev1.Node) record.NodeIdentity { return nodeclient.Identity(node) }
 
 // NodeReady says whether the Node's Ready condition is True.
 func NodeReady(node *corev1.Node) bool {
