@@ -8,4 +8,4 @@ export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -gcflags=all=-dwarf=false -tags=grpcn
 echo "== building the linter (some minutes the first time)"
 GOWORK=off go -C hack/tools/lint build -ldflags "-s -w" -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 echo "== lint $*"
-"$bin/golangci-lint" run --config .golangci.yml "${@/%//...}"
+"$bin/golangci-lint" run --allow-serial-runners --config .golangci.yml "${@/%//...}"
