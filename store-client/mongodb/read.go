@@ -88,26 +88,44 @@ func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	return nil
 }
 
+// letter is a stored dead letter.
+type letter struct {
+	ID     struct{ ID string } `bson:"_id"`
+	Reason string
+	Body   []byte
+	At     time.Time
+}
+
 // DeadLetters implements store.Store.
-func (s *Store) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+func (s *Store) DeadLetters(ctx context.Context, source string) (out []store.DeadLetter, err error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	type letter struct {
-		ID     struct{ ID string } `bson:"_id"`
-		Reason string
-		Body   []byte
-		At     time.Time
-	}
-	found, err := all[letter](ctx, s.db.Collection(DeadLetters), bson.D{{Key: "_id.source", Value: source}},
+	cursor, err := s.db.Collection(DeadLetters).Find(ctx, bson.D{{Key: "_id.source", Value: source}},
 		options.Find().SetSort(bson.D{{Key: "at", Value: -1}, {Key: "_id", Value: 1}}).SetLimit(store.MaxDeadLetters))
+	if err == nil {
+		var found []letter
+		found, err = enough(ctx, cursor)
+		for _, l := range found {
+			out = append(out, store.DeadLetter{ID: l.ID.ID, Source: source, Reason: l.Reason, Body: l.Body, At: l.At})
+		}
+		err = errors.Join(err, cursor.Close(ctx))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the dead letters of %s: %w", source, err)
 	}
-	var out []store.DeadLetter
-	for _, l := range found {
-		out = append(out, store.DeadLetter{ID: l.ID.ID, Source: source, Reason: l.Reason, Body: l.Body, At: l.At})
-	}
 	return out, nil
+}
+
+// enough reads letters of a cursor until their bodies have PageBytes.
+func enough(ctx context.Context, cursor *mongo.Cursor) (out []letter, err error) {
+	for size := 0; size < store.PageBytes && cursor.Next(ctx); {
+		var l letter
+		if err := cursor.Decode(&l); err != nil {
+			return nil, err
+		}
+		out, size = append(out, l), size+len(l.Body)
+	}
+	return out, cursor.Err()
 }
 
 // expireBatch bounds the records that one command of Expire deletes.

@@ -37,8 +37,7 @@ type Reader interface {
 	Get(ctx context.Context, id string) (record.Record, error)
 	// List is that of Store.
 	List(ctx context.Context, q Query) ([]record.Record, error)
-	// DeadLetters reads the dead letters of a source, the newest first, at most
-	// MaxDeadLetters.
+	// DeadLetters is that of Store.
 	DeadLetters(ctx context.Context, source string) ([]DeadLetter, error)
 	// Consumers lists everyone who has a stored position, by name.
 	Consumers(ctx context.Context) ([]Consumer, error)

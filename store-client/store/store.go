@@ -90,7 +90,7 @@ type Query struct {
 }
 
 // PageBytes bounds the documents of a page in bytes; a page has one record at
-// least.
+// least. It bounds the dead letters that one call reads, too.
 const PageBytes = 8 << 20
 
 // Change is one compare-and-set: it applies only if the stored revision is
@@ -150,8 +150,8 @@ type Store interface {
 	Begin(ctx context.Context, consumer string, selector record.Selector, since time.Time) (first bool, err error)
 	// Dead keeps a dead letter; the same source and id again replace the first.
 	Dead(ctx context.Context, deadLetter DeadLetter) error
-	// DeadLetters reads the dead letters of a source, the newest first, at most
-	// MaxDeadLetters.
+	// DeadLetters reads the dead letters of a source, the newest first: at most
+	// MaxDeadLetters, and none after the one that brings their bodies to PageBytes.
 	DeadLetters(ctx context.Context, source string) ([]DeadLetter, error)
 	// Expire deletes records whose expireAt is before now and returns how many.
 	// One that a consumer has not come to yet, by the time of what each committed

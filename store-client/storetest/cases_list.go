@@ -81,7 +81,7 @@ func deadLetters(t *testing.T, b Backend) {
 		}
 	}
 	want := []store.DeadLetter{letter("one", "a", "again", time.Hour), letter("one", "b", "other", time.Minute)}
-	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.DeadLetters, "reader": Reader(t, dsn).DeadLetters} {
+	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.DeadLetters, "reader": b.reader(t, dsn).DeadLetters} {
 		got, err := read(within(t), "one")
 		if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" || err != nil {
 			t.Errorf("of the %s: %v (-want +got):\n%s", name, err, diff)
@@ -231,7 +231,7 @@ func feedEquals(t *testing.T, s store.Store, sel record.Selector, stored []recor
 func listPoisoned(t *testing.T, b Backend) {
 	dsn := b.New(t)
 	metrics := prometheus.NewRegistry()
-	s := Open(t, dsn, storeopen.Options{Registerer: metrics})
+	s, reader := Open(t, dsn, storeopen.Options{Registerer: metrics}), b.reader(t, dsn)
 	records := faults(9)
 	MustAppend(t, s, records...)
 	var want, poisoned []string
@@ -244,13 +244,16 @@ func listPoisoned(t *testing.T, b Backend) {
 		}
 	}
 	slices.Sort(poisoned)
-	for name, from := range map[string]store.Lister{"store": s, "reader": Reader(t, dsn)} {
+	for name, from := range map[string]interface {
+		store.Lister
+		Get(ctx context.Context, id string) (record.Record, error)
+	}{"store": s, "reader": reader} {
 		for _, order := range []store.Order{store.ByAppend, store.ByAppendDescending, store.BySeqDescending} {
 			listsHealthy(t, fmt.Sprintf("the %s, order %d", name, order), from, order, want)
 		}
-	}
-	if _, err := s.Get(within(t), poisoned[0]); !errors.Is(err, store.ErrUndecodable) {
-		t.Errorf("reading one: %v, want ErrUndecodable", err)
+		if _, err := from.Get(within(t), poisoned[0]); !errors.Is(err, store.ErrUndecodable) {
+			t.Errorf("the %s, reading one: %v, want ErrUndecodable", name, err)
+		}
 	}
 	letters, err := s.DeadLetters(within(t), store.Undecodable)
 	var kept []string

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,6 +29,46 @@ func Reader(t testing.TB, dsn string) store.Reader {
 	return r
 }
 
+// reader opens a database for looking in the backend's way.
+func (b Backend) reader(t testing.TB, dsn string) store.Reader {
+	if b.Look == nil {
+		return Reader(t, dsn)
+	}
+	return b.Look(t, dsn)
+}
+
+// seen is a store that is read in the backend's way.
+func (b Backend) seen(t testing.TB, dsn string, s store.Store) store.Store {
+	if b.Look == nil {
+		return s
+	}
+	return through{s, b.Look(t, dsn)}
+}
+
+// through writes in one way and reads in another.
+type through struct {
+	store.Store
+	reader store.Reader
+}
+
+// Get implements store.Store.
+func (s through) Get(ctx context.Context, id string) (record.Record, error) {
+	return s.reader.Get(ctx, id)
+}
+
+// List implements store.Store.
+func (s through) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	return s.reader.List(ctx, q)
+}
+
+// DeadLetters implements store.Store.
+func (s through) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	return s.reader.DeadLetters(ctx, source)
+}
+
+// Ping implements store.Store.
+func (s through) Ping(ctx context.Context) error { return s.reader.Ping(ctx) }
+
 func listNewest(t *testing.T, b Backend) {
 	_, s := database(t, b)
 	records := faults(5)
@@ -50,13 +92,31 @@ func listNewest(t *testing.T, b Backend) {
 	}
 }
 
+// largeDeadLetters: their bodies are bounded together, and the newest are read.
+func largeDeadLetters(t *testing.T, b Backend) {
+	dsn, s := database(t, b)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i := range 6 {
+		l := store.DeadLetter{ID: strconv.Itoa(i), Source: "large", Body: make([]byte, store.PageBytes/4), At: at.Add(-time.Duration(i) * time.Minute)}
+		if err := s.Dead(within(t), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, read := range map[string]func(context.Context, string) ([]store.DeadLetter, error){"store": s.DeadLetters, "reader": b.reader(t, dsn).DeadLetters} {
+		got, err := read(within(t), "large")
+		if err != nil || len(got) != 4 || got[0].ID != "0" || got[3].ID != "3" {
+			t.Errorf("the %s reads %d, %v; want the newest four", name, len(got), err)
+		}
+	}
+}
+
 // readerWrites: whatever a reader's connections are asked, they do not write.
 func readerWrites(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
 	r := Record("n")
 	MustAppend(t, s, r)
 	before := MustGet(t, s, r.ID)
-	reader := Reader(t, dsn)
+	reader := b.reader(t, dsn)
 	got, err := reader.Get(within(t), r.ID)
 	if diff := cmp.Diff(before, got); diff != "" || err != nil {
 		t.Errorf("read %v (-want +got):\n%s", err, diff)
@@ -98,7 +158,7 @@ func readerEmpty(t *testing.T, b Backend) {
 func readerLag(t *testing.T, b Backend) {
 	dsn, s := database(t, b)
 	inserts := record.ProcessableHealthEventInserts()
-	reader := Reader(t, dsn)
+	reader := b.reader(t, dsn)
 	lag := func(consumer string, sel record.Selector, limit, pending int) store.Lag {
 		t.Helper()
 		return lagOf(t, reader, consumer, sel, limit, pending)

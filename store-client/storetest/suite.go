@@ -42,6 +42,9 @@ type Backend struct {
 	Damage func(t testing.TB, dsn, consumer string, d Damage)
 	// Poison replaces a record's document by one that cannot be decoded.
 	Poison func(t testing.TB, dsn, id string)
+	// Look opens the database for looking in another way than storeopen does; then
+	// the cases read through it, stores included. It belongs to RunReader.
+	Look func(t testing.TB, dsn string) store.Reader
 	// PoisonMaintenance does so with the document of a maintenance.
 	PoisonMaintenance func(t testing.TB, dsn, csp, id string)
 }
@@ -104,6 +107,7 @@ func cases() []testCase {
 		{"list: a record that cannot be decoded is kept aside and left out, and takes no place", listPoisoned},
 		{"list: leaves out the records it is told to", listExcept},
 		{"dead letters: the same again replaces, and they are read by source", deadLetters},
+		{"dead letters: large ones end the list early", largeDeadLetters},
 		{"update: racing compare-and-sets, one wins each revision", updateRace},
 		{"update: a batch is all or nothing", updateAllOrNothing},
 		{"update: crossing batches end", updateCrossing},
@@ -139,6 +143,25 @@ func cases() []testCase {
 	}
 }
 
+// readerCases are those that say something about a reader.
+func readerCases() []testCase {
+	return []testCase{
+		{"read: absent is ErrNotFound, and only absent", readAbsent},
+		{"list: pages in append order", listPages},
+		{"list: by the publisher's counter, over its whole range", listByCounter},
+		{"list and feed: selectors mean what record.Selector.Matches means", selectors},
+		{"list: a record that cannot be decoded is kept aside and left out, and takes no place", listPoisoned},
+		{"list: leaves out the records it is told to", listExcept},
+		{"list: the newest first", listNewest},
+		{"list: a page is bounded by bytes and says that more follows", listBytes},
+		{"append: the door's worst accepted event is read back equal", appendWorst},
+		{"dead letters: the same again replaces, and they are read by source", deadLetters},
+		{"dead letters: large ones end the list early", largeDeadLetters},
+		{"reader: its connections do not write", readerWrites},
+		{"reader: who has how much before it", readerLag},
+	}
+}
+
 // Run proves a provider. Each case has its own database. A provider's test
 // calls it once, under a name of its own: some cases start the test's binary
 // again, for that test only, as the process that is killed.
@@ -146,7 +169,13 @@ func Run(t *testing.T, b Backend) {
 	if child(t) {
 		return
 	}
-	list := slices.Concat(cases(), maintenanceCases())
+	run(t, b, slices.Concat(cases(), maintenanceCases()))
+}
+
+// RunReader proves another way to a store, Backend.Look, by the cases that read.
+func RunReader(t *testing.T, b Backend) { run(t, b, readerCases()) }
+
+func run(t *testing.T, b Backend, list []testCase) {
 	passed := 0
 	var lines []string
 	for _, c := range list {
@@ -189,7 +218,7 @@ func ended(ctx context.Context, err error) bool {
 func database(t *testing.T, b Backend) (string, store.Store) {
 	t.Helper()
 	dsn := b.New(t)
-	return dsn, Open(t, dsn, storeopen.Options{})
+	return dsn, b.seen(t, dsn, Open(t, dsn, storeopen.Options{}))
 }
 
 // openFeed opens a feed until the test ends.

@@ -196,15 +196,19 @@ func (s *Store) DeadLetters(ctx context.Context, source string) ([]store.DeadLet
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	var out []store.DeadLetter
+	size := 0
 	err := each(ctx, s.db, "SELECT id, reason, body, at FROM dead_letters WHERE source = $1 ORDER BY at DESC, id LIMIT $2",
 		[]any{source, store.MaxDeadLetters}, func(scan func(...any) error) error {
+			if size >= store.PageBytes {
+				return nil
+			}
 			l := store.DeadLetter{Source: source}
 			var at instant
 			if err := scan(&l.ID, &l.Reason, &l.Body, &at); err != nil {
 				return err
 			}
 			l.At = at.time()
-			out = append(out, l)
+			out, size = append(out, l), size+len(l.Body)
 			return nil
 		})
 	if err != nil {
