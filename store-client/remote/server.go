@@ -1,0 +1,272 @@
+package remote
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// Bounds of connections.
+const (
+	// connections bounds those that are open; others wait to be taken.
+	connections = 64
+	// asking bounds the sending of a question.
+	asking = 10 * time.Second
+	// leave is how long calls in flight have when the server ends.
+	leave = 5 * time.Second
+	// flush is how many bytes of an answer are sent at once.
+	flush = 64 << 10
+)
+
+// Serve answers on the listener until ctx ends, then lets calls in flight finish
+// for some seconds. It closes the listener.
+func Serve(ctx context.Context, l net.Listener, records store.Reader, log *slog.Logger) error {
+	server := http.Server{
+		Handler: Handler(records, log), ReadTimeout: asking, WriteTimeout: asking + Patience, IdleTimeout: 2 * Patience,
+		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(netutil.LimitListener(l, connections)) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serving reads of the store: %w", err)
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leave)
+	defer cancel()
+	if server.Shutdown(bounded) != nil {
+		_ = server.Close() // who still reads gets a cut answer, and sees that it is one
+	}
+	return nil
+}
+
+// Handler answers the reads of a store. It asks nobody who he is: whoever reaches it
+// reads every record. What a store's error says goes to log and not to the caller.
+func Handler(records store.Reader, log *slog.Logger) http.Handler {
+	s := &server{records: records, log: log, room: make(chan struct{}, AtOnce)}
+	calls := map[string]http.HandlerFunc{
+		"get": answer[one](s, s.get), "list": answer[query](s, s.list), "dead-letters": answer[letters](s, s.letters),
+		"consumers": answer[nothing](s, s.consumers), "lag": answer[delay](s, s.lag), "ping": answer[nothing](s, s.ping),
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(calls)), ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _ := strings.CutPrefix(r.URL.Path, root)
+		call, ok := calls[name]
+		media := r.Header.Get("Content-Type")
+		switch out := newLines(w); {
+		case !ok || name == r.URL.Path:
+			out.finish(http.StatusNotFound, problem{codeRefused, fmt.Sprintf("there is no %.100q here, but %s under %s: the one who asks is of another version; use nvsentinel of the gateway's version", r.URL.Path, known, root)})
+		case r.Method != http.MethodPost:
+			w.Header().Set("Allow", http.MethodPost)
+			out.finish(http.StatusMethodNotAllowed, problem{codeRefused, "questions are sent with POST, and nothing can be written"})
+		case media != "application/json": // what a page in a browser may not send to a stranger
+			out.finish(http.StatusUnsupportedMediaType, problem{codeRefused, "a question has the Content-Type application/json"})
+		default:
+			call(w, r)
+		}
+	})
+}
+
+// server is what the calls read.
+type server struct {
+	records store.Reader
+	log     *slog.Logger
+	// room holds the calls that read.
+	room chan struct{}
+}
+
+// asked is a pointer to a question of one kind.
+type asked[Q any] interface {
+	*Q
+	question
+}
+
+// answer serves one call.
+func answer[Q any, P asked[Q]](s *server, read func(ctx context.Context, q Q, out *lines) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), Patience)
+		defer cancel()
+		out := newLines(w)
+		var q Q
+		err := decode(http.MaxBytesReader(w, r.Body, MaxQuestion), P(&q))
+		if err == nil {
+			err = s.inTurn(ctx, func() error { return read(ctx, q, out) })
+		}
+		if err != nil {
+			status, p := s.problem(r, err)
+			out.finish(status, p)
+			return
+		}
+		out.end()
+	}
+}
+
+// inTurn reads when there is room.
+func (s *server) inTurn(ctx context.Context, read func() error) error {
+	select {
+	case s.room <- struct{}{}:
+		defer func() { <-s.room }()
+		return read()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %d other reads: %w", AtOnce, ctx.Err())
+	}
+}
+
+// problem is how an error is told: a store's own text stays here, because nobody can
+// say what it holds.
+func (s *server) problem(r *http.Request, err error) (int, problem) {
+	if why, ok := errors.AsType[refused](err); ok {
+		return http.StatusBadRequest, problem{codeRefused, why.Error()}
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return http.StatusNotFound, problem{codeNotFound, store.ErrNotFound.Error()}
+	case errors.Is(err, store.ErrUndecodable):
+		return http.StatusUnprocessableEntity, problem{codeUndecodable, store.ErrUndecodable.Error()}
+	case r.Context().Err() != nil: // nobody listens
+		return http.StatusServiceUnavailable, problem{codeFailed, "the caller has gone"}
+	}
+	s.log.Warn("a read of the store failed", "call", r.URL.Path, "error", err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout, problem{codeFailed, "the store did not answer in time; the gateway's log says more"}
+	}
+	return http.StatusBadGateway, problem{codeFailed, "the store could not be read; the gateway's log says why"}
+}
+
+func (s *server) get(ctx context.Context, q one, out *lines) error {
+	r, err := s.records.Get(ctx, q.ID)
+	if err != nil {
+		return err
+	}
+	return out.put(line{Record: &r})
+}
+
+// list reads page by page, whatever is asked for, so that one page is in memory.
+func (s *server) list(ctx context.Context, q query, out *lines) error {
+	pages := store.Query{
+		Selector: q.Selector, Order: orders[q.Order], After: q.After, Except: q.Except,
+		Limit: min(cmp.Or(q.Limit, store.PageRecords), store.PageRecords),
+	}
+	if q.Page || pages.Order == store.BySeqDescending {
+		return s.page(ctx, q, pages, out)
+	}
+	left := q.Limit
+	return store.Each(ctx, s.records, pages, func(r record.Record) error {
+		if err := out.put(line{Record: &r}); err != nil {
+			return err
+		}
+		if left--; left == 0 {
+			return store.Enough
+		}
+		return nil
+	})
+}
+
+// page reads one page. A list by the publisher's counter has no second one.
+func (s *server) page(ctx context.Context, q query, pages store.Query, out *lines) error {
+	pages.More = &out.more
+	page, err := s.records.List(ctx, pages)
+	if err != nil {
+		return err
+	}
+	if out.more && !q.Page && (q.Limit == 0 || len(page) < q.Limit) {
+		return refused(fmt.Sprintf("a list by the publisher's counter has %d records and %d bytes at most; ask for fewer", store.PageRecords, store.PageBytes))
+	}
+	for i := range page {
+		if err := out.put(line{Record: &page[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) letters(ctx context.Context, q letters, out *lines) error {
+	list, err := s.records.DeadLetters(ctx, q.Source)
+	for i := range list {
+		if err == nil {
+			err = out.put(line{DeadLetter: &list[i]})
+		}
+	}
+	return err
+}
+
+func (s *server) consumers(ctx context.Context, _ nothing, out *lines) error {
+	list, err := s.records.Consumers(ctx)
+	for i := range list {
+		if err == nil {
+			err = out.put(line{Consumer: &list[i]})
+		}
+	}
+	return err
+}
+
+func (s *server) lag(ctx context.Context, q delay, out *lines) error {
+	lag, err := s.records.Lag(ctx, q.Consumer, q.Selector, q.Limit)
+	if err != nil {
+		return err
+	}
+	return out.put(line{Lag: &lag})
+}
+
+func (s *server) ping(ctx context.Context, _ nothing, _ *lines) error { return s.records.Ping(ctx) }
+
+// lines is an answer in the making.
+type lines struct {
+	w     http.ResponseWriter
+	text  *bufio.Writer
+	enc   *json.Encoder
+	begun bool
+	more  bool
+}
+
+func newLines(w http.ResponseWriter) *lines {
+	text := bufio.NewWriterSize(w, flush)
+	return &lines{w: w, text: text, enc: json.NewEncoder(text)}
+}
+
+// put adds a line.
+func (l *lines) put(x line) error {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "application/x-ndjson")
+	}
+	if err := l.enc.Encode(x); err != nil {
+		return fmt.Errorf("answering: %w", err)
+	}
+	return nil
+}
+
+// end says that the answer is whole.
+func (l *lines) end() { l.last(line{End: &end{More: l.more}}) }
+
+// finish says why the answer is not whole; the status counts while nothing was said.
+func (l *lines) finish(status int, p problem) {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "application/x-ndjson")
+		l.w.WriteHeader(status)
+	}
+	l.last(line{Error: &p})
+}
+
+// last is told to who is still there.
+func (l *lines) last(x line) {
+	if l.put(x) == nil {
+		_ = l.text.Flush()
+	}
+}
