@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -68,5 +69,26 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	certificates := gateway.Certificates{Cert: cfg.Gateway.CertFile, Key: cfg.Gateway.KeyFile, ClientCA: cfg.Gateway.ClientCAFile}
 	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerAddress: cfg.Gateway.PerAddress}
 	d.Go("gateway", func(ctx context.Context) error { return gateway.Serve(ctx, l, g, certificates, limits) })
+	return inspection(ctx, d, cfg)
+}
+
+// inspection lets the store be read at a loopback address, over connections of its own
+// that cannot write and take none from those of the connectors.
+func inspection(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
+	if cfg.Gateway.InspectAddress == "" {
+		return nil
+	}
+	records, err := storeopen.OpenReader(ctx, cfg.Store, options(d, cfg, nil))
+	if err != nil {
+		return err
+	}
+	d.OnStop("store for reading", func(context.Context) error { return records.Close() })
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", cfg.Gateway.InspectAddress)
+	if err != nil {
+		return fmt.Errorf("listening for readers of the store (--inspect-address; empty turns it off): %w", err)
+	}
+	d.Log.Info("letting the store be read", "address", l.Addr().String())
+	d.Go("inspection", func(ctx context.Context) error { return remote.Serve(ctx, l, records, d.Log) })
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,8 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway/gatewaytest"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/upstream"
+	"github.com/nvidia/nvsentinel/store-client/remote"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -32,6 +35,7 @@ import (
 type avenue struct {
 	*site
 	address   [2]string
+	inspect   [2]string // where each lets the store be read; empty is nowhere
 	cert, key string
 	account   string
 	token     string
@@ -79,7 +83,7 @@ func (a *avenue) gateway(i int) *process {
 	}
 	return a.run(exe, "--role=gateway", "--kubeconfig="+a.cluster.AdminKubeconfig(), "--store="+a.dsn(), "--single-host",
 		"--gateway-listen="+a.address[i], "--gateway-cert-file="+a.cert, "--gateway-key-file="+a.key, "--gateway-accounts="+a.account,
-		"--metrics-address=off", "--log-format=text")
+		"--inspect-address="+a.inspect[i], "--metrics-address=off", "--log-format=text")
 }
 
 // connector starts the one of the node.
@@ -148,6 +152,31 @@ func TestGatewaysAreKilledWhileEventsFlow(t *testing.T) {
 		got := a.conditions()[check]
 		return strings.Contains(got, "GPU-p3"), got
 	})
+}
+
+// TestAGatewayLetsItsStoreBeRead at its loopback address, as long as it lives.
+func TestAGatewayLetsItsStoreBeRead(t *testing.T) {
+	a := newAvenue(t)
+	port, err := freeport.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.inspect[0] = fmt.Sprintf("127.0.0.1:%d", port)
+	g := a.gateway(0)
+	stored := storetest.Record(nodeName)
+	storetest.MustAppend(t, a.records(), stored)
+	reader := remote.Open(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", a.inspect[0])
+	})
+	defer reader.Close()
+	await(t, func() (bool, string) {
+		got, err := reader.Get(t.Context(), stored.ID)
+		return err == nil && got.Event.NodeName == nodeName, fmt.Sprint(got.ID, err)
+	})
+	g.kill()
+	if _, err := reader.List(t.Context(), store.Query{}); err == nil {
+		t.Error("a gateway that is gone answers")
+	}
 }
 
 // forgetConditions takes the check's condition from the Node.

@@ -116,7 +116,7 @@ func TestAThousandNodes(t *testing.T) {
 		}
 		return a.run(exe, "--role=gateway", "--kubeconfig="+a.cluster.AdminKubeconfig(), "--store="+server.DSN("postgres"),
 			"--gateway-listen="+a.address[i], "--gateway-cert-file="+a.cert, "--gateway-key-file="+a.key, "--gateway-accounts="+a.account,
-			"--gateway-connections-per-address=5000", "--metrics-address=off", "--log-format=text", "--log-level=error")
+			"--gateway-connections-per-address=5000", "--inspect-address=", "--metrics-address=off", "--log-format=text", "--log-level=error")
 	}
 	gates := []*process{gate(0), gate(1)}
 	tokens := a.tokens(*crowd)

@@ -218,6 +218,62 @@ func TestFewAtOnce(t *testing.T) {
 	})
 }
 
+// pipes is a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestFewConnections: one more is taken when another one has ended.
+func TestFewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- Serve(ctx, l, &told{ping: func(context.Context) error { return nil }}, quiet()) }()
+		var open []net.Conn
+		for range connections {
+			here, there := net.Pipe()
+			l <- there
+			open = append(open, here)
+		}
+		r := Open(func(ctx context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			select {
+			case l <- there:
+				return here, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.Ping(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("over connection %d: %v", connections+1, err)
+		}
+		_ = open[0].Close()
+		if err := r.Ping(t.Context()); err != nil {
+			t.Errorf("after one has ended: %v", err)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+		_ = r.Close()
+		stop()
+		close(l)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestCutAnswers: half an answer, and one of another program, are no answers.
 func TestCutAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {

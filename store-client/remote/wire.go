@@ -19,6 +19,13 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
+// Port is where a store is served unless something else was said; PortName names the
+// port of a pod that says so.
+const (
+	Port     = 9446
+	PortName = "inspect"
+)
+
 // root is where the calls of this version are.
 const root = "/v1/"
 

@@ -117,7 +117,7 @@ func (c *crowd) gateway(ctx context.Context) ([]string, error) {
 	pki := filepath.Join(f.Cluster.Dir(), "pki")
 	service := f.Launch(gatewayService+"@"+c.figure, fleet.Connector, []string{
 		"--role", "gateway", "--kubeconfig", kubeconfig, "--store", f.DSN, "--metrics-address", "127.0.0.1:0",
-		"--gateway-listen", "127.0.0.1:0", "--gateway-cert-file", filepath.Join(pki, "apiserver.crt"), "--gateway-key-file", filepath.Join(pki, "apiserver.key"),
+		"--gateway-listen", "127.0.0.1:0", "--inspect-address", "", "--gateway-cert-file", filepath.Join(pki, "apiserver.crt"), "--gateway-key-file", filepath.Join(pki, "apiserver.key"),
 		"--gateway-accounts", connectorAccount, "--gateway-connections-per-address", strconv.Itoa(2 * len(c.nodes)),
 	}, nil)
 	c.services = append(c.services, service)

@@ -139,7 +139,7 @@ func (u *suite) gateways() *service {
 			// All nodes have one address here.
 			"--gateway-accounts=system:serviceaccount:nvsentinel:platform-connectors", fmt.Sprintf("--gateway-connections-per-address=%d", 2*u.nodes+16),
 		},
-		each: func(i int) []string { return []string{"--gateway-listen=" + u.gates[i]} },
+		each: func(i int) []string { return []string{"--gateway-listen=" + u.gates[i], "--inspect-address="} },
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/coverage"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
+	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -80,6 +82,9 @@ type Gateway struct {
 	// Connections bounds all connections, PerAddress those of one address.
 	Connections int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
 	PerAddress  int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
+	// InspectAddress is where the store can be read, by whoever reaches it; empty is
+	// nowhere.
+	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
 }
 
 // Default is the configuration without a file.
@@ -89,6 +94,7 @@ func Default() Config {
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
 			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
+			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
 		},
 	}
 }
@@ -153,6 +159,7 @@ func (c Config) validateGateway() error {
 	if _, _, err := net.SplitHostPort(g.Listen); err != nil {
 		problems = append(problems, fmt.Errorf("gateway.listen (--gateway-listen) %q is not host:port", g.Listen))
 	}
+	problems = append(problems, g.validateInspect())
 	for _, f := range []struct{ key, value string }{
 		{"gateway.certFile (--gateway-cert-file)", g.CertFile}, {"gateway.keyFile (--gateway-key-file)", g.KeyFile},
 		{"gateway.audience (--gateway-token-audience)", g.Audience},
@@ -185,4 +192,20 @@ func (c Config) validateGateway() error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// validateInspect refuses an address that others than this host, or this pod, reach.
+func (g Gateway) validateInspect() error {
+	if g.InspectAddress == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(g.InspectAddress)
+	if err != nil {
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not host:port", g.InspectAddress)
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("gateway.inspectAddress (--inspect-address) %q is not an address of the loopback interface, such as 127.0.0.1:%d: nobody is asked there who he is, "+
+			"and only who may forward a port into the pod, or execute something in it, may read all records", g.InspectAddress, remote.Port)
+	}
+	return nil
 }

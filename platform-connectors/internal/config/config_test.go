@@ -112,9 +112,36 @@ func TestRoleGateway(t *testing.T) {
 			t.Errorf("the error does not name %s:\n%v", key, err)
 		}
 	}
-	c = Default()
-	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, "postgres://store/HealthEventsDatabase", []string{"system:serviceaccount:nvsentinel:platform-connectors"}
-	if err := c.Validate(); err != nil {
+	if err := goodGateway().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
+	}
+}
+
+func goodGateway() Config {
+	c := Default()
+	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, "postgres://store/HealthEventsDatabase", []string{"system:serviceaccount:nvsentinel:platform-connectors"}
+	return c
+}
+
+// TestInspectAddress: the store is read where this host or pod alone can come to.
+func TestInspectAddress(t *testing.T) {
+	for address, says := range map[string]string{
+		"":                "",
+		"127.0.0.1:9446":  "",
+		"127.0.0.2:0":     "",
+		"[::1]:9446":      "",
+		"127.0.0.1":       "is not host:port",
+		":9446":           "nobody is asked there who he is",
+		"0.0.0.0:9446":    "nobody is asked there who he is",
+		"[::]:9446":       "nobody is asked there who he is",
+		"10.0.0.7:9446":   "nobody is asked there who he is",
+		"localhost:9446":  "nobody is asked there who he is", // whatever it resolves to
+		"127.0.0.1.a:446": "nobody is asked there who he is",
+	} {
+		c := goodGateway()
+		c.Gateway.InspectAddress = address
+		if err := c.Validate(); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", address, err, says)
+		}
 	}
 }
