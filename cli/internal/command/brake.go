@@ -44,7 +44,7 @@ func (o *options) brake(ctx context.Context, want brake.State) error {
 	if err != nil {
 		return coded{err, ExitFailed}
 	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
+	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
 	if err != nil {
 		return coded{err, ExitFailed}
 	}

@@ -60,14 +60,14 @@ gateway to the store, which is only read here. The annotation is taken away in t
 func (o *options) canary(ctx context.Context, node string, patience time.Duration) error {
 	sources, done := o.open(ctx)
 	defer done()
-	if err := errors.Join(sources.RecordsError, sources.ClusterError); err != nil {
-		return coded{fmt.Errorf("a canary needs the store and the API server: %w", err), ExitFailed}
+	if err := o.needs(ctx, "a canary", sources); err != nil {
+		return err
 	}
 	rc, err := o.kube()
 	if err != nil {
 		return coded{err, ExitFailed}
 	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
+	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
 	if err != nil {
 		return coded{err, ExitFailed}
 	}

@@ -59,14 +59,14 @@ changed, and takes the annotation away.
 func (o *options) clear(ctx context.Context, node, id, reason string, patience time.Duration) (int, error) {
 	sources, done := o.open(ctx)
 	defer done()
-	if err := errors.Join(sources.RecordsError, sources.ClusterError); err != nil {
-		return 0, coded{fmt.Errorf("clearing needs the store and the API server: %w", err), ExitFailed}
+	if err := o.needs(ctx, "clearing", sources); err != nil {
+		return 0, err
 	}
 	rc, err := o.kube()
 	if err != nil {
 		return 0, coded{err, ExitFailed}
 	}
-	cluster, err := kube.ForConfig(rc, kube.Config{}, "nvsentinel-cli/"+o.program.Version) // one that may write
+	cluster, err := kube.ForConfig(rc, kube.Config{}, o.agent()) // one that may write
 	if err != nil {
 		return 0, coded{err, ExitFailed}
 	}

@@ -58,7 +58,7 @@ func TestOneSource(t *testing.T) {
 		kubeconfig string
 		why, says  string
 	}{
-		{"no store", command.Program{}, w.viewer, line, "! store not read: no address"},
+		{"no store", command.Program{}, w.viewer, line, "namespace nvsentinel has no gateway"},
 		{"store is not there", command.Program{Store: storetest.SQLiteDSN(t)}, w.viewer, "RebootNode/" + w.object, "no such file or directory"},
 		{"no database server", command.Program{Store: "postgres://u@127.0.0.1:1/d"}, w.viewer, line, "! store not read: "},
 		{"no kubeconfig", command.Program{Store: w.dsn}, filepath.Join(t.TempDir(), "none"), `by rule "fatal"`, "! API server not read: "},

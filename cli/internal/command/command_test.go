@@ -115,7 +115,7 @@ func TestPasswordStays(t *testing.T) {
 func TestNothingReadable(t *testing.T) {
 	for _, args := range [][]string{{"why", "gpu-1"}, {"status"}, {"status", "-o", "json"}} {
 		a := run(t, command.Program{}, args...)
-		a.expect(t, command.ExitFailed, "", "store not read: no address: give --store or set NVSENTINEL_STORE")
+		a.expect(t, command.ExitFailed, "", "store not read: no address (--store, NVSENTINEL_STORE), and without the API server no way to a gateway: ")
 		a.expect(t, command.ExitFailed, "", "API server not read: ")
 		if a.out != "" {
 			t.Errorf("%v wrote to the output: %s", args, a.out)

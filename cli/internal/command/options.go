@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/nvidia/nvsentinel/cli/internal/forward"
 	"github.com/nvidia/nvsentinel/cli/internal/look"
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/store-client/remote"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -34,10 +39,10 @@ type options struct {
 
 func (o *options) flags(f *pflag.FlagSet) {
 	// The address is no default of the flag: help would print its password.
-	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database (default $NVSENTINEL_STORE)")
+	f.StringVar(&o.store, "store", "", "address of the store: sqlite:///absolute/path.db, postgres://user@host/database or mongodb://host,host/database (default $NVSENTINEL_STORE; without it a gateway of the namespace is asked, over a port forwarded into its pod)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default as kubectl)")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig (default its current one)")
-	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "namespace of the installation, in which its emergency brake is")
+	f.StringVarP(&o.namespace, "namespace", "n", brake.DefaultNamespace, "namespace of the installation, in which its gateways and its emergency brake are")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	f.StringVar(&o.timezone, "timezone", "UTC", "zone of the times in text: UTC, Local, or a name such as Europe/Berlin")
 	f.DurationVar(&o.within, "timeout", defaultWithin, "how long each source may take")
@@ -67,9 +72,6 @@ func (o *options) check() error {
 	return nil
 }
 
-// errNoStore says how to name one.
-var errNoStore = errors.New("no address: give --store or set NVSENTINEL_STORE")
-
 // kube is the kubeconfig that is asked for.
 func (o *options) kube() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -77,29 +79,60 @@ func (o *options) kube() (*rest.Config, error) {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
 }
 
+// agent is how the program names itself to the API server.
+func (o *options) agent() string { return "nvsentinel-cli/" + o.program.Version }
+
 // open opens what can be opened; done closes it.
 func (o *options) open(ctx context.Context) (s look.Sources, done func()) {
 	s = look.Sources{Namespace: o.namespace, Within: o.within, Limit: o.limit}
-	address := o.store
-	if address == "" {
-		address = o.program.Store
+	rc, err := o.kube()
+	if err == nil {
+		s.Cluster, err = look.Connect(rc, o.agent())
 	}
-	if address == "" {
-		s.RecordsError = errNoStore
-	} else {
+	s.ClusterError = err
+	closing := func() {}
+	switch address := cmp.Or(o.store, o.program.Store); {
+	case address != "":
 		bounded, cancel := context.WithTimeout(ctx, o.within)
 		defer cancel()
 		s.Records, s.RecordsError = storeopen.OpenReader(bounded, address, storeopen.Options{})
+	case err != nil:
+		s.RecordsError = fmt.Errorf("no address (--store, NVSENTINEL_STORE), and without the API server no way to a gateway: %w", err)
+	default:
+		s.Records, closing = o.gateways(rc, s.Cluster)
 	}
-	rc, err := o.kube()
-	if err == nil {
-		s.Cluster, err = look.Connect(rc, "nvsentinel-cli/"+o.program.Version)
-	}
-	s.ClusterError = err
 	return s, func() {
 		if s.Records != nil {
 			// Nothing was written: an error of closing has lost nothing.
 			_ = s.Records.Close()
 		}
+		closing()
 	}
+}
+
+// gateways reads the store through those of the namespace; the way there is taken by
+// the first read.
+func (o *options) gateways(rc *rest.Config, cluster *kube.Client) (store.Reader, func()) {
+	rc = rest.CopyConfig(rc)
+	rc.UserAgent = o.agent()
+	core := cluster.Clientset.CoreV1()
+	g := &forward.Gateways{
+		Pods: core, Namespace: o.namespace,
+		Tunnels: forward.APIServer{Config: rc, REST: core.RESTClient(), Namespace: o.namespace},
+	}
+	return remote.Open(g.Dial), g.Close
+}
+
+// needs is the error of what cannot do without both sources.
+func (o *options) needs(ctx context.Context, what string, s look.Sources) error {
+	err := errors.Join(s.RecordsError, s.ClusterError)
+	if err == nil {
+		bounded, cancel := context.WithTimeout(ctx, o.within)
+		defer cancel()
+		err = s.Records.Ping(bounded)
+	}
+	if err != nil {
+		return coded{fmt.Errorf("%s needs the store and the API server: %w", what, err), ExitFailed}
+	}
+	return nil
 }

@@ -59,6 +59,7 @@ func newWorld(t *testing.T) *world {
 			}
 			w.apply(t, string(text))
 		}
+		w.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: nvsentinel}\n")
 		w.apply(t, documentedRole(t))
 	})
 	w.viewer = w.account(t, "viewer", "nvsentinel-viewer")
@@ -104,6 +105,12 @@ func (w *world) account(t *testing.T, name, role string) string {
 kind: ClusterRoleBinding
 metadata: {name: `+name+`}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: `+role+`}
+subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: `+name+`, namespace: nvsentinel}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: `+role+`}
 subjects: [{kind: ServiceAccount, name: `+name+`, namespace: operators}]
 `)
 		testkit.Until(t, 2*time.Minute, func() bool { return w.mayList(t, name) })

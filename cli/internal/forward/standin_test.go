@@ -1,0 +1,187 @@
+package forward_test
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	gwebsocket "github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/nvidia/nvsentinel/cli/internal/forward"
+)
+
+const namespace = "suite"
+
+// standIn stands for an API server and the kubelets behind it.
+type standIn struct {
+	t *testing.T
+	// webSocket says that it forwards over WebSocket; else over SPDY alone.
+	webSocket bool
+	// refuses is the answer to who lists pods, and to who forwards a port.
+	refusesList, refusesForward string
+
+	mu   sync.Mutex
+	pods []corev1.Pod
+	// behind are the addresses of the pods' ports.
+	behind  map[string]string
+	tunnels map[string][]httpstream.Connection
+	asked   []string
+}
+
+// add adds a Ready gateway; address is where its port leads.
+func (s *standIn) add(name, address string, edit ...func(*corev1.Pod)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+	for _, e := range edit {
+		e(&p)
+	}
+	if s.behind == nil {
+		s.behind, s.tunnels = map[string]string{}, map[string][]httpstream.Connection{}
+	}
+	s.pods, s.behind[name] = append(s.pods, p), address
+}
+
+// lose takes a pod away, with the tunnels into it.
+func (s *standIn) lose(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []corev1.Pod
+	for _, p := range s.pods {
+		if p.Name != name {
+			left = append(left, p)
+		}
+	}
+	s.pods = left
+	for _, c := range s.tunnels[name] {
+		_ = c.Close()
+	}
+}
+
+// inside says into which pod there was a tunnel last.
+func (s *standIn) inside() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.asked) == 0 {
+		return ""
+	}
+	return s.asked[len(s.asked)-1]
+}
+
+// gateways looks through it.
+func (s *standIn) gateways() *forward.Gateways {
+	server := httptest.NewServer(s)
+	s.t.Cleanup(server.Close)
+	rc := &rest.Config{Host: server.URL}
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	g := &forward.Gateways{Pods: client.CoreV1(), Namespace: namespace, Tunnels: forward.APIServer{Config: rc, REST: client.CoreV1().RESTClient(), Namespace: namespace}}
+	s.t.Cleanup(g.Close)
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const pods = "/api/v1/namespaces/" + namespace + "/pods"
+	name, forwards := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, pods+"/"), "/portforward")
+	switch {
+	case r.URL.Path == pods && s.refusesList != "":
+		refuse(w, s.refusesList)
+	case r.URL.Path == pods:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.pods})
+	case !forwards:
+		http.NotFound(w, r)
+	case s.refusesForward != "":
+		refuse(w, s.refusesForward)
+	case gwebsocket.IsWebSocketUpgrade(r) && !s.webSocket:
+		http.Error(w, "no WebSocket here", http.StatusBadRequest)
+	default:
+		s.forward(w, r, name)
+	}
+}
+
+func refuse(w http.ResponseWriter, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message})
+}
+
+func (s *standIn) forward(w http.ResponseWriter, r *http.Request, pod string) {
+	var conn httpstream.Connection
+	if s.webSocket {
+		up := gwebsocket.Upgrader{Subprotocols: []string{"SPDY/3.1+" + portforward.PortForwardProtocolV1Name}}
+		ws, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		if conn, err = spdy.NewServerConnection(portforward.NewTunnelingConnection("server", ws), s.kubelet(pod)); err != nil {
+			s.t.Error(err)
+			return
+		}
+	} else {
+		w.Header().Set(httpstream.HeaderProtocolVersion, portforward.PortForwardProtocolV1Name)
+		if conn = spdy.NewResponseUpgrader().UpgradeResponse(w, r, s.kubelet(pod)); conn == nil {
+			s.t.Error("no upgrade")
+			return
+		}
+	}
+	s.mu.Lock()
+	s.tunnels[pod], s.asked = append(s.tunnels[pod], conn), append(s.asked, pod)
+	s.mu.Unlock()
+	<-conn.CloseChan()
+}
+
+// kubelet connects streams to what is behind a pod's port, or says that nothing is.
+func (s *standIn) kubelet(pod string) httpstream.NewStreamHandler {
+	var mu sync.Mutex
+	problems := map[string]httpstream.Stream{}
+	return func(stream httpstream.Stream, replied <-chan struct{}) error {
+		mu.Lock()
+		defer mu.Unlock()
+		id := stream.Headers().Get(corev1.PortForwardRequestIDHeader)
+		if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+			problems[id] = stream
+			return nil
+		}
+		problem := problems[id]
+		go func() {
+			defer stream.Close()
+			defer problem.Close()
+			<-replied
+			s.mu.Lock()
+			address := s.behind[pod]
+			s.mu.Unlock()
+			if port := stream.Headers().Get(corev1.PortHeader); strings.HasPrefix(address, "only ") && address != "only "+port {
+				_, _ = io.WriteString(problem, "connection refused: port "+port)
+				return
+			}
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				_, _ = io.WriteString(problem, "connection refused: "+err.Error())
+				return
+			}
+			defer c.Close()
+			go func() { _, _ = io.Copy(c, stream) }()
+			_, _ = io.Copy(stream, c)
+		}()
+		return nil
+	}
+}
