@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,41 +61,60 @@ type Dry struct {
 	// dry run, given At.
 	Now bool      `json:"now"`
 	At  time.Time `json:"at"`
-	// Faults of so many newest ones would have been acted upon, on these Nodes.
+	// Faults of so many newest ones would have been acted upon: these Nodes would have
+	// been quarantined, the budget aside, which a dry run does not ask.
 	Faults int      `json:"faults"`
 	Of     int      `json:"of"`
 	Nodes  []string `json:"nodes"`
+	// Held and Skipped count the other nodes of these faults: held back by the budget or
+	// the emergency brake; left alone by the rules, by the event's or the Node's word.
+	Held    int `json:"held"`
+	Skipped int `json:"skipped"`
 }
 
 // dry looks for verdicts of a dry run among the newest.
 func dry(newest []record.Record) *Dry {
 	d := Dry{Of: len(newest)}
 	var last time.Time
+	would, held, skipped := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range newest {
-		v := r.Status.QuarantineVerdict
+		v, node := r.Status.QuarantineVerdict, r.Event.NodeName
 		if v == nil {
 			continue
 		}
-		// What no rule matched is judged alike in a dry run.
-		acts := v.Reason == record.DryRun || v.Reason == record.Matched || v.Reason == record.Held
-		if acts && v.At.After(last) {
-			last, d.Now = v.At, v.Reason == record.DryRun
-		}
-		if v.Reason != record.DryRun {
+		switch v.Reason {
+		case record.DryRun:
+			d.Faults++
+			if v.At.After(d.At) {
+				d.At = v.At
+			}
+			would[node] = true
+		case record.Held:
+			held[node] = true
+		case record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
+			skipped[node] = true
+			continue // it is judged alike in a dry run
+		case record.Matched:
+		default:
 			continue
 		}
-		d.Faults++
-		if v.At.After(d.At) {
-			d.At = v.At
-		}
-		if !slices.Contains(d.Nodes, r.Event.NodeName) {
-			d.Nodes = append(d.Nodes, r.Event.NodeName)
+		if v.At.After(last) {
+			last, d.Now = v.At, v.Reason == record.DryRun
 		}
 	}
 	if d.Faults == 0 {
 		return nil
 	}
-	slices.Sort(d.Nodes)
+	d.Nodes = slices.Sorted(maps.Keys(would))
+	without := func(nodes map[string]bool, others ...map[string]bool) (n int) {
+		for node := range nodes {
+			if !slices.ContainsFunc(others, func(o map[string]bool) bool { return o[node] }) {
+				n++
+			}
+		}
+		return n
+	}
+	d.Held, d.Skipped = without(held, would), without(skipped, would, held)
 	return &d
 }
 

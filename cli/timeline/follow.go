@@ -45,6 +45,9 @@ func (p *page) changes(s, before Timeline) {
 	for _, note := range fresh(s.Notes, before.Notes) {
 		p.line("%s", p.paint(Alert, "! "+brief(note)))
 	}
+	for _, note := range fresh(s.Settled, before.Settled) {
+		p.line("  %s", brief(note))
+	}
 	p.freshSteps(s, before)
 	p.freshGroups(s.Others, before.Others, s.At)
 }

@@ -66,25 +66,37 @@ func TestWhyAConditionStands(t *testing.T) {
 		name    string
 		records []record.Record
 		want    string
+		settled bool
 	}{
-		{"no fault", nil, unexplained},
-		{"a fault was skipped", []record.Record{skipped}, "Skipped"},
-		{"a recovery after it", []record.Record{skipped, judged(record.NoRuleMatched, healthy)}, "Skipped"},
-		{"a fault for the record only after it", []record.Record{skipped, judged(record.NoRuleMatched, observed)}, "Skipped"},
-		{"a fault of another check after it", []record.Record{skipped, judged(record.NoRuleMatched, another)}, "Skipped"},
-		{"another fault after it", []record.Record{skipped, judged(record.NoRuleMatched)}, "NoRuleMatched"},
-		{"a fault waits, and one after it is judged", []record.Record{open("r", unjudged), skipped}, waits},
-		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, onItsWay},
-		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, onItsWay},
-		{"the recovery was stored a minute ago", []record.Record{cleared(time.Minute, "h")}, unexplained},
-		{"a person released the node", []record.Record{cleared(0, record.ClearedManual)}, "a person released the node"},
-		{"an entry is not cleared", []record.Record{open("r")}, unexplained},
+		{"no fault", nil, unexplained, false},
+		{"a fault was skipped", []record.Record{skipped}, "Skipped", true},
+		{"a recovery after it", []record.Record{skipped, judged(record.NoRuleMatched, healthy)}, "Skipped", true},
+		{"a fault for the record only after it", []record.Record{skipped, judged(record.NoRuleMatched, observed)}, "Skipped", true},
+		{"a fault of another check after it", []record.Record{skipped, judged(record.NoRuleMatched, another)}, "Skipped", true},
+		{"another fault after it", []record.Record{skipped, judged(record.NoRuleMatched)}, "NoRuleMatched", true},
+		{"a dry run", []record.Record{judged(record.DryRun)}, "DryRun", true},
+		{"the Node is opted out", []record.Record{judged(record.OptedOut)}, "OptedOut", true},
+		{"a boot that is over", []record.Record{judged(record.CoveredByReboot)}, "CoveredByReboot", false},
+		{"it is held", []record.Record{judged(record.Held)}, "Held", false},
+		{"a dry run, then it is held", []record.Record{judged(record.DryRun), judged(record.Held)}, "Held", false},
+		{"a fault waits, and one after it is judged", []record.Record{open("r", unjudged), skipped}, waits, false},
+		{"the recovery was stored just now", []record.Record{cleared(0, "h")}, onItsWay, false},
+		{"the recovery was stored a moment less than a minute ago", []record.Record{cleared(time.Minute-1, "h")}, onItsWay, false},
+		{"the recovery was stored a minute ago", []record.Record{cleared(time.Minute, "h")}, unexplained, false},
+		{"a person released the node", []record.Record{cleared(0, record.ClearedManual)}, "a person released the node", true},
+		{"an entry is not cleared", []record.Record{open("r")}, unexplained, false},
 	} {
-		got := unacted([]Condition{{Type: "check"}}, tt.records, minute(60))
+		got := unacted([]Condition{{Type: "check"}}, Facts{Records: tt.records, Now: minute(60)})
 		for why := range got {
-			if len(got) != 1 || !strings.Contains(why, tt.want) {
-				t.Errorf("%s: %q, want %q", tt.name, why, tt.want)
+			if len(got) != 1 || !strings.Contains(why.text, tt.want) || why.settled != tt.settled {
+				t.Errorf("%s: %+v, want %q, settled %t", tt.name, why, tt.want, tt.settled)
 			}
+		}
+	}
+	// What was not read is not called absent.
+	for why := range unacted([]Condition{{Type: "check"}}, Facts{Older: true}) {
+		if why != (standingFor{text: unread}) {
+			t.Errorf("with records that were not read: %+v", why)
 		}
 	}
 }

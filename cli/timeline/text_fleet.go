@@ -108,7 +108,8 @@ func (p *page) dry(f Fleet) {
 		more = fmt.Sprintf(" and %d more", len(nodes)-dryNodes)
 		nodes = nodes[:dryNodes]
 	}
-	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: %d of the newest %d faults would have been acted upon, on %s%s", says, d.Faults, d.Of, strings.Join(nodes, ", "), more))))
+	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: of the nodes of the newest %d faults, %d held and %d skipped; %d would have been quarantined, the budget aside: %s%s",
+		says, d.Of, d.Held, d.Skipped, len(d.Nodes), strings.Join(nodes, ", "), more))))
 }
 
 // undecodableRecords are as many as are named.

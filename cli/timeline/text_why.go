@@ -24,6 +24,9 @@ func (s Timeline) Write(w io.Writer, style Style) error {
 	for _, n := range s.Notes {
 		p.line("%s", p.paint(Alert, "! "+brief(n)))
 	}
+	for _, n := range s.Settled {
+		p.line("  %s", brief(n))
+	}
 	p.stays(s)
 	p.groups(s.Others, s.At)
 	return p.writeTo(w)

@@ -31,6 +31,9 @@ type Timeline struct {
 	Others []Group `json:"others,omitempty"`
 	// Notes are contradictions and gaps a reader has to know of.
 	Notes []string `json:"notes,omitempty"`
+	// Settled are conditions of the Node that stand for faults about which nothing is
+	// done, because it was decided so: that is no contradiction.
+	Settled []string `json:"settled,omitempty"`
 
 	// told are the steps that were written, by record, while somebody follows.
 	told map[string][]Step
@@ -85,7 +88,7 @@ func Tell(f Facts) Timeline {
 	} else {
 		s.Stays = shown(f)
 	}
-	s.Notes = notes(f)
+	s.Notes, s.Settled = notes(f)
 	return s
 }
 
@@ -210,9 +213,9 @@ func reason(r record.Record) string {
 	return string(r.Reason())
 }
 
-// notes are what does not fit together, and what is missing.
-func notes(f Facts) []string {
-	var out []string
+// notes are what does not fit together, and what is missing; settled is what stands
+// because it was decided so.
+func notes(f Facts) (out, settled []string) {
 	add := func(so bool, format string, args ...any) {
 		if so {
 			out = append(out, fmt.Sprintf(format, args...))
@@ -230,9 +233,14 @@ func notes(f Facts) []string {
 		by := claimant(f)
 		add(by != "", "the Node is claimed by %s", by)
 		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {
-			left := unacted(n.Conditions, f.Records, f.Now)
-			for _, why := range slices.Sorted(maps.Keys(left)) {
-				add(true, "the Node's conditions report %s%s", names(left[why]), why)
+			left := unacted(n.Conditions, f)
+			for _, why := range slices.SortedFunc(maps.Keys(left), func(a, b standingFor) int { return cmp.Compare(a.text, b.text) }) {
+				text := fmt.Sprintf("the Node's conditions report %s%s", names(left[why]), why.text)
+				if why.settled {
+					settled = append(settled, text)
+					continue
+				}
+				add(true, "%s", text)
 			}
 		}
 		for _, r := range open {
@@ -243,7 +251,7 @@ func notes(f Facts) []string {
 		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
 		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
 	}
-	return out
+	return out, settled
 }
 
 // claimant is the repair object that claims the Node; empty when there is none, or
@@ -266,15 +274,24 @@ func claimant(f Facts) string {
 	return by
 }
 
-// unacted sorts conditions by why the newest fault of their check is not open, as
-// a note says it.
-func unacted(conditions []Condition, records []record.Record, now time.Time) map[string][]Condition {
-	out := map[string][]Condition{}
+// standingFor is why a condition stands although no fault is open, as a note says it.
+type standingFor struct {
+	text string
+	// settled says that it was decided so, and nothing is amiss.
+	settled bool
+}
+
+// unacted sorts conditions by why the newest fault of their check is not open.
+func unacted(conditions []Condition, f Facts) map[standingFor][]Condition {
+	out := map[standingFor][]Condition{}
 	for _, c := range conditions {
-		why, waits := unexplained, false
-		for _, r := range records { // the newest last, before all one that waits
+		why, waits := standingFor{text: unexplained}, false
+		if f.Older {
+			why.text = unread
+		}
+		for _, r := range f.Records { // the newest last, before all one that waits
 			if r.IsFault() && r.Acts() && r.Event.CheckName == c.Type && (!waits || record.Pending(r)) {
-				why, waits = leftAlone(r, now), record.Pending(r)
+				why, waits = leftAlone(r, f.Now), record.Pending(r)
 			}
 		}
 		out[why] = append(out[why], c)
@@ -284,6 +301,7 @@ func unacted(conditions []Condition, records []record.Record, now time.Time) map
 
 const (
 	unexplained = ", and the store has no open fault"
+	unread      = ", and the store has no open fault; what was decided about them is not among the records that were read"
 	// The connectors write a condition after the recovery was stored, within
 	// followsIn.
 	onItsWay  = ", whose recovery was just stored: they follow"
@@ -291,25 +309,27 @@ const (
 )
 
 // leftAlone is why a fault is not open although its condition stands.
-func leftAlone(r record.Record, now time.Time) string {
+func leftAlone(r record.Record, now time.Time) standingFor {
 	switch reason := r.Reason(); reason {
 	case "":
-		return "; fault-quarantine has not judged it yet"
+		return standingFor{text: "; fault-quarantine has not judged it yet"}
 	case record.Held:
-		return "; nothing is done about it yet: Held (" + explain(reason) + ")"
-	case record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut, record.CoveredByReboot:
-		return "; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")"
+		return standingFor{text: "; nothing is done about it yet: Held (" + explain(reason) + ")"}
+	case record.CoveredByReboot:
+		return standingFor{text: "; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")"}
+	case record.DryRun, record.NoRuleMatched, record.Skipped, record.OptedOut:
+		return standingFor{"; nothing is done about it: " + string(reason) + " (" + explain(reason) + ")", true}
 	default:
 	}
 	for _, f := range r.Status.Faults {
 		switch at := instant(f.ClearedTimestamp); {
 		case f.ClearedBy == record.ClearedManual:
-			return "; nothing is done about it: a person released the node"
+			return standingFor{"; nothing is done about it: a person released the node", true}
 		case !at.IsZero() && now.Sub(at) < followsIn:
-			return onItsWay
+			return standingFor{text: onItsWay}
 		}
 	}
-	return unexplained
+	return standingFor{text: unexplained}
 }
 
 func names(conditions []Condition) string {

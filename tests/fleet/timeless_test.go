@@ -19,6 +19,7 @@ var unsteady = []struct {
 	{regexp.MustCompile(`\[\d+\.000000\]`), "[<uptime>]"},
 	{regexp.MustCompile(`-[0-9a-f]{8}\b(-\d+)?`), "-<hash>"},
 	{regexp.MustCompile(`newest \d+ faults`), "newest <n> faults"},
+	{regexp.MustCompile(`\d+ held and \d+ skipped`), "<n> held and <n> skipped"},
 	{regexp.MustCompile(`([^ \n]) {2,}`), "$1  "},
 }
 
