@@ -4,6 +4,7 @@ go 1.26.0
 
 replace (
 	github.com/nvidia/nvsentinel/data-models => ../data-models
+	github.com/nvidia/nvsentinel/fault-quarantine => ../fault-quarantine
 	github.com/nvidia/nvsentinel/internal => ../internal
 	github.com/nvidia/nvsentinel/repair-chain => ../repair-chain
 	github.com/nvidia/nvsentinel/store-client => ../store-client
@@ -11,9 +12,11 @@ replace (
 
 require (
 	github.com/cockroachdb/datadriven v1.0.3
+	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	github.com/nvidia/nvsentinel/data-models v0.0.0
+	github.com/nvidia/nvsentinel/fault-quarantine v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/internal v0.0.0
 	github.com/nvidia/nvsentinel/repair-chain v0.0.0-00010101000000-000000000000
 	github.com/nvidia/nvsentinel/store-client v0.0.0-00010101000000-000000000000
@@ -54,7 +57,6 @@ require (
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect

@@ -35,7 +35,7 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 	}
 	after, err := client.CoreV1().Nodes().Patch(ctx, before.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	switch {
-	case apierrors.IsConflict(err) || testFailed(err):
+	case apierrors.IsConflict(err) || TestFailed(err):
 		return nil, fmt.Errorf("node %s: %w", before.Name, ErrConflict)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: %s", ErrGone, before.Name)
@@ -45,9 +45,9 @@ func PatchNode(ctx context.Context, client kubernetes.Interface, before *corev1.
 	return after, nil
 }
 
-// testFailed tells the answer to a patch of which a test did not hold from that to a
+// TestFailed tells the answer to a patch of which a test did not hold from that to a
 // Node which would not be valid: the latter names its fields.
-func testFailed(err error) bool {
+func TestFailed(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Reason != metav1.StatusReasonInvalid {
 		return false

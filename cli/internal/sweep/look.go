@@ -1,0 +1,217 @@
+// Package sweep sees what the suite has left in a cluster, and removes what a plan
+// says, each thing only while it is as it was seen.
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/cli/removal"
+	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// pageOf bounds one answer of the API server.
+const pageOf = 500
+
+// ofSuite selects what the chart has made.
+const ofSuite = "app.kubernetes.io/part-of=nvsentinel"
+
+// Sweep looks at a cluster, and cleans it.
+type Sweep struct {
+	Cluster   *kube.Client
+	Namespace string
+	Clock     clock.WithTicker
+	// Within bounds each reading of one kind, and each write.
+	Within time.Duration
+}
+
+// Look reads everything that a removal is decided from. What cannot be read is named
+// in the facts.
+func (s Sweep) Look(ctx context.Context) removal.Facts {
+	f := removal.Facts{Namespace: s.Namespace}
+	for _, read := range []struct {
+		what string
+		from func(context.Context, *removal.Facts) error
+	}{
+		{"workloads", s.workloads}, {"nodes", s.nodes}, {"pods", s.pods}, {"config maps", s.configMaps}, {"leases", s.leases},
+		{"definitions and their objects", s.definitions}, {"events", s.events},
+	} {
+		bounded, cancel := context.WithTimeout(ctx, s.Within)
+		if err := read.from(bounded, &f); err != nil {
+			f.Unread = append(f.Unread, read.what+": "+err.Error())
+		}
+		cancel()
+	}
+	f.Now = s.Cluster.Clock(s.Clock).Now()
+	return f
+}
+
+// pages asks for page after page.
+func pages(ctx context.Context, selector string, list func(context.Context, metav1.ListOptions) (next string, err error)) error {
+	for next := ""; ; {
+		var err error
+		if next, err = list(ctx, metav1.ListOptions{Limit: pageOf, Continue: next, LabelSelector: selector}); err != nil || next == "" {
+			return err
+		}
+	}
+}
+
+func (s Sweep) workloads(ctx context.Context, f *removal.Facts) error {
+	for _, kind := range []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "daemonsets"}, {Version: "v1", Resource: "pods"},
+	} {
+		list, err := s.objects(ctx, kind, s.Namespace, ofSuite)
+		if err != nil {
+			return err
+		}
+		for _, x := range list {
+			phase, _, _ := unstructured.NestedString(x.Object, "status", "phase")
+			if phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed) {
+				f.Workloads = append(f.Workloads, x.GetKind()+"/"+x.GetName())
+			}
+		}
+	}
+	return nil
+}
+
+func (s Sweep) nodes(ctx context.Context, f *removal.Facts) error {
+	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := s.Cluster.Clientset.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		f.Nodes = append(f.Nodes, list.Items...)
+		return list.Continue, nil
+	})
+}
+
+func (s Sweep) pods(ctx context.Context, f *removal.Facts) error {
+	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := s.Cluster.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if _, has := list.Items[i].Annotations[nodemark.DevicesAnnotation]; has {
+				f.Pods = append(f.Pods, list.Items[i].ObjectMeta)
+			}
+		}
+		return list.Continue, nil
+	})
+}
+
+func (s Sweep) configMaps(ctx context.Context, f *removal.Facts) error {
+	return pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := s.Cluster.Clientset.CoreV1().ConfigMaps(s.Namespace).List(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		f.ConfigMaps = append(f.ConfigMaps, list.Items...)
+		return list.Continue, nil
+	})
+}
+
+func (s Sweep) leases(ctx context.Context, f *removal.Facts) error {
+	for namespace, into := range map[string]*[]coordinationv1.Lease{s.Namespace: &f.Leases, nodelease.DefaultNamespace: &f.Claims} {
+		err := pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+			list, err := s.Cluster.Clientset.CoordinationV1().Leases(namespace).List(ctx, o)
+			if err != nil {
+				return "", err
+			}
+			*into = append(*into, list.Items...)
+			return list.Continue, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// events counts those about nodes and of the installation: others the suite writes
+// none.
+func (s Sweep) events(ctx context.Context, f *removal.Facts) error {
+	for _, namespace := range []string{metav1.NamespaceDefault, s.Namespace} {
+		err := pages(ctx, "", func(ctx context.Context, o metav1.ListOptions) (string, error) {
+			list, err := s.Cluster.Clientset.CoreV1().Events(namespace).List(ctx, o)
+			if err != nil {
+				return "", err
+			}
+			for _, e := range list.Items {
+				if removal.OurEvent(e) {
+					f.Events++
+				}
+			}
+			return list.Continue, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Sweep) definitions(ctx context.Context, f *removal.Facts) error {
+	list, err := s.objects(ctx, removal.Definitions, "", "")
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		group, _, _ := unstructured.NestedString(list[i].Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(list[i].Object, "spec", "names", "kind")
+		if !removal.OurGroup(group, kind) {
+			continue
+		}
+		d := removal.Definition{Kind: kind, Resource: resource(&list[i], group)}
+		meta, _, _ := unstructured.NestedMap(list[i].Object, "metadata")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(meta, &d.ObjectMeta); err != nil {
+			return fmt.Errorf("reading definition %s: %w", list[i].GetName(), err)
+		}
+		if d.Objects, err = s.objects(ctx, d.Resource, "", ""); err != nil {
+			return err
+		}
+		f.Definitions = append(f.Definitions, d)
+	}
+	return nil
+}
+
+// resource is under which the objects of a definition are served.
+func resource(definition *unstructured.Unstructured, group string) schema.GroupVersionResource {
+	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	out := schema.GroupVersionResource{Group: group, Resource: plural}
+	for _, v := range versions {
+		if m, ok := v.(map[string]any); ok && m["served"] == true {
+			out.Version, _ = m["name"].(string)
+		}
+	}
+	return out
+}
+
+// objects are all of a kind; of one that is not served there are none.
+func (s Sweep) objects(ctx context.Context, kind schema.GroupVersionResource, namespace, selector string) (out []unstructured.Unstructured, err error) {
+	err = pages(ctx, selector, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		list, err := s.Cluster.Dynamic.Resource(kind).Namespace(namespace).List(ctx, o)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("listing %s: %w", kind.Resource, err)
+		}
+		out = append(out, list.Items...)
+		return list.GetContinue(), nil
+	})
+	return out, err
+}
