@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,10 +63,7 @@ func notEnded(f Facts) map[string]bool {
 
 // ofDefinitions are the items of our kinds: their objects, then they themselves.
 func ofDefinitions(f Facts, o Options) (out []Item) {
-	off := map[string]bool{}
-	for i := range f.Nodes {
-		off[nodemark.Read(&f.Nodes[i]).Reset] = true
-	}
+	said := saidBy(f.Nodes)
 	for _, d := range f.Definitions {
 		item := whole(CRD, d.ObjectMeta, Definitions)
 		item.Note = fmt.Sprintf("%d objects", len(d.Objects))
@@ -76,7 +74,7 @@ func ofDefinitions(f Facts, o Options) (out []Item) {
 		}
 		stay := 0
 		for i := range d.Objects {
-			object := ofObject(d, &d.Objects[i], off, o)
+			object := ofObject(d, &d.Objects[i], said, o)
 			if !object.Remove {
 				stay++
 			}
@@ -97,9 +95,21 @@ func ofDefinitions(f Facts, o Options) (out []Item) {
 	return out
 }
 
-// ofObject is what becomes of an object of ours. off are the uids of those that have
-// taken GPU services off a node and not given them back.
-func ofObject(d Definition, x *unstructured.Unstructured, off map[string]bool, o Options) Item {
+// said is what Nodes say of repairs: the uids of those that have taken GPU services off
+// and not given them back, and the sessions of nodes in quarantine.
+type said struct{ off, sessions map[string]bool }
+
+func saidBy(nodes []corev1.Node) said {
+	s := said{map[string]bool{}, map[string]bool{}}
+	for i := range nodes {
+		m := nodemark.Read(&nodes[i])
+		s.off[m.Reset], s.sessions[m.Session] = true, m.Session != ""
+	}
+	return s
+}
+
+// ofObject is what becomes of an object of ours.
+func ofObject(d Definition, x *unstructured.Unstructured, nodes said, o Options) Item {
 	item := Item{
 		Kind: d.Kind, Namespace: x.GetNamespace(), Name: x.GetName(),
 		Target: Target{Resource: d.Resource, UID: string(x.GetUID()), Version: x.GetResourceVersion()},
@@ -116,10 +126,12 @@ func ofObject(d Definition, x *unstructured.Unstructured, off map[string]bool, o
 		item.Reason = Uncertain
 	case people && !o.Definitions:
 		item.Reason = OfAPerson
-	case off[item.Target.UID]:
+	case nodes.off[item.Target.UID]:
 		item.Reason = ServicesOff
 	case !people && !done && !o.ReleaseNodes:
 		item.Reason = NotEnded
+	case nodes.sessions[x.GetAnnotations()[nodemark.SessionAnnotation]] && !o.ReleaseNodes:
+		item.Reason = InQuarantine // the suite, installed again, judges by it what the repair came to
 	case len(item.Target.Finalizers) < len(x.GetFinalizers()):
 		item.Reason, item.Note = ForeignFinalizer, strings.Join(foreign(x.GetFinalizers(), item.Target.Finalizers), ", ")
 	case people:

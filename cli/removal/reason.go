@@ -41,7 +41,7 @@ func (r Reason) Text() string {
 	case Asked:
 		return "as --crds asks"
 	case InQuarantine:
-		return "the node is in quarantine, its fault is not repaired; --release-nodes takes it out"
+		return "in quarantine, not repaired; --release-nodes takes the node out"
 	case PreExisting:
 		return "it was there before the quarantine, and is somebody else's"
 	case OfAPerson:

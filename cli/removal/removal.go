@@ -19,7 +19,7 @@ type Facts struct {
 	// Namespace is the installation's; Now is the cluster's time.
 	Namespace string
 	Now       time.Time
-	// Workloads are what of the suite is in the namespace and runs, as kind/name.
+	// Workloads are what of the suite runs, in whatever namespace.
 	Workloads []string
 	Nodes     []corev1.Node
 	// Pods are those that list their devices.

@@ -157,6 +157,12 @@ func object(uid string, status map[string]any, finalizers ...string) unstructure
 	return x
 }
 
+// of is an object of a session.
+func of(session string, x unstructured.Unstructured) unstructured.Unstructured {
+	x.SetAnnotations(map[string]string{nodemark.SessionAnnotation: session})
+	return x
+}
+
 // TestObjects: what becomes of objects of our kinds, and of the definitions.
 func TestObjects(t *testing.T) {
 	succeeded := func(status string) map[string]any {
@@ -176,6 +182,9 @@ func TestObjects(t *testing.T) {
 		"under way":                            {repairs("RebootNode", object("u", nil, claim)), removal.Options{}, []string{"leave NotEnded", "leave NotAsked"}},
 		"under way, and given up":              {repairs("RebootNode", object("u", nil, claim)), release, []string{"remove Released", "leave NotAsked"}},
 		"held by a stranger":                   {repairs("RebootNode", object("u", done, claim, "example.com/hold")), release, []string{"leave ForeignFinalizer", "leave NotAsked"}},
+		"ended, its node is not repaired":      {repairs("RebootNode", of("s", object("u", done))), crds, []string{"leave InQuarantine", "leave ObjectsStay"}},
+		"ended, its node is to be released":    {repairs("RebootNode", of("s", object("u", done))), release, []string{"remove Ours", "leave NotAsked"}},
+		"ended, in a session that is over":     {repairs("RebootNode", of("before", object("u", done))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
 		"services are off":                     {repairs("GPUReset", object("off", done)), removal.Options{ReleaseNodes: true, Definitions: true}, []string{"leave ServicesOff", "leave ObjectsStay"}},
 		"a run that failed":                    {repairs("RepairRun", object("u", succeeded("False"))), removal.Options{}, []string{"remove Ours", "leave NotAsked"}},
 		"a run that goes on":                   {repairs("RepairRun", object("u", succeeded("Unknown"))), removal.Options{}, []string{"leave NotEnded", "leave NotAsked"}},
@@ -187,6 +196,7 @@ func TestObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := corev1.Node{}
 			nodemark.SetReset(&node, "off")
+			nodemark.Annotate(&node, nodemark.SessionAnnotation, "s")
 			p := removal.Decide(removal.Facts{Nodes: []corev1.Node{node}, Definitions: []removal.Definition{c.of}}, c.o)
 			var got []string
 			for _, i := range p.Items {

@@ -100,7 +100,7 @@ func (p Program) root(code *int) *cobra.Command {
 		Use:   "nvsentinel",
 		Short: "Say what NVSentinel does to nodes, and why; clear faults and pull the emergency brake by hand",
 		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
-from the API server. Only clear, canary and brake write. Installed as kubectl-nvsentinel it is also a
+from the API server. Only clear, canary, brake and uninstall write. Installed as kubectl-nvsentinel it is also a
 plugin: kubectl nvsentinel why <node>.
 ` + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,

@@ -52,13 +52,17 @@ func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool
 		return 0, coded{err, ExitFailed}
 	}
 	s := sweep.Sweep{Cluster: cluster, Namespace: o.namespace, Clock: o.program.Clock, Within: o.within}
-	facts := s.Look(ctx)
+	facts, err := s.Look(ctx)
+	if err != nil {
+		return 0, coded{err, ExitFailed}
+	}
 	plan := removal.Decide(facts, asked)
-	refused := error(nil)
+	var refused error
 	if yes {
-		if refused = refuse(plan); refused == nil {
-			s.Do(ctx, facts, &plan)
-		}
+		refused = refuse(plan)
+	}
+	if yes && refused == nil {
+		s.Do(ctx, facts, &plan)
 	}
 	if err := o.print(plan, func(w io.Writer, _ timeline.Style) error { return plan.Write(w) }); err != nil {
 		return 0, err
@@ -76,8 +80,8 @@ func (o *options) uninstall(ctx context.Context, asked removal.Options, yes bool
 func refuse(p removal.Plan) error {
 	switch {
 	case len(p.Running) > 0:
-		return fmt.Errorf("nothing was removed: services of the suite run in namespace %s and would write it again (%s); first: helm uninstall <release> -n %s, and wait for the pods to end",
-			p.Namespace, strings.Join(p.Running, ", "), p.Namespace)
+		return fmt.Errorf("nothing was removed: services of the suite run and would write it again (%s); first: helm uninstall <release> -n %s, and wait for the pods to end",
+			strings.Join(p.Running, ", "), p.Namespace)
 	case len(p.Unread) > 0:
 		return fmt.Errorf("nothing was removed: it is decided from the whole, and not everything could be read (%s)", strings.Join(p.Unread, "; "))
 	}

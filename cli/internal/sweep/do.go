@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nvidia/nvsentinel/cli/removal"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
@@ -57,9 +56,25 @@ func settle(i *removal.Item, err error) {
 func (s Sweep) cleanNode(ctx context.Context, node *corev1.Node, p *removal.Plan) {
 	ctx, cancel := context.WithTimeout(ctx, s.Within)
 	defer cancel()
-	var items []*removal.Item
-	var gone []string // conditions
-	bears := false
+	items, bears, gone := itemsOf(node, p)
+	var err error
+	if bears {
+		_, err = kube.PatchNode(ctx, s.Cluster.Clientset, node, marks.Clean)
+	}
+	if err == nil && len(gone) > 0 {
+		err = s.dropConditions(ctx, node, gone)
+	}
+	if errors.Is(err, kube.ErrGone) {
+		err = nil // and with it its marks
+	}
+	for _, item := range items {
+		settle(item, err)
+	}
+}
+
+// itemsOf are the items of a Node that go, whether there are marks among them, and the
+// conditions among them.
+func itemsOf(node *corev1.Node, p *removal.Plan) (items []*removal.Item, bears bool, gone []string) {
 	for i := range p.Items {
 		item := &p.Items[i]
 		if item.Name != node.Name || !item.Remove {
@@ -75,19 +90,7 @@ func (s Sweep) cleanNode(ctx context.Context, node *corev1.Node, p *removal.Plan
 		}
 		items = append(items, item)
 	}
-	var err error
-	if bears {
-		_, err = kube.PatchNode(ctx, s.Cluster.Clientset, node, marks.Clean)
-	}
-	if err == nil && len(gone) > 0 {
-		err = s.dropConditions(ctx, node, gone)
-	}
-	if errors.Is(err, kube.ErrGone) {
-		err = nil // and with it its marks
-	}
-	for _, item := range items {
-		settle(item, err)
-	}
+	return items, bears, gone
 }
 
 // operation is one of a JSON patch (RFC 6902).
@@ -149,8 +152,8 @@ func (s Sweep) drop(ctx context.Context, i *removal.Item) error {
 		version = after.GetResourceVersion()
 	}
 	return lost(objects.Delete(ctx, i.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: ptr.To(types.UID(i.Target.UID)), ResourceVersion: &version},
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions:     &metav1.Preconditions{UID: new(types.UID(i.Target.UID)), ResourceVersion: &version},
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	}))
 }
 
@@ -162,7 +165,7 @@ func (s Sweep) dropDefinition(ctx context.Context, i *removal.Item, f removal.Fa
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, s.Within)
-		left, err := s.objects(bounded, d.Resource, "", "")
+		left, err := s.objects(bounded, d.Resource, "")
 		cancel()
 		if err != nil {
 			return err

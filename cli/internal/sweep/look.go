@@ -4,7 +4,9 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -38,16 +40,17 @@ type Sweep struct {
 }
 
 // Look reads everything that a removal is decided from. What cannot be read is named
-// in the facts.
-func (s Sweep) Look(ctx context.Context) removal.Facts {
+// in the facts; it is an error that nothing can be.
+func (s Sweep) Look(ctx context.Context) (removal.Facts, error) {
 	f := removal.Facts{Namespace: s.Namespace}
-	for _, read := range []struct {
+	reads := []struct {
 		what string
 		from func(context.Context, *removal.Facts) error
 	}{
 		{"workloads", s.workloads}, {"nodes", s.nodes}, {"pods", s.pods}, {"config maps", s.configMaps}, {"leases", s.leases},
 		{"definitions and their objects", s.definitions}, {"events", s.events},
-	} {
+	}
+	for _, read := range reads {
 		bounded, cancel := context.WithTimeout(ctx, s.Within)
 		if err := read.from(bounded, &f); err != nil {
 			f.Unread = append(f.Unread, read.what+": "+err.Error())
@@ -55,7 +58,10 @@ func (s Sweep) Look(ctx context.Context) removal.Facts {
 		cancel()
 	}
 	f.Now = s.Cluster.Clock(s.Clock).Now()
-	return f
+	if len(f.Unread) == len(reads) {
+		return f, errors.New("nothing could be read: " + strings.Join(f.Unread, "; "))
+	}
+	return f, nil
 }
 
 // pages asks for page after page.
@@ -68,18 +74,20 @@ func pages(ctx context.Context, selector string, list func(context.Context, meta
 	}
 }
 
+// workloads are looked for everywhere: there is one installation in a cluster, and a
+// wrong namespace must not hide it.
 func (s Sweep) workloads(ctx context.Context, f *removal.Facts) error {
 	for _, kind := range []schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "apps", Version: "v1", Resource: "daemonsets"}, {Version: "v1", Resource: "pods"},
 	} {
-		list, err := s.objects(ctx, kind, s.Namespace, ofSuite)
+		list, err := s.objects(ctx, kind, ofSuite)
 		if err != nil {
 			return err
 		}
 		for _, x := range list {
 			phase, _, _ := unstructured.NestedString(x.Object, "status", "phase")
 			if phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed) {
-				f.Workloads = append(f.Workloads, x.GetKind()+"/"+x.GetName())
+				f.Workloads = append(f.Workloads, x.GetKind()+" "+x.GetNamespace()+"/"+x.GetName())
 			}
 		}
 	}
@@ -164,7 +172,7 @@ func (s Sweep) events(ctx context.Context, f *removal.Facts) error {
 }
 
 func (s Sweep) definitions(ctx context.Context, f *removal.Facts) error {
-	list, err := s.objects(ctx, removal.Definitions, "", "")
+	list, err := s.objects(ctx, removal.Definitions, "")
 	if err != nil {
 		return err
 	}
@@ -179,7 +187,7 @@ func (s Sweep) definitions(ctx context.Context, f *removal.Facts) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(meta, &d.ObjectMeta); err != nil {
 			return fmt.Errorf("reading definition %s: %w", list[i].GetName(), err)
 		}
-		if d.Objects, err = s.objects(ctx, d.Resource, "", ""); err != nil {
+		if d.Objects, err = s.objects(ctx, d.Resource, ""); err != nil {
 			return err
 		}
 		f.Definitions = append(f.Definitions, d)
@@ -200,10 +208,10 @@ func resource(definition *unstructured.Unstructured, group string) schema.GroupV
 	return out
 }
 
-// objects are all of a kind; of one that is not served there are none.
-func (s Sweep) objects(ctx context.Context, kind schema.GroupVersionResource, namespace, selector string) (out []unstructured.Unstructured, err error) {
+// objects are all of a kind, in all namespaces; of one that is not served there are none.
+func (s Sweep) objects(ctx context.Context, kind schema.GroupVersionResource, selector string) (out []unstructured.Unstructured, err error) {
 	err = pages(ctx, selector, func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		list, err := s.Cluster.Dynamic.Resource(kind).Namespace(namespace).List(ctx, o)
+		list, err := s.Cluster.Dynamic.Resource(kind).List(ctx, o)
 		if apierrors.IsNotFound(err) {
 			return "", nil
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/cli/removal"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // uninstall runs the command line and reads its answer.
@@ -151,7 +152,7 @@ func TestRefusedWhileServicesRun(t *testing.T) {
 	}
 	before := w.inventory(t)
 	p, code, problem := w.uninstall(t, "--yes")
-	if diff := cmp.Diff([]string{"Pod/other", "the holder of Lease/janitor-repairs: killed"}, p.Running); diff != "" {
+	if diff := cmp.Diff([]string{"Pod " + w.namespace + "/other", "the holder of Lease/janitor-repairs: killed"}, p.Running); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if code != command.ExitFailed || !strings.Contains(problem, "helm uninstall <release> -n "+w.namespace) {
@@ -162,6 +163,37 @@ func TestRefusedWhileServicesRun(t *testing.T) {
 	}
 	if _, code, _ := w.uninstall(t); code != command.ExitWhole {
 		t.Errorf("the list alone: exit code %d", code)
+	}
+}
+
+// TestNotEverythingRead: the list says what is missing from it, and nothing is removed by
+// half a list.
+func TestNotEverythingRead(t *testing.T) {
+	w := newWorld(t)
+	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(t.Context(), "operators", "viewer", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		program := command.Program{Out: &out, Err: &errs, Clock: clock.RealClock{}}
+		code := program.Run(t.Context(), append([]string{"uninstall", "-n", w.namespace, "--kubeconfig", kubeconfig}, args...))
+		return code, out.String() + errs.String()
+	}
+	if code, text := run(); code != command.ExitFailed || !strings.Contains(text, "nothing could be read") {
+		t.Errorf("without any right: exit code %d: %s", code, text)
+	}
+	w.apply(t, "testdata/viewer.yaml")
+	testkit.Until(t, 2*time.Minute, func() bool { code, _ := run(); return code == command.ExitPartial }) // a right counts a moment later
+	before := w.inventory(t)
+	if _, text := run(); !strings.Contains(text, "! not read: pods: ") || !strings.Contains(text, "  remove  labelled") {
+		t.Errorf("the list in part: %s", text)
+	}
+	if code, text := run("--yes"); code != command.ExitFailed || !strings.Contains(text, "nothing was removed: ") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
+		t.Errorf("took %v", gone)
 	}
 }
 
@@ -203,10 +235,15 @@ func TestStoppedAtEveryWrite(t *testing.T) {
 		}
 		return nil
 	})
-	facts := s.Look(t.Context())
+	facts, err := s.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	first := removal.Decide(facts, asked)
 	for runs := 0; ; runs++ {
-		facts = s.Look(t.Context())
+		if facts, err = s.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		plan := removal.Decide(facts, asked)
 		if plan.Removes() == 0 {
 			break
@@ -226,7 +263,10 @@ func TestStoppedAtEveryWrite(t *testing.T) {
 func TestWhatChangedMeanwhileIsLeft(t *testing.T) {
 	w := newWorld(t)
 	s := w.sweeper(t, func() error { return nil })
-	facts := s.Look(t.Context())
+	facts, err := s.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	plan := removal.Decide(facts, removal.Options{ReleaseNodes: true})
 	w.changeAll(t, plan)
 	before := w.inventory(t)
