@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/CycloneDX/cyclonedx-go"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The kinds of documents that say what an image is made of, and how.
+const (
+	billOfMaterials = "application/vnd.cyclonedx+json"
+	statement       = "application/vnd.in-toto+json"
+)
+
+// document is what belongs to an image and is not in it.
+type document struct {
+	// Suffix is that of its file, behind the image's name.
+	Suffix, MediaType string
+	// Subject is what it is about.
+	Subject v1.Descriptor
+	Text    []byte
+}
+
+// bill lists what is in an image: the program's modules, as the program itself says,
+// and every file, with their hashes.
+func (r recipe) bill(e entry, v variant, subject v1.Descriptor) (document, error) {
+	doc := document{Suffix: "." + v.Platform.OS + "-" + v.Platform.Architecture + ".cdx.json", MediaType: billOfMaterials, Subject: subject}
+	built, err := buildinfo.ReadFile(v.Binary)
+	if err != nil {
+		return doc, err
+	}
+	parts := []cyclonedx.Component{module(&debug.Module{Path: "std", Version: strings.TrimPrefix(built.GoVersion, "go")}, r.Tag)}
+	for _, m := range append([]*debug.Module{&built.Main}, built.Deps...) {
+		parts = append(parts, module(m, r.Tag))
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Files)) {
+		sum, err := sha256Of(v.Files[name])
+		if err != nil {
+			return doc, err
+		}
+		parts = append(parts, cyclonedx.Component{
+			BOMRef: "/" + name, Type: cyclonedx.ComponentTypeFile, Name: "/" + name,
+			Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: sum}},
+		})
+	}
+	bom := cyclonedx.NewBOM()
+	bom.Components = &parts
+	bom.Metadata = &cyclonedx.Metadata{
+		Timestamp: r.Time.Format(time.RFC3339),
+		Component: &cyclonedx.Component{
+			BOMRef: e.Name, Type: cyclonedx.ComponentTypeContainer, Name: e.Name, Version: r.Tag,
+			Hashes: &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: subject.Digest.Hex}},
+		},
+	}
+	var text bytes.Buffer
+	err = cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	doc.Text = text.Bytes()
+	return doc, err
+}
+
+// module is a Go module as a component; one of the workspace has the images' version.
+func module(m *debug.Module, version string) cyclonedx.Component {
+	if m.Replace != nil {
+		m = m.Replace
+	}
+	c := cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version}
+	if c.Version == "" || c.Version == "(devel)" {
+		c.Version = version
+	}
+	c.PackageURL = "pkg:golang/" + c.Name + "@" + c.Version
+	c.BOMRef = c.PackageURL
+	// Go's own hash is one of SHA-256 too, over the hashes of the module's files.
+	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
+		c.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
+	}
+	return c
+}
+
+func sha256Of(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, file)
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// provenance is an in-toto statement of how an image was made, in the words of SLSA.
+// Nobody has signed it.
+func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (document, error) {
+	doc := document{Suffix: ".provenance.json", MediaType: statement, Subject: subject}
+	ref, err := r.reference(e.Name)
+	if err != nil {
+		return doc, err
+	}
+	built, err := buildinfo.ReadFile(variants[0].Binary)
+	if err != nil {
+		return doc, err
+	}
+	authorities, err := sha256Of(r.Authorities)
+	if err != nil {
+		return doc, err
+	}
+	type fields map[string]any
+	var platforms []string
+	for _, v := range variants {
+		platforms = append(platforms, v.Platform.String())
+	}
+	commit, changed := strings.CutSuffix(r.Revision, "-dirty")
+	doc.Text, err = json.MarshalIndent(fields{
+		"_type":         "https://in-toto.io/Statement/v1",
+		"predicateType": "https://slsa.dev/provenance/v1",
+		"subject":       []fields{{"name": ref.Context().Name(), "digest": fields{subject.Digest.Algorithm: subject.Digest.Hex}}},
+		"predicate": fields{
+			"buildDefinition": fields{
+				"buildType":          source + "/hack/tools/images",
+				"externalParameters": fields{"image": e.Name, "package": e.Package, "registry": r.Registry, "tag": r.Tag, "platforms": platforms, "base": r.Base},
+				"internalParameters": fields{"go": built.GoVersion, "flags": r.flags(e), "cgo": e.Cgo, "sourceDateEpoch": r.Time.Unix(), "changedSinceCommit": changed},
+				"resolvedDependencies": []fields{
+					{"uri": "git+" + source, "digest": fields{"gitCommit": commit}},
+					{"uri": "file:///" + trusted, "digest": fields{"sha256": authorities}},
+				},
+			},
+			"runDetails": fields{"builder": fields{"id": source + "/Makefile#images"}},
+		},
+	}, "", "  ")
+	return doc, err
+}
+
+// documents writes what belongs to an image beside its archive, and returns it.
+func (r recipe) documents(e entry, idx v1.Descriptor, variants []variant) ([]document, error) {
+	var out []document
+	for _, v := range variants {
+		subject, err := descriptor(v.Image)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := r.bill(e, v, subject)
+		if err != nil {
+			return nil, fmt.Errorf("listing what is in %s: %w", e.Name, err)
+		}
+		out = append(out, doc)
+	}
+	doc, err := r.provenance(e, idx, variants)
+	return append(out, doc), err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// variant is an image for one platform, and what it is made of.
+type variant struct {
+	Image    v1.Image
+	Platform v1.Platform
+	// Binary is the program; Files is everything that is in the image's own layers.
+	Binary string
+	Files  tree
+	// Lacks says what is not in it.
+	Lacks string
+}
+
+// leftOut is why there is no image.
+type leftOut string
+
+func (l leftOut) Error() string { return string(l) }
+
+// make makes the image of one platform.
+func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, error) {
+	v := variant{Platform: p, Files: tree{}}
+	base, err := r.base(ctx, e, p)
+	if err != nil {
+		return v, err
+	}
+	beside, lacks, err := r.beside(ctx, e, p)
+	if err != nil {
+		return v, err
+	}
+	if lacks != "" && e.Needed {
+		return v, leftOut(lacks + ", it is of no use; the Dockerfile builds it")
+	}
+	v.Lacks = lacks
+	if v.Binary, err = r.compile(ctx, e, p); err != nil {
+		return v, err
+	}
+	var layers []mutate.Addendum
+	// What images share comes first, and what changes with each commit last.
+	for _, files := range []tree{{trusted: r.Authorities}, beside, {"service": v.Binary}} {
+		if len(files) == 0 {
+			continue
+		}
+		layer, err := files.layer(r.Time)
+		if err != nil {
+			return v, err
+		}
+		maps.Copy(v.Files, files)
+		layers = append(layers, mutate.Addendum{Layer: layer, History: v1.History{
+			Created: v1.Time{Time: r.Time}, CreatedBy: "make images: " + strings.Join(slices.Sorted(maps.Keys(files)), " "),
+		}})
+	}
+	if v.Image, err = mutate.Append(base, layers...); err != nil {
+		return v, err
+	}
+	v.Image, err = r.configure(v.Image, e, p)
+	return v, err
+}
+
+// base is the image that the layers are put upon.
+func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, error) {
+	base := empty.Image
+	switch {
+	case !e.Cgo:
+	case r.Base == "":
+		return nil, leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICE=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", e.Package, r.Registry, e.Name, r.Tag))
+	case !p.Equals(host()):
+		return nil, leftOut("with cgo it is built on a machine of the same platform alone")
+	default:
+		ref, err := name.ParseReference(r.Base)
+		if err != nil {
+			return nil, fmt.Errorf("BASE: %w", err)
+		}
+		if base, err = remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithPlatform(p)); err != nil {
+			return nil, fmt.Errorf("fetching the base: %w", err)
+		}
+	}
+	return mutate.ConfigMediaType(mutate.MediaType(base, types.OCIManifestSchema1), types.OCIConfigJSON), nil
+}
+
+// configure says what runs, as whom, and what the image is; it keeps what else a base says.
+func (r recipe) configure(img v1.Image, e entry, p v1.Platform) (v1.Image, error) {
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Created = p.OS, p.Architecture, v1.Time{Time: r.Time}
+	c := &file.Config
+	c.User, c.Entrypoint, c.Cmd = "65532:65532", []string{"/service"}, nil
+	c.Env = append(slices.DeleteFunc(c.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }), "PATH=/usr/bin")
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	base := "scratch"
+	if e.Cgo {
+		base = r.Base
+	}
+	for key, value := range map[string]string{
+		"title": e.Name, "version": r.Tag, "revision": r.Revision, "source": source, "licenses": "Apache-2.0", "base.name": base,
+	} {
+		c.Labels["org.opencontainers.image."+key] = value
+	}
+	return mutate.ConfigFile(img, file)
+}
+
+// index joins the images of all platforms. One platform has an index too: then a
+// node of another says so, instead of starting what it cannot run.
+func index(variants []variant) (v1.ImageIndex, error) {
+	var out []mutate.IndexAddendum
+	for _, v := range variants {
+		d, err := partial.Descriptor(v.Image)
+		if err != nil {
+			return nil, err
+		}
+		d.Platform = &v.Platform
+		out = append(out, mutate.IndexAddendum{Add: v.Image, Descriptor: *d})
+	}
+	return mutate.AppendManifests(empty.Index, out...), nil
+}

@@ -1,0 +1,179 @@
+// Command images makes an OCI image of each program of the suite, without a container
+// runtime and without root: make images. What it makes depends on the sources, the
+// Go version and the files that it takes from this machine, and not on when or where.
+//
+// Exit status: 0 the images are there, 1 something failed, 2 bad arguments or
+// something that this machine lacks.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	r, entries, err := read(ctx, args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "images:", err)
+		return 2
+	}
+	var made summary
+	if err := r.all(ctx, entries, &made); err != nil {
+		fmt.Fprintln(stderr, "images:", err)
+		return 1
+	}
+	if err := made.write(stdout); err != nil {
+		fmt.Fprintln(stderr, "images:", err)
+		return 1
+	}
+	if len(made.rows) == 0 {
+		fmt.Fprintln(stderr, "images: nothing was made")
+		return 2
+	}
+	return 0
+}
+
+// read reads the arguments, and finds what the images are made of.
+func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry, error) {
+	r := recipe{say: &teller{out: stderr, began: time.Now()}}
+	flags := flag.NewFlagSet("images", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&r.Root, "root", ".", "`folder` of the sources")
+	flags.StringVar(&r.Out, "out", "bin/images", "`folder` that gets the archives")
+	flags.StringVar(&r.Registry, "registry", "nvsentinel", "registry and repository before the images' names; one without a host is of Docker's")
+	flags.StringVar(&r.Tag, "tag", "", "tag and version of the images")
+	flags.StringVar(&r.Base, "base", "", "`image` with glibc, and DCGM 4 for gpu-health-monitor, for the programs that need cgo")
+	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`file` with the authorities of TLS")
+	flags.BoolVar(&r.Push, "push", false, "bring the images to the registry, with the credentials of docker login")
+	list := flags.String("list", "hack/tools/images/images.txt", "`file` that lists the images, below the sources")
+	platforms := flags.String("platforms", "", "for example linux/amd64,linux/arm64; that of this machine if empty")
+	only := flags.String("only", "", "names of images, separated by commas; all if empty")
+	if err := flags.Parse(args); err != nil {
+		return r, nil, err
+	}
+	if flags.NArg() > 0 || r.Tag == "" {
+		return r, nil, fmt.Errorf("want --tag, and no argument that is no flag: %q", flags.Args())
+	}
+	file, err := os.Open(filepath.Join(r.Root, *list))
+	if err != nil {
+		return r, nil, err
+	}
+	defer file.Close()
+	entries, err := readCatalog(file)
+	if err != nil {
+		return r, nil, err
+	}
+	if entries, err = choose(entries, *only); err != nil {
+		return r, nil, err
+	}
+	if r.Platforms, err = parsePlatforms(*platforms); err != nil {
+		return r, nil, err
+	}
+	if _, err := r.reference(entries[0].Name); err != nil {
+		return r, nil, err
+	}
+	if r.Out, err = filepath.Abs(r.Out); err != nil {
+		return r, nil, err
+	}
+	return r, entries, r.find(ctx, os.Getenv("SOURCE_DATE_EPOCH"))
+}
+
+// all makes one image after the other.
+func (r recipe) all(ctx context.Context, entries []entry, made *summary) error {
+	if err := os.MkdirAll(r.Out, 0o755); err != nil {
+		return err
+	}
+	for i, e := range entries {
+		r.say.line("%s (%d of %d)", e.Name, i+1, len(entries))
+		if err := r.one(ctx, e, made); err != nil {
+			return fmt.Errorf("%s: %w", e.Name, err)
+		}
+	}
+	return nil
+}
+
+// one makes an image for all platforms, with what belongs to it.
+func (r recipe) one(ctx context.Context, e entry, made *summary) error {
+	var variants []variant
+	for _, p := range r.Platforms {
+		v, err := r.make(ctx, e, p)
+		var without leftOut
+		switch {
+		case errors.As(err, &without):
+			made.leftOut = append(made.leftOut, fmt.Sprintf("%s for %s: %s", e.Name, p, without))
+		case err != nil:
+			return err
+		default:
+			variants = append(variants, v)
+		}
+	}
+	if len(variants) == 0 {
+		return nil
+	}
+	idx, err := index(variants)
+	if err != nil {
+		return err
+	}
+	if err := r.keep(ctx, e, idx, variants); err != nil {
+		return err
+	}
+	digest, err := idx.Digest()
+	if err != nil {
+		return err
+	}
+	for _, v := range variants {
+		if err := made.add(e.Name, digest, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep writes an image and its documents, and pushes them if asked to.
+func (r recipe) keep(ctx context.Context, e entry, idx v1.ImageIndex, variants []variant) error {
+	ref, err := r.reference(e.Name)
+	if err != nil {
+		return err
+	}
+	if err := r.archive(filepath.Join(r.Out, e.Name+".tar"), ref, idx, variants); err != nil {
+		return err
+	}
+	subject, err := descriptor(idx)
+	if err != nil {
+		return err
+	}
+	docs, err := r.documents(e, subject, variants)
+	if err != nil {
+		return err
+	}
+	for _, doc := range docs {
+		if err := os.WriteFile(filepath.Join(r.Out, e.Name+doc.Suffix), doc.Text, 0o644); err != nil {
+			return err
+		}
+	}
+	if !r.Push {
+		return nil
+	}
+	r.say.line("pushing %s", ref)
+	return push(ctx, ref, idx, docs)
+}

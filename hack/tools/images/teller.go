@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// every is how often a build that takes long says how far it is.
+	every = 10 * time.Second
+	// tail is how many of the compiler's last lines an error shows.
+	tail = 40
+)
+
+// teller tells who waits how far it is.
+type teller struct {
+	out   io.Writer
+	began time.Time
+}
+
+func (t *teller) line(format string, args ...any) {
+	fmt.Fprintf(t.out, "  %6s  %s\n", time.Since(t.began).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// run runs go build -v, and says every ten seconds how many packages it compiled.
+func (t *teller) run(cmd *exec.Cmd, what string) error {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var compiled atomic.Int64
+	ended := make(chan struct{})
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				t.line("%s: compiling, %d packages so far", what, compiled.Load())
+			}
+		}
+	}()
+	var last []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		compiled.Add(1)
+		last = append(last, lines.Text())
+		last = last[max(0, len(last)-tail):]
+	}
+	err = cmd.Wait()
+	close(ended)
+	<-told
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, strings.Join(last, "\n"))
+	}
+	return nil
+}
