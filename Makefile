@@ -17,6 +17,13 @@ EVIDENCE ?=
 ONLY ?=
 QUICK ?=
 PROFILES ?=
+REGISTRY ?=
+TAG ?= $(shell sed -n 's/^appVersion: *//p' distros/helm/nvsentinel/Chart.yaml)
+PLATFORMS ?=
+OUT ?= bin/images
+BASE ?=
+AUTHORITIES ?=
+PUSH ?=
 
 .PHONY: help
 help: ## Show the targets.
@@ -57,6 +64,13 @@ generate: ## Regenerate code from protobufs, API types and catalogues, pages of 
 .PHONY: build
 build: ## Build every binary into bin/.
 	@$(PREPARE) services bin
+
+.PHONY: images
+images: ## Build the images without Docker: make images [REGISTRY=registry.example.com/nvsentinel] [TAG=0.1.0] [PLATFORMS=linux/amd64,linux/arm64] [ONLY=janitor] [PUSH=1].
+	@$(if $(AUTHORITIES),,[ -e /etc/ssl/certs/ca-certificates.crt ] || hack/packages.sh ca-certificates)
+	@$(if $(BASE),hack/packages.sh gcc)
+	@GOWORK=off CGO_ENABLED=0 go -C hack/tools/images build -o $(CURDIR)/bin/tools/images .
+	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(PUSH),--push)
 
 .PHONY: journey
 journey: ## Run the kill journey alone: make journey SEEDS=20; one seed again: FIRST=7 SEEDS=1.

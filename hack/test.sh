@@ -8,6 +8,8 @@ echo "services before, and everything with the race detector: up to half an hour
 echo "== building what the tests run"
 CGO_ENABLED=0 go run ./tests/cmd/prepare test bin/test
 CGO_ENABLED=0 go build -o bin/test/ ./tests/cmd/run-tests
+echo "== testing what makes the images, which is no module of the workspace"
+GOWORK=off go -C hack/tools/images test ./...
 echo "== finding a MongoDB server"
 hack/mongodb.sh || true # the tests that need one are skipped then, and say so
 echo "== running the tests, after $((SECONDS - started)) s of building"

@@ -88,3 +88,19 @@ func TestEveryProgramIsBuilt(t *testing.T) {
 		t.Errorf("tests/programs lists what is no program: %v", slices.Collect(maps.Keys(built)))
 	}
 }
+
+// TestEveryProgramHasAnImage: make images knows every program that is built, and no other.
+func TestEveryProgramHasAnImage(t *testing.T) {
+	var want, have []string
+	for _, p := range programs.Services("", "").Programs {
+		want = append(want, p.Package)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^[a-z-]+ +(\./\S+)`).FindAllStringSubmatch(read(t, "hack/tools/images/images.txt"), -1) {
+		have = append(have, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		t.Errorf("hack/tools/images/images.txt has\n%v, tests/programs\n%v", have, want)
+	}
+}
