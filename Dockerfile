@@ -1,4 +1,4 @@
-# One image per service:
+# One image per service, for who has Docker; make images makes them all without:
 #   docker build --build-arg SERVICE=./fault-quarantine -t nvsentinel/fault-quarantine:0.1.0 .
 # A program that calls a C library needs cgo, and an image with that library and a
 # glibc no older than this one's, such as DCGM 4 for gpu-health-monitor:
@@ -13,7 +13,7 @@ COPY . .
 # grpcnotrace: without gRPC's pages of traces a program, and its memory, is half as large.
 # lazy: functions of a C library are bound when they are called, because an older
 # one may lack those that never are.
-RUN CGO_ENABLED=$CGO go build -trimpath -tags grpcnotrace -ldflags "-X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
+RUN CGO_ENABLED=$CGO go build -trimpath -tags grpcnotrace -ldflags "-s -w -X github.com/nvidia/nvsentinel/internal/daemon.version=$VERSION -extldflags=-Wl,-z,lazy" \
       -o /service "$SERVICE"
 # The monitor of the kernel log reads a journal (source: journal) with systemd's
 # own program, as log-collector does, the plugin of IPMI speaks through ipmitool, and no
