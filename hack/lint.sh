@@ -9,3 +9,5 @@ echo "== building the linter (some minutes the first time)"
 GOWORK=off go -C hack/tools/lint build -ldflags "-s -w" -o "$bin/golangci-lint" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 echo "== lint $*"
 "$bin/golangci-lint" run --allow-serial-runners --config .golangci.yml "${@/%//...}"
+echo "== lint what makes the images, which is no module of the workspace"
+cd hack/tools/images && GOWORK=off "$bin/golangci-lint" run --allow-serial-runners --config ../../../.golangci.yml ./...

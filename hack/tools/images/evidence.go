@@ -118,24 +118,28 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 		return doc, err
 	}
 	type fields map[string]any
+	commit, changed := strings.CutSuffix(r.Revision, "-dirty")
+	sources := []fields{
+		{"uri": "git+" + source, "digest": fields{"gitCommit": commit}},
+		{"uri": "file:///" + trusted, "digest": fields{"sha256": authorities}},
+	}
 	var platforms []string
 	for _, v := range variants {
 		platforms = append(platforms, v.Platform.String())
+		if v.Base != "" {
+			sources = append(sources, fields{"uri": r.Base, "digest": fields{"sha256": v.Base}})
+		}
 	}
-	commit, changed := strings.CutSuffix(r.Revision, "-dirty")
 	doc.Text, err = json.MarshalIndent(fields{
 		"_type":         "https://in-toto.io/Statement/v1",
 		"predicateType": "https://slsa.dev/provenance/v1",
 		"subject":       []fields{{"name": ref.Context().Name(), "digest": fields{subject.Digest.Algorithm: subject.Digest.Hex}}},
 		"predicate": fields{
 			"buildDefinition": fields{
-				"buildType":          source + "/hack/tools/images",
-				"externalParameters": fields{"image": e.Name, "package": e.Package, "registry": r.Registry, "tag": r.Tag, "platforms": platforms, "base": r.Base},
-				"internalParameters": fields{"go": built.GoVersion, "flags": r.flags(e), "cgo": e.Cgo, "sourceDateEpoch": r.Time.Unix(), "changedSinceCommit": changed},
-				"resolvedDependencies": []fields{
-					{"uri": "git+" + source, "digest": fields{"gitCommit": commit}},
-					{"uri": "file:///" + trusted, "digest": fields{"sha256": authorities}},
-				},
+				"buildType":            source + "/hack/tools/images",
+				"externalParameters":   fields{"image": e.Name, "package": e.Package, "registry": r.Registry, "tag": r.Tag, "platforms": platforms, "base": r.Base},
+				"internalParameters":   fields{"go": built.GoVersion, "flags": r.flags(e), "cgo": e.Cgo, "sourceDateEpoch": r.Time.Unix(), "changedSinceCommit": changed},
+				"resolvedDependencies": sources,
 			},
 			"runDetails": fields{"builder": fields{"id": source + "/Makefile#images"}},
 		},

@@ -24,6 +24,8 @@ type variant struct {
 	// Binary is the program; Files is everything that is in the image's own layers.
 	Binary string
 	Files  tree
+	// Base is the digest of what it is put upon; empty where that is nothing.
+	Base string
 	// Lacks says what is not in it.
 	Lacks string
 }
@@ -36,10 +38,11 @@ func (l leftOut) Error() string { return string(l) }
 // make makes the image of one platform.
 func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, error) {
 	v := variant{Platform: p, Files: tree{}}
-	base, err := r.base(ctx, e, p)
+	base, digest, err := r.base(ctx, e, p)
 	if err != nil {
 		return v, err
 	}
+	v.Base = digest
 	beside, lacks, err := r.beside(ctx, e, p)
 	if err != nil {
 		return v, err
@@ -57,7 +60,7 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 		if len(files) == 0 {
 			continue
 		}
-		layer, err := files.layer(r.Time)
+		layer, err := files.layer()
 		if err != nil {
 			return v, err
 		}
@@ -73,25 +76,31 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 	return v, err
 }
 
-// base is the image that the layers are put upon.
-func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, error) {
-	base := empty.Image
+// base is the image that the layers are put upon, and its digest where it has one.
+func (r recipe) base(ctx context.Context, e entry, p v1.Platform) (v1.Image, string, error) {
 	switch {
 	case !e.Cgo:
+		return ours(empty.Image), "", nil
 	case r.Base == "":
-		return nil, leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICE=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", e.Package, r.Registry, e.Name, r.Tag))
+		return nil, "", leftOut(fmt.Sprintf("it is built with cgo, upon an image with the C library that it loads; name that with BASE=<image>, or: docker build --build-arg SERVICE=%s --build-arg CGO=1 --build-arg BASE=<image> -t %s/%s:%s .", e.Package, r.Registry, e.Name, r.Tag))
 	case !p.Equals(host()):
-		return nil, leftOut("with cgo it is built on a machine of the same platform alone")
-	default:
-		ref, err := name.ParseReference(r.Base)
-		if err != nil {
-			return nil, fmt.Errorf("BASE: %w", err)
-		}
-		if base, err = remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithPlatform(p)); err != nil {
-			return nil, fmt.Errorf("fetching the base: %w", err)
-		}
+		return nil, "", leftOut("with cgo it is built on a machine of the same platform alone")
 	}
-	return mutate.ConfigMediaType(mutate.MediaType(base, types.OCIManifestSchema1), types.OCIConfigJSON), nil
+	ref, err := name.ParseReference(r.Base)
+	if err != nil {
+		return nil, "", fmt.Errorf("BASE: %w", err)
+	}
+	base, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithPlatform(p))
+	if err != nil {
+		return nil, "", fmt.Errorf("fetching the base: %w", err)
+	}
+	digest, err := base.Digest()
+	return ours(base), digest.Hex, err
+}
+
+// ours gives an image OCI's types in place of Docker's.
+func ours(img v1.Image) v1.Image {
+	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
 // configure says what runs, as whom, and what the image is; it keeps what else a base says.

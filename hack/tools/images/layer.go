@@ -87,10 +87,12 @@ func writeFile(out *tar.Writer, name, from string, at time.Time) error {
 	return err
 }
 
-// layer packs the files; it is held in memory, compressed.
-func (t tree) layer(at time.Time) (v1.Layer, error) {
+// layer packs the files; it is held in memory, compressed. Whatever the time of the
+// image, a layer whose files are the same stays the same: nodes and registries that
+// have it from an earlier commit do not fetch it again.
+func (t tree) layer() (v1.Layer, error) {
 	var packed bytes.Buffer
-	if err := t.write(&packed, at); err != nil {
+	if err := t.write(&packed, time.Unix(0, 0)); err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(

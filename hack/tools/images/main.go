@@ -21,6 +21,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
+// unnamed is the repository that the chart has without image.registry.
+const unnamed = "nvsentinel"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -60,7 +63,7 @@ func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.Root, "root", ".", "`folder` of the sources")
 	flags.StringVar(&r.Out, "out", "bin/images", "`folder` that gets the archives")
-	flags.StringVar(&r.Registry, "registry", "nvsentinel", "registry and repository before the images' names; one without a host is of Docker's")
+	flags.StringVar(&r.Registry, "registry", unnamed, "registry and repository before the images' names; one without a host is of Docker's")
 	flags.StringVar(&r.Tag, "tag", "", "tag and version of the images")
 	flags.StringVar(&r.Base, "base", "", "`image` with glibc, and DCGM 4 for gpu-health-monitor, for the programs that need cgo")
 	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`file` with the authorities of TLS")
@@ -73,6 +76,9 @@ func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry
 	}
 	if flags.NArg() > 0 || r.Tag == "" {
 		return r, nil, fmt.Errorf("want --tag, and no argument that is no flag: %q", flags.Args())
+	}
+	if r.Push && r.Registry == unnamed {
+		return r, nil, errors.New("PUSH=1 wants REGISTRY=<registry and repository>")
 	}
 	file, err := os.Open(filepath.Join(r.Root, *list))
 	if err != nil {

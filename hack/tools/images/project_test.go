@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -44,9 +45,7 @@ func lay(t *testing.T) string {
 	noise := make([]byte, 1<<19)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	files := map[string]string{"authorities.pem": hex.EncodeToString(noise) + "\n" + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
-	for name, text := range project {
-		files[name] = text
-	}
+	maps.Copy(files, project)
 	for name, text := range files {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

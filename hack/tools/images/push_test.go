@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -177,6 +178,13 @@ func TestBase(t *testing.T) {
 	}
 	if got := c.Labels["org.opencontainers.image.base.name"]; got != at+"/base:1" || len(config.RootFS.DiffIDs) != 4 {
 		t.Errorf("%d layers upon %q, want 4", len(config.RootFS.DiffIDs), got)
+	}
+	digest, err := base.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(out, "gamma.provenance.json")); err != nil || !strings.Contains(string(text), digest.Hex) {
+		t.Errorf("the provenance does not have the base's digest: %v\n%s", err, text)
 	}
 	if want := rootFS(t, base).DiffIDs; !reflect.DeepEqual(config.RootFS.DiffIDs[:2], want) {
 		t.Errorf("the first layers are not the base's")

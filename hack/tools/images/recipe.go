@@ -34,7 +34,7 @@ type recipe struct {
 	Authorities string
 	// Revision is the commit; empty where there is no git.
 	Revision string
-	// Time is that of every file and image.
+	// Time is that of every image and archive.
 	Time time.Time
 	// Push brings the images to the registry.
 	Push bool
@@ -115,7 +115,7 @@ func (r recipe) beside(ctx context.Context, e entry, p v1.Platform) (files tree,
 	if !p.Equals(host()) {
 		return nil, fmt.Sprintf("without %s, which is collected on a machine of the same platform alone", e.Tool), nil
 	}
-	if _, err := exec.LookPath(e.Tool); err != nil {
+	if path, _ := exec.LookPath(e.Tool); path == "" {
 		return nil, fmt.Sprintf("without %s, which this machine has not", e.Tool), nil
 	}
 	dir := filepath.Join(r.Out, "beside", e.Tool)
