@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -23,7 +24,6 @@ import (
 	"github.com/nvidia/nvsentinel/cli/removal"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // uninstall runs the command line and reads its answer.
@@ -128,75 +128,6 @@ func (w world) left(t *testing.T) []removal.Item {
 	return p.Items
 }
 
-// TestRefusedWhileServicesRun: neither a workload nor a lease that is held may be there,
-// and the answer says what to do first.
-func TestRefusedWhileServicesRun(t *testing.T) {
-	w := newWorld(t)
-	leases := w.cluster.Client().CoordinationV1().Leases(w.namespace)
-	lease, err := leases.Get(t.Context(), "janitor-repairs", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)}
-	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pods := w.cluster.Client().CoreV1().Pods(w.namespace)
-	pod, err := pods.Get(t.Context(), "other", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.Labels = map[string]string{"app.kubernetes.io/part-of": "nvsentinel"}
-	if _, err := pods.Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	before := w.inventory(t)
-	p, code, problem := w.uninstall(t, "--yes")
-	if diff := cmp.Diff([]string{"Pod " + w.namespace + "/other", "the holder of Lease/janitor-repairs: killed"}, p.Running); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if code != command.ExitFailed || !strings.Contains(problem, "helm uninstall <release> -n "+w.namespace) {
-		t.Errorf("exit code %d: %s", code, problem)
-	}
-	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
-		t.Errorf("took %v", gone)
-	}
-	if _, code, _ := w.uninstall(t); code != command.ExitWhole {
-		t.Errorf("the list alone: exit code %d", code)
-	}
-}
-
-// TestNotEverythingRead: the list says what is missing from it, and nothing is removed by
-// half a list.
-func TestNotEverythingRead(t *testing.T) {
-	w := newWorld(t)
-	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(t.Context(), "operators", "viewer", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(args ...string) (int, string) {
-		var out, errs bytes.Buffer
-		program := command.Program{Out: &out, Err: &errs, Clock: clock.RealClock{}}
-		code := program.Run(t.Context(), append([]string{"uninstall", "-n", w.namespace, "--kubeconfig", kubeconfig}, args...))
-		return code, out.String() + errs.String()
-	}
-	if code, text := run(); code != command.ExitFailed || !strings.Contains(text, "nothing could be read") {
-		t.Errorf("without any right: exit code %d: %s", code, text)
-	}
-	w.apply(t, "testdata/viewer.yaml")
-	testkit.Until(t, 2*time.Minute, func() bool { code, _ := run(); return code == command.ExitPartial }) // a right counts a moment later
-	before := w.inventory(t)
-	if _, text := run(); !strings.Contains(text, "! not read: pods: ") || !strings.Contains(text, "  remove  labelled") {
-		t.Errorf("the list in part: %s", text)
-	}
-	if code, text := run("--yes"); code != command.ExitFailed || !strings.Contains(text, "nothing was removed: ") {
-		t.Errorf("exit code %d: %s", code, text)
-	}
-	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
-		t.Errorf("took %v", gone)
-	}
-}
-
 // sweeper works on the world without the command line; stop refuses writes.
 func (w world) sweeper(t *testing.T, stop func() error) sweep.Sweep {
 	t.Helper()
@@ -278,6 +209,42 @@ func TestWhatChangedMeanwhileIsLeft(t *testing.T) {
 	}
 	if gone := differ(t, before, w.inventory(t)); len(gone) > 0 {
 		t.Errorf("took %v", gone)
+	}
+}
+
+// TestAnObjectThatIsMadeMeanwhile keeps its definition, with which it would go.
+func TestAnObjectThatIsMadeMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	s := w.sweeper(t, func() error { return nil })
+	facts, err := s.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := removal.Decide(facts, removal.Options{Definitions: true})
+	templates := w.cluster.Dynamic().Resource(reboots.GroupVersion().WithResource("terminatenodetemplates"))
+	late := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "janitor.dgxc.nvidia.com/v1alpha1", "kind": "TerminateNodeTemplate", "metadata": map[string]any{"name": "late"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}},
+	}}
+	if _, err := templates.Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Do(t.Context(), facts, &plan)
+	w.settled(t)
+	if _, err := templates.Get(t.Context(), "late", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, i := range plan.Items {
+		want := removal.Removed
+		if i.Kind == removal.CRD && strings.HasPrefix(i.Name, "terminatenodetemplates.") {
+			want = removal.Changed
+		}
+		if i.Remove && i.Outcome != want {
+			t.Errorf("%s %s: %s %s", i.Kind, i.Name, i.Outcome, i.Problem)
+		}
+	}
+	if err := templates.Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 

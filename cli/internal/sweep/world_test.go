@@ -89,7 +89,7 @@ func (w world) apply(t *testing.T, path string) {
 	}
 }
 
-// nodes are: one of others alone; one with labels and conditions; one in quarantine,
+// nodes are: one of others alone; one with labels and conditions; one with a condition; one in quarantine,
 // which others had cordoned and tainted before; one that is ours alone, and GPU services
 // are off it.
 func (w world) nodes(t *testing.T) {
@@ -112,6 +112,7 @@ func (w world) nodes(t *testing.T) {
 	}, corev1.NodeCondition{Type: "Xid", Status: "False", Reason: "XidIsHealthy", Message: record.HealthyMessage},
 		corev1.NodeCondition{Type: "Theirs", Status: "True", Reason: "TheirsIsNotHealthy", Message: "of another tool"},
 		corev1.NodeCondition{Type: "Nic", Status: "True", Reason: "NicIsNotHealthy", Message: "down Recommended Action=NONE;"})
+	w.node(t, "told", func(*corev1.Node) {}, corev1.NodeCondition{Type: "Xid", Status: "False", Reason: "XidIsHealthy", Message: record.HealthyMessage})
 	w.node(t, "sick", func(n *corev1.Node) {
 		n.Spec.Unschedulable, n.Spec.Taints = true, []corev1.Taint{taint}
 		quarantine(n)
