@@ -58,7 +58,7 @@ const (
 // AuthorOf tells a condition of the connectors by its reason, which bears the type's
 // name, and by its status and text.
 func AuthorOf(c corev1.NodeCondition) Author {
-	ours := false
+	var ours bool
 	switch c.Reason {
 	case HealthyReason(string(c.Type)):
 		ours = c.Status == corev1.ConditionFalse && c.Message == record.HealthyMessage
