@@ -80,17 +80,25 @@ func TestOneSource(t *testing.T) {
 // unreachable is a kubeconfig whose server has no listener.
 func unreachable(t *testing.T, kubeconfig string) string {
 	t.Helper()
+	return edited(t, kubeconfig, map[string]string{"server": "https://127.0.0.1:1"}) // a port that no test is given
+}
+
+// edited is a kubeconfig with other values of some keys.
+func edited(t *testing.T, kubeconfig string, values map[string]string) string {
+	t.Helper()
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, x := range lines {
-		if before, _, ok := strings.Cut(x, "server: "); ok {
-			lines[i] = before + "server: https://127.0.0.1:1" // a port that no test is given
+		for key, value := range values {
+			if before, _, ok := strings.Cut(x, key+": "); ok {
+				lines[i] = before + key + ": " + value
+			}
 		}
 	}
-	path := filepath.Join(t.TempDir(), "closed")
+	path := filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -2,17 +2,34 @@ package command_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/nvidia/nvsentinel/cli/internal/command"
+	"github.com/nvidia/nvsentinel/cli/internal/forward/forwardtest"
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/remote"
+	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
 // gateway makes a Ready pod of a gateway, as the chart labels it.
-func (w *world) gateway(t *testing.T) {
+func (w *world) gateway(t *testing.T) string {
 	t.Helper()
 	pods := w.cluster.Client().CoreV1().Pods("nvsentinel")
 	pod, err := pods.Create(t.Context(), &corev1.Pod{
@@ -28,6 +45,108 @@ func (w *world) gateway(t *testing.T) {
 	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	return pod.Name
+}
+
+// front stands before the API server for the kubelets that are not here: a port that is
+// forwarded into any pod leads to the world's store.
+type front struct {
+	next http.Handler
+	// store is where it is read.
+	store string
+
+	mu      sync.Mutex
+	tunnels []httpstream.Connection
+}
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/portforward") {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	conn, err := forwardtest.Upgrade(w, r, true, func(string) (net.Conn, error) { return net.Dial("tcp", f.store) })
+	if err != nil {
+		return // the caller tells
+	}
+	f.mu.Lock()
+	f.tunnels = append(f.tunnels, conn)
+	f.mu.Unlock()
+	<-conn.CloseChan()
+}
+
+// cut ends all tunnels, and says how many there have been.
+func (f *front) cut() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.tunnels {
+		_ = c.Close()
+	}
+	return len(f.tunnels)
+}
+
+// front serves one until the test ends, and gives the viewer's kubeconfig for it.
+func (w *world) front(t *testing.T) (*front, string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := storetest.Reader(t, w.dsn)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- remote.Serve(ctx, l, reader, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	rc := w.cluster.RESTConfig()
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(rc)) // who calls brings a token
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(rc.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{store: l.Addr().String(), next: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+	}}
+	server := httptest.NewTLSServer(f) // without TLS no token is sent
+	t.Cleanup(func() {
+		f.cut()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return f, edited(t, w.viewer, map[string]string{"server": server.URL, "certificate-authority-data": base64.StdEncoding.EncodeToString(authority)})
+}
+
+// TestNothingButAKubeconfig: why, status, and who follows read the store through a
+// gateway, and go on through another one when the pod has gone.
+func TestNothingButAKubeconfig(t *testing.T) {
+	w := newWorld(t)
+	f, kubeconfig := w.front(t)
+	first := w.gateway(t)
+	run(t, command.Program{}, "status", "--kubeconfig", kubeconfig).expect(t, command.ExitWhole, "fault-quarantine   1", "")
+	run(t, command.Program{}, "why", w.node.Name, "--kubeconfig", kubeconfig).expect(t, command.ExitWhole, `by rule "fatal"`, "")
+	story := follow(t, command.Program{}, "why", w.node.Name, "-f", "--kubeconfig", kubeconfig)
+	story.says("remediating")
+	w.gateway(t)
+	if err := w.cluster.Client().CoreV1().Pods("nvsentinel").Delete(t.Context(), first, *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	before := f.cut()
+	storetest.MustAppend(t, w.records, storetest.Record(w.node.Name, func(r *record.Record) {
+		r.Event.ProcessingStrategy, r.Event.Message = record.PersistOnly, "after the first gateway"
+	}))
+	story.says("after the first gateway")
+	story.ctrlC()
+	if now := f.cut(); now <= before {
+		t.Errorf("%d tunnels, %d before the first gateway went", now, before)
 	}
 }
 

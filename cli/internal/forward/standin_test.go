@@ -2,7 +2,7 @@ package forward_test
 
 import (
 	"encoding/json"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,11 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/nvidia/nvsentinel/cli/internal/forward"
+	"github.com/nvidia/nvsentinel/cli/internal/forward/forwardtest"
 )
 
 const namespace = "suite"
@@ -124,64 +123,20 @@ func refuse(w http.ResponseWriter, message string) {
 }
 
 func (s *standIn) forward(w http.ResponseWriter, r *http.Request, pod string) {
-	var conn httpstream.Connection
-	if s.webSocket {
-		up := gwebsocket.Upgrader{Subprotocols: []string{"SPDY/3.1+" + portforward.PortForwardProtocolV1Name}}
-		ws, err := up.Upgrade(w, r, nil)
-		if err != nil {
-			s.t.Error(err)
-			return
+	conn, err := forwardtest.Upgrade(w, r, s.webSocket, func(port string) (net.Conn, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if only, bound := strings.CutPrefix(s.behind[pod], "only "); bound && only != port {
+			return nil, fmt.Errorf("connection refused: port %s", port)
 		}
-		if conn, err = spdy.NewServerConnection(portforward.NewTunnelingConnection("server", ws), s.kubelet(pod)); err != nil {
-			s.t.Error(err)
-			return
-		}
-	} else {
-		w.Header().Set(httpstream.HeaderProtocolVersion, portforward.PortForwardProtocolV1Name)
-		if conn = spdy.NewResponseUpgrader().UpgradeResponse(w, r, s.kubelet(pod)); conn == nil {
-			s.t.Error("no upgrade")
-			return
-		}
+		return net.Dial("tcp", s.behind[pod])
+	})
+	if err != nil {
+		s.t.Error(err)
+		return
 	}
 	s.mu.Lock()
 	s.tunnels[pod], s.asked = append(s.tunnels[pod], conn), append(s.asked, pod)
 	s.mu.Unlock()
 	<-conn.CloseChan()
-}
-
-// kubelet connects streams to what is behind a pod's port, or says that nothing is.
-func (s *standIn) kubelet(pod string) httpstream.NewStreamHandler {
-	var mu sync.Mutex
-	problems := map[string]httpstream.Stream{}
-	return func(stream httpstream.Stream, replied <-chan struct{}) error {
-		mu.Lock()
-		defer mu.Unlock()
-		id := stream.Headers().Get(corev1.PortForwardRequestIDHeader)
-		if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-			problems[id] = stream
-			return nil
-		}
-		problem := problems[id]
-		go func() {
-			defer stream.Close()
-			defer problem.Close()
-			<-replied
-			s.mu.Lock()
-			address := s.behind[pod]
-			s.mu.Unlock()
-			if port := stream.Headers().Get(corev1.PortHeader); strings.HasPrefix(address, "only ") && address != "only "+port {
-				_, _ = io.WriteString(problem, "connection refused: port "+port)
-				return
-			}
-			c, err := net.Dial("tcp", address)
-			if err != nil {
-				_, _ = io.WriteString(problem, "connection refused: "+err.Error())
-				return
-			}
-			defer c.Close()
-			go func() { _, _ = io.Copy(c, stream) }()
-			_, _ = io.Copy(stream, c)
-		}()
-		return nil
-	}
 }
