@@ -72,7 +72,8 @@ func (s Timeline) Told(before Timeline) Timeline {
 		}
 	}
 	if !s.Sources[0].Read {
-		s.Others = before.Others
+		s.Others, s.Settled = before.Others, before.Settled
+		s.Notes = slices.Concat(s.Notes, fresh(before.Notes, s.Notes))
 	}
 	if s.Sighting == nil && !s.Sources[1].Read {
 		s.Sighting = before.Sighting
