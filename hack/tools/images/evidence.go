@@ -101,6 +101,9 @@ func sha256Of(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
+// fields are those of a JSON object.
+type fields map[string]any
+
 // provenance is an in-toto statement of how an image was made, in the words of SLSA.
 // Nobody has signed it.
 func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (document, error) {
@@ -113,22 +116,13 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 	if err != nil {
 		return doc, err
 	}
-	authorities, err := sha256Of(r.Authorities)
+	sources, changed, err := r.sources(variants)
 	if err != nil {
 		return doc, err
-	}
-	type fields map[string]any
-	commit, changed := strings.CutSuffix(r.Revision, "-dirty")
-	sources := []fields{
-		{"uri": "git+" + source, "digest": fields{"gitCommit": commit}},
-		{"uri": "file:///" + trusted, "digest": fields{"sha256": authorities}},
 	}
 	var platforms []string
 	for _, v := range variants {
 		platforms = append(platforms, v.Platform.String())
-		if v.Base != "" {
-			sources = append(sources, fields{"uri": r.Base, "digest": fields{"sha256": v.Base}})
-		}
 	}
 	doc.Text, err = json.MarshalIndent(fields{
 		"_type":         "https://in-toto.io/Statement/v1",
@@ -147,7 +141,27 @@ func (r recipe) provenance(e entry, subject v1.Descriptor, variants []variant) (
 	return doc, err
 }
 
-// documents writes what belongs to an image beside its archive, and returns it.
+// sources are the commit, the authorities and the base; changed tells that the tree
+// was not the commit's.
+func (r recipe) sources(variants []variant) (out []fields, changed bool, err error) {
+	authorities, err := sha256Of(r.Authorities)
+	if err != nil {
+		return nil, false, err
+	}
+	commit, changed := strings.CutSuffix(r.Revision, "-dirty")
+	out = []fields{
+		{"uri": "git+" + source, "digest": fields{"gitCommit": commit}},
+		{"uri": "file:///" + trusted, "digest": fields{"sha256": authorities}},
+	}
+	for _, v := range variants {
+		if v.Base != "" {
+			out = append(out, fields{"uri": r.Base, "digest": fields{"sha256": v.Base}})
+		}
+	}
+	return out, changed, nil
+}
+
+// documents are what belongs to an image: a bill for each platform and a provenance.
 func (r recipe) documents(e entry, idx v1.Descriptor, variants []variant) ([]document, error) {
 	var out []document
 	for _, v := range variants {

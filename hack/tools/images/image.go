@@ -54,26 +54,29 @@ func (r recipe) make(ctx context.Context, e entry, p v1.Platform) (variant, erro
 	if v.Binary, err = r.compile(ctx, e, p); err != nil {
 		return v, err
 	}
-	var layers []mutate.Addendum
 	// What images share comes first, and what changes with each commit last.
 	for _, files := range []tree{{trusted: r.Authorities}, beside, {"service": v.Binary}} {
-		if len(files) == 0 {
-			continue
-		}
-		layer, err := files.layer()
-		if err != nil {
+		if base, err = r.put(base, files); err != nil {
 			return v, err
 		}
 		maps.Copy(v.Files, files)
-		layers = append(layers, mutate.Addendum{Layer: layer, History: v1.History{
-			Created: v1.Time{Time: r.Time}, CreatedBy: "make images: " + strings.Join(slices.Sorted(maps.Keys(files)), " "),
-		}})
 	}
-	if v.Image, err = mutate.Append(base, layers...); err != nil {
-		return v, err
-	}
-	v.Image, err = r.configure(v.Image, e, p)
+	v.Image, err = r.configure(base, e, p)
 	return v, err
+}
+
+// put puts a layer with the files upon an image; no files are no layer.
+func (r recipe) put(img v1.Image, files tree) (v1.Image, error) {
+	if len(files) == 0 {
+		return img, nil
+	}
+	layer, err := files.layer()
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{
+		Created: v1.Time{Time: r.Time}, CreatedBy: "make images: " + strings.Join(slices.Sorted(maps.Keys(files)), " "),
+	}})
 }
 
 // base is the image that the layers are put upon, and its digest where it has one.

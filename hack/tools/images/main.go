@@ -56,9 +56,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// read reads the arguments, and finds what the images are made of.
-func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry, error) {
-	r := recipe{say: &teller{out: stderr, began: time.Now()}}
+// said is the arguments that are not the recipe's own.
+type said struct{ list, platforms, only string }
+
+// parse reads the arguments.
+func parse(args []string, stderr io.Writer) (r recipe, s said, err error) {
+	r.say = &teller{out: stderr, began: time.Now()}
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.Root, "root", ".", "`folder` of the sources")
@@ -68,19 +71,28 @@ func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry
 	flags.StringVar(&r.Base, "base", "", "`image` with glibc, and DCGM 4 for gpu-health-monitor, for the programs that need cgo")
 	flags.StringVar(&r.Authorities, "authorities", "/"+trusted, "`file` with the authorities of TLS")
 	flags.BoolVar(&r.Push, "push", false, "bring the images to the registry, with the credentials of docker login")
-	list := flags.String("list", "hack/tools/images/images.txt", "`file` that lists the images, below the sources")
-	platforms := flags.String("platforms", "", "for example linux/amd64,linux/arm64; that of this machine if empty")
-	only := flags.String("only", "", "names of images, separated by commas; all if empty")
+	flags.StringVar(&s.list, "list", "hack/tools/images/images.txt", "`file` that lists the images, below the sources")
+	flags.StringVar(&s.platforms, "platforms", "", "for example linux/amd64,linux/arm64; that of this machine if empty")
+	flags.StringVar(&s.only, "only", "", "names of images, separated by commas; all if empty")
 	if err := flags.Parse(args); err != nil {
+		return r, s, err
+	}
+	switch {
+	case flags.NArg() > 0 || r.Tag == "":
+		return r, s, fmt.Errorf("want --tag, and no argument that is no flag: %q", flags.Args())
+	case r.Push && r.Registry == unnamed:
+		return r, s, errors.New("PUSH=1 wants REGISTRY=<registry and repository>")
+	}
+	return r, s, nil
+}
+
+// read reads the arguments, and finds what the images are made of.
+func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry, error) {
+	r, s, err := parse(args, stderr)
+	if err != nil {
 		return r, nil, err
 	}
-	if flags.NArg() > 0 || r.Tag == "" {
-		return r, nil, fmt.Errorf("want --tag, and no argument that is no flag: %q", flags.Args())
-	}
-	if r.Push && r.Registry == unnamed {
-		return r, nil, errors.New("PUSH=1 wants REGISTRY=<registry and repository>")
-	}
-	file, err := os.Open(filepath.Join(r.Root, *list))
+	file, err := os.Open(filepath.Join(r.Root, s.list))
 	if err != nil {
 		return r, nil, err
 	}
@@ -89,10 +101,10 @@ func read(ctx context.Context, args []string, stderr io.Writer) (recipe, []entry
 	if err != nil {
 		return r, nil, err
 	}
-	if entries, err = choose(entries, *only); err != nil {
+	if entries, err = choose(entries, s.only); err != nil {
 		return r, nil, err
 	}
-	if r.Platforms, err = parsePlatforms(*platforms); err != nil {
+	if r.Platforms, err = parsePlatforms(s.platforms); err != nil {
 		return r, nil, err
 	}
 	if _, err := r.reference(entries[0].Name); err != nil {

@@ -36,7 +36,7 @@ func TestPush(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := serve(t, registry.WithReferrersSupport(knows))
 			out, _ := mustBuild(t, lay(t), "--only=alpha", "--registry="+at+"/suite", "--push")
-			ref := parse(t, at+"/suite/alpha:1.2.3")
+			ref := refer(t, at+"/suite/alpha:1.2.3")
 			pushed, err := remote.Index(ref)
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, text string) name.Reference {
+func refer(t *testing.T, text string) name.Reference {
 	t.Helper()
 	ref, err := name.ParseReference(text)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(parse(t, at+"/base:1"), base); err != nil {
+	if err := remote.Write(refer(t, at+"/base:1"), base); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := mustBuild(t, lay(t), "--only=gamma", "--base="+at+"/base:1")
