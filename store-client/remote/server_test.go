@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -219,40 +220,57 @@ func TestFewAtOnce(t *testing.T) {
 }
 
 // pipes is a listener whose connections are pipes.
-type pipes chan net.Conn
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
 
-func (p pipes) Accept() (net.Conn, error) {
-	c, ok := <-p
-	if !ok {
+func newPipes() pipes {
+	closed := make(chan struct{})
+	return pipes{make(chan net.Conn), closed, sync.OnceFunc(func() { close(closed) })}
+}
+
+// dial is the way to it.
+func (p pipes) dial(ctx context.Context) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.closed:
 		return nil, net.ErrClosed
 	}
-	return c, nil
 }
-func (p pipes) Close() error   { return nil }
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p pipes) Close() error   { p.close(); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestFewConnections: one more is taken when another one has ended.
 func TestFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := make(pipes)
+		l := newPipes()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- Serve(ctx, l, &told{ping: func(context.Context) error { return nil }}, quiet()) }()
 		var open []net.Conn
 		for range connections {
-			here, there := net.Pipe()
-			l <- there
-			open = append(open, here)
-		}
-		r := Open(func(ctx context.Context) (net.Conn, error) {
-			here, there := net.Pipe()
-			select {
-			case l <- there:
-				return here, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
+			c, err := l.dial(ctx)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			open = append(open, c)
+		}
+		r := Open(l.dial)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Ping(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -267,7 +285,6 @@ func TestFewConnections(t *testing.T) {
 		}
 		_ = r.Close()
 		stop()
-		close(l)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
