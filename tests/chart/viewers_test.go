@@ -23,7 +23,7 @@ func TestViewers(t *testing.T) {
 		t.Fatal("docs/cli.md has no roles")
 	}
 	objects := rendered(t, file("all"))
-	for _, one := range strings.Split(string(text[1]), "\n---\n") {
+	for one := range strings.SplitSeq(string(text[1]), "\n---\n") {
 		want := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(one), &want.Object); err != nil {
 			t.Fatal(err)
