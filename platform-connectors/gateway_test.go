@@ -179,6 +179,24 @@ func TestAGatewayLetsItsStoreBeRead(t *testing.T) {
 	}
 }
 
+// TestNoReaderKeepsEventsFromTheStore: where the address to read at is taken, a gateway
+// serves connectors all the same.
+func TestNoReaderKeepsEventsFromTheStore(t *testing.T) {
+	a := newAvenue(t)
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	a.inspect[0] = taken.Addr().String()
+	a.gateway(0)
+	a.connector()
+	if err := send(t.Context(), a.client(), event("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	awaitStored(t, a.records(), 1)
+}
+
 // forgetConditions takes the check's condition from the Node.
 func (a *avenue) forgetConditions() {
 	a.t.Helper()
