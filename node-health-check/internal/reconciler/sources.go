@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,10 @@ import (
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
+// gathering is how long a change of a node waits for those of others: a pass looks at
+// all nodes of its check, and of many that change at once one pass sees them all.
+const gathering = 200 * time.Millisecond
+
 // queue is where checks wait for a pass; one that waits already is not added again.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -28,8 +33,9 @@ type mapper struct {
 	log    *slog.Logger
 }
 
-// enqueue has a pass made over each check that matters says.
-func (m *mapper) enqueue(ctx context.Context, q queue, matters func(*v1alpha1.NodeHealthCheck) bool) {
+// enqueue has a pass made over each check that matters says, after a while; a pass that is
+// due earlier stays so.
+func (m *mapper) enqueue(ctx context.Context, q queue, after time.Duration, matters func(*v1alpha1.NodeHealthCheck) bool) {
 	list := &v1alpha1.NodeHealthCheckList{}
 	if err := m.checks.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		m.log.Warn("listing the checks failed; they are looked at by the clock", "error", err)
@@ -37,7 +43,7 @@ func (m *mapper) enqueue(ctx context.Context, q queue, matters func(*v1alpha1.No
 	}
 	for i := range list.Items {
 		if matters(&list.Items[i]) {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}, after)
 		}
 	}
 }
@@ -51,12 +57,12 @@ func (m *mapper) ofNodes() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { m.enqueue(ctx, q, selecting(e.Object)) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { m.enqueue(ctx, q, gathering, selecting(e.Object)) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			m.enqueue(ctx, q, selecting(e.ObjectOld, e.ObjectNew))
+			m.enqueue(ctx, q, gathering, selecting(e.ObjectOld, e.ObjectNew))
 		},
 		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) {
-			m.enqueue(ctx, q, func(*v1alpha1.NodeHealthCheck) bool { return true })
+			m.enqueue(ctx, q, gathering, func(*v1alpha1.NodeHealthCheck) bool { return true })
 		},
 	}
 }
@@ -72,9 +78,9 @@ func (m *mapper) ofTemplates() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { m.enqueue(ctx, q, referring(e.Object)) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { m.enqueue(ctx, q, referring(e.ObjectNew)) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { m.enqueue(ctx, q, referring(e.Object)) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { m.enqueue(ctx, q, 0, referring(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { m.enqueue(ctx, q, 0, referring(e.ObjectNew)) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { m.enqueue(ctx, q, 0, referring(e.Object)) },
 	}
 }
 

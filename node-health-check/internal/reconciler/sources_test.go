@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,8 +27,22 @@ func (l lister) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return nil
 }
 
+// later remembers after how long a pass is due.
+type later struct {
+	queue
+	added map[reconcile.Request]time.Duration
+}
+
+func (q *later) AddAfter(check reconcile.Request, after time.Duration) {
+	if q.added == nil {
+		q.added = map[reconcile.Request]time.Duration{}
+	}
+	q.added[check] = after
+}
+
 // TestWhomANodeMattersTo: a node that changes its labels matters to the checks that
-// select it now and to those that did before, and one that goes to all.
+// select it now and to those that did before, and one that goes to all. Their passes wait
+// for other nodes' changes.
 func TestWhomANodeMattersTo(t *testing.T) {
 	pool := func(name string) v1alpha1.NodeHealthCheck {
 		return v1alpha1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodeHealthCheckSpec{
@@ -53,13 +67,13 @@ func TestWhomANodeMattersTo(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-			defer q.ShutDown()
+			q := &later{}
 			tt.happens(q)
 			var got []string
-			for q.Len() > 0 {
-				one, _ := q.Get()
-				got = append(got, one.Name)
+			for check, after := range q.added {
+				if got = append(got, check.Name); after != gathering {
+					t.Errorf("%s has its pass after %s, want %s", check.Name, after, gathering)
+				}
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, tt.want) {
