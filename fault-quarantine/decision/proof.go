@@ -2,6 +2,7 @@ package decision
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,7 +26,7 @@ func (f *fold) doubt() {
 	var still []record.Record
 	for _, r := range f.open {
 		again := bare && !f.recreated(r)
-		if r.Status.QuarantineFinishTimestamp == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
+		if marked(r) == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
 			still = append(still, r)
 			continue
 		}
@@ -44,6 +45,19 @@ func (f *fold) doubt() {
 	if f.open = still; len(still) == 0 {
 		f.session = ""
 	}
+}
+
+// marked is from when on the Node bore the marks of a fault, at the earliest; nil if no
+// record tells that it ever did. Where a store forgot the stamp, the drainer's tells: it
+// begins with a Node that bears the session.
+func marked(r record.Record) *time.Time {
+	if at := r.Status.QuarantineFinishTimestamp; at != nil {
+		return at
+	}
+	if r.Status.UserPodsEvictionStatus.Status != record.EvictionUnset && r.Status.QuarantineVerdict != nil {
+		return &r.Status.QuarantineVerdict.At
+	}
+	return nil
 }
 
 // word is what a Node tells of a fault for which it bears no marks any more.
@@ -65,7 +79,7 @@ func (f *fold) says(r record.Record) word {
 		return silent
 	case check.Faulty:
 		return stands
-	case check.Since.After(*r.Status.QuarantineFinishTimestamp):
+	case check.Since.After(*marked(r)):
 		return over
 	}
 	return silent
@@ -91,7 +105,7 @@ func (f *fold) bare() bool {
 // recreated says whether the Node object came to be after it was marked: it is
 // marked again then.
 func (f *fold) recreated(r record.Record) bool {
-	at := r.Status.QuarantineFinishTimestamp
+	at := marked(r)
 	return fault.Of(r).UID != f.Node.Identity.UID && at != nil && f.Node.Created.After(*at)
 }
 

@@ -318,6 +318,13 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.node = nil
 	case "store": // backup, restore or empty
 		w.store(d.CmdArgs[0].Key)
+	case "unstamped": // nobody has written that the Node was marked; the drainer may have begun
+		r := w.records[d.CmdArgs[0].Key]
+		r.Status.QuarantineFinishTimestamp = nil
+		if d.HasArg("draining") {
+			r.Status.UserPodsEvictionStatus.Status = record.EvictionInProgress
+		}
+		w.records[r.ID] = r
 	case "check": // what the node's own condition says
 		w.node.Checks = map[string]decision.Check{"SysLogsXIDError": {Faulty: d.CmdArgs[0].Key == "faulty", Since: w.now}}
 	case "node-restored": // to what it was before all
