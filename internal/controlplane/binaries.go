@@ -36,6 +36,8 @@ var (
 	controllerManager = gobuild.Program{Name: "kube-controller-manager", Package: "k8s.io/kubernetes/cmd/kube-controller-manager"}
 	scheduler         = gobuild.Program{Name: "kube-scheduler", Package: "k8s.io/kubernetes/cmd/kube-scheduler"}
 	kwok              = gobuild.Program{Name: "kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"}
+	kubelet           = gobuild.Program{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"}
+	kubeProxy         = gobuild.Program{Name: "kube-proxy", Package: "k8s.io/kubernetes/cmd/kube-proxy"}
 	kubectl           = gobuild.Program{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"}
 )
 
@@ -53,6 +55,13 @@ func binariesIn(dir string) Binaries {
 		Scheduler:         filepath.Join(dir, scheduler.Name),
 		Kwok:              filepath.Join(dir, kwok.Name),
 	}
+}
+
+// NodeBinaries are the paths of what a real node runs, and of kubectl.
+type NodeBinaries struct {
+	Kubelet   string
+	KubeProxy string
+	Kubectl   string
 }
 
 // source is what the control plane is built from: the pinned module and the versions it names.

@@ -37,6 +37,29 @@ func (b Builder) BuildKubectl(ctx context.Context) (string, error) {
 	return filepath.Join(batch.Out, kubectl.Name), gobuild.Builder{Progress: b.Progress}.Build(ctx, batch)
 }
 
+// NodeBatch is what BuildNode builds, for those who build more in one go.
+func (b Builder) NodeBatch() (gobuild.Batch, error) {
+	batch, err := b.batch([]gobuild.Program{kubelet, kubeProxy, kubectl})
+	batch.Title = "kubelet, kube-proxy and kubectl"
+	return batch, err
+}
+
+// BuildNode builds what a real node runs, and kubectl, of the same version.
+func (b Builder) BuildNode(ctx context.Context) (NodeBinaries, error) {
+	batch, err := b.NodeBatch()
+	if err != nil {
+		return NodeBinaries{}, err
+	}
+	if err := (gobuild.Builder{Progress: b.Progress}).Build(ctx, batch); err != nil {
+		return NodeBinaries{}, err
+	}
+	return NodeBinaries{
+		Kubelet:   filepath.Join(batch.Out, kubelet.Name),
+		KubeProxy: filepath.Join(batch.Out, kubeProxy.Name),
+		Kubectl:   filepath.Join(batch.Out, kubectl.Name),
+	}, nil
+}
+
 // Batch is what Build builds, for those who build more in one go.
 func (b Builder) Batch() (gobuild.Batch, error) { return b.batch(allPrograms) }
 

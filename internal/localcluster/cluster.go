@@ -34,6 +34,9 @@ type Options struct {
 	Nodes int
 	// NodePrefix begins the names of nodes; empty means "gpu".
 	NodePrefix string
+	// Address is where the API server serves, one of this machine's; empty is loopback. Pods of a
+	// real node reach it there as the Service kubernetes.
+	Address string
 	// AuditNamespace is whose service accounts' requests the API server writes down, for
 	// Cluster.Requests; empty is nobody's.
 	AuditNamespace string
@@ -79,6 +82,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.NodePrefix == "" {
 		options.NodePrefix = "gpu"
 	}
+	if options.Address == "" {
+		options.Address = localhost
+	}
 	if options.Builder.Progress == nil {
 		options.Builder.Progress = options.Progress
 	}
@@ -119,7 +125,7 @@ func start(ctx context.Context, options Options, bins controlplane.Binaries) (_ 
 	if c.keeper, err = startKeeper(dir); err != nil {
 		return nil, err
 	}
-	if c.id, err = newIdentity(ctx, dir); err != nil {
+	if c.id, err = newIdentity(ctx, dir, options.Address); err != nil {
 		return nil, err
 	}
 	if c.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {

@@ -42,21 +42,22 @@ type identity struct {
 	tokens     keyPair
 	admin      keyPair
 	etcdPort   int
+	apiAddress string
 	apiPort    int
 	kubeconfig map[string]string // by program name; "admin" for people and tests
 }
 
-// newIdentity makes certificates, ports and kubeconfigs below dir.
-func newIdentity(ctx context.Context, dir string) (*identity, error) {
+// newIdentity makes certificates, ports and kubeconfigs below dir, for an API server at an address.
+func newIdentity(ctx context.Context, dir, address string) (*identity, error) {
 	ca, err := newAuthority(filepath.Join(dir, "pki"))
 	if err != nil {
 		return nil, err
 	}
-	id := &identity{ca: ca, kubeconfig: map[string]string{}}
+	id := &identity{ca: ca, kubeconfig: map[string]string{}, apiAddress: address}
 	if id.etcd, err = ca.server("etcd"); err != nil {
 		return nil, err
 	}
-	if id.api, err = ca.server("apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc"); err != nil {
+	if id.api, err = ca.server("apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc", address); err != nil {
 		return nil, err
 	}
 	if id.apiToEtcd, err = ca.client("apiserver-etcd", "kube-apiserver"); err != nil {
@@ -77,7 +78,9 @@ func newIdentity(ctx context.Context, dir string) (*identity, error) {
 	return id, id.writeKubeconfigs(dir)
 }
 
-func (id *identity) apiURL() string { return "https://" + loopback(id.apiPort) }
+func (id *identity) apiURL() string {
+	return "https://" + net.JoinHostPort(id.apiAddress, strconv.Itoa(id.apiPort))
+}
 
 func (id *identity) etcdURL() string { return "https://" + loopback(id.etcdPort) }
 
@@ -135,10 +138,8 @@ func (id *identity) apiServerFlags(dir string, controllers bool) []string {
 	flags := []string{
 		"--etcd-servers=" + id.etcdURL(), "--etcd-cafile=" + id.ca.file("ca.crt"),
 		"--etcd-certfile=" + id.apiToEtcd.certFile, "--etcd-keyfile=" + id.apiToEtcd.keyFile,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--bind-address=" + id.apiAddress, "--advertise-address=" + id.apiAddress,
 		"--secure-port=" + strconv.Itoa(id.apiPort),
-		// A loopback address is not a valid endpoint, and the default reconciler exits over it.
-		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + id.api.certFile, "--tls-private-key-file=" + id.api.keyFile,
 		"--cert-dir=" + filepath.Join(dir, "pki"), "--client-ca-file=" + id.ca.file("ca.crt"),
 		"--service-cluster-ip-range=" + serviceRange,
@@ -147,6 +148,10 @@ func (id *identity) apiServerFlags(dir string, controllers bool) []string {
 		"--service-account-signing-key-file=" + id.tokens.keyFile,
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--profiling=false",
 		"--enable-admission-plugins=NodeRestriction",
+	}
+	if id.apiAddress == localhost {
+		// A loopback address is not a valid endpoint, and the default reconciler exits over it.
+		flags = append(flags, "--endpoint-reconciler-type=none")
 	}
 	if !controllers {
 		// Nobody makes service accounts or takes the not-ready taint off a node.

@@ -52,6 +52,27 @@ func (c *Cluster) ServiceAccountKubeconfig(
 	return path, writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, user)
 }
 
+// UserKubeconfig writes a kubeconfig that acts as a user in groups, by a certificate, and returns its
+// path; file begins the names of its files.
+func (c *Cluster) UserKubeconfig(file, user string, groups ...string) (string, error) {
+	pair, err := c.id.ca.client(file, user, groups...)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.dir, file+".kubeconfig")
+	return path, writeKubeconfig(path, c.id.apiURL(), c.id.ca.caPEM, &clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key})
+}
+
+// Certificate is a server's certificate and key, and the authority that it is by, as PEM.
+type Certificate struct{ Cert, Key, Authority []byte }
+
+// Certificate issues one by the cluster's authority for names or addresses, the first of which
+// names its files.
+func (c *Cluster) Certificate(names ...string) (Certificate, error) {
+	pair, err := c.id.ca.server(names[0], names...)
+	return Certificate{Cert: pair.cert, Key: pair.key, Authority: c.id.ca.caPEM}, err
+}
+
 // PodKubeconfig writes a kubeconfig that acts as a pod's service account with a token bound to the
 // pod, as its kubelet projects it: the API server puts the pod and its node into it.
 func (c *Cluster) PodKubeconfig(ctx context.Context, pod *corev1.Pod, life time.Duration) (string, error) {

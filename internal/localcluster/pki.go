@@ -71,15 +71,23 @@ func (a *authority) client(name, user string, groups ...string) (keyPair, error)
 	return a.issue(name, template)
 }
 
-// server issues a certificate for a server of this machine; etcd uses its own as a client too.
+// server issues a certificate for a server of this machine under further names and addresses; etcd
+// uses its own as a client too.
 func (a *authority) server(name string, names ...string) (keyPair, error) {
 	template, err := a.template(pkix.Name{CommonName: name})
 	if err != nil {
 		return keyPair{}, err
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.DNSNames = append(names, "localhost")
+	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), serviceIP}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
 	return a.issue(name, template)
 }
 

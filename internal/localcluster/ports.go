@@ -5,4 +5,7 @@ import (
 	"strconv"
 )
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// localhost is where everything serves, if nothing else is said.
+const localhost = "127.0.0.1"
+
+func loopback(port int) string { return net.JoinHostPort(localhost, strconv.Itoa(port)) }

@@ -76,6 +76,11 @@ func Connectors(root, out string) gobuild.Batch {
 	return batch("connectors of many nodes", root, out, []string{"./platform-connectors/internal/fleet"})
 }
 
+// E2E is the test of the chart on a real node, with the command line.
+func E2E(root, out string) gobuild.Batch {
+	return batch("command line and test", root, out, []string{"./cli/nvsentinel", "./tests/cmd/e2e"})
+}
+
 // Helm is the helm that renders the chart.
 func Helm(root, out string) gobuild.Batch {
 	b := batch("helm", filepath.Join(root, "hack", "tools", "helm"), out)

@@ -23,6 +23,8 @@ const usage = `Builds what a make target runs, from the repository's root.
 
   prepare controlplane      the local Kubernetes control plane, into the user's cache folder
   prepare demo              the same, and the demo with its services into bin/
+  prepare e2e FOLDER        the control plane, kubelet, kube-proxy, kubectl, helm, the command line and the test
+                            of the chart on a real node
   prepare services FOLDER   every service and the command line
   prepare test FOLDER       all that the tests run: FOLDER/plain, FOLDER/crashpoints, FOLDER/helm,
                             and what they are made of, with the race detector
@@ -88,6 +90,9 @@ func batchesOf(root string, args []string) ([]gobuild.Batch, error) {
 		return []gobuild.Batch{plane}, nil
 	case target == "demo" && folder == "":
 		return []gobuild.Batch{plane, programs.Demo(root, filepath.Join(root, "bin"))}, nil
+	case target == "e2e" && folder != "":
+		node, err := controlplane.Builder{Root: root}.NodeBatch()
+		return []gobuild.Batch{plane, node, programs.Helm(root, folder), programs.E2E(root, folder)}, err
 	case target == "services" && folder != "":
 		return []gobuild.Batch{programs.Services(root, folder)}, nil
 	case target == "test" && folder != "":
