@@ -82,6 +82,10 @@ soak: ## Run the kill journey for DURATION=60m, with outages of minutes, on all 
 	@hack/packages.sh postgresql python3-venv
 	@DURATION=$(DURATION) FIRST=$(FIRST) SEED=$(SEED) EVIDENCE=$(EVIDENCE) hack/soak.sh
 
+.PHONY: e2e
+e2e: ## Install the chart on a real node and go the whole way with it, as root: make e2e [BREAK=<image>] [EVIDENCE=<folder>] [KEEP=1].
+	@BREAK=$(BREAK) EVIDENCE=$(EVIDENCE) KEEP=$(KEEP) hack/e2e.sh
+
 .PHONY: bench
 bench: ## Measure the suite, each figure beside its floor: make bench [QUICK=1] [ONLY=ingest,drain] [AGAINST=<folder of other binaries>] [UPSTREAM=gateway] [JANITOR=1] [DEEP=10000000] [NOISE=1m].
 	@hack/bench.sh $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(AGAINST),--against $(AGAINST)) $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(if $(JANITOR),--janitor) $(if $(DEEP),--deep $(DEEP)) $(if $(NOISE),--noise $(NOISE))

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// privileges compares what the processes may do with the list of docs/security.md:
+// who runs as root, and with which capabilities.
+func (j *journey) privileges(ctx context.Context) (string, error) {
+	pods, err := j.pods(ctx)
+	if err != nil {
+		return "", err
+	}
+	tasks, err := j.machine.processes(ctx)
+	if err != nil {
+		return "", err
+	}
+	pids := map[string]int{}
+	for _, t := range tasks {
+		pids["containerd://"+t.container] = t.pid
+	}
+	listed, err := j.listed()
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for i := range pods {
+		for _, c := range pods[i].Status.ContainerStatuses {
+			may, problem := mayOf(pids[c.ContainerID])
+			if problem == nil && !may.readOnly {
+				problem = fmt.Errorf("container %s of pod %s can write into its image", c.Name, pods[i].Name)
+			}
+			err = errors.Join(err, problem)
+			if line := workload(&pods[i]) + ": " + may.String(); may.more() && !slices.Contains(found, line) {
+				found = append(found, line)
+			}
+		}
+	}
+	slices.Sort(found)
+	for _, line := range found {
+		if !slices.Contains(listed, line) {
+			err = errors.Join(err, fmt.Errorf("docs/security.md does not list %q", line))
+		}
+	}
+	return strings.Join(found, "; "), err
+}
+
+// listed are the rows of the page's table, as privileges has them.
+func (j *journey) listed() (out []string, err error) {
+	page, err := os.ReadFile(j.Root + "/docs/security.md")
+	if err != nil {
+		return nil, err
+	}
+	_, section, is := strings.Cut(string(page), "## What runs as root")
+	if !is {
+		return nil, errors.New("docs/security.md has no section about what runs as root")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 4 {
+			out = append(out, strings.Trim(strings.TrimSpace(cells[1]), "`")+": "+strings.TrimSpace(cells[2])+", "+strings.TrimSpace(cells[3]))
+		}
+	}
+	return out, nil
+}
+
+// workload is the name that a pod has of its chart.
+func workload(p *corev1.Pod) string { return p.Labels["app.kubernetes.io/name"] }
+
+// may is what a process may do beyond a user's.
+type may struct {
+	user         string
+	capabilities string // as the kernel writes the set
+	readOnly     bool   // the root of its files
+}
+
+// more says whether it is more than nothing.
+func (m may) more() bool { return m.user == "0" || m.capabilities != noCapability }
+
+// Sets of capabilities as the kernel writes them.
+const (
+	noCapability = "0000000000000000"
+	readSearch   = "0000000000000004"
+)
+
+func (m may) String() string {
+	who := "user " + m.user
+	if m.user == "0" {
+		who = "root"
+	}
+	switch m.capabilities {
+	case noCapability:
+		return who + ", none"
+	case readSearch:
+		return who + ", DAC_READ_SEARCH"
+	}
+	return who + ", all (privileged)"
+}
+
+// mayOf reads it of a process from the kernel.
+func mayOf(pid int) (m may, err error) {
+	if pid == 0 {
+		return m, errors.New("a container has no process")
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return m, err
+	}
+	for line := range strings.Lines(string(status)) {
+		switch words := strings.Fields(line); words[0] {
+		case "Uid:":
+			m.user = words[1]
+		case "CapEff:":
+			m.capabilities = words[1]
+		}
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
+	for line := range strings.Lines(string(mounts)) {
+		if words := strings.Fields(line); len(words) > 3 && words[1] == "/" {
+			m.readOnly = strings.HasPrefix(words[3], "ro")
+		}
+	}
+	return m, err
+}
