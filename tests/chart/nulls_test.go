@@ -21,6 +21,7 @@ const everything = `
 store: {secretName: nvsentinel-store}
 podMonitor: {enabled: true}
 serviceMonitor: {enabled: true}
+prometheusRule: {enabled: true}
 cli: {enabled: true}
 platformConnectorsGateway: {tls: {secretName: gateway-tls, caConfigMapName: gateway-ca}}
 platformConnectorsCluster: {coverage: {enabled: true}}
