@@ -22,6 +22,7 @@ store: {secretName: nvsentinel-store}
 podMonitor: {enabled: true}
 serviceMonitor: {enabled: true}
 prometheusRule: {enabled: true}
+dashboards: {enabled: true}
 cli: {enabled: true}
 platformConnectorsGateway: {tls: {secretName: gateway-tls, caConfigMapName: gateway-ca}}
 platformConnectorsCluster: {coverage: {enabled: true}}
