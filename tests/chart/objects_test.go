@@ -114,6 +114,9 @@ func TestEverythingNamedIsThere(t *testing.T) {
 			there := map[string]bool{}
 			for _, o := range objects {
 				there[o.GetKind()+" "+o.GetName()] = true
+				if slices.Contains([]string{"Deployment", "StatefulSet"}, o.GetKind()) {
+					there["pods "+o.GetName()] = true
+				}
 			}
 			for _, s := range secrets {
 				there["Secret "+s] = true
@@ -159,7 +162,7 @@ func references(o *unstructured.Unstructured) []string {
 	}
 	selector, _, _ := unstructured.NestedStringMap(o.Object, "spec", "selector")
 	if name, one := selector["app.kubernetes.io/name"]; o.GetKind() == "Service" && one {
-		out = append(out, "Deployment "+name)
+		out = append(out, "pods "+name)
 	}
 	return out
 }

@@ -33,6 +33,7 @@ func TestLint(t *testing.T) {
 		"nothing":    {},
 		"sidecar":    append(slices.Clone(defaults), "csp-health-monitor", "janitor"),
 		"two":        append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-aws", "csp-plugin-kwok", "janitor"),
+		"trial":      defaults,
 		"clouds":     append(slices.Clone(defaults), "csp-health-monitor", "csp-plugin-azure", "csp-plugin-gcp", "csp-plugin-oci", "janitor"),
 	}
 	for _, name := range values {
@@ -164,7 +165,7 @@ func TestRefused(t *testing.T) {
 		"no replica":                         {set("nodeDrainer.replicas=0"), []string{"/nodeDrainer/replicas"}},
 		"a mode of eviction":                 {set("eviction.userNamespaces[0].name=x", "eviction.userNamespaces[0].mode=Now"), []string{"/eviction/userNamespaces/0/mode"}},
 		"a cluster-wide stranger":            {set("platformConnectors.publishers[0].name=x", "platformConnectors.publishers[0].clusterWide=true"), []string{"/platformConnectors/publishers/0", "'account'"}},
-		"no store":                           {nil, []string{"store.secretName is empty", "PostgreSQL or MongoDB", "SQLite is for one host"}},
+		"no store":                           {nil, []string{"store.secretName is empty", "PostgreSQL or MongoDB", "SQLite is for one host", "trialPostgresql.enabled"}},
 		"a publisher without a connector":    {set("platformConnectors.enabled=false"), []string{"platformConnectors.enabled is false", "health-monitor"}},
 		"a pipeline without its first file":  {set("platformConnectors.pipeline.dedup\\.toml=x"), []string{"has no pipeline.toml"}},
 		"an exporter without a receiver":     {set("eventExporter.enabled=true"), []string{"eventExporter.config is empty", "endpoint"}},
@@ -193,6 +194,8 @@ func TestRefused(t *testing.T) {
 		"roles as steps":                     {chainKind("rbac.authorization.k8s.io", "clusterroles", "clusterWide=true"), []string{"repairChain.kinds[0], clusterroles.rbac.authorization.k8s.io: a kind of Kubernetes itself"}},
 		"the brake as a step":                {chainKind("", "configmaps", "namespaces[0]="+release), []string{"repairChain.kinds[0], configmaps: a kind of Kubernetes itself", "other than the release's, " + release}},
 		"templates that make templates":      {chainKind("nvsentinel.dgxc.nvidia.com", "repairtemplates", "clusterWide=true"), []string{"a step makes no templates"}},
+		"a trial beside a store":             {set("trialPostgresql.enabled=true", "store.secretName=x"), []string{"trialPostgresql.enabled is true, and store.secretName is x", "not for production"}},
+		"a volume of no size":                {set("trialPostgresql.storage.size=much"), []string{"/trialPostgresql/storage/size"}},
 		"connections that are less than one": {set("platformConnectors.storeConnections=0"), []string{"/platformConnectors/storeConnections"}},
 	} {
 		t.Run(name, func(t *testing.T) {

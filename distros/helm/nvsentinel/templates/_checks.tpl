@@ -32,7 +32,7 @@ place here, monitors that are not there, and keys of `global` that nothing here 
 {{/* requireStore stops where a service has no store. */}}
 {{- define "nvsentinel.requireStore" -}}
 {{- if not .root.Values.store.secretName }}
-{{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone.\n" .name .root.Values.namespace .root.Values.store.secretKey) }}
+{{- fail (printf "\n\nstore.secretName is empty, and %s keeps its records in a store that every node can reach: create a Secret in namespace %s whose key %s is the address of a PostgreSQL or MongoDB, and name it. SQLite is for one host alone. To try things out, trialPostgresql.enabled=true brings a database that is not for production.\n" .name .root.Values.namespace .root.Values.store.secretKey) }}
 {{- end }}
 {{- end }}
 
