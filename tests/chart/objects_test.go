@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -16,56 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/nvidia/nvsentinel/internal/localcluster"
 )
-
-// TestAPIServerTakesEveryObject of every rendering. Kinds of the Prometheus
-// operator and of cert-manager are left out, since they are not there.
-func TestAPIServerTakesEveryObject(t *testing.T) {
-	cluster := localcluster.ForTest(t, localcluster.Options{})
-	definitions, err := filepath.Glob(filepath.Join(chartDir, "crds/*.yaml"))
-	if err != nil || len(definitions) == 0 {
-		t.Fatalf("definitions %v, %v", definitions, err)
-	}
-	for _, path := range definitions {
-		text, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer text.Close()
-		if err := cluster.Apply(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	services := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}} // those of the GPU operator, in values
-	if _, err := cluster.Client().CoreV1().Namespaces().Create(t.Context(), services, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range values {
-		t.Run(name, func(t *testing.T) {
-			text, err := template(t, file(name), "--namespace="+cluster.Namespace(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range decode(t, text) {
-				if strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/") || strings.HasPrefix(o.GetAPIVersion(), "cert-manager.io/") {
-					continue
-				}
-				text, err := o.MarshalJSON()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cluster.Apply(t.Context(), bytes.NewReader(text)); err != nil {
-					t.Errorf("%v\n%s", err, text)
-				}
-			}
-		})
-	}
-}
 
 // clusterWide are the kinds that are in no namespace.
 var clusterWide = []string{
