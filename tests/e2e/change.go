@@ -91,7 +91,7 @@ func (j *journey) rollback(ctx context.Context) (string, error) {
 
 // definitions upgrades to a chart whose definitions have changed, by the page's command.
 func (j *journey) definitions(ctx context.Context) (string, error) {
-	next := filepath.Join(j.shell.dir, "next")
+	next := filepath.Join(j.dir, "next")
 	if err := os.CopyFS(next, os.DirFS(filepath.Join(j.Root, "distros"))); err != nil {
 		return "", err
 	}

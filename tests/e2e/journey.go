@@ -119,7 +119,8 @@ func (j *journey) table() {
 		}
 		fmt.Fprintf(j.Out, "| %s | %s | %.1f s |\n", r.name, strings.ReplaceAll(found, "|", "/"), r.took.Seconds())
 	}
-	fmt.Fprintf(j.Out, "\n%d of %d steps, %s\n", len(j.steps), len(way), time.Since(j.began).Round(time.Second))
+	lines, files := j.logs.count()
+	fmt.Fprintf(j.Out, "\n%d of %d steps, %s; %d lines of %d logs read\n", len(j.steps), len(way), time.Since(j.began).Round(time.Second), lines, files)
 }
 
 // evidence keeps what tells why it failed.

@@ -48,13 +48,12 @@ func (l *logs) look(folder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || l.files[path] != nil || !strings.Contains(path, "/"+namespace+"_") {
-			return nil // gone meanwhile, known, or not ours
+		if err == nil && !d.IsDir() && l.files[path] == nil && strings.Contains(path, "/"+namespace+"_") {
+			if file, err := os.Open(path); err == nil {
+				l.files[path] = &tail{Reader: bufio.NewReader(file)}
+			}
 		}
-		if file, err := os.Open(path); err == nil {
-			l.files[path] = &tail{Reader: bufio.NewReader(file)}
-		}
-		return nil
+		return nil // what has gone meanwhile is passed over
 	})
 	for path, file := range l.files {
 		for {

@@ -83,7 +83,7 @@ func (m *machine) breakImage(ctx context.Context, name string) error {
 	if err := m.ctr(ctx, &said, "images", "ls", "-q"); err != nil {
 		return err
 	}
-	for _, image := range strings.Fields(said.String()) {
+	for image := range strings.FieldsSeq(said.String()) {
 		if strings.HasPrefix(image, registry+"/nvsentinel/"+name+":") {
 			m.say("BREAK: %s does nothing", image)
 			return m.ctr(ctx, nil, "images", "tag", "--force", registry+"/pause:v1", image)
