@@ -78,7 +78,16 @@ func (j *journey) install(ctx context.Context) (string, error) {
 
 // ready waits until all pods are, and wants no container to have begun again.
 func (j *journey) ready(ctx context.Context) (string, error) {
-	pods, err := j.allReady(ctx)
+	var pods []corev1.Pod
+	err := until(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
+		pods, err = j.pods(ctx)
+		for i := range pods {
+			if why := unready(&pods[i]); why != "" {
+				return fmt.Errorf("pod %s: %s", pods[i].Name, why)
+			}
+		}
+		return err
+	})
 	restarts := 0
 	for i := range pods {
 		for _, c := range pods[i].Status.ContainerStatuses {
@@ -89,20 +98,6 @@ func (j *journey) ready(ctx context.Context) (string, error) {
 		err = fmt.Errorf("%d restarts", restarts)
 	}
 	return fmt.Sprintf("%d pods", len(pods)), err
-}
-
-// allReady waits until all pods are.
-func (j *journey) allReady(ctx context.Context) (pods []corev1.Pod, err error) {
-	err = until(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
-		pods, err = j.pods(ctx)
-		for i := range pods {
-			if why := unready(&pods[i]); why != "" {
-				return fmt.Errorf("pod %s: %s", pods[i].Name, why)
-			}
-		}
-		return err
-	})
-	return pods, err
 }
 
 // pods of the installation that are there to stay.

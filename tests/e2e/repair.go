@@ -94,8 +94,10 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var killed string
 	for i := range pods {
 		if strings.HasPrefix(holder, pods[i].Name) {
+			killed = pods[i].Name
 			err = errors.Join(err, j.kill(ctx, &pods[i]))
 		}
 	}
@@ -108,8 +110,14 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 		return err
 	}))
 	found := fmt.Sprintf("another leads after %.1f s", time.Since(began).Seconds())
-	_, back := j.allReady(ctx)
-	return found, errors.Join(err, back)
+	err = errors.Join(err, until(ctx, 2*time.Minute, func(ctx context.Context) error {
+		p, err := j.client.CoreV1().Pods(namespace).Get(ctx, killed, metav1.GetOptions{})
+		if err == nil && (unready(p) != "" || p.Status.ContainerStatuses[0].RestartCount == 0) {
+			err = fmt.Errorf("pod %s is not back", killed)
+		}
+		return err
+	}))
+	return found, err
 }
 
 // kill the processes of a pod's containers.
