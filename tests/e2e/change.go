@@ -104,14 +104,23 @@ func (j *journey) definitions(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, command, is := strings.Cut(j.page, "`helm upgrade` does not touch `crds/`: `")
-	command, _, _ = strings.Cut(command, "`")
-	if !is || !strings.HasPrefix(command, "kubectl apply") {
-		return "", errors.New("docs/helm.md has no command for changed definitions")
+	command, err := definitionsCommand(j.page)
+	if err != nil {
+		return "", err
 	}
 	_, err = j.run(ctx, "rm distros && mv next distros && "+command)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d definitions changed by %s", len(files), command), j.upgrade(ctx, "watch")
+}
+
+// definitionsCommand is the page's for changed definitions.
+func definitionsCommand(page string) (string, error) {
+	_, command, is := strings.Cut(page, "`helm upgrade` does not touch `crds/`: `")
+	command, _, _ = strings.Cut(command, "`")
+	if !is || !strings.HasPrefix(command, "kubectl apply") {
+		return "", errors.New("docs/helm.md has no command for changed definitions")
+	}
+	return command, nil
 }

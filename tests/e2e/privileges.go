@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ func (j *journey) privileges(ctx context.Context) (string, error) {
 	for _, t := range tasks {
 		pids["containerd://"+t.container] = t.pid
 	}
-	listed, err := j.listed()
+	listed, err := listedIn(j.Root)
 	if err != nil {
 		return "", err
 	}
@@ -52,9 +53,9 @@ func (j *journey) privileges(ctx context.Context) (string, error) {
 	return strings.Join(found, "; "), err
 }
 
-// listed are the rows of the page's table, as privileges has them.
-func (j *journey) listed() (out []string, err error) {
-	page, err := os.ReadFile(j.Root + "/docs/security.md")
+// listedIn are the rows of the page's table, as privileges has them.
+func listedIn(root string) (out []string, err error) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
 		return nil, err
 	}

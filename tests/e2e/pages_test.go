@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const root = "../.."
+
+// TestPagesHaveWhatIsRun: the commands that a run takes from the pages are there, so
+// that a page which is written anew is noticed without a run.
+func TestPagesHaveWhatIsRun(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "helm.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for having, begin := range map[string][]string{
+		"helm install nvsentinel distros/helm": {"kubectl create namespace", "kubectl label namespace", "kubectl -n nvsentinel create secret", "helm install nvsentinel distros/helm/nvsentinel -n nvsentinel"},
+		"create secret generic store-ca":       {"kubectl -n nvsentinel create secret generic store-ca", "echo -n 'postgres://", "helm install ..."},
+		"helm push":                            {"helm package", "helm push", "helm install nvsentinel oci://"},
+	} {
+		lines, err := commands(page, having)
+		if err != nil {
+			t.Error(err)
+		}
+		if !slices.EqualFunc(lines, begin, strings.HasPrefix) {
+			t.Errorf("the block with %q has the commands %q, want %q", having, lines, begin)
+		}
+	}
+	if command, err := definitionsCommand(page); err != nil || !strings.HasSuffix(command, "distros/helm/nvsentinel/crds") {
+		t.Errorf("definitions: %q, %v", command, err)
+	}
+	listed, err := listedIn(root)
+	if err != nil || !slices.Contains(listed, "platform-connectors: root, none") {
+		t.Errorf("docs/security.md lists %q, %v", listed, err)
+	}
+}
+
+// TestNames: what is played has its address, a name of nobody is said to be nobody's, and
+// a question for an address of another kind has no answer.
+func TestNames(t *testing.T) {
+	n := names{played: map[string]string{"db.example.com.": "10.99.0.1"}}
+	tests := map[string]struct {
+		name string
+		kind dnsmessage.Type
+		code dnsmessage.RCode
+		want int
+	}{
+		"played":    {"DB.example.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
+		"of IPv6":   {"db.example.com.", dnsmessage.TypeAAAA, dnsmessage.RCodeSuccess, 0},
+		"nobody's":  {"www.example.com.", dnsmessage.TypeA, dnsmessage.RCodeNameError, 0},
+		"no domain": {"svc.cluster.local.", dnsmessage.TypeA, dnsmessage.RCodeNameError, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			query := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(tt.name), Type: tt.kind, Class: dnsmessage.ClassINET}}}
+			packed, err := query.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := n.answer(t.Context(), packed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got dnsmessage.Message
+			if err := got.Unpack(text); err != nil || got.RCode != tt.code || len(got.Answers) != tt.want {
+				t.Errorf("answer %v, %v, want %v and %d addresses", got, err, tt.code, tt.want)
+			}
+		})
+	}
+}
