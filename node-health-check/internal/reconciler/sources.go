@@ -57,7 +57,9 @@ func (m *mapper) ofNodes() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { m.enqueue(ctx, q, gathering, selecting(e.Object)) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			m.enqueue(ctx, q, gathering, selecting(e.Object))
+		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			m.enqueue(ctx, q, gathering, selecting(e.ObjectOld, e.ObjectNew))
 		},
