@@ -85,21 +85,28 @@ const judging = "fault-quarantine-events"
 // leader kills the process that judges faults, and waits for another to do so.
 func (j *journey) leader(ctx context.Context) (string, error) {
 	leases := j.client.CoordinationV1().Leases(namespace)
-	before, err := leases.Get(ctx, judging, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	holder := *before.Spec.HolderIdentity
-	pods, err := j.pods(ctx)
-	if err != nil {
-		return "", err
-	}
-	var killed string
-	for i := range pods {
-		if strings.HasPrefix(holder, pods[i].Name) {
-			killed = pods[i].Name
-			err = errors.Join(err, j.kill(ctx, &pods[i]))
+	var holder string
+	var leads corev1.Pod
+	err := until(ctx, time.Minute, func(ctx context.Context) error {
+		lease, err := leases.Get(ctx, judging, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
+		holder = *lease.Spec.HolderIdentity
+		pods, err := j.pods(ctx)
+		for _, p := range pods {
+			if strings.HasPrefix(holder, p.Name) {
+				leads = p
+				return err
+			}
+		}
+		return errors.Join(err, fmt.Errorf("%q, which is no pod, leads", holder))
+	})
+	if err == nil {
+		err = j.kill(ctx, &leads)
+	}
+	if err != nil {
+		return "", err
 	}
 	began := time.Now()
 	err = errors.Join(err, until(ctx, time.Minute, func(ctx context.Context) error {
@@ -111,9 +118,9 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 	}))
 	found := fmt.Sprintf("another leads after %.1f s", time.Since(began).Seconds())
 	err = errors.Join(err, until(ctx, 2*time.Minute, func(ctx context.Context) error {
-		p, err := j.client.CoreV1().Pods(namespace).Get(ctx, killed, metav1.GetOptions{})
+		p, err := j.client.CoreV1().Pods(namespace).Get(ctx, leads.Name, metav1.GetOptions{})
 		if err == nil && (unready(p) != "" || p.Status.ContainerStatuses[0].RestartCount == 0) {
-			err = fmt.Errorf("pod %s is not back", killed)
+			err = fmt.Errorf("pod %s is not back", leads.Name)
 		}
 		return err
 	}))
