@@ -2,14 +2,13 @@ package chart
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/tests/e2e"
 )
 
 // TestPrivileges: docs/security.md lists the workloads that run as root or may more than
@@ -38,17 +37,9 @@ func TestPrivileges(t *testing.T) {
 		see(file("store"), "--set=syslogHealthMonitor.logKernelOnly=true,syslogHealthMonitor.source="+source)
 	}
 	see(file("store"), "--set=gpuHealthMonitor.enabled=true,gpuHealthMonitor.dcgm.mode=embedded")
-	page, err := os.ReadFile(filepath.Join(root, "docs/security.md"))
+	listed, err := e2e.Privileged(root)
 	if err != nil {
 		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "## What runs as root")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var listed []string
-	for line := range strings.Lines(section) {
-		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") {
-			listed = append(listed, strings.Trim(strings.TrimSpace(cells[1]), "`")+": "+strings.TrimSpace(cells[2])+", "+strings.TrimSpace(cells[3]))
-		}
 	}
 	slices.Sort(listed)
 	if diff := cmp.Diff(listed, slices.Sorted(maps.Keys(found))); diff != "" {

@@ -63,7 +63,7 @@ func (l *logs) look(folder string) {
 		for {
 			text, err := file.ReadString('\n')
 			file.begun += text
-			if err != nil { // its end, for now
+			if err != nil { // as far as it is written
 				break
 			}
 			l.judge(path, file.begun)

@@ -36,7 +36,7 @@ func TestPagesHaveWhatIsRun(t *testing.T) {
 	if command, err := definitionsCommand(page); err != nil || !strings.HasSuffix(command, "distros/helm/nvsentinel/crds") {
 		t.Errorf("definitions: %q, %v", command, err)
 	}
-	listed, err := listedIn(root)
+	listed, err := Privileged(root)
 	if err != nil || !slices.Contains(listed, "platform-connectors: root, none") {
 		t.Errorf("docs/security.md lists %q, %v", listed, err)
 	}

@@ -37,8 +37,10 @@ func (j *journey) probes(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	if len(asked) < 3 {
-		err = errors.Join(err, errors.New("not every pod has its probes and metrics"))
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if asked[path] < len(pods) {
+			err = errors.Join(err, fmt.Errorf("%d of %d pods have %s", asked[path], len(pods), path))
+		}
 	}
 	return counted(asked), err
 }

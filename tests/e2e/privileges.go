@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func (j *journey) privileges(ctx context.Context) (string, error) {
 	for _, t := range tasks {
 		pids["containerd://"+t.container] = t.pid
 	}
-	listed, err := listedIn(j.Root)
+	listed, err := Privileged(j.Root)
 	if err != nil {
 		return "", err
 	}
@@ -53,8 +54,9 @@ func (j *journey) privileges(ctx context.Context) (string, error) {
 	return strings.Join(found, "; "), err
 }
 
-// listedIn are the rows of the page's table, as privileges has them.
-func listedIn(root string) (out []string, err error) {
+// Privileged is the list of docs/security.md: a line "workload: user, capabilities" for
+// each way in which one runs as root or may more than a user.
+func Privileged(root string) (out []string, err error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func listedIn(root string) (out []string, err error) {
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	for line := range strings.Lines(section) {
-		if cells := strings.Split(line, "|"); len(cells) > 4 {
+		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) > 4 {
 			out = append(out, strings.Trim(strings.TrimSpace(cells[1]), "`")+": "+strings.TrimSpace(cells[2])+", "+strings.TrimSpace(cells[3]))
 		}
 	}
@@ -79,6 +81,7 @@ func workload(p *corev1.Pod) string { return p.Labels["app.kubernetes.io/name"] 
 type may struct {
 	user         string
 	capabilities string // as the kernel writes the set
+	bound        string // all that a process of this node may have
 	readOnly     bool   // the root of its files
 }
 
@@ -101,8 +104,10 @@ func (m may) String() string {
 		return who + ", none"
 	case readSearch:
 		return who + ", DAC_READ_SEARCH"
+	case m.bound:
+		return who + ", all (privileged)"
 	}
-	return who + ", all (privileged)"
+	return who + ", capabilities " + m.capabilities
 }
 
 // mayOf reads it of a process from the kernel.
@@ -110,18 +115,15 @@ func mayOf(pid int) (m may, err error) {
 	if pid == 0 {
 		return m, errors.New("a container has no process")
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	own, err := statusOf("self")
 	if err != nil {
 		return m, err
 	}
-	for line := range strings.Lines(string(status)) {
-		switch words := strings.Fields(line); words[0] {
-		case "Uid:":
-			m.user = words[1]
-		case "CapEff:":
-			m.capabilities = words[1]
-		}
+	status, err := statusOf(strconv.Itoa(pid))
+	if err != nil {
+		return m, err
 	}
+	m.user, m.capabilities, m.bound = status["Uid:"], status["CapEff:"], own["CapEff:"]
 	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", pid))
 	for line := range strings.Lines(string(mounts)) {
 		if words := strings.Fields(line); len(words) > 3 && words[1] == "/" {
@@ -129,4 +131,16 @@ func mayOf(pid int) (m may, err error) {
 		}
 	}
 	return m, err
+}
+
+// statusOf is the first word of each line that the kernel tells of a process.
+func statusOf(process string) (map[string]string, error) {
+	text, err := os.ReadFile("/proc/" + process + "/status")
+	out := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 1 {
+			out[words[0]] = words[1]
+		}
+	}
+	return out, err
 }

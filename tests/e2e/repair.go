@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,7 +133,7 @@ func (j *journey) kill(ctx context.Context, p *corev1.Pod) error {
 	for _, t := range tasks {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.ContainerID == "containerd://"+t.container {
-				err = errors.Join(err, syscall.Kill(t.pid, syscall.SIGKILL))
+				err = errors.Join(err, t.kill())
 				killed++
 			}
 		}
