@@ -81,7 +81,7 @@ func (j *journey) upgradeMeanwhile(ctx context.Context) (string, error) {
 // judging is the Lease of who judges faults.
 const judging = "fault-quarantine-events"
 
-// leader kills the process that judges faults, and waits for another to do so.
+// leader kills the process that judges faults, and waits until another does so.
 func (j *journey) leader(ctx context.Context) (string, error) {
 	leases := j.client.CoordinationV1().Leases(namespace)
 	var holder string
@@ -116,7 +116,12 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 		return err
 	}))
 	found := fmt.Sprintf("another leads after %.1f s", time.Since(began).Seconds())
-	err = errors.Join(err, until(ctx, 2*time.Minute, func(ctx context.Context) error {
+	err = errors.Join(err, gpuFalls(4))
+	judged, problem := j.nodeIs(ctx, time.Minute, "marked with the next fault", func(n *corev1.Node) bool {
+		return strings.Contains(n.Annotations[nodemark.QuarantineHealthEvent], "0000:14:00")
+	})
+	found = found + ", " + judged
+	err = errors.Join(err, problem, until(ctx, 2*time.Minute, func(ctx context.Context) error {
 		p, err := j.client.CoreV1().Pods(namespace).Get(ctx, leads.Name, metav1.GetOptions{})
 		if err == nil && (unready(p) != "" || p.Status.ContainerStatuses[0].RestartCount == 0) {
 			err = fmt.Errorf("pod %s is not back", leads.Name)

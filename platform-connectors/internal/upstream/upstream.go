@@ -73,7 +73,7 @@ func Open(cfg Config, log *slog.Logger) (*Gateway, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 10 * time.Second},
-			MinConnectTimeout: 5 * time.Second,
+			MinConnectTimeout: 20 * time.Second,
 		}),
 		// A gateway whose machine is gone says nothing: calls must not wait for it.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
