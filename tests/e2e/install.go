@@ -115,6 +115,26 @@ func (j *journey) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return out, nil
 }
 
+// workloads are the names of those whose pods they are.
+func (j *journey) workloads(ctx context.Context) ([]string, error) {
+	deployments, err := j.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	daemons, err := j.client.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range deployments.Items {
+		out = append(out, d.Name)
+	}
+	for _, d := range daemons.Items {
+		out = append(out, d.Name)
+	}
+	return out, nil
+}
+
 // nodeReady says whether the kubelet has said that the node is Ready.
 func nodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {

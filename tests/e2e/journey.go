@@ -92,9 +92,7 @@ func (j *journey) step(ctx context.Context, one step) error {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	found, err := one.do(j, ctx)
-	if said := j.logs.complaints(); err == nil && len(said) > 0 {
-		err = fmt.Errorf("the logs have %d lines that none should have, the first: %s", len(said), said[0])
-	}
+	err = errors.Join(err, j.complaints(ctx))
 	if failure := j.cluster.Failure(); failure != nil {
 		err = errors.Join(err, failure)
 	}
@@ -105,6 +103,18 @@ func (j *journey) step(ctx context.Context, one step) error {
 		return fmt.Errorf("%s: %w", one.name, err)
 	}
 	j.say("%s: %s (%.1f s)", one.name, found, took.Seconds())
+	return nil
+}
+
+// complaints are the lines of a step's logs that none should have.
+func (j *journey) complaints(ctx context.Context) error {
+	installed, err := j.workloads(ctx)
+	if err != nil {
+		return err
+	}
+	if said := j.logs.complaints(installed); len(said) > 0 {
+		return fmt.Errorf("the logs have %d lines that none should have, the first: %s", len(said), said[0])
+	}
 	return nil
 }
 

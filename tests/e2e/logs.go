@@ -6,24 +6,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// unwanted are words that no service's log has: a right that is missing, a certificate
-// or a token that is not believed, a program that is wrong.
-var unwanted = []string{"forbidden", "x509", "Unauthenticated", "PermissionDenied", "panic:", "fatal error:"}
+// unwanted are words that no service's log has: a certificate that is not believed, a
+// program that is wrong.
+var unwanted = []string{"x509", "panic:", "fatal error:"}
 
-// expected is what a leader says whose part of the release is removed: its rights go before
-// it does.
-const expected = "lease not released, it ends by time"
+// denied are words for a right that is missing. What is taken out of a release may say so
+// before it ends: its rights go before its pods do.
+var denied = []string{"forbidden", "Unauthenticated", "PermissionDenied"}
+
+// complaint is a line that should not be.
+type complaint struct {
+	pod, line string
+	denied    bool
+}
 
 // logs reads the logs of all pods of the installation, also of those that go.
 type logs struct {
 	mu    sync.Mutex
 	files map[string]*tail
-	said  []string
+	said  []complaint
 	lines int
 }
 
@@ -75,22 +82,26 @@ func (l *logs) look(folder string) {
 // judge notes a line that should not be.
 func (l *logs) judge(path, line string) {
 	l.lines++
-	if strings.Contains(line, expected) {
-		return
-	}
-	for _, word := range unwanted {
-		if strings.Contains(line, word) {
-			l.said = append(l.said, filepath.Base(filepath.Dir(filepath.Dir(path)))+": "+strings.TrimSpace(line))
-			return
-		}
+	has := func(word string) bool { return strings.Contains(line, word) }
+	if without := slices.ContainsFunc(denied, has); without || slices.ContainsFunc(unwanted, has) {
+		_, pod, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(path))), "_")
+		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), denied: without})
 	}
 }
 
-// complaints are all such lines so far.
-func (l *logs) complaints() []string {
+// complaints are all such lines since the last call, but for rights that are missing to
+// what is not installed any more.
+func (l *logs) complaints(installed []string) (out []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.said
+	for _, c := range l.said {
+		of := func(workload string) bool { return strings.HasPrefix(c.pod, workload+"-") }
+		if !c.denied || slices.ContainsFunc(installed, of) {
+			out = append(out, c.pod+": "+c.line)
+		}
+	}
+	l.said = nil
+	return out
 }
 
 // count is how many lines were read, of how many containers.

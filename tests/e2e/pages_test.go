@@ -75,3 +75,24 @@ func TestNames(t *testing.T) {
 		})
 	}
 }
+
+// TestComplaints: a right that is missing is a complaint of what is installed, and a
+// program that is wrong one of everybody.
+func TestComplaints(t *testing.T) {
+	l := &logs{}
+	for _, said := range []struct{ pod, line string }{
+		{"janitor-d9966-qbz95_1", "cannot list: forbidden"},
+		{"node-drainer-d9966-aaaaa_2", "patching: forbidden"},
+		{"janitor-d9966-qbz95_1", "panic: nothing"},
+		{"node-drainer-d9966-aaaaa_2", "all is well"},
+	} {
+		l.judge("/var/log/pods/nvsentinel_"+said.pod+"/service/0.log", said.line)
+	}
+	want := []string{"node-drainer-d9966-aaaaa_2: patching: forbidden", "janitor-d9966-qbz95_1: panic: nothing"}
+	if got := l.complaints([]string{"node-drainer"}); !slices.Equal(got, want) {
+		t.Errorf("complaints are %q, want %q", got, want)
+	}
+	if again := l.complaints([]string{"janitor"}); again != nil || l.lines != 4 {
+		t.Errorf("told twice: %q; %d lines", again, l.lines)
+	}
+}

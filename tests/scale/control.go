@@ -114,10 +114,10 @@ const (
 
 // rest looks at the services while nothing but heartbeats comes.
 func (u *suite) rest(ctx context.Context) ([]figure, error) {
-	u.o.say("all services run; waiting %s, then looking at them for %s", u.o.Sizes.Settle, u.o.Sizes.Idle)
-	if err := u.pause(ctx, u.o.Sizes.Settle); err != nil {
+	if err := u.settle(ctx); err != nil {
 		return nil, err
 	}
+	u.o.say("looking at all services for %s", u.o.Sizes.Idle)
 	before, err := u.used()
 	if err != nil {
 		return nil, err
@@ -135,6 +135,38 @@ func (u *suite) rest(ctx context.Context) ([]figure, error) {
 	}
 	beside, err := u.beside()
 	return append(out, beside...), err
+}
+
+// settle waits until nothing comes to the services but heartbeats: the labeler writes
+// labels of all nodes when it starts, and everyone hears of each.
+func (u *suite) settle(ctx context.Context) error {
+	for before := -1.0; ; {
+		written, err := u.labelled(ctx)
+		if err != nil {
+			return err
+		}
+		if written == before {
+			return nil
+		}
+		before = written
+		u.o.say("all services run, %.0f labels are written; waiting for %s without another one", written, u.o.Sizes.Settle)
+		if err := u.pause(ctx, u.o.Sizes.Settle); err != nil {
+			return err
+		}
+	}
+}
+
+// labelled is how many labels the labeler has written.
+func (u *suite) labelled(ctx context.Context) (labels float64, err error) {
+	for _, v := range u.services {
+		for _, p := range v.running {
+			if v.name == "labeler" {
+				n, problem := p.metric(ctx, "labeler_label_changes_total")
+				labels, err = labels+n, errors.Join(err, problem)
+			}
+		}
+	}
+	return labels, err
 }
 
 // used is what each process takes, by its name.
