@@ -59,7 +59,7 @@ func TestPipelines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = stream.Close(t.Context()) })
+		t.Cleanup(func() { _ = stream.Close(context.WithoutCancel(t.Context())) })
 		return stream
 	}
 	everything := watch(mongo.Pipeline{})

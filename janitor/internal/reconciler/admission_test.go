@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestSpecIsChecked(t *testing.T) {
 	if err := w.objects.Create(t.Context(), template); err != nil {
 		t.Errorf("a template without a node: %v", err)
 	}
-	t.Cleanup(func() { _ = w.objects.Delete(t.Context(), template) })
+	t.Cleanup(func() { _ = w.objects.Delete(context.WithoutCancel(t.Context()), template) })
 }
 
 // The admission policy refuses an object that says for no node, on a real API

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -258,7 +259,7 @@ func TestANodeThatFailsAlone(t *testing.T) {
 	if err := w.live.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.live.Delete(t.Context(), foreign) })
+	t.Cleanup(func() { _ = w.live.Delete(context.WithoutCancel(t.Context()), foreign) })
 	name := w.check(func(s *v1alpha1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref })
 	refuse := func(config *rest.Config, _ *Deps) {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -458,7 +459,7 @@ func TestAnotherOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = w.cluster.Client().CoordinationV1().Leases(namespace).Delete(t.Context(), rivalLease, metav1.DeleteOptions{})
+		_ = w.cluster.Client().CoordinationV1().Leases(namespace).Delete(context.WithoutCancel(t.Context()), rivalLease, metav1.DeleteOptions{})
 	})
 	watch := New(w.cluster.RESTConfig(), Deps{
 		Live: w.live, Claims: nodelease.Claims{Client: w.cluster.Client(), Namespace: w.leases, Clock: w.clock}, Clock: w.clock, Log: discard(),
