@@ -19,25 +19,35 @@ func attempted(attempts ...record.Attempt) record.Record {
 // claims, by its uid, or by its name before the uid is known.
 func TestClaimant(t *testing.T) {
 	object := []Object{{Kind: "RebootNode", Name: "x", UID: "u1"}}
+	ended := []Object{{Kind: "RebootNode", Name: "x", UID: "u1", Completed: minute(59)}}
+	over := func(name string) record.Record {
+		r, at := attempted(record.Attempt{Name: name, UID: "u1"}), minute(58)
+		r.Status.Faults[0].ClearedTimestamp = &at
+		return r
+	}
 	for _, tt := range []struct {
 		name    string
 		claim   string
 		objects []Object
 		records []record.Record
 		want    string
+		ending  bool
 	}{
-		{"nothing claims", "", object, nil, ""},
-		{"nobody asked", "u1", object, nil, "RebootNode/x, which no open fault asked for"},
-		{"asked for by uid", "u1", object, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, ""},
-		{"asked for by name", "u1", object, []record.Record{attempted(record.Attempt{Name: "x"})}, ""},
-		{"another was asked for", "u1", object, []record.Record{attempted(record.Attempt{Name: "y", UID: "u2"})}, "RebootNode/x, which no open fault asked for"},
-		{"an object that is not there was asked for", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, ""},
-		{"an attempt has no name yet, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{})}, "the repair object with uid u1, which no open fault asked for"},
-		{"an attempt has a name, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x"})}, "the repair object with uid u1, which no open fault asked for"},
+		{"nothing claims", "", object, nil, "", false},
+		{"nobody asked", "u1", object, nil, "RebootNode/x, which no open fault asked for", false},
+		{"asked for by uid", "u1", object, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, "", false},
+		{"asked for by name", "u1", object, []record.Record{attempted(record.Attempt{Name: "x"})}, "", false},
+		{"another was asked for", "u1", object, []record.Record{attempted(record.Attempt{Name: "y", UID: "u2"})}, "RebootNode/x, which no open fault asked for", false},
+		{"an object that is not there was asked for", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x", UID: "u1"})}, "", false},
+		{"an attempt has no name yet, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{})}, "the repair object with uid u1, which no open fault asked for", false},
+		{"an attempt has a name, and the object is not there", "u1", nil, []record.Record{attempted(record.Attempt{Name: "x"})}, "the repair object with uid u1, which no open fault asked for", false},
+		{"the fault that asked is over", "u1", object, []record.Record{over("x")}, "RebootNode/x, which is not over yet; the fault that asked for it is", true},
+		{"so is the object", "u1", ended, []record.Record{over("x")}, "RebootNode/x, which no open fault asked for", false},
+		{"the object is not there", "u1", nil, []record.Record{over("x")}, "the repair object with uid u1, which no open fault asked for", false},
 	} {
 		f := Facts{Store: Source{Read: true}, Sighting: &Node{Claim: tt.claim}, Objects: tt.objects, Records: tt.records}
-		if got := claimant(f); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		if got, ending := claimant(f); got != tt.want || ending != tt.ending {
+			t.Errorf("%s: %q (ending %t), want %q", tt.name, got, ending, tt.want)
 		}
 	}
 }

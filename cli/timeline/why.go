@@ -216,11 +216,13 @@ func reason(r record.Record) string {
 // notes are what does not fit together, and what is missing; settled is what stands
 // because it was decided so.
 func notes(f Facts) (out, settled []string) {
-	add := func(so bool, format string, args ...any) {
+	tell := func(to *[]string, so bool, format string, args ...any) {
 		if so {
-			out = append(out, fmt.Sprintf(format, args...))
+			*to = append(*to, fmt.Sprintf(format, args...))
 		}
 	}
+	add := func(so bool, format string, args ...any) { tell(&out, so, format, args...) }
+	decided := map[bool]*[]string{false: &out, true: &settled}
 	for _, a := range f.SetAside {
 		add(true, "%s", a.text(f.Now))
 	}
@@ -230,17 +232,12 @@ func notes(f Facts) (out, settled []string) {
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
 		l, lemon := lemonOf(*n, f.Now)
 		add(lemon, "%s", l.text())
-		by := claimant(f)
-		add(by != "", "the Node is claimed by %s", by)
+		by, ending := claimant(f)
+		tell(decided[ending], by != "", "the Node is claimed by %s", by)
 		if f.Store.Read && len(open) == 0 && len(n.Unknown) == 0 {
 			left := unacted(n.Conditions, f)
 			for _, why := range slices.SortedFunc(maps.Keys(left), func(a, b standingFor) int { return cmp.Compare(a.text, b.text) }) {
-				text := fmt.Sprintf("the Node's conditions report %s%s", names(left[why]), why.text)
-				if why.settled {
-					settled = append(settled, text)
-					continue
-				}
-				add(true, "%s", text)
+				tell(decided[why.settled], true, "the Node's conditions report %s%s", names(left[why]), why.text)
 			}
 		}
 		for _, r := range open {
@@ -255,23 +252,27 @@ func notes(f Facts) (out, settled []string) {
 }
 
 // claimant is the repair object that claims the Node; empty when there is none, or
-// when an open fault asked for it, as for every repair.
-func claimant(f Facts) string {
+// when an open fault asked for it, as for every repair. It is ending if it is at work still
+// for a fault that is over.
+func claimant(f Facts) (by string, ending bool) {
 	claim := f.Sighting.Claim
-	by := "the repair object with uid " + claim
-	name := ""
+	by = "the repair object with uid " + claim
+	name, atWork := "", false
 	if i := slices.IndexFunc(f.Objects, func(o Object) bool { return o.UID == claim }); i >= 0 {
-		name = f.Objects[i].Name
+		name, atWork = f.Objects[i].Name, f.Objects[i].Completed.IsZero()
 		by = f.Objects[i].Kind + "/" + name
 	}
 	asked := func(a record.Attempt) bool { return a.UID == claim || name != "" && a.Name == name }
+	asking := func(r record.Record) bool { return slices.ContainsFunc(record.Attempts(r), asked) }
 	switch {
-	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), func(r record.Record) bool { return slices.ContainsFunc(record.Attempts(r), asked) }):
-		return ""
+	case claim == "" || slices.ContainsFunc(only(f.Records, record.Open), asking):
+		return "", false
+	case atWork && slices.ContainsFunc(f.Records, asking):
+		return by + ", which is not over yet; the fault that asked for it is", true
 	case f.Store.Read:
-		return by + ", which no open fault asked for"
+		return by + ", which no open fault asked for", false
 	}
-	return by
+	return by, false
 }
 
 // standingFor is why a condition stands although no fault is open, as a note says it.
