@@ -59,24 +59,30 @@ func (j *journey) leave(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := j.run(ctx, everything)
-	if err != nil {
-		return "", err
-	}
-	var left []string
-	for line := range strings.Lines(out) {
-		if line = strings.TrimSpace(line); !slices.Contains(j.before, line) {
-			left = append(left, line)
-		}
-	}
+	left, err := j.left(ctx)
 	j.say("left: %s; on the node %s", strings.Join(left, ", "), strings.Join(folders, ", "))
-	for _, line := range left {
-		if !slices.Contains(persons, line) {
-			err = errors.Join(err, fmt.Errorf("%s is left", line))
-		}
-	}
 	return fmt.Sprintf("%d things listed and removed, %.0f s later since leases had to end; left are %d objects that a person made, and %d folders of the node",
 		strings.Count(list, "  remove "), waited.Seconds(), len(left), len(folders)), err
+}
+
+// left is what was not there before, of which only what a person made may stay. What is
+// being deleted has a minute; a kind whose definition has just gone is named for a while, and
+// cannot be listed.
+func (j *journey) left(ctx context.Context) (left []string, err error) {
+	err = until(ctx, time.Minute, func(ctx context.Context) error {
+		out, err := j.run(ctx, everything)
+		left = nil
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); !slices.Contains(j.before, line) {
+				left = append(left, line)
+			}
+			if !slices.Contains(j.before, line) && !slices.Contains(persons, line) {
+				err = errors.Join(err, fmt.Errorf("%s is left", line))
+			}
+		}
+		return err
+	})
+	return left, err
 }
 
 // persons are the objects that a person made on the way, and what Kubernetes makes in
