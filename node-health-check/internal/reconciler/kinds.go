@@ -53,6 +53,15 @@ func (k *kinds) namespaced(kind schema.GroupVersionKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
+// logged is a source that logs have by its kind.
+type logged struct {
+	source.SyncingSource
+	kind schema.GroupVersionKind
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (l logged) MarshalText() ([]byte, error) { return []byte(l.kind.String()), nil }
+
 // follow has a kind watched and its cache filled. The first time it tries to read at
 // the API server itself, whose answer says what the watch would not.
 func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, template bool) error {
@@ -73,7 +82,7 @@ func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, templa
 		if template {
 			to, only = k.templates, []predicate.Predicate{predicate.GenerationChangedPredicate{}}
 		}
-		if err := k.watcher.Watch(source.Kind[client.Object](k.cache, object, to, only...)); err != nil {
+		if err := k.watcher.Watch(logged{source.Kind[client.Object](k.cache, object, to, only...), kind}); err != nil {
 			return fmt.Errorf("watching %s objects: %w", kind.Kind, err)
 		}
 		k.followed[kind] = true
