@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // everything lists all objects that may stay behind, and what is on the Node.
@@ -24,6 +27,14 @@ kubectl get node ` + nodeName + ` -o go-template='{{range $k, $v := .metadata.la
 // inventory is what is in the cluster before the installation.
 func (j *journey) inventory(ctx context.Context) (string, error) {
 	if _, err := j.nodeIs(ctx, time.Minute, "ready", nodeReady); err != nil {
+		return "", err
+	}
+	// The kubelet makes its Lease a while after the node is Ready.
+	err := until(ctx, time.Minute, func(ctx context.Context) error {
+		_, err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodeName, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
 		return "", err
 	}
 	out, err := j.run(ctx, everything)
