@@ -21,7 +21,7 @@ import (
 )
 
 // gathering is how long a change of a node waits for those of others: a pass looks at
-// all nodes of its check, which takes a fiftieth of that at 10,000 nodes, and of many that
+// all nodes of its check, which takes tens of milliseconds at 10,000, and of many that
 // change at once one pass sees them all. A condition has lasted for minutes before
 // anything is done about it.
 const gathering = time.Second
