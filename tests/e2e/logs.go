@@ -83,9 +83,10 @@ func (l *logs) look(folder string) {
 func (l *logs) judge(path, line string) {
 	l.lines++
 	has := func(word string) bool { return strings.Contains(line, word) }
-	if without := slices.ContainsFunc(denied, has); without || slices.ContainsFunc(unwanted, has) {
+	wrong := slices.ContainsFunc(unwanted, has)
+	if wrong || slices.ContainsFunc(denied, has) {
 		_, pod, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(path))), "_")
-		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), denied: without})
+		l.said = append(l.said, complaint{pod: pod, line: strings.TrimSpace(line), denied: !wrong})
 	}
 }
 

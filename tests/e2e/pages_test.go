@@ -83,12 +83,12 @@ func TestComplaints(t *testing.T) {
 	for _, said := range []struct{ pod, line string }{
 		{"janitor-d9966-qbz95_1", "cannot list: forbidden"},
 		{"node-drainer-d9966-aaaaa_2", "patching: forbidden"},
-		{"janitor-d9966-qbz95_1", "panic: nothing"},
+		{"janitor-d9966-qbz95_1", "panic: forbidden"},
 		{"node-drainer-d9966-aaaaa_2", "all is well"},
 	} {
 		l.judge("/var/log/pods/nvsentinel_"+said.pod+"/service/0.log", said.line)
 	}
-	want := []string{"node-drainer-d9966-aaaaa_2: patching: forbidden", "janitor-d9966-qbz95_1: panic: nothing"}
+	want := []string{"node-drainer-d9966-aaaaa_2: patching: forbidden", "janitor-d9966-qbz95_1: panic: forbidden"}
 	if got := l.complaints([]string{"node-drainer"}); !slices.Equal(got, want) {
 		t.Errorf("complaints are %q, want %q", got, want)
 	}
