@@ -140,6 +140,8 @@ func (u *suite) rest(ctx context.Context) ([]figure, error) {
 // settle waits until nothing comes to the services but heartbeats: the labeler writes
 // labels of all nodes when it starts, and everyone hears of each.
 func (u *suite) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, u.o.Sizes.Limit)
+	defer cancel()
 	for before := -1.0; ; {
 		written, err := u.labelled(ctx)
 		if err != nil {
