@@ -24,8 +24,9 @@ const (
 	await = time.Second
 	// pageRecords bounds what one read of a scan holds in memory.
 	pageRecords = 200
-	// overlap is how much older than the change stream a record's reservation
-	// of its place may be: the bound of an append, with room.
+	// overlap is how much earlier than a change stream was opened a time may lie
+	// that was taken for a change which the stream bears: the bound of a write,
+	// with room.
 	overlap = 2 * provider.OperationTimeout
 )
 
@@ -54,8 +55,9 @@ type feed struct {
 	// ended the last one.
 	stream *mongo.ChangeStream
 	ended  bool
-	// twice are records that the scan delivered and the stream may bear too.
-	twice map[string]bool
+	// scanned are records that the scan delivered, by id, of which the stream may
+	// bear what they were until then.
+	scanned map[string]version
 	// broken was read and is not kept aside yet; nil most of the time.
 	broken *provider.Document
 }
@@ -164,10 +166,37 @@ func (f *feed) scan(ctx context.Context) (stored, bool, error) {
 	// Pages go by append order, so the mark of the whole scan is the time of
 	// the insertion.
 	f.step(doc, doc.StoredAt)
-	if f.Kind == offset.Inserts && f.s.Clock.Since(doc.StoredAt) < overlap {
-		f.twice[doc.ID] = true
+	if f.time(doc).Add(overlap).UnixMicro() >= read.Opened {
+		f.scanned[doc.ID] = versionOf(doc)
 	}
 	return doc, true, nil
+}
+
+// version is a document at one time: which insertion, and how often it was
+// updated since.
+type version struct {
+	append, revision int64
+	storedAt         time.Time
+}
+
+func versionOf(doc stored) version { return version{doc.Append, doc.Revision, doc.StoredAt} }
+
+// past says whether the scan delivered a document as it is or as it became
+// later: the stream bears each change as it was written, from before the scan
+// read on. The entry ends with what the scan delivered, since what is stored
+// under the same id afterwards, by whoever emptied the store, is another record.
+func (f *feed) past(doc stored) bool {
+	of, ok := f.scanned[doc.ID]
+	if !ok {
+		return false
+	}
+	is := versionOf(doc)
+	last := f.Kind == offset.Inserts || is.revision >= of.revision
+	past := is.append == of.append && is.storedAt.Equal(of.storedAt) && is.revision <= of.revision
+	if last || !past {
+		delete(f.scanned, doc.ID)
+	}
+	return past
 }
 
 // step moves the position behind a document.
@@ -228,8 +257,7 @@ func (f *feed) follow(ctx context.Context) (stored, bool, error) {
 		return stored{}, false, err
 	}
 	f.at.Token = token
-	if f.twice[c.Doc.ID] {
-		delete(f.twice, c.Doc.ID)
+	if f.past(c.Doc) {
 		return stored{}, false, nil
 	}
 	f.step(c.Doc, f.time(c.Doc))
@@ -245,7 +273,7 @@ func (f *feed) rest(ctx context.Context) error {
 	if !f.Idle() {
 		return nil
 	}
-	f.twice = map[string]bool{}
+	f.scanned = map[string]version{}
 	token, err := tokenOf(f.stream.ResumeToken())
 	if err != nil {
 		return err

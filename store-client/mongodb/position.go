@@ -33,6 +33,8 @@ type position struct {
 type scan struct {
 	offset.Rescan
 	After int64 `json:"a"`
+	// Opened is when the change stream was opened, in microseconds since 1970.
+	Opened int64 `json:"o,omitempty"`
 	// Again says that it is a rescan.
 	Again bool `json:"g,omitempty"`
 }

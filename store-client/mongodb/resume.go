@@ -43,7 +43,7 @@ func (f *feed) resume(ctx context.Context) error {
 	if why != offset.NotLost {
 		return f.again(ctx, l, why)
 	}
-	f.at, f.twice = p, map[string]bool{}
+	f.at, f.scanned = p, map[string]version{}
 	return f.open(ctx)
 }
 
@@ -104,12 +104,13 @@ func (f *feed) watch(ctx context.Context, o *options.ChangeStreamOptionsBuilder)
 // what is stored in between comes by at least one of them. before is the number of
 // the last reading that is known.
 func (f *feed) begin(ctx context.Context, r scan, before int64) error {
+	r.Opened = f.s.Clock.Now().UnixMicro()
 	stream, err := f.watch(ctx, options.ChangeStream())
 	if err != nil {
 		return fmt.Errorf("opening the change stream: %w", err)
 	}
 	f.hangUp()
-	f.stream, f.buffer, f.twice = stream, nil, map[string]bool{}
+	f.stream, f.buffer, f.scanned = stream, nil, map[string]version{}
 	token, err := tokenOf(stream.ResumeToken())
 	if err != nil {
 		return err

@@ -59,6 +59,34 @@ func feedKinds(t *testing.T, b Backend) {
 	}
 }
 
+// feedNeverBack: what changes between the opening of a feed and its first look
+// comes as it is, and not afterwards as it was.
+func feedNeverBack(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	a, last := Record("n"), Record("n")
+	MustAppend(t, s, a)
+	f := openFeed(t, s, "first", everyChange())
+	for n := range int64(3) {
+		update(t, s, record.NodeDrainer, a.ID, rewrite(fmt.Sprint(n)))
+	}
+	MustAppend(t, s, last)
+	var revision int64
+	for {
+		r := Receive(t, f, 1)[0]
+		if r.ID == last.ID {
+			break
+		}
+		if r.Revision < revision {
+			t.Errorf("revision %d was fed after %d", r.Revision, revision)
+		}
+		revision = r.Revision
+	}
+	changed := update(t, s, record.NodeDrainer, a.ID, rewrite("4"))
+	if diff := cmp.Diff([]record.Record{changed}, Receive(t, f, 1)); diff != "" {
+		t.Errorf("a change after it (-stored +fed):\n%s", diff)
+	}
+}
+
 func feedLateCommit(t *testing.T, b Backend) {
 	for _, sel := range []record.Selector{record.ProcessableHealthEventInserts(), everyChange()} {
 		dsn, s := database(t, b)

@@ -119,6 +119,7 @@ func cases() []testCase {
 		{"feed: a first feed starts at the beginning", feedFirst},
 		{"feed: a first feed may begin later; what is not finished comes nevertheless", feedBegun},
 		{"feed: inserts once, changes again with the latest content", feedKinds},
+		{"feed: a record never comes as it was before", feedNeverBack},
 		{"feed: a replica that stood by reads nothing that the leader before it committed", feedStandby},
 		{"feed: an older transaction commits after a younger one", feedLateCommit},
 		{"feed: many writers, nothing lost", feedManyWriters},
