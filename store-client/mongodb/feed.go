@@ -26,7 +26,7 @@ const (
 	pageRecords = 200
 	// overlap is how much earlier than a change stream was opened a time may lie
 	// that was taken for a change which the stream bears: the bound of a write,
-	// with room.
+	// with room for a clock that differs from the server's.
 	overlap = 2 * provider.OperationTimeout
 )
 
@@ -183,8 +183,9 @@ func versionOf(doc stored) version { return version{doc.Append, doc.Revision, do
 
 // past says whether the scan delivered a document as it is or as it became
 // later: the stream bears each change as it was written, from before the scan
-// read on. The entry ends with what the scan delivered, since what is stored
-// under the same id afterwards, by whoever emptied the store, is another record.
+// read on. The entry ends where the stream has caught up with the scan: what is
+// older and comes then was put back, from a backup say, and is news. So is another
+// insertion under the same id.
 func (f *feed) past(doc stored) bool {
 	of, ok := f.scanned[doc.ID]
 	if !ok {

@@ -179,8 +179,9 @@ type Identified interface {
 
 // Feed is a resumable stream of records. Next is for one goroutine, Commit may
 // be called from others. After an error the feed may be used again. A record may
-// come twice, and within one feed never in a state older than before; a feed
-// opened behind a position may bear states that the one before was past.
+// come twice, and within one feed never in a state older than before, unless the
+// store itself went back; a feed opened behind a position may bear states that
+// the one before was past.
 type Feed interface {
 	// Next blocks for the next record and returns it with its position.
 	Next(ctx context.Context) (record.Record, string, error)
