@@ -169,8 +169,9 @@ func (id *identity) controllerFlags() []string {
 		"--cluster-signing-cert-file=" + id.ca.file("ca.crt"), "--cluster-signing-key-file=" + id.ca.file("ca.key"),
 		"--kube-api-qps=" + queriesPerSecond, "--kube-api-burst=" + queryBurst,
 		"--concurrent-deployment-syncs=10", "--profiling=false",
-		// How soon the taints of a node follow its Ready condition.
-		"--node-monitor-period=1s",
+		// How soon the taints of a node follow its Ready condition, and after what silence Kubernetes
+		// calls it Unknown: simulated nodes have no Lease and say something every ten minutes at the latest.
+		"--node-monitor-period=1s", "--node-monitor-grace-period=1h",
 	}
 }
 
@@ -181,7 +182,11 @@ func (id *identity) schedulerFlags() []string {
 	}
 }
 
-// kwokFlags also writes the stages, which kwok does not start without.
+// kwokFlags also writes the stages, which kwok does not start without. It keeps no Leases of
+// nodes: kwok 0.8.0's queue of them stands still for good once a name is in it twice
+// (pkg/utils/queue, pkg/utils/heap: the head that has a later double is never taken), as when a
+// Node is deleted and comes back while the API server is away, and without its Lease a node's pods
+// are let be.
 func (id *identity) kwokFlags(dir string) ([]string, error) {
 	path := filepath.Join(dir, "stages.yaml")
 	if err := os.WriteFile(path, stages, 0o600); err != nil {
@@ -190,6 +195,6 @@ func (id *identity) kwokFlags(dir string) ([]string, error) {
 	return []string{
 		"--kubeconfig=" + id.kubeconfig[kwok], "--config=" + path,
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
-		"--node-lease-duration-seconds=40", "--cidr=" + podRange, "--node-ip=" + nodeIP,
+		"--node-lease-duration-seconds=0", "--cidr=" + podRange, "--node-ip=" + nodeIP,
 	}, nil
 }

@@ -95,23 +95,11 @@ func (f *Fleet) Returned(ctx context.Context, was *corev1.Node) error {
 	return f.attended(ctx, was.Name)
 }
 
-// attended says whether the simulated kubelet holds the Node's own Lease, and
-// ended the pods that were taken away before it did. Without the Lease kwok lets
-// pods be; one whose end it overlooked meanwhile is shown to it again, since it
-// does not look by itself.
+// attended says whether the simulated kubelet ended the pods that were taken away
+// before it knew the Node. One whose end it overlooked meanwhile is shown to it
+// again, since it does not look by itself.
 func (f *Fleet) attended(ctx context.Context, name string) error {
-	node, err := f.Node(ctx, name)
-	if err != nil {
-		return err
-	}
 	client := f.Cluster.Client()
-	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("node %s has no kubelet yet: %w", name, err)
-	}
-	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != node.UID {
-		return fmt.Errorf("node %s has no kubelet yet: its lease is another Node's", name)
-	}
 	pods, err := client.CoreV1().Pods(UserNamespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
 	if err != nil {
 		return err
@@ -130,16 +118,11 @@ func (f *Fleet) attended(ctx context.Context, name string) error {
 	return errors.Join(problems...)
 }
 
-// Gone deletes a Node object and makes sure that it is gone, and its Lease with
-// it, before the garbage collector comes to it.
+// Gone deletes a Node object and makes sure that it is gone.
 func (f *Fleet) Gone(ctx context.Context, was *corev1.Node) error {
 	node, err := f.Node(ctx, was.Name)
 	if apierrors.IsNotFound(err) {
-		err = f.Cluster.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, was.Name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return nil
 	}
 	if err == nil && node.UID != was.UID {
 		return nil

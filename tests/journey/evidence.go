@@ -13,7 +13,7 @@ import (
 
 // Keep writes what is left of a trip into a folder: its plan and what it
 // broke, the records, the Node and its repair objects as JSON, and the logs of
-// the control services and of the node's own.
+// the control services, of the node's own and of Kubernetes' simulation.
 func (r Result) Keep(ctx context.Context, j *Journey, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("keeping the evidence: %w", err)
@@ -35,6 +35,7 @@ func (r Result) Keep(ctx context.Context, j *Journey, dir string) error {
 func (j *Journey) copyLogs(node, dir string) error {
 	files := []string{
 		filepath.Join(j.Fleet.Dir, "books.jsonl"), filepath.Join(j.Fleet.Dir, "machines", node, "log", "kern.log"), j.hitsFile(),
+		filepath.Join(j.Fleet.Cluster.Dir(), "kwok.log"), filepath.Join(j.Fleet.Cluster.Dir(), "kube-controller-manager.log"),
 	}
 	for _, s := range j.Fleet.Services() {
 		if !strings.Contains(s.Name, "@") || strings.HasSuffix(s.Name, "@"+node) {
