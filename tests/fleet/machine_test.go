@@ -49,7 +49,13 @@ func TestAReturnedNodeHasAKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 		pods := cluster.Client().CoreV1().Pods(UserNamespace)
-		evict := func() error { return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}) }
+		evict := func() error {
+			err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		}
 		insist(func() error { return f.Gone(ctx, was) })
 		if i%2 == 1 {
 			insist(evict)
