@@ -23,19 +23,19 @@ import (
 //go:embed testdata/*.c
 var sources embed.FS
 
-// ErrNoCompiler says that there is no gcc.
-var ErrNoCompiler = errors.New("the simulated DCGM is built with gcc, which is not here")
+// ErrNoCompiler says that there is no gcc, or one that lacks the C library's headers.
+var ErrNoCompiler = errors.New("no working C compiler: building the simulated DCGM needs gcc and libc6-dev")
 
 // Build builds the library into dir, for LD_LIBRARY_PATH, against the headers of the
 // go-dcgm that the workspace uses: it runs within that.
 func Build(ctx context.Context, dir string) error {
-	gcc, err := exec.LookPath("gcc")
+	gcc, err := compiler(ctx)
 	if err != nil {
-		return ErrNoCompiler
+		return err
 	}
-	headers, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	headers, err := headersOf(ctx)
 	if err != nil {
-		return fmt.Errorf("looking for go-dcgm: %w", err)
+		return err
 	}
 	for _, name := range []string{"sim.c", "policy.c"} {
 		source, err := sources.ReadFile("testdata/" + name)
@@ -47,12 +47,39 @@ func Build(ctx context.Context, dir string) error {
 		}
 	}
 	out, err := exec.CommandContext(ctx, gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
-		"-I", filepath.Join(strings.TrimSpace(string(headers)), "pkg", "dcgm"), "-Wl,-soname,libdcgm.so.4",
+		"-I", headers, "-Wl,-soname,libdcgm.so.4",
 		"-o", filepath.Join(dir, "libdcgm.so.4"), filepath.Join(dir, "sim.c")).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the simulated DCGM: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// compiler returns the path of a gcc that can compile a program.
+func compiler(ctx context.Context) (string, error) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		return "", ErrNoCompiler
+	}
+	trial := exec.CommandContext(ctx, gcc, "-fsyntax-only", "-x", "c", "-")
+	trial.Stdin = strings.NewReader("#include <pthread.h>\n")
+	if out, err := trial.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %w\n%s", ErrNoCompiler, err, out)
+	}
+	return gcc, nil
+}
+
+// headersOf returns the folder of go-dcgm's headers. It lists the package, because
+// listing the module prints no folder while the module cache does not hold it.
+func headersOf(ctx context.Context) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm/pkg/dcgm")
+	list.Env = append(os.Environ(), "CGO_ENABLED=1") // without cgo the package has no files
+	var out, problems strings.Builder
+	list.Stdout, list.Stderr = &out, &problems
+	if err := list.Run(); err != nil {
+		return "", fmt.Errorf("finding go-dcgm's headers: %w\n%s", err, problems.String())
+	}
+	return strings.TrimSpace(out.String()), nil
 }
 
 // Engine is a host engine and the GPUs that it sees.
