@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmsim"
 	"github.com/nvidia/nvsentinel/tests/demo"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
@@ -66,21 +67,27 @@ func show(ctx context.Context, o demo.Options) error {
 		return err
 	}
 	if !o.PersistOnly && o.Fleet.Without == "" {
-		o.DCGM = dcgm(ctx, o)
+		if o.DCGM, err = dcgm(ctx, o); err != nil {
+			return err
+		}
 	}
 	return demo.Run(ctx, o)
 }
 
-// dcgm builds what sees faults by DCGM, where there is a C compiler; empty where that
-// fails, which is said.
-func dcgm(ctx context.Context, o demo.Options) string {
+// dcgm builds the monitor and the simulated DCGM of the second fault, and returns the
+// folder they are in. It is empty, and said, where there is no working C compiler: the
+// one reason for which the demo may leave something out.
+func dcgm(ctx context.Context, o demo.Options) (string, error) {
 	dir := filepath.Join(o.Fleet.Bin, "dcgm")
 	err := fleet.BuildDCGM(ctx, o.Fleet.Root, dir, o.Out)
-	if err != nil {
-		fmt.Fprintln(o.Out, "The fault that DCGM sees is left out:", err)
-		return ""
+	if errors.Is(err, dcgmsim.ErrNoCompiler) {
+		fmt.Fprintln(o.Out, "The fault that only DCGM sees is left out:", err)
+		return "", nil
 	}
-	return dir
+	if err != nil {
+		return "", fmt.Errorf("building what sees the fault by DCGM: %w", err)
+	}
+	return dir, nil
 }
 
 func check(strategy, without string, nodes int) error {
