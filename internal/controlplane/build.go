@@ -103,7 +103,8 @@ func (b Builder) batch(programs []gobuild.Program) (gobuild.Batch, error) {
 	}
 	return gobuild.Batch{
 		Title: "control plane", Dir: from.dir, Env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH="},
-		Flags: []string{"-gcflags=all=-dwarf=false", "-ldflags", linkerFlags(from)}, Programs: programs, Out: filepath.Join(cache, from.key), Once: true,
+		Flags:    []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", linkerFlags(from)},
+		Programs: programs, Out: filepath.Join(cache, from.key), Once: true,
 	}, nil
 }
 
