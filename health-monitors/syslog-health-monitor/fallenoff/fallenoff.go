@@ -34,20 +34,21 @@ type Begun struct {
 	Left int `json:"left,omitempty"`
 }
 
-const ending = "fallen off the bus and is not responding to commands"
-
 var (
-	beginning = regexp.MustCompile(`NVRM: The NVIDIA GPU ([0-9a-fA-F:.]{1,32})`)
+	beginning = regexp.MustCompile(`^NVRM: The NVIDIA GPU ([0-9a-fA-F:.]{1,32})`)
 	identity  = regexp.MustCompile(`PCI ID: ([0-9a-fA-F]{4}:[0-9a-fA-F]{4})\b`)
+	closing   = regexp.MustCompile(`^NVRM: (?:installed in this system has )?` + ending)
 )
 
-// Read takes one line of the driver to a message that may have begun. The second
+const ending = "fallen off the bus and is not responding to commands"
+
+// Read takes one message of the driver to one that may have begun. The second
 // result is true when the message is complete; then it says which GPU fell.
 func (b Begun) Read(text string) (Begun, bool) {
 	b = b.Pass(1)
-	if m := beginning.FindStringSubmatchIndex(text); m != nil {
-		b = Begun{PCI: text[m[2]:m[3]], Left: Patience}
-		text = text[m[1]:]
+	begins := beginning.FindStringSubmatch(text)
+	if begins != nil {
+		b = Begun{PCI: begins[1], Left: Patience}
 	}
 	if b.PCI == "" {
 		return Begun{}, false
@@ -55,7 +56,7 @@ func (b Begun) Read(text string) (Begun, bool) {
 	if m := identity.FindStringSubmatch(text); m != nil && b.ID == "" {
 		b.ID = strings.ToLower(m[1])
 	}
-	return b, strings.Contains(text, ending)
+	return b, closing.MatchString(text) || begins != nil && strings.Contains(text, ending)
 }
 
 // Pass lets lines pass that are not the driver's.

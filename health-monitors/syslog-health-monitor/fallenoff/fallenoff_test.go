@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	first  = "[9.0] NVRM: The NVIDIA GPU 0000:18:00.0"
-	second = "[9.0] NVRM: (PCI ID: 10de:2330) installed in this system has"
-	third  = "[9.0] NVRM: fallen off the bus and is not responding to commands."
+	first  = "NVRM: The NVIDIA GPU 0000:18:00.0"
+	second = "NVRM: (PCI ID: 10de:2330) installed in this system has"
+	third  = "NVRM: fallen off the bus and is not responding to commands."
 )
 
 // read walks over lines and lists what fell; a number of dots is that many lines

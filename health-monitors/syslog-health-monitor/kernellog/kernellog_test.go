@@ -1,6 +1,7 @@
 package kernellog
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -38,39 +39,6 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
-func TestFromKernelAndStartsBoot(t *testing.T) {
-	for _, c := range []struct {
-		line         string
-		kernel, boot bool
-	}{
-		{"Linux version 6.1", true, true},
-		{"[    0.000000] Linux version 6.1", true, true},
-		{"Nov 21 05:04:01 host kernel: [    0.000000] Linux version 6.1", true, true},
-		{"2026-11-21T05:04:01.123456+00:00 host kernel: Linux version 6.1", true, true},
-		{"<5>[    0.000000] Linux version 6.1", true, true},
-		{"Nov 21 05:04:01 host sudo[77]: root : COMMAND=/bin/echo Linux version 6.1", false, false},
-		{"Nov 21 05:04:01 host app: Linux version 6.1", false, false},
-		{"[   12.0] module says Linux version 6.1", true, false},
-		{"kern  :notice: [    0.000000] Linux version 6.1", true, true},
-		{"kern  :warn  : 2026-03-01T12:00:00,123456+00:00 Linux version 6.1", true, false},
-		{"user  :warn  : [   12.0] Linux version 6.1", false, false},
-		{"syslog:err   : 2025-05-27T04:18:56,089671+00:00 Linux version 6.1", false, false},
-		{"kern  :loud  : [   12.0] Linux version 6.1", false, false},
-		{"Nov 21 05:04:01 host kernel[0]: Linux version 6.1", true, false},
-		{"Nov 21 05:04:01 host kernel[0: Linux version 6.1", false, false},
-		{"Nov 21 05:04:01 host : Linux version 6.1", false, false},
-		{"Nov 21 05:04:01 host [7]: Linux version 6.1", false, false},
-	} {
-		at := len(c.line) - len("Linux version 6.1")
-		if got := FromKernel(c.line, at); got != c.kernel {
-			t.Errorf("%q: from the kernel %t", c.line, got)
-		}
-		if got := StartsBoot(c.line); got != c.boot {
-			t.Errorf("%q: starts a boot %t", c.line, got)
-		}
-	}
-}
-
 func TestColoursAreTakenOut(t *testing.T) {
 	for raw, want := range map[string]string{
 		"\x1b[32m[  12.0] \x1b[0m\x1b[33mNVRM: \x1b[0mXid (PCI:0000:3b:00): 79": "[  12.0] NVRM: Xid (PCI:0000:3b:00): 79",
@@ -103,7 +71,9 @@ func checkRecord(t *testing.T, raw []byte) {
 	line := Clean(raw)
 	_ = StartsBoot(line)
 	_ = Tag(line, len(line)/2)
-	_ = FromKernel(line, len(line)+3)
+	if text, program := Message(line); !strings.HasSuffix(line, text) || strings.ContainsAny(program, " :") {
+		t.Errorf("%q says %q, by %q", line, text, program)
+	}
 }
 
 func TestDamagedRecords(t *testing.T) { mutate.Each(t, 3000, recordSeeds, checkRecord) }
@@ -113,23 +83,4 @@ func FuzzParseRecord(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(checkRecord)
-}
-
-func TestForeign(t *testing.T) {
-	for line, want := range map[string]string{
-		"Mar  1 12:00:00 gpu-1 kernel: [    1.0] NVRM: Xid (PCI:0000:3b:00): 79": "",
-		"Mar 11 12:00:00 gpu-1 kernel[12]: NVRM: Xid":                            "",
-		"Mar  1 12:00:00 gpu-1 sshd[812]: Accepted publickey for root":           "sshd",
-		"2026-03-01T12:00:00.123456+00:00 gpu-1 systemd: Started":                "systemd",
-		"2026-03-01T12:00:00Z gpu-1 kernel: x":                                   "",
-		"<13>Mar  1 12:00:00 gpu-1 root: kernel: NVRM: Xid (PCI:0000:3b:00): 79": "root",
-		"[    1.0] NVRM: Xid (PCI:0000:3b:00): 79":                               "",
-		"NVRM: Xid (PCI:0000:3b:00): 79":                                         "",
-		"Mar  1 12:00:00 gpu-1 last message repeated 2 times":                    "",
-		"": "",
-	} {
-		if got := Foreign(line); got != want {
-			t.Errorf("%q of %q, want %q", got, line, want)
-		}
-	}
 }

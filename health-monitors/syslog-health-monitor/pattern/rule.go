@@ -28,8 +28,8 @@ type Rule struct {
 	// Contains is a text of at least 3 bytes that every line of interest holds:
 	// lines without it cost nothing.
 	Contains string `toml:"contains"`
-	// Match is the expression (RE2). Named groups are entities, or metadata if
-	// their names begin with a small letter.
+	// Match is the expression (RE2) for the beginning of the kernel's message. Named
+	// groups are entities, or metadata if their names begin with a small letter.
 	Match string `toml:"match"`
 	// After is an expression that an earlier line must have matched, at most
 	// Within lines before; with AfterContains as Contains is to Match.
@@ -147,7 +147,7 @@ func (r *Rule) compile() (problems []problem) {
 
 func (r *Rule) compileExpressions() (problems []problem) {
 	expression := func(key, text, literal, literalKey string) *regexp.Regexp {
-		compiled, err := regexp.Compile(text)
+		compiled, err := regexp.Compile("^(?:" + text + ")")
 		switch {
 		case text == "" || len(text) > MaxExpression:
 			err = fmt.Errorf("has %d bytes, not 1 to %d", len(text), MaxExpression)

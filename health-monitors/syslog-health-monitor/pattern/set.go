@@ -82,15 +82,13 @@ func (s *Set) each(line string, visit func(rule int) bool) {
 type Match struct {
 	// Rule that matched.
 	Rule Rule
-	// At is where in the line the match begins.
-	At int
 	// Entities and Metadata are its named groups, in the expression's order.
 	Entities [][2]string
 	Metadata map[string]string
 }
 
-// Find gives the first rule of each check that a line matches, in the rules'
-// order, and remembers in m the lines that come before others.
+// Find gives the first rule of each check that a message of the kernel matches from its
+// beginning on, in the rules' order, and remembers in m the lines that come before others.
 func (s *Set) Find(line string, m *Memory) []Match {
 	var asked []int
 	s.each(line, func(rule int) bool { asked = append(asked, rule); return true })
@@ -141,7 +139,7 @@ func (s *Set) match(index int, line string, m *Memory) (Match, bool) {
 	if groups == nil {
 		return Match{}, false
 	}
-	found := Match{Rule: r, At: groups[0], Metadata: map[string]string{}}
+	found := Match{Rule: r, Metadata: map[string]string{}}
 	for _, name := range slices.Sorted(maps.Keys(before.Groups)) {
 		found.add(name, before.Groups[name])
 	}

@@ -105,20 +105,16 @@ type Fault struct {
 	Bare bool
 }
 
-// Marker is what every SXID line contains.
+// Marker begins every SXID message.
 const Marker = "nvidia-nvswitch"
 
 var line = regexp.MustCompile(
-	`nvidia-nvswitch(\d{1,9}): SXid \(PCI:([0-9a-fA-F:.]{1,32})\): (\d{1,32}), (?:(Fatal|Non-fatal|Correctable)(?:, Link (\d{1,9}))?\b|(\w[^\n]*))`)
+	`^nvidia-nvswitch(\d{1,9}): SXid \(PCI:([0-9a-fA-F:.]{1,32})\): (\d{1,32}), (?:(Fatal|Non-fatal|Correctable)(?:, Link (\d{1,9}))?\b|(\w[^\n]*))`)
 
 // Parse reads an SXID from a kernel message; the lines of details that follow
 // one give false, as does one without severity whose code is not listed so.
 func (c Catalogue) Parse(message string) (Fault, bool) {
-	at := strings.Index(message, Marker)
-	if at < 0 {
-		return Fault{}, false
-	}
-	m := line.FindStringSubmatch(message[at:])
+	m := line.FindStringSubmatch(message)
 	if m == nil {
 		return Fault{}, false
 	}

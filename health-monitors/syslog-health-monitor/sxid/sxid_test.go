@@ -19,15 +19,15 @@ import (
 
 func TestParse(t *testing.T) {
 	for line, want := range map[string]Fault{
-		"[12.5] nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": {28006, "28006", "3", "0000:c1:00", "46", false, false},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 030 LTSSM Fault Up":                          {20034, "20034", "0", "0000:c1:00", "30", true, false},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10003, Fatal":                                                   {10003, "10003", "0", "0000:c1:00", "", true, false},
-		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 99999999999999, Fatal, Link 1 x":                                {0, "99999999999999", "0", "0000:c1:00", "1", true, false},
-		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 20012, Correctable, Link 12 NVLink TLC x":                       {20012, "20012", "2", "0000:c1:00", "12", false, false},
-		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10006, TSENSE OVERT Threshold reached. Shutting Down":           {10006, "10006", "2", "0000:c1:00", "", false, true},
-		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10004, PMGR OVERT Threshold reached. Shutting Down":             {10004, "10004", "2", "0000:c1:00", "", false, true},
-		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 26006, SOE HALTED":                                              {26006, "26006", "2", "0000:c1:00", "", false, true},
-		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 28001, OSFP Thermal Warn Activated":                             {28001, "28001", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch3: SXid (PCI:0000:C1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": {28006, "28006", "3", "0000:c1:00", "46", false, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 030 LTSSM Fault Up":                   {20034, "20034", "0", "0000:c1:00", "30", true, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 10003, Fatal":                                            {10003, "10003", "0", "0000:c1:00", "", true, false},
+		"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 99999999999999, Fatal, Link 1 x":                         {0, "99999999999999", "0", "0000:c1:00", "1", true, false},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 20012, Correctable, Link 12 NVLink TLC x":                {20012, "20012", "2", "0000:c1:00", "12", false, false},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10006, TSENSE OVERT Threshold reached. Shutting Down":    {10006, "10006", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 10004, PMGR OVERT Threshold reached. Shutting Down":      {10004, "10004", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 26006, SOE HALTED":                                       {26006, "26006", "2", "0000:c1:00", "", false, true},
+		"nvidia-nvswitch2: SXid (PCI:0000:c1:00.0): 28001, OSFP Thermal Warn Activated":                      {28001, "28001", "2", "0000:c1:00", "", false, true},
 	} {
 		f, ok := Builtin.Parse(line)
 		if diff := cmp.Diff(want, f); !ok || diff != "" {

@@ -41,34 +41,54 @@ const marker = "NVRM: Xid ("
 
 var (
 	// head is the address, with the instances of a partitioned GPU, and the code;
-	// drivers before R304 left out "PCI:".
-	head  = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:(\d{1,9}))?(?: GPU-CI:(\d{1,9}))?\): (0x[0-9a-fA-F]{1,8}\b|\d+(?:[^\dxX]|$))`)
+	// drivers before R304 left out "PCI:". It has more characters than the name of a
+	// process, with which other messages of the kernel begin (15, TASK_COMM_LEN).
+	head = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F]{1,2})?)(?: GPU-I:(\d{1,9}))?(?: GPU-CI:(\d{1,9}))?\): (0x[0-9a-fA-F]{1,8}\b|\d+(?:[^\dxX]|$))`)
+	// torn is a head that another line cut off.
+	torn  = regexp.MustCompile(`^NVRM: Xid \([PCI:0-9a-fA-F.]*$`)
 	place = regexp.MustCompile(`\(GPC\s+(\d{1,9}),\s*TPC\s+(\d{1,9}),\s*SM\s+(\d{1,9})\)`)
-	owner = regexp.MustCompile(`NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
+	owner = regexp.MustCompile(`^NVRM: GPU at (?:PCI:)?([0-9a-fA-F:.]+): (GPU-[0-9a-fA-F-]{36})(?:\W|$)`)
 )
 
 // maxPerLine bounds the XIDs of one line: two writers can tear one, no more.
 const maxPerLine = 4
 
-// ParseAll reads every XID of a kernel message: where lines were torn, a second
-// one stands in the same line.
+// ParseAll reads every XID of a kernel message that begins with one: where lines were
+// torn, a second one stands behind the first. In a message that begins otherwise the
+// words may be a program's: the driver quotes what its clients call themselves and
+// their version.
 func ParseAll(message string) []Fault {
-	at := strings.Index(message, marker)
-	if at < 0 {
+	if !strings.HasPrefix(message, marker) {
 		return nil
 	}
 	var out []Fault
-	for message = message[at:]; message != "" && len(out) < maxPerLine; {
-		text := message
-		if next := strings.Index(message[len(marker):], marker); next >= 0 {
-			text = message[:len(marker)+next]
-		}
+	for message != "" && len(out) < maxPerLine {
+		text := message[:nextHead(message)]
 		message = message[len(text):]
-		if f, ok := parse(text); ok {
+		f, ok := parse(text)
+		switch {
+		case ok:
 			out = append(out, f)
+		case len(out) == 0 && !torn.MatchString(text):
+			return nil // a process whose name begins like an XID
 		}
 	}
 	return out
+}
+
+// nextHead is where the next XID begins behind the first one, or the end. The marker
+// alone is none: a process may be called that.
+func nextHead(message string) int {
+	for at := len(marker); ; {
+		next := strings.Index(message[at:], marker)
+		if next < 0 {
+			return len(message)
+		}
+		if at += next; head.MatchString(message[at:]) {
+			return at
+		}
+		at += len(marker)
+	}
 }
 
 // Parse reads the first XID of a kernel message. Lines that do not report one
@@ -116,7 +136,7 @@ func (f Fault) ErrorCode() string {
 // ParseOwner reads which GPU sits at a PCI address from the driver's own line
 // "NVRM: GPU at PCI:0000:3b:00: GPU-...".
 func ParseOwner(message string) (pci, uuid string, ok bool) {
-	if !strings.Contains(message, "NVRM: GPU at ") {
+	if !strings.HasPrefix(message, "NVRM: GPU at ") {
 		return "", "", false
 	}
 	m := owner.FindStringSubmatch(message)

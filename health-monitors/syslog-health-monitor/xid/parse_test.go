@@ -21,14 +21,13 @@ func TestParse(t *testing.T) {
 		name, line string
 		want       Fault
 	}{
-		{"fallen off the bus", "kernel: [12.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+		{"fallen off the bus", "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
 			Fault{Code: 79, Number: "79", PCI: "0000:3b:00"}},
 		{"upper case, long domain, function", "NVRM: Xid (PCI:00000000:3B:00.0): 48, pid=123",
 			Fault{Code: 48, Number: "48", PCI: "0000:3b:00"}},
 		{"domain of five digits", "NVRM: Xid (PCI:00010001:00:1f): 31", Fault{Code: 31, Number: "31", PCI: "10001:00:1f"}},
 		{"old driver without PCI", "NVRM: Xid (0000:03:00): 14, Channel 00000001", Fault{Code: 14, Number: "14", PCI: "0000:03:00"}},
 		{"address without domain", "NVRM: Xid (PCI:03:00): 14", Fault{Code: 14, Number: "14", PCI: "0000:03:00"}},
-		{"no address at all", "NVRM: Xid (PCI::::): 14", Fault{Code: 14, Number: "14", PCI: ":::"}},
 		{"leading zeros", "NVRM: Xid (PCI:0000:03:00): 0079, x", Fault{Code: 79, Number: "79", PCI: "0000:03:00"}},
 		{"zero", "NVRM: Xid (PCI:0000:03:00): 0", Fault{Code: 0, Number: "0", PCI: "0000:03:00"}},
 		{"number of no catalogue", "NVRM: Xid (PCI:0000:03:00): 99999999999999999999999999999999999999",
@@ -66,6 +65,9 @@ func TestLinesThatReportNoXID(t *testing.T) {
 		"NVRM: Xid (PCI:zz): 79", "NVRM: Xid (PCI:0000:3b:00): 0x", "NVRM: Xid (PCI:0000:3b:00): 0xzz", "NVRM: Xid (PCI:0000:3b:00): 0x123456789",
 		"NVRM: Xid (PCI:0000:3b:00 GPU-I:): 79", "NVRM: Xid (PCI:0000:3b:00 GPU-CI:x): 79", "NVRM: Xid (PCI:0000:3b:00GPU-I:1): 79", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
 		"NVRM: GPU at PCI:0000:3b:00: GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7", "NVRM: xid (PCI:0000:3b:00): 79",
+		"NVRM: Xid (PCI::::): 14", "NVRM: Xid (1): 79", "kernel[7]: segfault at 0 ip 00005615b110f176 error 6 in NVRM: Xid (PCI:0000:3b:00): 79, x",
+		"NVRM: Xid (PCI:[7]: segfault at 0 ip 00005615b110f176 error 6 in NVRM: Xid (PCI:0000:3b:00): 79, x",
+		"NVRM: API mismatch: the client 'x' (pid 7)\nNVRM: has the version NVRM: Xid (PCI:0000:3b:00): 79, but this kernel module has",
 	} {
 		if f, ok := Parse(line); ok {
 			t.Errorf("%q was read as %+v", line, f)
@@ -76,8 +78,8 @@ func TestLinesThatReportNoXID(t *testing.T) {
 // TestTornLinesHoldSeveralXIDs: each has its own text, so that the words of one
 // say nothing about the other.
 func TestTornLinesHoldSeveralXIDs(t *testing.T) {
-	const first, second = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to ", "NVRM: Xid (PCI:0000:5e:00): 154, from 0x0 (None) to 0x2 (OS Reboot)"
-	got := ParseAll("[9.0] " + first + second)
+	const first, second = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to ", "NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)"
+	got := ParseAll(first + second)
 	want := []Fault{{Code: 154, Number: "154", PCI: "0000:3b:00", Text: first}, {Code: 154, Number: "154", PCI: "0000:5e:00", Text: second}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
@@ -93,10 +95,11 @@ func TestTornLinesHoldSeveralXIDs(t *testing.T) {
 func TestParseOwner(t *testing.T) {
 	const uuid = "GPU-b850f46d-d5ea-c752-ddf3-c4453e44d3f7"
 	for line, want := range map[string][2]string{
-		"[1.2] NVRM: GPU at PCI:0000:3B:00: " + uuid:  {"0000:3b:00", uuid},
+		"NVRM: GPU at PCI:0000:3B:00: " + uuid:        {"0000:3b:00", uuid},
 		"NVRM: GPU at 0000:3b:00.0: " + uuid + ", ok": {"0000:3b:00", uuid},
 		"NVRM: GPU at PCI:0000:3b:00: GPU-b850":       {},
 		"NVRM: GPU at PCI:0000:3b:00: " + uuid + "f":  {},
+		"[1.2] NVRM: GPU at PCI:0000:3b:00: " + uuid:  {},
 		"NVRM: Xid (PCI:0000:3b:00): 79":              {},
 	} {
 		pci, id, ok := ParseOwner(line)

@@ -11,9 +11,9 @@ import (
 // 0x1 (GPU Reset Required)".
 const RecoveryAction = 154
 
-// becomes is the number of the new action; the words behind it differ between
-// drivers.
-var becomes = regexp.MustCompile(`\bto 0x([0-9a-fA-F]{1,8}) ?\(`)
+// becomes is the number of the new action; the words in parentheses differ between
+// drivers. The name of the process, which stands before, is too short for it.
+var becomes = regexp.MustCompile(`GPU recovery action changed from 0x[0-9a-fA-F]{1,8}(?: \([^()]{0,64}\))? to 0x([0-9a-fA-F]{1,8}) ?\(`)
 
 // Numbers of recovery actions (nvmlDeviceGpuRecoveryAction_t).
 const (

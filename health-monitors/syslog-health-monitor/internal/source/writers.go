@@ -21,7 +21,7 @@ func (s *File) seeWriter(line string) {
 	if !s.KernelOnly || s.combined != nil {
 		return
 	}
-	if tag := kernellog.Foreign(line); tag != "" {
+	if _, tag := kernellog.Message(line); tag != "" {
 		s.combined = fmt.Errorf("%w: %s has a line of %.64q, so any user could write a fault into it; "+
 			"let syslog write kern.* into a file of its own, or read the journal or /dev/kmsg", ErrCombined, s.path, tag)
 	}

@@ -139,7 +139,7 @@ func TestSuccessfulResetClearsWhatItCuresAndNothingElse(t *testing.T) {
 	n := newNode(t)
 	n.policy.UserLines = true
 	n.log(line("48", "0000:3b:00"), line("31", "0000:3b:00"), line("74", "0000:3b:00"),
-		"NVRM: Xid (PCI:0000:3b:00): 154, action changed to 0x1 (GPU Reset Required)", line("31", "0000:5e:00"))
+		"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", line("31", "0000:5e:00"))
 	n.start()
 	n.passes()
 	n.restart() // what was reported is remembered beside the outbox
@@ -185,7 +185,7 @@ func TestLinesOfProgramsAreNotBelievedByAnyCheck(t *testing.T) {
 	n.start()
 	n.passes()
 	n.expectWhole()
-	if v := n.value("foreign_lines_total"); v != 3 {
+	if v := n.value("foreign_lines_total"); v != 4 {
 		t.Errorf("foreign lines: %v", v)
 	}
 }

@@ -37,7 +37,8 @@ type Metrics struct {
 	Gaps prometheus.Counter
 	// Lines counts the lines that were read.
 	Lines prometheus.Counter
-	// ForeignLines counts lines of interest that a program wrote, which are not believed.
+	// ForeignLines counts lines of interest that a program wrote or has the kernel quote,
+	// which are not believed.
 	ForeignLines prometheus.Counter
 	// Unsendable counts events that could not be encoded; none is expected.
 	Unsendable prometheus.Counter
@@ -71,7 +72,7 @@ func NewMetrics(r prometheus.Registerer, counts func() source.Counts) *Metrics {
 		FirstLook:      vector("first_look_faults_total", "Faults of before the first look at the log: reported, or too-old for --look-back.", "outcome"),
 		Gaps:           counter("gap_events_total", "Gaps of the kernel log that were reported."),
 		Lines:          counter("lines_total", "Lines of the kernel log that were read."),
-		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote and that were not believed."),
+		ForeignLines:   counter("foreign_lines_total", "Lines of interest that a program wrote, or has the kernel quote, and that were not believed."),
 		Unsendable:     counter("unsendable_events_total", "Events that could not be encoded and were dropped."),
 		Reboots:        counter("reboots_total", "Reboots proven by a changed boot id."),
 		Recoveries:     vector("recoveries_total", "Recoveries settled after a reboot, by check and reason.", "check", "reason"),

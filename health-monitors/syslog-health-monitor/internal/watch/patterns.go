@@ -25,24 +25,14 @@ const (
 	metadataNIC = "pci"
 )
 
-// ofPatterns takes a line that nothing else knows.
-func (b *batch) ofPatterns(line source.Line) error {
-	for _, f := range b.m.Policy.Catalogue.Patterns.Find(line.Text, &b.s.Patterns) {
-		if !b.kernelWrote(line, f.At) {
-			b.foreign++
-			continue
-		}
+// ofPatterns takes a message that nothing else knows.
+func (b *batch) ofPatterns(line source.Line, text string) error {
+	for _, f := range b.m.Policy.Catalogue.Patterns.Find(text, &b.s.Patterns) {
 		if err := b.pattern(line, f); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// kernelWrote tells whether the kernel wrote a line of which a pattern matches
-// from at on.
-func (b *batch) kernelWrote(line source.Line, at int) bool {
-	return b.m.Policy.UserLines || line.Kernel && (!b.m.Policy.Tagged || kernellog.FromKernel(line.Text, at))
 }
 
 // pattern reports what a pattern found, or the recovery that it is.

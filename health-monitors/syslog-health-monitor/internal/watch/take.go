@@ -66,40 +66,61 @@ func (b *batch) one(line source.Line) error {
 		}
 	}
 	b.s.Patterns.Pass(1)
-	if at := strings.Index(line.Text, driver); at >= 0 {
-		if known, err := b.ofDriver(line, at); known || err != nil {
-			return err
-		}
-		return b.ofPatterns(line)
-	}
-	b.s.Fallen = b.s.Fallen.Pass(1)
-	if at := strings.Index(line.Text, sxid.Marker); at >= 0 {
-		return b.ofSwitch(line, at)
-	}
-	if strings.Contains(line.Text, gpureset.Marker) {
+	text, believed := b.message(line)
+	switch {
+	case strings.Contains(line.Text, gpureset.Marker):
+		b.s.Fallen = b.s.Fallen.Pass(1)
 		return b.ofResetTool(line)
-	}
-	return b.ofPatterns(line)
-}
-
-// believes tells whether the kernel wrote a line.
-func (b *batch) believes(line source.Line, at int) bool {
-	return b.m.Policy.UserLines || line.Kernel && kernellog.FromKernel(line.Text, at)
-}
-
-// ofDriver takes a line of the GPU driver; known says that patterns have nothing
-// to add.
-func (b *batch) ofDriver(line source.Line, at int) (known bool, err error) {
-	faults := xid.ParseAll(line.Text)
-	pci, uuid, isOwner := xid.ParseOwner(line.Text)
-	begun, fallen := b.s.Fallen.Read(line.Text)
-	if !b.believes(line, at) {
-		if len(faults) > 0 || isOwner || fallen {
+	case !believed || quoted(text):
+		b.s.Fallen = b.s.Fallen.Pass(1)
+		if b.m.speaks(line) {
 			b.foreign++
 		}
-		b.s.Fallen = b.s.Fallen.Pass(1)
-		return true, nil
+		return nil
+	case strings.HasPrefix(text, driver):
+		if known, err := b.ofDriver(line, text); known || err != nil {
+			return err
+		}
+		return b.ofPatterns(line, text)
 	}
+	b.s.Fallen = b.s.Fallen.Pass(1)
+	if strings.HasPrefix(text, sxid.Marker) {
+		return b.ofSwitch(line, text)
+	}
+	return b.ofPatterns(line, text)
+}
+
+// quoted tells whether a message has words of the GPU's drivers behind its beginning.
+func quoted(text string) bool {
+	return strings.Contains(text, driver) && !strings.HasPrefix(text, driver) ||
+		strings.Contains(text, sxid.Marker) && !strings.HasPrefix(text, sxid.Marker)
+}
+
+// message is what a line says, from the kernel's first word on, and whether it is
+// believed to be the kernel's. What a message means stands at its beginning: behind it
+// the kernel quotes names of programs and files, which any user chooses.
+func (b *batch) message(line source.Line) (text string, believed bool) {
+	text, program := line.Text, ""
+	if b.m.Policy.Tagged {
+		text, program = kernellog.Message(line.Text)
+	}
+	if !b.m.Policy.UserLines {
+		return text, line.Kernel && program == ""
+	}
+	for _, marker := range []string{driver, sxid.Marker} { // behind the tags of test tools
+		if at := strings.Index(text, marker); at >= 0 {
+			return text[at:], true
+		}
+	}
+	return text, true
+}
+
+// ofDriver takes a message of the GPU driver; known says that patterns have nothing
+// to add.
+func (b *batch) ofDriver(line source.Line, text string) (known bool, err error) {
+	faults := xid.ParseAll(text)
+	pci, uuid, isOwner := xid.ParseOwner(text)
+	begun, fallen := b.s.Fallen.Read(text)
 	b.s.Fallen = begun
 	switch {
 	case len(faults) > 0:
@@ -146,15 +167,11 @@ func (b *batch) xid(line source.Line, f xid.Fault) error {
 	return b.clear(line, xid.Cancellation(d, b.recoverySighting(line), f.ErrorCode(), targets), f.PCI)
 }
 
-// ofSwitch takes a line of the NVSwitch driver.
-func (b *batch) ofSwitch(line source.Line, at int) error {
+// ofSwitch takes a message of the NVSwitch driver.
+func (b *batch) ofSwitch(line source.Line, text string) error {
 	codes := b.m.Policy.Catalogue.SXIDs
-	f, ok := codes.Parse(line.Text)
+	f, ok := codes.Parse(text)
 	if !ok {
-		return nil
-	}
-	if !b.believes(line, at) {
-		b.foreign++
 		return nil
 	}
 	inv := b.m.Devices.Inventory()
