@@ -13,6 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
 )
 
 // TestLint: Helm finds nothing to say, and each file of values brings the workloads
@@ -390,18 +393,59 @@ func TestNamesOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestKubeletEvents: the shipped policy that acts on Events of the kubelet is for the
-// record only where nobody sees to it that the kubelet wrote them.
+// TestKubeletEvents: the shipped policy on Events of the kubelet is for the record only,
+// because tenants choose their text; one that asks for it is so where nobody sees to it
+// that the kubelet wrote them.
 func TestKubeletEvents(t *testing.T) {
+	own := filepath.Join(t.TempDir(), "policies.toml")
+	if err := os.WriteFile(own, []byte("[[policies]]\nname = \"Own\"\n# PERSIST_ONLY without admission.events\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for value, want := range map[string]bool{"true": false, "false": true} {
+		policies := func(args ...string) string {
+			return texts(t, rendered(t, append([]string{file("store"), "--set=admission.events=" + value}, args...)...))["kubernetes-health-monitor-config"]["policies.toml"]
+		}
 		objects := rendered(t, file("store"), "--set=admission.events="+value)
-		_, nvml, found := strings.Cut(texts(t, objects)["kubernetes-health-monitor-config"]["policies.toml"], `name = "NVMLError"`)
-		if !found || strings.Contains(nvml, "\nprocessingStrategy = \"PERSIST_ONLY\"\n") != want {
-			t.Errorf("admission.events=%s: for the record only, want %v:\n%s", value, want, nvml)
+		_, nvml, found := strings.Cut(policies(), `name = "NVMLError"`)
+		if !found || !strings.Contains(nvml, "\nprocessingStrategy = \"PERSIST_ONLY\"\n") {
+			t.Errorf("admission.events=%s: it is not for the record only:\n%s", value, nvml)
+		}
+		if text := policies("--set-file=kubernetesObjectMonitor.policies=" + own); strings.Contains(text, "\nprocessingStrategy = \"PERSIST_ONLY\"\n") != want {
+			t.Errorf("admission.events=%s: for the record only, want %v:\n%s", value, want, text)
 		}
 		if policy := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "nvsentinel-kubelet-events" }); policy == want {
 			t.Errorf("admission.events=%s: the policy is rendered: %v", value, policy)
 		}
+	}
+}
+
+// TestNoShippedPolicyActsOnText: nor does one act on an object that a tenant may write.
+func TestNoShippedPolicyActsOnText(t *testing.T) {
+	files := map[string]string{"values.yaml": texts(t, rendered(t, file("store")))["kubernetes-health-monitor-config"]["policies.toml"]}
+	examples, err := filepath.Glob(filepath.Join(root, "examples/policies/*.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(examples, filepath.Join(root, "distros/helm/nvsentinel/manifests/gpu-count-mismatch.toml")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	for name, text := range files {
+		set, err := policy.Parse(name, text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range set.Policies {
+			for _, doubt := range p.Doubts(record.Process) {
+				t.Errorf("%s: policy %s: %s", name, p.Name, doubt)
+			}
+		}
+	}
+	if len(files) < 3 {
+		t.Errorf("%d files", len(files))
 	}
 }
 

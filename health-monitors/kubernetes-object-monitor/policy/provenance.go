@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -11,20 +12,86 @@ import (
 // write. What another kind is, a file of policies does not say.
 var clusterWide = []string{"Node", "Namespace", "PersistentVolume", "CSINode", "VolumeAttachment", "ResourceSlice", "APIService", "CertificateSigningRequest"}
 
-// Doubt says who could have the policy act on a node of their choice: whoever may
-// write objects of its kind in any namespace decides what they say and which node
-// they name. It is empty where they cannot: the kind has no namespace, the policy
-// names a namespace, its events are for the record only, or it is about Events of
-// the kubelet (which the admission policy of the chart lets nobody else write) and
-// takes the node from who reports.
-func (p *Policy) Doubt(monitors record.Strategy) string {
-	switch {
-	case p.node == nil, p.Namespace != "", slices.Contains(clusterWide, p.Kind.Kind), p.Report.StrategyOr(monitors) == record.PersistOnly:
-		return ""
-	case p.Kind.Kind == "Event" && p.predicate.readsAny("reportingController", "reportingComponent") && p.node.readsAny("reportingInstance"):
-		return ""
+// Doubts say who could have the policy act on a node that has no fault: by the objects
+// that it watches, and by the text that it reads in them. A policy whose events are
+// for the record only has none.
+func (p *Policy) Doubts(monitors record.Strategy) (out []string) {
+	if p.Report.StrategyOr(monitors) == record.PersistOnly {
+		return nil
 	}
-	return fmt.Sprintf("whoever may write objects of kind %s in any namespace decides which node this acts on: name a namespace that no tenant writes in (policies.resource), or have it for the record only (processingStrategy = \"PERSIST_ONLY\")", p.Kind.Kind)
+	if p.anybodys() {
+		out = append(out, fmt.Sprintf("whoever may write objects of kind %s in any namespace decides which node this acts on: name a namespace that no tenant writes in (policies.resource), or have it for the record only (%s)", p.Kind.Kind, recordOnly))
+	}
+	if fields := p.freeText(); len(fields) > 0 {
+		out = append(out, fmt.Sprintf("it acts on text (%s), into which programs and users get words of their own, also where a kubelet or a driver writes it: decide by types, reasons, statuses and codes, or have it for the record only (%s)", strings.Join(fields, ", "), recordOnly))
+	}
+	return out
+}
+
+const recordOnly = `processingStrategy = "PERSIST_ONLY"`
+
+// anybodys says that whoever may write objects of its kind in any namespace decides
+// what they say and which node they name. They cannot where the kind has no namespace,
+// the policy names a namespace, or it is about Events of the kubelet (which the
+// admission policy of the chart lets nobody else write) and takes the node from who
+// reports.
+func (p *Policy) anybodys() bool {
+	switch {
+	case p.node == nil, p.Namespace != "", slices.Contains(clusterWide, p.Kind.Kind):
+		return false
+	case p.Kind.Kind == "Event" && p.predicate.readsAny("reportingController", "reportingComponent") && p.node.readsAny("reportingInstance"):
+		return false
+	}
+	return true
+}
+
+// texts are fields that hold text of no fixed form, wherever they are in an object.
+var texts = []string{"note", "message", "image", "imageID", "command", "args", "env", "envFrom"}
+
+// named are parts of an object whose name a tenant chooses.
+var named = []string{"metadata", "containers", "initContainers", "ephemeralContainers", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}
+
+// freeText lists what the predicate reads of text that somebody else than the writer of
+// the object may have chosen, as paths.
+func (p *Policy) freeText() (out []string) {
+	for _, r := range p.predicate.reads {
+		if at := r.textual(); at >= 0 && !r.touched && (r.lookup || !slices.Contains(clusterWide, p.Kind.Kind) || r.path[at].key != "name") {
+			out = append(out, r.text(at))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// textual is the place in the path of a field that holds text; -1 if there is none.
+func (r reading) textual() int {
+	owner := ""
+	for i, s := range r.path {
+		switch {
+		case s.each:
+			continue
+		case slices.Contains(texts, s.key), (s.key == "name" || s.key == "generateName") && slices.Contains(named, owner):
+			return i
+		}
+		owner = s.key
+	}
+	return -1
+}
+
+// text writes the path up to a place as a person would.
+func (r reading) text(to int) string {
+	out := resourceName
+	if r.lookup {
+		out = r.kind.Kind
+	}
+	for _, s := range r.path[:to+1] {
+		if s.each {
+			out += "[]"
+		} else {
+			out += "." + s.key
+		}
+	}
+	return out
 }
 
 // readsAny says whether an expression reads one of these fields of the resource.

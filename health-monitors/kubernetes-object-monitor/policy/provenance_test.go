@@ -52,7 +52,7 @@ func TestWhoCouldChooseTheNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			doubt := set.Policies[0].Doubt(c.monitors)
+			doubt := strings.Join(set.Policies[0].Doubts(c.monitors), "\n")
 			if c.doubt == "" {
 				if doubt != "" {
 					t.Errorf("it is in doubt: %s", doubt)
@@ -65,5 +65,42 @@ func TestWhoCouldChooseTheNode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTextThatOthersChoose: a policy that acts on text is in doubt whoever writes the
+// object, and its warning names the field.
+func TestTextThatOthersChoose(t *testing.T) {
+	const recordOnly = "processingStrategy = \"PERSIST_ONLY\"\n"
+	for predicate, want := range map[string]string{
+		"resource.note.contains('nvml error')":                                                         "resource.note",
+		"resource.status.conditions.exists(c, c.type == 'X' && c.message.contains('y'))":               "resource.status.conditions[].message",
+		"resource.status.conditions.exists(c, c.type == 'X' && c.status == 'True' && c.reason == 'Y')": "",
+		"resource.spec.containers.exists(c, c.image.startsWith('x'))":                                  "resource.spec.containers[].image",
+		"resource.spec.containers.exists(c, 'x' in c.command)":                                         "resource.spec.containers[].command",
+		"resource.spec.containers.exists(c, c.name == 'x')":                                            "resource.spec.containers[].name",
+		"resource.metadata.name.startsWith('x')":                                                       "resource.metadata.name",
+		"resource.metadata.namespace == 'x'":                                                           "",
+		"has(resource.status.message) && resource.status.phase == 'Failed'":                            "",
+		"lookup('v1', 'Node', '', 'n').status.conditions[0].message == 'x'":                            "Node.status.conditions[].message",
+		"lookup('v1', 'Pod', 'a', resource.spec.pod).status.phase == 'Failed'":                         "",
+	} {
+		for _, strategy := range []string{"", recordOnly} {
+			text := about("Pod", predicate, "resource.spec.nodeName", `namespace = "gpu-operator"`) + strategy
+			set, err := Parse("policies.toml", text, objects{})
+			if err != nil {
+				t.Fatalf("%s: %v", predicate, err)
+			}
+			doubt := strings.Join(set.Policies[0].Doubts(record.Process), "\n")
+			if want == "" || strategy != "" {
+				if doubt != "" {
+					t.Errorf("%s: it is in doubt: %s", predicate, doubt)
+				}
+				continue
+			}
+			if !strings.Contains(doubt, "acts on text ("+want+")") {
+				t.Errorf("%s: %q does not name %s", predicate, doubt, want)
+			}
+		}
 	}
 }

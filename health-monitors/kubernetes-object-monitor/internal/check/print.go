@@ -29,7 +29,7 @@ func report(set *policy.Set, given objects, at time.Time, out io.Writer) int {
 	code := exitFine
 	for _, p := range set.Policies {
 		fmt.Fprintf(out, "policy %s (%s %s)\n", p.Name, p.Kind.GroupVersion(), p.Kind.Kind)
-		if doubt := p.Doubt(record.Process); doubt != "" {
+		for _, doubt := range p.Doubts(record.Process) {
 			fmt.Fprintf(out, "  warning: %s\n", doubt)
 		}
 		seen := false

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
 	"github.com/nvidia/nvsentinel/internal/livefile"
 )
@@ -21,6 +22,8 @@ type Policies struct {
 	Path  string
 	Clock clock.WithTicker
 	Log   *slog.Logger
+	// Strategy is that of policies that name none.
+	Strategy record.Strategy
 	// Refused is told what is wrong with a changed file that is not used; may be
 	// nil.
 	Refused func(ctx context.Context, problem error)
@@ -80,6 +83,11 @@ func (p *Policies) take() error {
 	set, err := policy.Parse(p.Path, string(text), p)
 	if err != nil {
 		return err
+	}
+	for _, one := range set.Policies {
+		for _, doubt := range one.Doubts(p.Strategy) {
+			p.Log.Warn("a policy acts on what others decide", "policy", one.Name, "warning", doubt)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
