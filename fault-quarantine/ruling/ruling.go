@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/freetext"
 )
 
 // costLimit bounds one evaluation, so that no expression can stall the judge.
@@ -70,6 +71,21 @@ func Compile(sets []Set) (*Rules, error) {
 	}
 	slices.SortStableFunc(rules.sets, func(a, b compiled) int { return cmp.Compare(b.Priority, a.Priority) })
 	return rules, errors.Join(problems...)
+}
+
+// Warnings say which rules of enabled sets act on text that programs can choose.
+func Warnings(sets []Set) (out []string) {
+	for i, s := range sets {
+		for list, rules := range map[string][]Rule{"all": s.Match.All, "any": s.Match.Any} {
+			for j, r := range rules {
+				if s.Enabled && freetext.ReadsMessage(r.Expression) {
+					out = append(out, fmt.Sprintf("ruleSets[%d] (%q).match.%s[%d].expression %s", i, s.Name, list, j, freetext.Warning))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func compile(env environments, rules []Rule, at string) ([]program, error) {

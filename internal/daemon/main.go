@@ -130,6 +130,7 @@ func start[C any](ctx context.Context, in invocation, def C, build func(ctx cont
 	log = log.With("service", in.name)
 	in.own(ctx, log, cfg)
 	in.warn(log, old)
+	warnOf(log, cfg)
 	d := newDaemon(in.name, log)
 	d.in = in
 	first, second := addressesOf(opts, cfg)
@@ -176,6 +177,25 @@ func (in invocation) warn(log *slog.Logger, old []string) {
 	}
 }
 
+// Questionable is a configuration that may be valid and not wise.
+type Questionable interface {
+	// Warnings say, with the path of the key, what a user should change.
+	Warnings() []string
+}
+
+func warningsOf(cfg any) []string {
+	if q, ok := cfg.(Questionable); ok {
+		return q.Warnings()
+	}
+	return nil
+}
+
+func warnOf(log *slog.Logger, cfg any) {
+	for _, text := range warningsOf(cfg) {
+		log.Warn("the configuration is valid and questionable", "warning", text)
+	}
+}
+
 // configure reads the command line and the configuration; done means that the
 // process ends with the code. all are the program's own flags, of which basics are
 // a part; old are the file's keys in an old spelling.
@@ -215,18 +235,21 @@ func configure[C any](in invocation, all any, opts *basics, cfg *C) (old []strin
 		return fail(err)
 	}
 	if opts.CheckConfig {
-		in.check(bound.Old())
+		in.check(bound.Old(), *cfg)
 	}
 	return bound.Old(), exitStopped, opts.CheckConfig
 }
 
 // check says of a valid configuration what a start would warn of.
-func (in invocation) check(old []string) {
+func (in invocation) check(old []string, cfg any) {
 	for _, n := range predecessor.InEnvironment(in.name, in.lookup) {
 		fmt.Fprintf(in.stderr, "%s: a variable without effect: %s\n", in.name, n.Text())
 	}
 	for _, key := range old {
 		fmt.Fprintf(in.stderr, "%s: key %s\n", in.name, key)
+	}
+	for _, text := range warningsOf(cfg) {
+		fmt.Fprintf(in.stderr, "%s: warning: %s\n", in.name, text)
 	}
 	fmt.Fprintln(in.stdout, "the configuration is valid")
 }

@@ -43,6 +43,7 @@ func Reload[C any](d *Daemon, started C, def func() C, take func(C) error) {
 			return err
 		}
 		files = filesOf(file, cfg)
+		warnOf(d.Log, cfg)
 		if restart = config.NeedsRestart(started, cfg); len(restart) > 0 {
 			d.Log.Warn("the changed configuration is in force but for keys that need a restart", "files", files, "keys", restart)
 		}

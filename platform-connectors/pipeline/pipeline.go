@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/ext"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/freetext"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
 )
 
@@ -103,6 +104,32 @@ func compile(env *cel.Env, expression string) (cel.Program, error) {
 		return nil, fmt.Errorf("it returns %s, not bool", t)
 	}
 	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+}
+
+// Warnings say which rules have an event acted upon, or clear a fault, because of text
+// that programs can choose.
+func (p *Pipeline) Warnings() (out []string) {
+	for i, r := range p.config.Overrides.Rules {
+		if p.config.Overrides.Enabled && r.Override.acts() && freetext.ReadsMessage(r.When) {
+			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).when %s", StageOverrides, i, r.Name, freetext.Warning))
+		}
+	}
+	if !p.Confirms() {
+		return out
+	}
+	for i, r := range p.config.Confirmation.Rules {
+		if freetext.ReadsMessage(r.Second) {
+			out = append(out, fmt.Sprintf("%s: rules[%d] (%q).second %s", StageConfirmation, i, r.Name, freetext.Warning))
+		}
+	}
+	return out
+}
+
+// acts says that an override makes more of an event than its publisher did, or ends
+// a fault.
+func (o Override) acts() bool {
+	return o.IsFatal != nil && *o.IsFatal || o.IsHealthy != nil && *o.IsHealthy ||
+		o.RecommendedAction != "" && o.RecommendedAction != string(record.ActionNone) || o.ProcessingStrategy == string(record.Process)
 }
 
 // Config is what the pipeline was compiled from.

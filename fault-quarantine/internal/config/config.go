@@ -97,6 +97,9 @@ func (c Config) Rules() []ruling.Set {
 	return c.RuleSets
 }
 
+// Warnings say which rules of the operator act on text that programs can choose.
+func (c Config) Warnings() []string { return ruling.Warnings(c.RuleSets) }
+
 // Quota are the quarantine budgets in force; the configuration is valid.
 func (c Config) Quota() quota.Rules {
 	var limits []budget.Limit

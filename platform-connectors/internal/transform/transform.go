@@ -84,6 +84,9 @@ func (r *Runner) take() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.file, err)
 	}
+	for _, text := range next.Warnings() {
+		r.log.Warn("the pipeline's configuration is valid and questionable", "file", r.file, "warning", text)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current, r.warned = next, map[string]bool{}
