@@ -36,6 +36,7 @@ func judged(t *testing.T, file string, e record.Event, labels map[string]any) st
 	e.NodeName, e.ProcessingStrategy = "n", record.Process
 	j := decision.Judge(
 		decision.View{
+			Name:    "n",
 			Node:    &decision.Node{Identity: machine, Created: now},
 			Pending: []record.Record{{ID: "r", CreatedAt: now, Append: 1, Node: machine, Event: e}},
 		},

@@ -276,7 +276,7 @@ func TestOf(t *testing.T) {
 func at(seq uint64, epoch, boot string, appended int64) record.Record {
 	return record.Record{
 		Seq: seq, SeqEpoch: epoch, Append: appended, Node: record.NodeIdentity{ProviderID: "p"},
-		Event: record.Event{Agent: "a", Metadata: map[string]string{record.MetadataBootID: boot}},
+		Event: record.Event{Agent: "a", Metadata: map[string]string{record.MetadataBootID: boot, record.MetadataSeqRuns: "x"}},
 	}
 }
 
@@ -286,6 +286,10 @@ func TestBefore(t *testing.T) {
 	}
 	if fault.Before(at(1, "e", "", 9), at(2, "f", "", 1)) {
 		t.Error("across epochs the append order decides")
+	}
+	old := run(at(9, "e", "", 1), "")
+	if fault.Before(run(at(1, "e", "", 9), ""), old) {
+		t.Error("the append order decides for a publisher that names no runs: its counter may have begun anew")
 	}
 	other := at(2, "e", "", 1)
 	other.Node.ProviderID = "q"
@@ -314,7 +318,7 @@ func TestOrderAcrossRuns(t *testing.T) {
 		"runs that the list holds no more": {"a", "z y x", unknown},
 		"a run without name, and the next": {"", "x -", earlier},
 		"a run without name, after others": {"x", "", unknown},
-		"two without name":                 {"", "", later},
+		"two without name":                 {"", "", unknown},
 		"a name is not a part of another":  {"x", "y xx x1", unknown},
 	}
 	for name, tt := range tests {

@@ -16,7 +16,7 @@ import (
 // counter by the number, across runs if the later one names the earlier one as
 // before it. It does not tell of two runs of which neither led to the other: the
 // counter's disk was restored from an image between them, and its numbers were
-// given twice.
+// given twice. Nor does it tell of the numbers of a publisher that names no runs.
 func Before(a, b record.Record) bool {
 	if earlier, known := counted(a, b); known {
 		return earlier
@@ -37,6 +37,8 @@ func counted(a, b record.Record) (earlier, known bool) {
 	runA, beforeA := a.Event.Runs()
 	runB, beforeB := b.Event.Runs()
 	switch {
+	case runA == runB && !a.Event.NamesRuns() && !b.Event.NamesRuns():
+		return false, false // nobody knows whether the counter began anew
 	case runA == runB:
 		return a.Seq < b.Seq, true
 	case names(beforeB, runA):
@@ -67,7 +69,7 @@ func InOrder(records []record.Record) []record.Record {
 	slices.SortStableFunc(out, func(a, b record.Record) int { return cmp.Compare(a.Append, b.Append) })
 	places := map[publisher][]int{}
 	for i, r := range out {
-		if r.SeqEpoch != "" {
+		if r.SeqEpoch != "" && r.Event.NamesRuns() {
 			p := publisher{r.Event.Agent, r.SeqEpoch, Machine(r.Node)}
 			places[p] = append(places[p], i)
 		}

@@ -40,6 +40,9 @@ func NextRun(runs string, gave bool) string {
 	return strings.Join(append([]string{rand.Text()[:runName]}, before...), " ")
 }
 
+// NamesRuns says whether an event names the run of its publisher's counter.
+func (e Event) NamesRuns() bool { return e.Metadata[MetadataSeqRuns] != "" }
+
 // Runs are the run of its counter under which an event got its seq, and those
 // before it that it names, latest first, parted by blanks.
 func (e Event) Runs() (run, before string) {

@@ -17,6 +17,7 @@ func history() []record.Record {
 		e := record.Event{
 			ID: fmt.Sprintf("%d", seq), Agent: "syslog-health-monitor", ComponentClass: "GPU", CheckName: "SysLogsXIDError", NodeName: "n1",
 			IsFatal: !healthy, IsHealthy: healthy, ProcessingStrategy: record.Process, RecommendedAction: record.ActionContactSupport,
+			Metadata: map[string]string{record.MetadataSeqRuns: "r1"},
 		}
 		if code != "" {
 			e.ErrorCode = []string{code}

@@ -32,6 +32,8 @@ type fold struct {
 
 func newFold(v View, p Policy, now time.Time) *fold {
 	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}, doubted: map[string]bool{}}
+	f.Past, f.Named = ofNode(v.Name, v.Past), ofNode(v.Name, v.Named)
+	v = f.View
 	current := ""
 	if v.Node != nil {
 		current = v.Node.Identity.BootID
@@ -47,6 +49,16 @@ func newFold(v View, p Policy, now time.Time) *fold {
 		f.open = append(f.open, clone(r))
 	}
 	return f
+}
+
+// ofNode leaves out records of other nodes: an id that the node displays may have been
+// taken by another node, in a store that had lost it.
+func ofNode(name string, records []record.Record) []record.Record {
+	foreign := func(r record.Record) bool { return r.Event.NodeName != name }
+	if !slices.ContainsFunc(records, foreign) {
+		return records
+	}
+	return slices.DeleteFunc(slices.Clone(records), foreign)
 }
 
 // endForeignSession closes the open faults of a machine that is gone or that a
@@ -162,8 +174,9 @@ func (f *fold) fault(r record.Record) {
 // or ends now: the store had forgotten it, and is told of it again.
 func (f *fold) letGo(r record.Record) bool {
 	n := f.Node
-	listed := func(a record.Record) bool { return a.ID == r.ID }
-	return slices.Contains(n.Ended, r.ID) || n.Released && (slices.Contains(n.Doubted, r.ID) || slices.ContainsFunc(n.Active, listed))
+	named := func(id string) bool { return record.SameID(f.Name, id, r.ID) }
+	listed := func(a record.Record) bool { return named(a.ID) }
+	return slices.ContainsFunc(n.Ended, named) || n.Released && (slices.ContainsFunc(n.Doubted, named) || slices.ContainsFunc(n.Active, listed))
 }
 
 // end closes a fault that is not judged yet: it is over already.

@@ -53,6 +53,8 @@ type Check struct {
 
 // View is everything the judgement depends on.
 type View struct {
+	// Name is the node's. Records of other nodes prove nothing of it, whatever their ids.
+	Name string
 	// Node is nil when the Node object is certain not to exist.
 	Node *Node
 	// Pending are the unjudged and Held PROCESS records of the node.

@@ -26,7 +26,8 @@ func (f *fold) doubt() {
 	var still []record.Record
 	for _, r := range f.open {
 		again := bare && !f.recreated(r)
-		if marked(r) == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
+		listed := slices.ContainsFunc(f.Node.Doubted, func(id string) bool { return record.SameID(f.Name, id, r.ID) })
+		if marked(r) == nil || !again && !listed {
 			still = append(still, r)
 			continue
 		}
@@ -117,9 +118,10 @@ func (f *fold) prove(j *Judgement) {
 	}
 	known := map[string]record.Record{}
 	session := f.Node.Session == ""
-	for _, r := range slices.Concat(f.Named, f.Pending, f.open, f.closed, f.judged) {
+	all := slices.Concat(f.Named, f.Pending, f.open, f.closed, f.judged)
+	for _, r := range all {
 		known[r.ID] = r
-		session = session || r.Status.Session == f.Node.Session
+		session = session || r.Status.Session == f.Node.Session || r.Status.Session != "" && record.SameID(f.Name, r.Status.Session, f.Node.Session)
 	}
 	listed := func(r record.Record) bool { return r.ID == f.Node.Session }
 	if !session && !slices.ContainsFunc(f.Node.Active, listed) {
@@ -127,6 +129,9 @@ func (f *fold) prove(j *Judgement) {
 	}
 	for _, a := range f.Node.Active {
 		r, ok := known[a.ID]
+		if !ok {
+			r, ok = f.alias(all, a.ID)
+		}
 		if ok && !record.Open(r) && !ended(r) || !ok && (f.Node.Kept || !f.overtaken(a)) {
 			j.Unknown = append(j.Unknown, a.ID)
 		}
@@ -140,6 +145,17 @@ func (f *fold) prove(j *Judgement) {
 		j.Waiting = WaitUnknown
 	}
 	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.doubted) == len(f.open)
+}
+
+// alias is the record whose id is the alias of an id, or of which that is one; of
+// several states of it the last.
+func (f *fold) alias(records []record.Record, id string) (record.Record, bool) {
+	for _, r := range slices.Backward(records) {
+		if record.SameID(f.Name, r.ID, id) {
+			return r, true
+		}
+	}
+	return record.Record{}, false
 }
 
 // overtaken says whether later records of its publisher tell what became of a

@@ -148,6 +148,7 @@ func (w *world) write(r record.Record) {
 
 func (w *world) decide() decision.Judgement {
 	view := decision.View{
+		Name:    "n1",
 		Node:    w.node,
 		Pending: w.list(record.BacklogOfNode("n1").Matches),
 		Open:    w.list(record.OpenOfNode("n1").Matches),
@@ -210,7 +211,7 @@ func parseRecord(d *datadriven.TestData) record.Record {
 		ID: d.CmdArgs[0].Key, Agent: get("agent", "syslog-health-monitor"), ComponentClass: "GPU", CheckName: "SysLogsXIDError",
 		NodeName: "n1", IsFatal: d.Cmd == "fault", IsHealthy: d.Cmd == "recovery",
 		RecommendedAction: record.Action(get("action", "NONE")), ProcessingStrategy: record.Strategy(get("strategy", "PROCESS")),
-		Metadata: map[string]string{record.MetadataBootID: get("boot", "")},
+		Metadata: map[string]string{record.MetadataBootID: get("boot", ""), record.MetadataSeqRuns: get("run", "r1")},
 	}
 	if get("fatal", "") == "no" {
 		e.IsFatal = false

@@ -25,7 +25,7 @@ func (w *world) unfiltered() decision.Judgement {
 			return false
 		}
 	}
-	v := decision.View{Node: w.node, Pending: w.list(reason("", record.Held))}
+	v := decision.View{Name: "n1", Node: w.node, Pending: w.list(reason("", record.Held))}
 	for _, r := range w.list(reason(record.Matched, record.Cleared, record.NoOpenFault)) {
 		if r.IsFault() && !r.Status.AllCleared() {
 			v.Open = append(v.Open, r)
@@ -49,7 +49,7 @@ func chance(rng *rand.Rand, id string, seq uint64, strategy record.Strategy) rec
 	e := record.Event{
 		ID: id, Agent: pick("syslog-health-monitor", "other"), ComponentClass: "GPU", CheckName: "SysLogsXIDError", NodeName: "n1",
 		IsFatal: !healthy, IsHealthy: healthy, RecommendedAction: record.ActionRestartBM, ProcessingStrategy: strategy,
-		Metadata: map[string]string{record.MetadataBootID: pick("b1", "b1", "b0")},
+		Metadata: map[string]string{record.MetadataBootID: pick("b1", "b1", "b0"), record.MetadataSeqRuns: "r1"},
 	}
 	if gpu := pick("", "GPU-1", "GPU-2"); gpu != "" {
 		e.EntitiesImpacted = []record.Entity{{EntityType: "GPU_UUID", EntityValue: gpu}}

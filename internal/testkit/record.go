@@ -67,10 +67,10 @@ func (b Builder) PersistOnly() Builder {
 // Boot is the boot under which the monitor saw it.
 func (b Builder) Boot(id string) Builder { return b.Metadata(record.MetadataBootID, id) }
 
-// Seq is the publisher's counter within an epoch.
+// Seq is the publisher's counter within an epoch, all in one run.
 func (b Builder) Seq(epoch string, n uint64) Builder {
 	b.r.Seq, b.r.SeqEpoch = n, epoch
-	return b.Metadata(record.MetadataSeq, strconv.FormatUint(n, 10)).Metadata(record.MetadataSeqEpoch, epoch)
+	return b.Metadata(record.MetadataSeq, strconv.FormatUint(n, 10)).Metadata(record.MetadataSeqEpoch, epoch).Metadata(record.MetadataSeqRuns, "run")
 }
 
 // Metadata sets one entry of the event's metadata.

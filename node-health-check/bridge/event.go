@@ -45,13 +45,13 @@ func Recovery(o *v1alpha1.HealthEventRemediation) *protos.HealthEvent {
 }
 
 // frame is what both have in common. The object is their outbox: its fault is number
-// one and the recovery number two, in whatever order they arrive.
+// one and the recovery number two, in whatever order they arrive; it counts in one run.
 func frame(o *v1alpha1.HealthEventRemediation, part, number string) *protos.HealthEvent {
 	e := &protos.HealthEvent{
 		Version: 1, Id: uuid.NewSHA1(namespace, []byte(part+"\x00"+string(o.UID))).String(),
 		Agent: Agent, CheckName: Check, ComponentClass: "Node", NodeName: NodeOf(o), ErrorCode: []string{"NODE_UNHEALTHY"},
 		EntitiesImpacted:   []*protos.Entity{{EntityType: "NodeHealthCheck", EntityValue: owner(o)}},
-		Metadata:           map[string]string{record.MetadataSeq: number, record.MetadataSeqEpoch: string(o.UID)},
+		Metadata:           map[string]string{record.MetadataSeq: number, record.MetadataSeqEpoch: string(o.UID), record.MetadataSeqRuns: "object"},
 		ProcessingStrategy: protos.ProcessingStrategy_PERSIST_ONLY,
 	}
 	if acts(o) {

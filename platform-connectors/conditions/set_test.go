@@ -32,6 +32,7 @@ func fatal(seq uint64, gpu, code string) record.Record {
 	}
 	if seq > 0 {
 		r.Seq, r.SeqEpoch = seq, "outbox"
+		r = run(r, "r1")
 	}
 	return r
 }

@@ -16,17 +16,21 @@ import (
 func (s *Set) Stored(ids []string) []record.Record {
 	var out []record.Record
 	for _, id := range ids {
-		if r, ok := s.stored(id); ok {
+		r, ok := s.stored(func(f record.Record) bool { return f.ID == id })
+		if !ok { // it may be known under another id
+			r, ok = s.stored(func(f record.Record) bool { return record.Alias(f.Event.NodeName, f.ID) == id })
+		}
+		if ok {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-func (s *Set) stored(id string) (r record.Record, ok bool) {
+func (s *Set) stored(is func(record.Record) bool) (r record.Record, ok bool) {
 	for _, check := range s.Names() {
 		for _, f := range s.Checks[check].Faults {
-			if f.Record.ID != id || f.Record.Accepted == "" {
+			if f.Record.Accepted == "" || !is(f.Record) {
 				continue
 			}
 			if !ok {

@@ -137,8 +137,9 @@ func (s *Store) compare(ctx context.Context, taken []string, contents map[string
 		found, err := all[struct {
 			ID     string        `json:"_id"`
 			Digest bson.RawValue `json:"digest"`
+			Event  bson.RawValue `json:"healthevent"`
 		}](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: part}}}},
-			options.Find().SetProjection(bson.D{{Key: "digest", Value: 1}}))
+			options.Find().SetProjection(bson.D{{Key: "digest", Value: 1}, {Key: "healthevent.nodename", Value: 1}}))
 		if err != nil {
 			return fmt.Errorf("comparing: %w", err)
 		}
@@ -147,10 +148,20 @@ func (s *Store) compare(ctx context.Context, taken []string, contents map[string
 		}
 		for _, f := range found {
 			digest, _ := f.Digest.StringValueOK() // anything else is other content
-			contents[f.ID] = provider.Content{Digest: digest}
+			contents[f.ID] = provider.Content{Digest: digest, Node: nodeOf(f.Event)}
 		}
 	}
 	return nil
+}
+
+// nodeOf is the node of an event, empty where it cannot be read.
+func nodeOf(event bson.RawValue) string {
+	doc, ok := event.DocumentOK()
+	if !ok {
+		return ""
+	}
+	node, _ := doc.Lookup("nodename").StringValueOK()
+	return node
 }
 
 // reserve takes n numbers of the append order and returns the last of them,

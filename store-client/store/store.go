@@ -116,13 +116,35 @@ type DeadLetter struct {
 // MaxDeadLetters bounds the dead letters that one call reads.
 const MaxDeadLetters = 1000
 
+// Finder finds records by id.
+type Finder interface {
+	Get(ctx context.Context, id string) (record.Record, error)
+}
+
+// FindOf reads the record of a node that is known by an id: the stored one of that id,
+// or of its alias, if it is about the node. A record of another node tells nothing of
+// this one, whatever its id: then it is ErrNotFound.
+func FindOf(ctx context.Context, records Finder, node, id string) (record.Record, error) {
+	r, err := records.Get(ctx, id)
+	if err == nil && r.Event.NodeName == node || err != nil && !errors.Is(err, ErrNotFound) {
+		return r, err
+	}
+	r, err = records.Get(ctx, record.Alias(node, id))
+	if err == nil && r.Event.NodeName != node {
+		return record.Record{}, fmt.Errorf("record %q of node %q: %w", id, node, ErrNotFound)
+	}
+	return r, err
+}
+
 // Store is a durable set of records with compare-and-set updates and
 // resumable change feeds. Every write is durable when the call returns.
 // Implementations are safe for concurrent use.
 type Store interface {
-	// Append stores records in order, idempotently by id. The results are per
+	// Append stores records in order, idempotently by node and id. The results are per
 	// record; an error means that any of them may be stored or not: append them
 	// again. Only the SQL stores append in one transaction.
+	// A record whose id one of another node has is stored under its Alias; FindOf
+	// finds it.
 	// The store sets Append and Revision; a record with a status is an error
 	// (record.ErrNotOwner), because a status is not the appender's.
 	Append(ctx context.Context, records []record.Record) ([]AppendResult, error)

@@ -49,6 +49,39 @@ func appendTwice(t *testing.T, b Backend) {
 	}
 }
 
+// appendForeignID: a store that lost records may be given their ids anew by another
+// node. The node's own record is stored all the same, once, and found by its id; what
+// the other node stored is no record of it.
+func appendForeignID(t *testing.T, b Backend) {
+	_, s := database(t, b)
+	own, other := Record("n"), Record("m")
+	theirs := Record("m", func(r *record.Record) { r.ID, r.Event.ID = own.ID, own.ID })
+	wantResults(t, s, []record.Record{theirs}, store.Appended)
+	if r, err := store.FindOf(within(t), s, "n", own.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a record of node %q was found for node n: %v", r.Event.NodeName, err)
+	}
+	wantResults(t, s, []record.Record{own, other}, store.Appended, store.Appended)
+	changed := own
+	changed.Event.Message = "another"
+	wantResults(t, s, []record.Record{own, changed, theirs}, store.Duplicate, store.Refused, store.Duplicate)
+	for node, want := range map[string]record.Record{"n": own, "m": theirs} {
+		got, err := store.FindOf(within(t), s, node, own.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Event.NodeName != node || !record.SameID(node, got.ID, own.ID) || got.ID != got.Event.ID || record.Content(got) != record.Content(want) {
+			t.Errorf("of node %s: %s of node %s with content %s", node, got.ID, got.Event.NodeName, record.Content(got))
+		}
+		again, err := store.FindOf(within(t), s, node, got.ID)
+		if err != nil || again.ID != got.ID {
+			t.Errorf("by the id that it is stored under: %s, %v", again.ID, err)
+		}
+	}
+	if list, err := s.List(within(t), store.Query{}); err != nil || len(list) != 3 {
+		t.Errorf("%d records, %v", len(list), err)
+	}
+}
+
 // appendTransformed: what counts is the event as it was accepted; a pipeline may
 // make something else of it the next time.
 func appendTransformed(t *testing.T, b Backend) {

@@ -92,6 +92,7 @@ type testCase struct {
 func cases() []testCase {
 	return []testCase{
 		{"append: the same id twice, in one batch and in two; other content is refused", appendTwice},
+		{"append: an id that a record of another node has", appendForeignID},
 		{"append: a record that was transformed since it was accepted", appendTransformed},
 		{"append: the same ids from many connections at once", appendConcurrently},
 		{"append: again after a cut connection", appendAfterCut},

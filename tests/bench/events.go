@@ -52,7 +52,7 @@ func (p *pen) event(node string, gpu int) *protos.HealthEvent {
 			{EntityType: "GPU_UUID", EntityValue: fleet.UUID(node, gpu)},
 		},
 		Metadata: map[string]string{
-			record.MetadataSeq: strconv.FormatUint(p.seq.Add(1), 10), record.MetadataSeqEpoch: p.epoch,
+			record.MetadataSeq: strconv.FormatUint(p.seq.Add(1), 10), record.MetadataSeqEpoch: p.epoch, record.MetadataSeqRuns: "bench",
 		},
 	}
 }

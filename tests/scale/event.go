@@ -50,7 +50,7 @@ func (p *pen) event(node string) *protos.HealthEvent {
 		Version: 1, Id: uuid.Must(uuid.NewV7()).String(), Agent: fleet.Monitor, ComponentClass: "GPU",
 		CheckName: "SysLogsXIDError", NodeName: node, GeneratedTimestamp: timestamppb.Now(),
 		EntitiesImpacted: []*protos.Entity{{EntityType: "PCI", EntityValue: fleet.PCI(0)}, {EntityType: "GPU_UUID", EntityValue: fleet.UUID(node, 0)}},
-		Metadata:         map[string]string{record.MetadataSeq: strconv.FormatUint(p.seq.Add(1), 10), record.MetadataSeqEpoch: p.epoch},
+		Metadata:         map[string]string{record.MetadataSeq: strconv.FormatUint(p.seq.Add(1), 10), record.MetadataSeqEpoch: p.epoch, record.MetadataSeqRuns: "scale"},
 	}
 }
 

@@ -81,7 +81,10 @@ func (o *options) clear(ctx context.Context, node, id, reason string, patience t
 
 // find reads the record and says why it can not be cleared.
 func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
-	r, err := c.records.Get(ctx, id)
+	r, err := store.FindOf(ctx, c.records, c.node, id)
+	if errors.Is(err, store.ErrNotFound) { // to say whose it is
+		r, err = c.records.Get(ctx, id)
+	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return r, fmt.Errorf("the store has no record %s; nvsentinel why %s --all shows the node's", id, c.node)

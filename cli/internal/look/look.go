@@ -226,7 +226,7 @@ func (s Sources) records(ctx context.Context, node string) (out []record.Record,
 		add(list)
 	}
 	for _, id := range referred(out) {
-		r, err := s.Records.Get(ctx, id)
+		r, err := store.FindOf(ctx, s.Records, node, id)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			continue
 		}

@@ -88,7 +88,7 @@ func (d *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []
 
 func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
 	before := nodemark.Session(was)
-	if before == desired.Session {
+	if before == desired.Session || before != "" && record.SameID(is.Name, before, desired.Session) {
 		return
 	}
 	if before != "" {

@@ -56,6 +56,7 @@ func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	if seen.node, err = d.read(ctx, name, seen.view); err != nil {
 		return seen, fmt.Errorf("reading node %s: %w", name, err)
 	}
+	seen.view.Name = name
 	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
 	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
@@ -91,7 +92,7 @@ func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (o
 		if known[a.ID] {
 			continue
 		}
-		r, err := d.Store.Get(ctx, a.ID)
+		r, err := store.FindOf(ctx, d.Store, name, a.ID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
 			continue
@@ -99,7 +100,9 @@ func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (o
 		if err != nil {
 			return nil, err
 		}
-		out, sessions[r.Status.Session] = append(out, r), true
+		if sessions[r.Status.Session] = true; !known[r.ID] {
+			out = append(out, r)
+		}
 	}
 	since, err := d.since(ctx, name, lost)
 	if out = append(out, since...); err != nil || sessions[v.Node.Session] {

@@ -16,7 +16,7 @@ import (
 // machine, and forgets it: if that kills the process, the record does.
 func (d *Reconciler) Try(_ context.Context, r record.Record) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Event.NodeName}}
-	v := decision.View{Node: &decision.Node{Identity: r.Node, Session: r.Status.Session}}
+	v := decision.View{Name: r.Event.NodeName, Node: &decision.Node{Identity: r.Node, Session: r.Status.Session}}
 	if record.OpenOfNode("").Matches(r) {
 		v.Open = []record.Record{r}
 	} else {

@@ -81,7 +81,15 @@ func (r *Reconciler) clear(ctx context.Context, node *corev1.Node, c nodemark.Cl
 	if _, err := r.Records.Get(ctx, fault.ClearingID(c.Record)); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	rec, err := r.Records.Get(ctx, c.Record)
+	rec, err := store.FindOf(ctx, r.Records, node.Name, c.Record)
+	if err == nil && rec.ID != c.Record {
+		if _, err := r.Records.Get(ctx, fault.ClearingID(rec.ID)); !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	if errors.Is(err, store.ErrNotFound) { // one of another node is refused below, and said
+		rec, err = r.Records.Get(ctx, c.Record)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		r.Log.Warn("a person clears a record that the store does not have; nothing is done", "node", node.Name, "record", c.Record, "by", c.By)
 		return nil

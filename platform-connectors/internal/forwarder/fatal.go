@@ -21,8 +21,8 @@ import (
 // tellAgain is the time between two tries to tell.
 const tellAgain = 15 * time.Second
 
-// component is how the connector calls itself in Events.
-const component = "nvsentinel-platform-connectors"
+// Component is how the connector calls itself in Events.
+const Component = "nvsentinel-platform-connectors"
 
 // DeadLettersOf is the source of the dead letters of a node's connector.
 func DeadLettersOf(node string) string { return "platform-connectors/" + node }
@@ -92,6 +92,6 @@ func (f *Fatal) event(ctx context.Context, text string) error {
 		return errors.New("the Node was not seen yet")
 	}
 	return nodeevent.Count(ctx, f.Client.Events, node, nodeevent.Fault{
-		Component: component, Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
+		Component: Component, Reason: "EventSetAside", Message: text, Times: 1, Last: f.Clock.Now(),
 	})
 }

@@ -235,7 +235,7 @@ func startSink(d *daemon.Daemon, cfg Config, p parts) {
 	dismissals := &sink.Dismissals{Fold: fold, Path: cleared.Path(cfg.Socket), Node: p.node.Object}
 	p.node.OnChange(dismissals.Waker())
 	d.Go("dismissals", dismissals.Run)
-	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Clock: d.Clock, Log: d.Log}
+	reminder := &remind.Reminder{Node: p.node.Object, Stored: fold.Stored, Source: p.source, Client: p.client, Clock: d.Clock, Log: d.Log}
 	reminder.Register(d.Registry)
 	p.node.OnChange(reminder.Waker())
 	d.Go("reminder", reminder.Run)

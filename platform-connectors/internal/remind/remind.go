@@ -5,7 +5,10 @@ package remind
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +16,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 const (
@@ -36,11 +42,15 @@ type Reminder struct {
 	Stored func(ids []string) []record.Record
 	// Source is where they go, past the pipeline, through which they have gone.
 	Source forwarder.Source
+	// Client writes Events; nil without Kubernetes.
+	Client *nodeclient.Client
 	Clock  clock.Clock
 	Log    *slog.Logger
 
-	appended prometheus.Counter
-	wake     chan struct{}
+	appended, refused prometheus.Counter
+	wake              chan struct{}
+	// done are the ids of faults that the store refused and that are reported.
+	done map[string]bool
 }
 
 // Register makes the reminder's metric.
@@ -48,7 +58,11 @@ func (r *Reminder) Register(registry prometheus.Registerer) {
 	r.appended = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "platform_connector_reminded_total", Help: "Standing faults that were appended once more because the store had lost them.",
 	})
-	registry.MustRegister(r.appended)
+	r.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "platform_connector_reminders_refused_total", Help: "Standing faults that the store had lost and refuses to store again; each is a dead letter and an Event of the Node.",
+	})
+	r.done = map[string]bool{}
+	registry.MustRegister(r.appended, r.refused)
 }
 
 // Waker returns what to call when the Node has changed.
@@ -88,22 +102,63 @@ func (r *Reminder) Run(ctx context.Context) error {
 // look appends once what is asked for, and says whether it did or tried to.
 func (r *Reminder) look(ctx context.Context) bool {
 	node := r.Node()
-	ids := nodemark.Read(node).Unknown
+	ids := slices.DeleteFunc(slices.Clone(nodemark.Read(node).Unknown), func(id string) bool { return r.done[id] })
 	if len(ids) == 0 {
 		return false
 	}
 	records := r.Stored(ids[:min(len(ids), most)])
+	records = slices.DeleteFunc(records, func(f record.Record) bool { return r.done[f.ID] })
 	sink, open := r.Source.Opened()
 	if len(records) == 0 || !open {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	if _, err := sink.Append(ctx, records); err != nil {
+	results, err := sink.Append(ctx, records)
+	if err != nil {
 		r.Log.Warn("faults that the store has lost are not appended, trying again", "node", node.Name, "faults", len(records), "error", err)
 		return true
 	}
-	r.appended.Add(float64(len(records)))
-	r.Log.Info("faults that the store had lost are appended again", "node", node.Name, "faults", len(records))
+	stored := 0
+	for i, f := range records {
+		if results[i] != store.Refused {
+			stored++
+			continue
+		}
+		if err := r.report(ctx, sink, node, f); err != nil {
+			r.Log.Warn("a fault that the store refuses is not reported yet, trying again", "node", node.Name, "id", f.ID, "error", err)
+		}
+	}
+	if stored > 0 {
+		r.appended.Add(float64(stored))
+		r.Log.Info("faults that the store had lost are appended again", "node", node.Name, "faults", stored)
+	}
 	return true
+}
+
+// report keeps a fault that the store refuses as a dead letter, and says on the Node
+// that nothing but a person ends its quarantine.
+func (r *Reminder) report(ctx context.Context, sink forwarder.Sink, node *corev1.Node, f record.Record) error {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encoding record %s: %w", f.ID, err)
+	}
+	text := "the store lost fault " + f.ID + " of check " + f.Event.CheckName + " and refuses it now: its id is stored with other content. " +
+		"The fault stands, and the node stays out of service until a person looks at it: see docs/store-restore.md"
+	deadLetter := store.DeadLetter{ID: f.ID, Source: forwarder.DeadLettersOf(node.Name), Reason: text, Body: body, At: r.Clock.Now().UTC()}
+	if err := sink.Dead(ctx, deadLetter); err != nil {
+		return fmt.Errorf("keeping the dead letter of record %s: %w", f.ID, err)
+	}
+	if r.Client != nil {
+		err := nodeevent.Count(ctx, r.Client.Events, node, nodeevent.Fault{
+			Component: forwarder.Component, Reason: "FaultRefused", Message: text, Times: 1, Last: r.Clock.Now(),
+		})
+		if err != nil {
+			return fmt.Errorf("writing the Event about record %s: %w", f.ID, err)
+		}
+	}
+	r.done[f.ID] = true
+	r.refused.Inc()
+	r.Log.Error("a fault that the store had lost is refused; it is a dead letter now", "node", node.Name, "id", f.ID, "check", f.Event.CheckName)
+	return nil
 }

@@ -3,6 +3,7 @@ package remind_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,58 @@ func TestTheStoreIsToldAgain(t *testing.T) {
 	}
 }
 
+// TestARefusalIsReportedOnce: the store has the id with other content of the same node.
+// The fault becomes a dead letter, is counted, and is not appended again.
+func TestARefusalIsReportedOnce(t *testing.T) {
+	lost := seen("SysLogsXIDError", func(e *record.Event) { e.ErrorCode = []string{"79"} })
+	set := &conditions.Set{}
+	set.Fold(lost)
+	s := storetest.SQLite(t)
+	taken := lost
+	taken.Event.Message = "another"
+	storetest.MustAppend(t, s, taken)
+	node := &corev1.Node{}
+	node.Name, node.Annotations = "n1", map[string]string{nodemark.UnknownAnnotation: lost.ID}
+	clock, registry := testkit.NewClock(), prometheus.NewRegistry()
+	r := remind.Reminder{
+		Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: into{s}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+	}
+	r.Register(registry)
+	wake := r.Waker()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	wake()
+	testkit.Until(t, 2*time.Minute, func() bool { return value(t, registry, "platform_connector_reminders_refused_total") == 1 })
+	for range 3 {
+		clock.Step(2 * time.Minute)
+		wake()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	letters, err := s.DeadLetters(t.Context(), forwarder.DeadLettersOf("n1"))
+	if err != nil || len(letters) != 1 || letters[0].ID != lost.ID || !strings.Contains(letters[0].Reason, "stays out of service until a person") {
+		t.Errorf("dead letters %+v, %v", letters, err)
+	}
+	if appended, refused := value(t, registry, "platform_connector_reminded_total"), value(t, registry, "platform_connector_reminders_refused_total"); appended != 0 || refused != 1 {
+		t.Errorf("%v appended, %v refused", appended, refused)
+	}
+}
+
+// TestAFaultIsKnownByItsAlias: the store keeps it under another id, which the Node
+// displays; when that is lost, too, the fault is told again.
+func TestAFaultIsKnownByItsAlias(t *testing.T) {
+	lost := seen("SysLogsXIDError", func(e *record.Event) { e.ErrorCode = []string{"79"} })
+	set := &conditions.Set{}
+	set.Fold(lost)
+	got := set.Stored([]string{record.Alias("n1", lost.ID), record.Alias("n2", lost.ID)})
+	if len(got) != 1 || got[0].ID != lost.ID {
+		t.Errorf("stored again: %+v", got)
+	}
+}
+
 // check compares a record with what was stored first.
 func check(t *testing.T, got, want record.Record) {
 	t.Helper()
@@ -100,12 +153,18 @@ func check(t *testing.T, got, want record.Record) {
 }
 
 func counted(t *testing.T, registry *prometheus.Registry) float64 {
+	return value(t, registry, "platform_connector_reminded_total")
+}
+
+func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	families, err := registry.Gather()
 	if err != nil {
 		t.Error(err)
 	}
 	for _, f := range families {
-		return f.GetMetric()[0].GetCounter().GetValue()
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
 	}
 	return 0
 }

@@ -29,6 +29,9 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 		}
 	}
 	stored, err := insert(ctx, fresh)
+	if err == nil {
+		err = insertAliases(ctx, fresh, stored, insert)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
 	}
@@ -41,6 +44,34 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 	return results, nil
 }
 
+// insertAliases inserts the records whose ids records of other nodes have, under their
+// aliases, and notes what became of them under the ids that they came with.
+func insertAliases(ctx context.Context, fresh []record.Record, stored map[string]Content,
+	insert func(context.Context, []record.Record) (map[string]Content, error),
+) error {
+	var aliases []record.Record
+	original := map[string]string{}
+	for _, r := range fresh {
+		c := stored[r.ID]
+		if c.Fresh || c.Node == "" || c.Node == r.Event.NodeName {
+			continue
+		}
+		alias := record.Alias(r.Event.NodeName, r.ID)
+		original[alias] = r.ID
+		r.Accepted = record.Content(r)
+		r.ID, r.Event.ID = alias, alias
+		aliases = append(aliases, r)
+	}
+	if len(aliases) == 0 {
+		return nil
+	}
+	under, err := insert(ctx, aliases)
+	for alias, id := range original {
+		stored[id] = under[alias]
+	}
+	return err
+}
+
 // Moved is ErrMoved if the store is another server than it was asked to be; empty
 // is any.
 func Moved(asked, now string) error {
@@ -50,10 +81,13 @@ func Moved(asked, now string) error {
 	return store.ErrMoved
 }
 
-// Content is what is stored under an id, and whether it was stored just now.
+// Content is what is stored under an id, about which node, and whether it was stored
+// just now.
 type Content struct {
 	Digest string
-	Fresh  bool
+	// Node is empty where an account may not know it.
+	Node  string
+	Fresh bool
 }
 
 // judge says what became of an appended record; first says that it was the

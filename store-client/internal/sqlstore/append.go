@@ -100,11 +100,15 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, rows []row, stored map[s
 		return nil
 	}
 	found := 0
-	err = each(ctx, tx, "SELECT id, digest FROM health_events WHERE id IN ("+strings.Join(taken, ", ")+")", c.args,
+	err = each(ctx, tx, "SELECT id, digest, node FROM health_events WHERE id IN ("+strings.Join(taken, ", ")+")", c.args,
 		func(scan func(...any) error) error {
-			var id, digest string
-			err := scan(&id, &digest)
-			stored[id] = provider.Content{Digest: digest}
+			var id string
+			var c provider.Content
+			err := scan(&id, &c.Digest, &c.Node)
+			if strings.HasPrefix(c.Node, hashed) {
+				c.Node = ""
+			}
+			stored[id] = c
 			found++
 			return err
 		})

@@ -78,6 +78,9 @@ func (r *row) encode() error {
 	return nil
 }
 
+// hashed begins a key in the place of a longer text.
+const hashed = "sha256:"
+
 // key is an indexed string: long values are replaced by their hash, which
 // keeps equality and fits an index.
 func key(s string) string {
@@ -85,7 +88,7 @@ func key(s string) string {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return hashed + hex.EncodeToString(sum[:])
 }
 
 // set gives the column the value of a row of arrays.
