@@ -137,11 +137,16 @@ node, and with `system` before it what is for the others. */}}
 {{- list (dict "name" "NVIDIA_VISIBLE_DEVICES" "value" "all") (dict "name" "NVIDIA_DRIVER_CAPABILITIES" "value" "utility") | toJson -}}
 {{- end }}
 
+{{/* pullSecrets are the Secrets with which every pod of the suite is pulled, as a list in JSON. */}}
+{{- define "nvsentinel.pullSecrets" -}}
+{{- $secrets := .Values.image.pullSecrets | default list -}}
+{{- range (.Values.global | default dict).imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
+{{- toJson ($secrets | uniq) -}}
+{{- end }}
+
 {{/* placeFields are those of a pod that say with which Secrets it is pulled, and to which nodes it goes. */}}
 {{- define "nvsentinel.placeFields" -}}
-{{- $secrets := .root.Values.image.pullSecrets | default list -}}
-{{- range (.root.Values.global | default dict).imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
-{{- with $secrets | uniq }}
+{{- with include "nvsentinel.pullSecrets" .root | fromJsonArray }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
