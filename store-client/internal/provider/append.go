@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -16,16 +17,19 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 ) ([]store.AppendResult, error) {
 	results := make([]store.AppendResult, len(records))
 	first := map[string]int{}
-	var fresh []record.Record
+	var fresh, others []record.Record
+	var later []int // records of another node than the first of their id
 	for i, r := range records {
 		if err := record.CheckWrite(record.Connector, record.Status{}, r.Status); err != nil {
 			return nil, fmt.Errorf("appending record %q: %w", r.ID, err)
 		}
 		if Storable(r) != nil {
 			results[i] = store.Refused
-		} else if _, again := first[r.ID]; !again {
+		} else if at, again := first[r.ID]; !again {
 			first[r.ID] = i
 			fresh = append(fresh, r)
+		} else if records[at].Event.NodeName != r.Event.NodeName {
+			later, others = append(later, i), append(others, r)
 		}
 	}
 	stored, err := insert(ctx, fresh)
@@ -36,12 +40,24 @@ func Append(ctx context.Context, m *Metrics, records []record.Record,
 		return nil, fmt.Errorf("appending %d records: %w", len(records), err)
 	}
 	for i, r := range records {
+		if slices.Contains(later, i) {
+			continue
+		}
 		if f, ok := first[r.ID]; ok && results[i] != store.Refused {
 			results[i] = judge(stored[r.ID], r, f == i)
 		}
 		m.Appends.WithLabelValues(results[i].String()).Inc()
 	}
-	return results, nil
+	if len(others) == 0 {
+		return results, nil
+	}
+	rest, err := Append(ctx, m, others, insert)
+	for i, at := range later {
+		if err == nil {
+			results[at] = rest[i]
+		}
+	}
+	return results, err
 }
 
 // insertAliases inserts the records whose ids records of other nodes have, under their
