@@ -27,9 +27,9 @@ var (
 		rejected denied provided specified found given used generated checked verified`, `[,.:;!)]`)
 	// trouble: how the text of an error goes on that names what it is about.
 	trouble = one(`post get put pods? node context unauthorized forbidden serviceaccounts? failed failure error could
-		couldn't cannot can't not no invalid unable rpc dial timed timeout eof secrets? configmaps? unexpected missing expired the this
-		object operation permission access http status net/http x509 tls open stat read lookup resource namespaces? request
-		client server file unknown key user`, `[,:;]`)
+		couldn't cannot can't not no invalid unable rpc dial timed timeout eof secrets? configmaps? unexpected missing
+		expired the this object operation permission access http status net/http x509 tls open stat read lookup resource
+		namespaces? request client server file unknown key user`, `[,:;]`)
 	// about: a sentence about a flag.
 	about = one(`flags? options? is has had was or and must may can will with without requires? needs? from string
 		arguments? parameters?`, `[,.:;]`)

@@ -160,7 +160,8 @@ func nameAtEnd(line []byte) []byte {
 	}
 	line = bytes.TrimRight(line[:len(line)-1], "\"'\\ \t")
 	for _, called := range []string{"name", "key"} {
-		if n := len(line) - len(called); n >= 0 && strings.EqualFold(string(line[n:]), called) && (n == 0 || !inName(line[n-1])) {
+		n := len(line) - len(called)
+		if n >= 0 && strings.EqualFold(string(line[n:]), called) && (n == 0 || !inName(line[n-1])) {
 			return name
 		}
 	}
