@@ -13,6 +13,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/config v1.33.15
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
 	github.com/cenkalti/backoff/v5 v5.0.3
+	github.com/coregx/ahocorasick v0.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/nvidia/nvsentinel/internal v0.0.0
 	github.com/nvidia/nvsentinel/repair-chain v0.0.0-00010101000000-000000000000

@@ -308,6 +308,13 @@ func TestSecretsDoNotComeOut(t *testing.T) {
 	for i := range 20 { // the cut is in each place of the key
 		n.file(fmt.Sprintf("var/log/%d.log", i), "begin\n"+key+strings.Repeat("x", 1<<20-i*50)+"\n")
 	}
+	colors := strings.Repeat(strings.Repeat("\x1b[31m", 1000)+"x\n", 200) // nearly nothing is left of it
+	for i := range 10 {                                                   // what is read begins in each place of the key
+		pad := strings.Repeat("\x1b[31m\n", (1<<20+lead-len(colors)-i*80)/6)
+		n.file(fmt.Sprintf("var/log/lead%d.log", i), "begin\n"+key+"token: |\n"+strings.Repeat("  "+secret+"\n", 50)+pad+colors)
+	}
+	n.file("var/log/pod.log", "\x1b[36mpassword\x1b[0m="+secret+"\n- name: DB_PASSWORD\n  value: "+secret+
+		"\n2025-11-23T17:21:39Z stdout P token="+secret+"\n2025-11-23T17:21:39Z stdout F "+secret+"\n")
 	n.MaxTotal = 64 << 20
 	files, entries, _ := n.collected()
 	for name, text := range files {

@@ -1,5 +1,5 @@
 // Package collector collects what a node's logs and tools say into one archive, part by
-// part, without the secrets in them and within bounds of time and size.
+// part, with secrets masked and within bounds of time and size.
 package collector
 
 import (

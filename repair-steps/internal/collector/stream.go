@@ -12,17 +12,19 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/nvidia/nvsentinel/repair-steps/internal/redact"
 )
 
-// lead is how many bytes before those that are kept of a file are read, so that a
-// private key that began there is known as one.
+// lead is how many bytes before those that are kept of a file are read, so that what its
+// lines announce is known: a private key that began there, a name whose value comes.
 const lead = 256 << 10
 
 // errMissing: the node has no such tool or file.
 var errMissing = errors.New("there is none")
 
 // stream writes what a part has to out.
-func (c *Collector) stream(ctx context.Context, p part, out io.Writer, e *Entry) error {
+func (c *Collector) stream(ctx context.Context, p part, out *redact.Writer, e *Entry) error {
 	if p.file != "" {
 		return c.pourFile(ctx, p.file, out, e)
 	}
@@ -93,7 +95,7 @@ func pourPacked(ctx context.Context, path string, out io.Writer) error {
 
 // pourFile reads the last bytes of a file of the host. A link out of the host's root is
 // not followed, and what is no file is not opened for long.
-func (c *Collector) pourFile(ctx context.Context, name string, out io.Writer, e *Entry) error {
+func (c *Collector) pourFile(ctx context.Context, name string, out *redact.Writer, e *Entry) error {
 	f, err := c.host.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("opening it: %w", errMissing)
@@ -117,12 +119,22 @@ func (c *Collector) pourFile(ctx context.Context, name string, out io.Writer, e 
 	from := bufio.NewReader(io.LimitReader(f, size-begin))
 	if begin > 0 {
 		e.Truncated = true
-		if _, err := skipLine(from); err != nil {
+		skipped, err := skipLine(from)
+		if err == nil {
+			err = follow(ctx, io.LimitReader(from, lead-skipped), learner{out})
+		}
+		if err != nil {
 			return fmt.Errorf("reading it: %w", err)
 		}
 	}
 	return follow(ctx, from, out)
 }
+
+// learner is a log that is not kept.
+type learner struct{ of *redact.Writer }
+
+// Write has the log read, for what follows it.
+func (l learner) Write(p []byte) (int, error) { return len(p), l.of.Learn(p) }
 
 // follow copies until the end or the context's.
 func follow(ctx context.Context, from io.Reader, to io.Writer) error {

@@ -1,8 +1,9 @@
-// Package redact takes secrets out of logs, line by line as they stream: tokens,
-// passwords, keys and the like, by the forms in which programs log them.
+// Package redact masks secrets in logs, line by line as they stream: passwords,
+// tokens, keys and the like, by the names that programs log them under, by the command
+// lines that carry them, and by the formats that vendors give their tokens.
 //
-// It takes too much rather than too little. What it can't know is a secret that
-// nothing names and that has no form of its own.
+// A secret that nothing names and that has no format of its own is not recognized.
+// testdata/planted.txt lists the forms that are.
 package redact
 
 import (
@@ -11,36 +12,38 @@ import (
 	"slices"
 )
 
-// Mask stands for what was taken out.
+// Mask stands for a secret.
 const Mask = "[redacted]"
 
 const (
-	// maxLine is how many bytes a line has at most; of a longer one only its length
-	// is told.
+	// maxLine is how many bytes a line has at most; a longer one is left out.
 	maxLine = 256 << 10
-	// maxFinds and maxSigns are how many secrets of one kind, and signs of one, a line has
-	// at most; of one with more nothing is told.
+	// maxFinds and maxSigns bound the secrets of one kind in a line, and the signs of
+	// one; a line with more is masked as a whole.
 	maxFinds = 64
 	maxSigns = 512
-	// window is how many bytes behind a sign are looked at. Of a secret that goes on
-	// behind it the whole rest of the line is taken out.
+	// window is how many bytes behind a sign a pattern looks at. If a secret goes on
+	// behind it, the rest of the line is masked.
 	window = 4 << 10
-	// maxKeyLines is how long a private key is at most: one of 16,384 bits has 200
-	// lines.
+	// maxKeyLines bounds the lines of a private key, and of a value below its name: a
+	// key of 16,384 bits has 200 lines.
 	maxKeyLines = 512
+	// maxRounds bounds how often a line is looked at again after something in it was
+	// masked or removed; a line that still changes then is masked as a whole.
+	maxRounds = 8
 )
 
 // span is a part of a line: from its first byte to the one behind its last.
 type span struct{ from, to int }
 
-// Line is a line without its secrets, and how many there were. A private key that
-// goes on in further lines is for a Writer.
+// Line is a line without its secrets, and how many there were. What depends on the
+// lines before needs a Writer.
 func Line(line []byte) (clean []byte, secrets int) {
-	spans, all := find(line)
-	if all {
+	line, ok := plain(line)
+	if !ok {
 		return []byte(Mask), 1
 	}
-	return mask(line, spans), len(spans)
+	return redact(line, expected{})
 }
 
 // Text is a text of one line or several without its secrets.
@@ -52,21 +55,26 @@ func Text(text string) string {
 	return out.String()
 }
 
-// find looks for the secrets of a line, by each rule for itself: what one takes out
-// hides nothing from another. all says that they are too many to tell apart.
-func find(line []byte) (spans []span, all bool) {
-	lower := lowered(line)
-	for _, r := range rules {
-		found, ok := r.find(line, lower)
-		if !ok {
-			return nil, true
+// redact masks what the rules find in a plain line, and what the lines before it
+// announced, until nothing more is found: what it returns, it returns unchanged.
+func redact(line []byte, e expected) (clean []byte, secrets int) {
+	for range maxRounds {
+		spans, all := find(line)
+		if all {
+			return []byte(Mask), secrets + 1
 		}
-		spans = append(spans, found...)
+		spans = slices.Concat(spans, e.spans(line, span{0, len(line)}), folded(line))
+		spans = unmasked(line, merge(spans))
+		if len(spans) == 0 {
+			return line, secrets
+		}
+		secrets += len(spans)
+		line = mask(line, spans)
 	}
-	return merge(spans), false
+	return []byte(Mask), secrets
 }
 
-// merge orders spans and makes one of those that touch.
+// merge orders spans and joins those that touch.
 func merge(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var out []span
@@ -80,11 +88,13 @@ func merge(spans []span) []span {
 	return out
 }
 
+// unmasked are the spans that are not masked yet.
+func unmasked(line []byte, spans []span) []span {
+	return slices.DeleteFunc(spans, func(s span) bool { return string(line[s.from:s.to]) == Mask })
+}
+
 // mask writes Mask in place of each span.
 func mask(line []byte, spans []span) []byte {
-	if len(spans) == 0 {
-		return line
-	}
 	var out []byte
 	at := 0
 	for _, s := range spans {

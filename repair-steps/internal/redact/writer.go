@@ -6,20 +6,16 @@ import (
 	"io"
 )
 
-// The lines around a private key.
-var (
-	keyBegins = []byte("-----BEGIN ")
-	keyNamed  = []byte("PRIVATE KEY")
-	keyEnds   = []byte("-----END ")
-)
-
-// Writer passes on what is written to it, without its secrets and in whole lines.
-// It holds one line at most.
+// Writer passes on what is written to it, without its secrets and in whole lines. It
+// holds one line, and of each output of a container one that goes on.
 type Writer struct {
-	to      io.Writer
-	line    []byte
-	dropped int // bytes of a line that is too long
-	inKey   int // lines that may still be of a private key
+	to       io.Writer
+	line     []byte
+	dropped  int // bytes of a line that is too long
+	inKey    int // lines that may still be of a private key
+	expected expected
+	parts    parts
+	learning bool
 
 	// Redactions is how many secrets, and LongLines how many lines, were taken out.
 	Redactions, LongLines int
@@ -46,13 +42,34 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Flush passes on a last line without an end. Of a log that was cut, leave it: half
-// of a secret may have no form.
+// Learn takes a part of a log that is not passed on, for what its lines announce of those
+// behind it: a key that began there, a name whose value comes.
+func (w *Writer) Learn(p []byte) error {
+	secrets, lines := w.Redactions, w.LongLines
+	w.learning = true
+	_, err := w.Write(p)
+	w.learning, w.Redactions, w.LongLines = false, secrets, lines
+	return err
+}
+
+// Flush passes on a last line without an end, and lines whose rest did not come. Of a
+// log that was cut, leave it: half of a secret may have no form.
 func (w *Writer) Flush() error {
-	if len(w.line) == 0 && w.dropped == 0 {
-		return nil
+	if len(w.line) > 0 || w.dropped > 0 {
+		end := ""
+		if !w.parts.stdout.empty() || !w.parts.stderr.empty() {
+			end = "\n"
+		}
+		if err := w.pass(end); err != nil {
+			return err
+		}
 	}
-	return w.pass("")
+	for _, p := range w.parts.rest() {
+		if err := w.emit(p, "\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *Writer) hold(p []byte) {
@@ -64,44 +81,56 @@ func (w *Writer) hold(p []byte) {
 	w.line = append(w.line, p...)
 }
 
-// pass writes the line that is held.
+// pass writes the line that is held, unless it goes on in another one.
 func (w *Writer) pass(end string) error {
-	clean := w.clean()
+	l := long{w.plain(w.line), w.dropped}
 	w.line, w.dropped = w.line[:0], 0
+	if w.parts.add(&l) {
+		return nil
+	}
+	return w.emit(l, end)
+}
+
+// emit writes a line without its secrets.
+func (w *Writer) emit(l long, end string) error {
+	clean := w.clean(l)
+	if w.learning {
+		return nil
+	}
 	_, err := w.to.Write(append(clean, end...))
 	return err
 }
 
-func (w *Writer) clean() []byte {
-	if w.dropped > 0 {
+func (w *Writer) clean(l long) []byte {
+	if l.dropped > 0 {
 		w.LongLines++
-		return fmt.Appendf(nil, "[a line of %d bytes was left out]", w.dropped)
+		return fmt.Appendf(nil, "[a line of %d bytes was left out]", l.dropped)
 	}
-	line := w.line
-	opens := opensKey(line)
-	if w.inKey == 0 && !opens {
-		clean, n := Line(line)
-		w.Redactions += n
-		return bytes.Clone(clean)
-	}
-	if opens {
-		w.Redactions++
-		w.inKey = maxKeyLines
-	}
-	w.inKey--
-	if closesKey(line) {
+	line := w.plain(l.text) // again: it may be put together of parts
+	within := w.inKey > 0
+	switch opens := opensKey(line); {
+	case opens:
+		w.inKey = maxKeyLines - 1
+	case within && closesKey(line):
 		w.inKey = 0
+	case within:
+		w.inKey--
 	}
-	return []byte(Mask)
+	if within {
+		line = []byte(Mask)
+	}
+	line, n := redact(line, w.expected)
+	w.Redactions += n
+	w.expected = w.expected.after(line)
+	return line
 }
 
-// opensKey says whether a private key begins in a line, whether or not it ends there.
-func opensKey(line []byte) bool {
-	_, behind, begins := bytes.Cut(line, keyBegins)
-	return begins && bytes.Contains(behind, keyNamed)
-}
-
-// closesKey says whether the last thing that a line says of private keys is an end.
-func closesKey(line []byte) bool {
-	return bytes.LastIndex(line, keyEnds) > bytes.LastIndex(line, keyBegins)
+// plain is a line as a reader sees it.
+func (w *Writer) plain(line []byte) []byte {
+	line, ok := plain(line)
+	if !ok {
+		w.Redactions++
+		return []byte(Mask)
+	}
+	return line
 }

@@ -1,0 +1,182 @@
+package redact
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+)
+
+// format is that of a vendor's tokens.
+type format struct {
+	// prefixes are what they begin with, in their case.
+	prefixes string
+	// rest is a pattern of what follows.
+	rest string
+	// alone says that the prefix is short: a letter or digit before it makes it a part
+	// of something else.
+	alone bool
+	// before is a pattern of exactly back bytes in front of the prefix.
+	before string
+	back   int
+}
+
+// Patterns of what follows a prefix. Lengths are below those of the vendors, which change
+// them.
+const (
+	word10   = `\w{10,}`
+	letter16 = `[A-Za-z0-9]{16,}`
+	letter20 = `[A-Za-z0-9]{20,}`
+	url10    = `[\w-]{10,}`
+	url16    = `[\w-]{16,}`
+	url20    = `[\w-]{20,}`
+	dots16   = `[\w.-]{16,}`
+	hex32    = `[a-f0-9]{32,}`
+	base16   = `[\w+/=-]{16,}`
+	base40   = `[\w+/=-]{40,}`
+	hash     = `[^\s:"'\\]{16,}`
+)
+
+// formats are those of the vendors' documentation. Where no page is named, they are from
+// https://github.com/gitleaks/gitleaks/blob/v8.30.1/config/gitleaks.toml and
+// https://github.com/google/osv-scalibr/tree/v0.5.3/veles/secrets.
+var formats = []format{
+	// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
+	{prefixes: "AKIA ASIA ABIA ACCA", rest: `[A-Z0-9]{12,}`},
+	{prefixes: "IQoJb3JpZ2lu FwoGZXIvYXdz", rest: base40},
+	{prefixes: "ABSK", rest: base40, alone: true},
+	// https://cloud.google.com/docs/authentication/token-types, https://cloud.google.com/docs/authentication/api-keys
+	{prefixes: "AIza GOCSPX-", rest: url16},
+	{prefixes: "ya29.", rest: dots16},
+	{prefixes: "1//0", rest: `[\w-]{32,}`, alone: true},
+	// https://learn.microsoft.com/purview/sit-defn-azure-ad-client-secret, https://github.com/microsoft/security-utilities
+	{prefixes: "Q~", before: `[\w~.-]{3}\d`, back: 4, rest: `[\w~.-]{24,}`},
+	{prefixes: "JQQJ9", before: `[A-Za-z0-9+/]{52}`, back: 52, rest: `[\w+/=-]{10,}`},
+	{prefixes: "AZDO", before: `[A-Za-z0-9]{76}`, back: 76, rest: `[A-Za-z0-9]{4}`},
+	{prefixes: "+ASt", before: `[A-Za-z0-9+/]{76}`, back: 76, rest: `[A-Za-z0-9+/]{4,}={0,2}`},
+	// https://docs.github.com/authentication/keeping-your-account-and-data-secure/about-authentication-to-github
+	{prefixes: "ghp_ gho_ ghu_ ghr_", rest: letter16},
+	{prefixes: "ghs_ github_pat_", rest: dots16},
+	// https://docs.gitlab.com/security/tokens/#token-prefixes
+	{prefixes: "glpat- gloas- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glwt- glsoat- glffct-", rest: dots16},
+	{prefixes: "GR1348941", rest: url16},
+	// https://docs.slack.dev/authentication/tokens
+	{prefixes: "xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", rest: url10},
+	{prefixes: "xoxd- xoxe.", rest: `[\w%+/=.-]{10,}`},
+	// https://platform.openai.com/docs/api-reference/authentication, https://docs.anthropic.com/en/api/overview
+	{prefixes: "sk-", rest: `(?:(?:proj|svcacct|admin|ant|or|None)-[\w-]{16,}|[A-Za-z0-9]{20,})`, alone: true},
+	// https://huggingface.co/docs/hub/security-tokens, https://docs.nvidia.com/ngc/gpu-cloud/ngc-user-guide
+	{prefixes: "hf_", rest: url16, alone: true},
+	{prefixes: "nvapi-", rest: url16},
+	// Groq, xAI, Perplexity, Replicate, LangSmith; organizations of Hugging Face.
+	{prefixes: "gsk_ xai- pplx- r8_ api_org_", rest: letter20, alone: true},
+	{prefixes: "lsv2_pt_ lsv2_sk_", rest: word10},
+	// https://developer.hashicorp.com/vault/docs/concepts/tokens#token-prefixes
+	{prefixes: "hvs. hvb. hvr.", rest: url20},
+	// https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
+	{prefixes: ".atlasv1.", before: `[A-Za-z0-9]{14}`, back: 14, rest: url16},
+	// https://docs.docker.com/security/access-tokens
+	{prefixes: "dckr_pat_ dckr_oat_", rest: url16},
+	// https://docs.npmjs.com/about-access-tokens, https://pypi.org/help/#apitoken,
+	// https://guides.rubygems.org/api-key-scopes, https://crates.io/settings/tokens
+	{prefixes: "npm_", rest: letter20},
+	{prefixes: "pypi-", rest: `[\w-]{50,}`},
+	{prefixes: "rubygems_", rest: hex32},
+	{prefixes: "cio", rest: `[A-Za-z0-9]{32}`, alone: true},
+	// https://docs.stripe.com/keys
+	{prefixes: "sk_live_ sk_test_ rk_live_ rk_test_", rest: word10},
+	{prefixes: "whsec_", rest: base16},
+	// https://www.twilio.com/docs/sendgrid/ui/account-and-settings/api-keys, https://www.twilio.com/docs/iam/api-keys
+	{prefixes: "SG.", rest: `[\w-]{16,}\.[\w-]{16,}`},
+	{prefixes: "SK", rest: hex32, alone: true},
+	// https://docs.digitalocean.com/reference/api/create-personal-access-token
+	{prefixes: "dop_v1_ doo_v1_ dor_v1_", rest: hex32},
+	// https://grafana.com/docs/grafana/latest/administration/service-accounts,
+	// https://docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys, https://docs.sentry.io/account/auth-tokens
+	{prefixes: "glsa_ NRAK- NRII-", rest: url20},
+	{prefixes: "glc_", rest: base40, alone: true},
+	{prefixes: "sntrys_ sntryu_", rest: base16},
+	// https://docs.databricks.com/dev-tools/auth/pat, https://tailscale.com/kb/1085/auth-keys
+	{prefixes: "dapi", rest: hex32, alone: true},
+	{prefixes: "tskey-", rest: url16},
+	// https://docs.dynatrace.com/docs/manage/identity-access-management/access-tokens-and-oauth-clients
+	{prefixes: "dt0c01. dt0s01.", rest: `[A-Z0-9]{6,}\.[A-Z0-9]{20,}`},
+	// https://support.atlassian.com/organization-administration/docs/understand-user-api-tokens
+	{prefixes: "ATATT3 ATCTT3", rest: base16},
+	{prefixes: "ATBB", rest: letter20, alone: true},
+	// https://jfrog.com/help/r/jfrog-platform-administration-documentation/access-tokens
+	{prefixes: "AKCp cmVmd", rest: `[A-Za-z0-9]{40,}`, alone: true},
+	// Pulumi, Buildkite, SonarQube, Supabase.
+	{prefixes: "pul- bkua_ squ_ sqp_ sqa_ sbp_", rest: hex32, alone: true},
+	// Figma, Linear, Notion, Prefect, Alibaba Cloud, Heroku, Fly.io.
+	{prefixes: "figd_ lin_api_ ntn_ pnu_ LTAI HRKU- fo1_", rest: url20, alone: true},
+	// Doppler, Postman, CircleCI, Shopify, PlanetScale, 1Password.
+	{prefixes: "dp.pt. dp.st.", rest: dots16, alone: true},
+	{prefixes: "PMAK- CCIPAT_ shpat_ shpss_", rest: url20},
+	{prefixes: "pscale_", rest: `(?:tkn|oauth|pw)_[\w.=-]{20,}`},
+	{prefixes: "ops_eyJ", rest: base40},
+	// https://core.telegram.org/bots/api#authorizing-your-bot
+	{prefixes: ":AA", before: `\d{8}`, back: 8, rest: `[\w-]{32,}`},
+	// https://docs.redhat.com/documentation/openshift_container_platform: tokens of users.
+	{prefixes: "sha256~", rest: `[\w-]{32,}`},
+	// https://age-encryption.org/v1
+	{prefixes: "AGE-SECRET-KEY-", rest: `[A-Z0-9-]{32,}`},
+	// JSON Web Tokens (RFC 7519), and the same in base64, as in a Secret.
+	{prefixes: "eyJ", rest: `[\w-]{4,}\.[\w-]+(?:\.[\w-]*){0,3}`},
+	{prefixes: "ZXlKaGJHY2lPaU", rest: base16},
+	// JSON in base64, as the credentials of registries and of Google's service accounts.
+	{prefixes: "eyJ ewog", rest: `[\w+/-]{40,}={0,2}`, alone: true},
+	// PEM in base64, as in a kubeconfig or a Secret: all but certificates and public keys.
+	{prefixes: "LS0tLS1CRUdJTiB", rest: `(?:[A-CE-PR-Z]|Q(?:Ukl|R1A))[\w+/=-]{16,}`},
+	// Hashes of passwords: crypt(5), htpasswd(1), RFC 2307.
+	{prefixes: "$1$ $2a$ $2b$ $2y$ $5$ $6$ $7$ $y$ $gy$ $argon2 $apr1$", rest: hash},
+	{prefixes: "{SSHA} {SHA}", rest: base16},
+	{prefixes: "{CRYPT}", rest: `\S{10,}`},
+}
+
+// tokenWindow is how many bytes a pattern of a token looks at. What a token may be made of
+// behind it belongs to it.
+const tokenWindow = 256
+
+// tokens are one rule for all formats.
+func tokens() []rule {
+	r := rule{}
+	of := map[string][]func(line []byte, sign span) []span{}
+	for _, f := range formats {
+		for prefix := range strings.FieldsSeq(f.prefixes) {
+			sign := strings.ToLower(prefix)
+			if of[sign] == nil {
+				r.signs = append(r.signs, sign)
+			}
+			of[sign] = append(of[sign], f.finder(prefix))
+		}
+	}
+	r.find = func(line, lower []byte, sign span) (found []span) {
+		for _, find := range of[string(lower[sign.from:sign.to])] {
+			found = append(found, find(line, sign)...)
+		}
+		return found
+	}
+	return []rule{r}
+}
+
+func (f format) finder(prefix string) func(line []byte, sign span) []span {
+	pattern := regexp.MustCompile(`^` + f.before + regexp.QuoteMeta(prefix) + f.rest)
+	return func(line []byte, sign span) []span {
+		from := sign.from - f.back
+		if string(line[sign.from:sign.to]) != prefix || from < 0 || f.alone && !startsWord(line, from) {
+			return nil
+		}
+		m := pattern.FindIndex(line[from:min(len(line), from+tokenWindow)])
+		if m == nil {
+			return nil
+		}
+		end := from + m[1]
+		for m[1] == tokenWindow && end < len(line) && inToken(line[end]) {
+			end++
+		}
+		return []span{{from, end}}
+	}
+}
+
+// inToken says whether a byte can be in a token.
+func inToken(b byte) bool { return inName(b) || bytes.IndexByte([]byte("+/=~"), b) >= 0 }
