@@ -206,7 +206,7 @@ func event(publisher string, seq int) *protos.HealthEvent {
 		EntitiesImpacted:   []*protos.Entity{{EntityType: "GPU_UUID", EntityValue: "GPU-" + publisher}},
 		GeneratedTimestamp: timestamppb.New(time.Date(2026, 3, 1, 12, 0, seq, 0, time.UTC)),
 		NodeName:           nodeName, Id: id.String(),
-		Metadata: map[string]string{record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: "epoch-" + publisher},
+		Metadata: map[string]string{record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: "epoch-" + publisher, record.MetadataSeqRuns: "run"},
 	}
 }
 

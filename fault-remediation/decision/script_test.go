@@ -197,6 +197,7 @@ func (w *world) addFault(d *datadriven.TestData) {
 	}
 	if seq > 0 {
 		r.Seq, r.SeqEpoch = uint64(seq), "epoch"
+		r.Event.Metadata[record.MetadataSeqRuns] = "run"
 	}
 	if d.HasArg("drained") {
 		r.Status.UserPodsEvictionStatus.Status = record.AlreadyDrained

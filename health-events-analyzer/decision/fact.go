@@ -66,7 +66,7 @@ func NewFact(r record.Record) *Fact {
 // keep is the metadata that is looked at later.
 func keep(e record.Event) map[string]string {
 	out := map[string]string{}
-	for _, k := range []string{record.MetadataBootID, metadataSubject, metadataClear, metadataSources, metadataScope} {
+	for _, k := range []string{record.MetadataBootID, record.MetadataSeqRuns, metadataSubject, metadataClear, metadataSources, metadataScope} {
 		if v, ok := e.Metadata[k]; ok {
 			out[k] = v
 		}

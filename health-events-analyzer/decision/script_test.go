@@ -91,6 +91,7 @@ func (n *node) word(r *record.Record, word string) {
 			n.t.Fatal(err)
 		}
 		r.SeqEpoch = "epoch"
+		e.Metadata[record.MetadataSeqRuns] = "run"
 	case "boot":
 		e.Metadata[record.MetadataBootID] = v
 	case "machine":

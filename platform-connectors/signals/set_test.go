@@ -63,7 +63,7 @@ func (n *node) event(word string) record.Record {
 		ID: idOf(word), Agent: "syslog-health-monitor", CheckName: kernel, ErrorCode: []string{"79"}, ComponentClass: "GPU", NodeName: "n",
 		IsFatal: !healthy, IsHealthy: healthy, RecommendedAction: record.ActionRestartBM, ProcessingStrategy: record.Process,
 		EntitiesImpacted: []record.Entity{{EntityType: "PCI", EntityValue: "0000:" + strings.ToLower(what[1:]) + "1:00"}},
-		Metadata:         map[string]string{record.MetadataSeq: fmt.Sprint(n.seq), record.MetadataSeqEpoch: "k", record.MetadataBootID: "1"},
+		Metadata:         map[string]string{record.MetadataSeq: fmt.Sprint(n.seq), record.MetadataSeqEpoch: "k", record.MetadataSeqRuns: "run", record.MetadataBootID: "1"},
 	}
 	if what[:1] == "d" {
 		e.Agent, e.CheckName, e.ErrorCode = "gpu-health-monitor", dcgm, []string{"DCGM_FR_GPU_LOST"}

@@ -53,7 +53,7 @@ func (k kind) record(n int, at time.Time) record.Record {
 	e := record.Event{
 		ID: id, Agent: k.agent, ComponentClass: "GPU", CheckName: k.check, NodeName: "n1", IsFatal: k.fatal, ErrorCode: []string{k.code},
 		GeneratedTimestamp: at, ProcessingStrategy: record.Process,
-		Metadata: map[string]string{record.MetadataSeq: strconv.Itoa(n + 1), record.MetadataSeqEpoch: "e"},
+		Metadata: map[string]string{record.MetadataSeq: strconv.Itoa(n + 1), record.MetadataSeqEpoch: "e", record.MetadataSeqRuns: "run"},
 	}
 	for text := range strings.FieldsSeq(k.entities) {
 		name, value, _ := strings.Cut(text, "=")

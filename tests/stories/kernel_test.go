@@ -128,9 +128,9 @@ func analyse(t *testing.T, records []record.Record) []string {
 }
 
 const (
-	xid13 = "[9.0] NVRM: Xid (PCI:0000:81:00): 13, pid=1234, name=python, Graphics SM Warp Exception on "
-	xid31 = "[9.0] NVRM: Xid (PCI:0000:81:00): 31, pid=1234, name=python, MMU Fault"
-	xid74 = "[9.0] NVRM: Xid (PCI:0000:81:00): 74, pid=1234, name=python, NVLink: fatal error detected on "
+	xid13 = "NVRM: Xid (PCI:0000:81:00): 13, pid=1234, name=python, Graphics SM Warp Exception on "
+	xid31 = "NVRM: Xid (PCI:0000:81:00): 31, pid=1234, name=python, MMU Fault"
+	xid74 = "NVRM: Xid (PCI:0000:81:00): 74, pid=1234, name=python, NVLink: fatal error detected on "
 )
 
 // TestLinesReachTheAnalyzersRules: from the kernel's words to the derived fault,

@@ -25,7 +25,7 @@ import (
 // quarantine is fault-quarantine: verdicts first, then the Node's marks.
 func (w *world) quarantine() {
 	open := record.OpenOfNode(nodeName)
-	view := quarantine.View{Pending: w.list(record.BacklogOfNode(nodeName)), Open: w.list(open), Past: w.list(record.Selector{
+	view := quarantine.View{Name: nodeName, Pending: w.list(record.BacklogOfNode(nodeName)), Open: w.list(open), Past: w.list(record.Selector{
 		Strategy: record.Process, Open: record.No(), Verdicts: []record.Reason{record.Cleared, record.NoOpenFault, record.Matched},
 		Any: []record.Selector{{Healthy: record.Yes()}, {Repaired: record.Yes()}},
 	})}

@@ -205,6 +205,7 @@ func (w *world) event(what, id string, options map[string]string) {
 	r := record.Record{ID: id, CreatedAt: w.now, Event: e}
 	if seq > 0 {
 		r.Seq, r.SeqEpoch = seq, or(options["epoch"], "e1")
+		r.Event.Metadata[record.MetadataSeqRuns] = "run"
 	} else if w.disk.outbox != nil {
 		w.disk.number(w.t, &r)
 	}

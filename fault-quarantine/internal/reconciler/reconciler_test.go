@@ -123,6 +123,7 @@ func event(seq uint64, healthy bool, code string, gpus ...string) record.Record 
 		e.Agent, e.ComponentClass, e.CheckName = "syslog-health-monitor", "GPU", "SysLogsXIDError"
 		e.IsFatal, e.IsHealthy, e.RecommendedAction, e.ProcessingStrategy = !healthy, healthy, record.ActionContactSupport, record.Process
 		e.QuarantineOverrides, e.DrainOverrides, e.ErrorCode, e.EntitiesImpacted = nil, nil, nil, nil
+		e.Metadata = map[string]string{record.MetadataSeqRuns: "run"}
 		if code != "" {
 			e.ErrorCode = []string{code}
 		}

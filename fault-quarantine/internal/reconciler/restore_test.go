@@ -104,7 +104,7 @@ func (f fleetInLife) event(node string, seq uint64, healthy bool, code string, g
 	r := event(seq, healthy, code, gpus...)
 	r.Event.NodeName, r.Node.UID, r.SeqEpoch = node, "u1", "e-"+node
 	r.Event.Metadata = map[string]string{
-		record.MetadataBootID: "b1", record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: r.SeqEpoch,
+		record.MetadataBootID: "b1", record.MetadataSeq: fmt.Sprint(seq), record.MetadataSeqEpoch: r.SeqEpoch, record.MetadataSeqRuns: "run",
 	}
 	return r
 }

@@ -36,7 +36,7 @@ func quarantined(t *testing.T) (*reconciler.Reconciler, *books, record.Record) {
 	t.Helper()
 	s, nodes := storetest.SQLite(t), &books{node: newNode()}
 	d, f := newReconciler(t, s, nodes), event(1, false, "79", "GPU-1")
-	f.Event.Metadata = map[string]string{record.MetadataSeq: "1", record.MetadataSeqEpoch: "e"}
+	f.Event.Metadata = map[string]string{record.MetadataSeq: "1", record.MetadataSeqEpoch: "e", record.MetadataSeqRuns: "run"}
 	storetest.MustAppend(t, s, f)
 	handle(t, d)
 	return d, nodes, f

@@ -175,7 +175,7 @@ func sendOne(client protos.PlatformConnectorClient, epoch string, n int) error {
 			{EntityType: "PCI", EntityValue: fmt.Sprintf("0000:%02x:00", gpu)},
 			{EntityType: "GPU_UUID", EntityValue: fmt.Sprintf("GPU-%08x-0000-0000-0000-000000000000", gpu)},
 		},
-		Metadata: map[string]string{record.MetadataSeq: strconv.Itoa(n + publishers), record.MetadataSeqEpoch: epoch},
+		Metadata: map[string]string{record.MetadataSeq: strconv.Itoa(n + publishers), record.MetadataSeqEpoch: epoch, record.MetadataSeqRuns: "run"},
 	}}}, grpc.WaitForReady(true))
 	return err
 }
