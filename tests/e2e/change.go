@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // policies says of a Node what a person says of it in a label.
@@ -62,15 +60,7 @@ func (j *journey) strategy(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	quiet := time.Now().Add(10 * time.Second)
-	for err == nil && time.Now().Before(quiet) {
-		var n *corev1.Node
-		if n, err = j.node(ctx); err == nil && (!untouched(n) || faulty(n)) {
-			err = errors.New("the node was touched")
-		}
-		time.Sleep(time.Second)
-	}
-	return found + ", and for 10 s nothing is on the node", err
+	return found + ", and for 10 s nothing is on the node", j.quiet(ctx, 10*time.Second)
 }
 
 // rollback goes back to what was before the strategy's change.

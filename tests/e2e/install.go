@@ -29,6 +29,7 @@ var way = []step{
 	{"the store is away", (*journey).storeAway},
 	{"stage drain: a budget holds it up", (*journey).drain},
 	{"stage repair: reboot to release", (*journey).repair},
+	{"a tenant's words in the kubelet's Event", (*journey).tenant},
 	{"policies.toml in effect", (*journey).policy},
 	{"PERSIST_ONLY: stored, and nothing else", (*journey).strategy},
 	{"rollback", (*journey).rollback},
