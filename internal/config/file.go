@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,14 +15,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
-// decodeFile reads a strict file over target: TOML, or YAML (or JSON) with the same
-// keys if its name ends in .yaml, .yml or .json. old tells which keys have an old
-// spelling.
-func decodeFile(program, file string, target any) (old []string, err error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
-	}
+// Decode reads the content of a strict file over target, which points to a struct: TOML,
+// or YAML (or JSON) with the same keys if the file's name ends in .yaml, .yml or .json.
+// It resolves no reference: one outside of a Secret is an error. Errors name the file,
+// and line or key.
+func Decode(file string, content []byte, target any) error {
+	_, err := decode("", file, content, target)
+	return err
+}
+
+// decode is Decode for a file of a program; old tells which keys have an old spelling.
+func decode(program, file string, content []byte, target any) (old []string, err error) {
 	keys, text := map[string]any{}, string(content)
 	isYAML := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
 	if isYAML {
@@ -33,10 +35,15 @@ func decodeFile(program, file string, target any) (old []string, err error) {
 	} else if _, err := toml.Decode(text, &keys); err != nil {
 		return nil, fileError(file, content, err, true)
 	}
-	if old, err = respelled(reflect.TypeOf(target).Elem(), keys); err != nil {
+	t := reflect.TypeOf(target).Elem()
+	if old, err = respelled(t, keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	lines := !isYAML && len(old) == 0
+	escaped, err := literals(file, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	lines := !isYAML && len(old) == 0 && !escaped
 	if !lines {
 		written, err := toml.Marshal(keys)
 		if err != nil {
