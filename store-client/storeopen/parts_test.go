@@ -132,9 +132,8 @@ func TestErrorsShowNoPassword(t *testing.T) {
 	const secret, form = "pl4nted", "in user and password write %40 for @"
 	for address, want := range map[string]string{
 		"postgres://u:a/" + secret + "@h/d":              form,
-		"postgres://u:a?" + secret + "@h/d":              form,
-		"postgres://u:1?" + secret + "@h/d":              form,
-		"postgres://u:a#" + secret + "@h/d":              form,
+		"postgres://u:1?" + secret + "@h/d?sslmode=x":    form,
+		"postgres://u:a?b@" + secret + "@h/d":            form,
 		"postgres://u:a@" + secret + "@h/d":              form,
 		"postgres://u:a " + secret + "@h/d":              form,
 		"postgres://u:%zz" + secret + "@h/d":             form,
