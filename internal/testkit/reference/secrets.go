@@ -152,8 +152,12 @@ func trySecrets(t testing.TB, defaults any) {
 			}
 			continue
 		}
-		for _, shape := range shapes {
-			for _, a := range k.attempts(t, shape) {
+		for i, shape := range shapes {
+			attempts := k.attempts(t, shape)
+			if i > 0 { // the way makes no difference to what is validated
+				attempts = attempts[:1]
+			}
+			for _, a := range attempts {
 				cfg, told := a.load(t, defaults)
 				if text := told + Printed(t, cfg.Interface()) + Printed(t, cfg.Elem().Interface()); strings.Contains(text, planted) {
 					t.Errorf("%s = %q is printed:\n%s", k.path, shape, text)
