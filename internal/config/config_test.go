@@ -160,8 +160,8 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown keys", "nmae = 'x'\n[inner]\npaht = 'y'\n", nil, "FILE: unknown key \"nmae\"\nFILE: unknown key \"inner.paht\""},
-		{"unknown key in a list", "[[rules]]\npath = 'x'\n[[rules]]\nwhen = 'y'\n", nil, "FILE: unknown key \"rules.when\""},
+		{"unknown keys", "nmae = 'x'\n[inner]\npaht = 'y'\n", nil, "FILE: line 1: unknown key \"nmae\"\nFILE: line 3: unknown key \"inner.paht\""},
+		{"unknown key in a list", "[[rules]]\npath = 'x'\n[[rules]]\nwhen = 'y'\n", nil, "FILE: line 4: unknown key \"rules.when\""},
 		{"wrong type", "name = 'x'\ncount = 'three'\n", nil, "FILE: line 2 (key \"count\"): incompatible types: TOML value has type string; destination has type integer"},
 		{"wrong type below", "[inner]\nafter = 'soon'\n", nil, "FILE: line 2 (key \"inner.after\"): invalid duration: \"soon\""},
 		{"syntax", "name = \n", nil, "FILE: line 1 (key \"name\"): expected value but found '\\n' instead"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,15 +56,23 @@ func decode(program, file string, content []byte, target any) (old []string, err
 	if err != nil {
 		return nil, fileError(file, content, err, lines)
 	}
-	return old, unknown(program, file, meta)
+	if !lines {
+		text = ""
+	}
+	return old, unknown(program, file, text, meta)
 }
 
-// unknown is the error of keys that no field has.
-func unknown(program, file string, meta toml.MetaData) error {
+// unknown is the error of keys that no field has; text is the file's, to find their
+// lines in.
+func unknown(program, file, text string, meta toml.MetaData) error {
 	var errs []error
 	told := map[string]bool{"": true}
 	for _, key := range meta.Undecoded() {
-		unknown := fmt.Errorf("%s: unknown key %q", file, key.String())
+		at := ""
+		if line := lineOf(text, key); line > 0 {
+			at = fmt.Sprintf("line %d: ", line)
+		}
+		unknown := fmt.Errorf("%s: %sunknown key %q", file, at, key.String())
 		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); !told[hint] {
 			told[hint] = true
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
@@ -71,6 +80,18 @@ func unknown(program, file string, meta toml.MetaData) error {
 		errs = append(errs, unknown)
 	}
 	return errors.Join(errs...)
+}
+
+// lineOf is the first line that assigns the last part of the key, or 0: the decoder
+// does not tell where a key stands.
+func lineOf(text string, key toml.Key) int {
+	last := regexp.MustCompile(`^\s*(\[.*[.\[])?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
+	for i, line := range strings.Split(text, "\n") {
+		if last.MatchString(line) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // fromYAML reads the keys of a YAML document, which are decoded as those of TOML:

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 )
 
 // literals takes the escapes out of the texts of a document, which is a file of a
@@ -16,6 +18,21 @@ func literals(file string, t reflect.Type, document map[string]any) (escaped boo
 	l := &literalWalk{file: file}
 	l.value(t, document, "")
 	return l.escaped, errors.Join(l.problems...)
+}
+
+// PlainTOML is a text of TOML without escapes, for who decodes it by itself. A reference
+// in it is an error that names file and key; what is no TOML is left to the decoder.
+func PlainTOML(file, text string) (string, error) {
+	keys := map[string]any{}
+	if _, err := toml.Decode(text, &keys); err != nil {
+		return text, nil //nolint:nilerr // the decoder says what is wrong
+	}
+	escaped, err := literals(file, nil, keys)
+	if err != nil || !escaped {
+		return text, err
+	}
+	written, err := toml.Marshal(keys)
+	return string(written), err
 }
 
 type literalWalk struct {

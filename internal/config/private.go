@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 )
@@ -10,4 +11,14 @@ import (
 func Private(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// CheckOrigin is the error of a key whose URL gets a token, unless it is empty or
+// Private.
+func CheckOrigin(key, origin string) error {
+	u, err := url.Parse(origin)
+	if origin == "" || err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && Private(u)) {
+		return nil
+	}
+	return fmt.Errorf("%s is %q; it must be https://HOST: a token is not sent over a network in clear text", key, origin)
 }

@@ -205,6 +205,8 @@ func kind(t reflect.Type) string {
 		return "time"
 	case t == reflect.TypeFor[config.Secret]():
 		return "secret"
+	case t == reflect.TypeFor[config.SecretFile]():
+		return "file of a secret"
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return "text"
 	}
