@@ -40,7 +40,9 @@ func Explain(err error, address string) error {
 		}
 	}
 	for _, password := range spellings(parts[1]) {
-		text = strings.ReplaceAll(text, password, "...")
+		if len(password) > 3 { // a shorter one would be shown by its absence
+			text = strings.ReplaceAll(text, password, "...")
+		}
 	}
 	return errors.New(text)
 }
