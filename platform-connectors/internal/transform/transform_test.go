@@ -83,7 +83,7 @@ func TestLoadIsStrict(t *testing.T) {
 			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "window = \"3m\"\n"}, `dedup.toml: line 1: unknown key "window"`,
 		},
 		"a reference": {
-			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \\\"${file:/etc/hostname}\\\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is for secrets only",
+			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \"${file:/etc/hostname}\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is for secrets only",
 		},
 		"a wrong type": {
 			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "suppressionWindow = true\n"}, "dedup.toml",

@@ -72,6 +72,10 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s, %v", got, err)
 		}
 	}
+	plain := file("plain", `{"a": "${file:/etc/hostname}", "b": {{ toJson .b }}}`)
+	if got, err := Write(Config{Facts: file("references", `{"b": "${env:PATH}"}`), Template: plain, MaxBody: 1000}); string(got) != `{"a":"${file:/etc/hostname}","b":"${env:PATH}"}` || err != nil {
+		t.Errorf("references in facts and template are resolved: %s, %v", got, err)
+	}
 	for name, x := range map[string]struct{ facts, how, says string }{
 		"no facts":        {"/nowhere", how, "--facts"},
 		"facts in a list": {file("list", "[]"), how, "no JSON object"},
