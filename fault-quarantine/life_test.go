@@ -311,6 +311,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 		"a duration":                {"[circuitBreaker]\nduration = \"soon\"\n", "circuitBreaker.duration"},
 		"a budget of nothing":       {"[[budgets]]\nname = \"x\"\n", "budgets[0] limits nothing"},
 		"a budget twice":            {"[[budgets]]\nname = \"x\"\nnodes = 1\n[[budgets]]\nname = \"x\"\nnodes = 1\n", "budgets[1].name"},
+		"a reference in a label":    {rule("true") + "label.key = \"x\"\nlabel.value = \"${file:/etc/hostname}\"\n", `key "ruleSets[0].match.all[0].label.value": ${file:/etc/hostname}: a reference is for secrets only`},
 		"a selector":                {"gpuNodeLabel = \"a=b=c\"\n", "gpuNodeLabel"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ enabled = true
 		t.Fatal(err)
 	}
 	want := config.Default()
-	want.Store, want.SingleHost, want.DryRun, want.Workers = "sqlite:///tmp/x.db", true, true, 3
+	want.Store, want.SingleHost, want.DryRun, want.Workers = read.NewSecret("sqlite:///tmp/x.db"), true, true, 3
 	want.EvictionTimeoutInSeconds, want.SystemNamespaces, want.DeleteAfterTimeoutMinutes = "60", "^kube-system$", 30
 	want.UserNamespaces = []eviction.NamespaceRule{{Name: "*", Mode: eviction.Immediate}}
 	want.PartialDrainEnabled, want.EvictionsPerSecond = true, 2.5

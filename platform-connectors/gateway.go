@@ -37,7 +37,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	if err != nil {
 		return err
 	}
-	opened, err := storeopen.Open(ctx, cfg.Store, options(d, cfg, d.Registry))
+	opened, err := storeopen.Open(ctx, cfg.Store.Reveal(), options(d, cfg, d.Registry))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func inspection(ctx context.Context, d *daemon.Daemon, cfg config.Config) error 
 	if cfg.Gateway.InspectAddress == "" {
 		return nil
 	}
-	records, err := storeopen.OpenReader(ctx, cfg.Store, options(d, cfg, nil))
+	records, err := storeopen.OpenReader(ctx, cfg.Store.Reveal(), options(d, cfg, nil))
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,9 @@ func options(d *daemon.Daemon, cfg config.Config, metrics prometheus.Registerer)
 // openDestination opens the store with the rights that its account has.
 func openDestination(ctx context.Context, cfg config.Config, o storeopen.Options) (destination.Destination, error) {
 	if cfg.StoreAccount == config.AccountAppend {
-		return storeopen.OpenAppender(ctx, cfg.Store, o)
+		return storeopen.OpenAppender(ctx, cfg.Store.Reveal(), o)
 	}
-	s, err := storeopen.Open(ctx, cfg.Store, o)
+	s, err := storeopen.Open(ctx, cfg.Store.Reveal(), o)
 	if err != nil {
 		return nil, err
 	}

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
-
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 //go:embed rules.toml
@@ -40,17 +39,10 @@ func Parse(file string, data []byte) ([]Rule, error) {
 		return nil, err
 	}
 	var d document
-	meta, err := toml.Decode(string(data), &d)
-	if err != nil {
-		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			return nil, fmt.Errorf("%s: line %d: %s", file, at.Position.Line, at.Error())
-		}
-		return nil, fmt.Errorf("%s: %w", file, err)
+	if err := config.Decode(file, data, &d); err != nil {
+		return nil, err
 	}
 	var problems []error
-	for _, key := range meta.Undecoded() {
-		problems = append(problems, fmt.Errorf("%s: unknown key %s", file, key))
-	}
 	if len(d.Rules) == 0 {
 		problems = append(problems, fmt.Errorf("%s: there is no [[rules]]; leave the file out for the built-in ones", file))
 	}

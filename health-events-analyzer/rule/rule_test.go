@@ -50,8 +50,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"syntax", "[[rules]\n", "f.toml: line 2:"},
 		{"nothing", "", "there is no [[rules]]"},
-		{"unknown key", good + "windw = 3\n", "f.toml: unknown key rules.windw"},
-		{"unknown key within", good + "[rules.when]\ncode = \"3\"\n", "unknown key rules.when.code"},
+		{"reference", good + "[rules.when]\ncodes = [\"${file:/etc/hostname}\"]\n", `f.toml: key "rules[0].when.codes[0]": ${file:/etc/hostname}: a reference is for secrets only`},
+		{"unknown key", good + "windw = 3\n", `unknown key "rules.windw"`},
+		{"unknown key within", good + "[rules.when]\ncode = \"3\"\n", `unknown key "rules.when.code"`},
 		{"wrong type", good + "count = \"3\"\n", "count"},
 		{"name", strings.Replace(good, `"R"`, `"a b"`, 1), `rules[0] ("a b"): name:`},
 		{"name twice", good + good, `rules[1] ("R"): name is given twice`},

@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
+	"os"
 	"reflect"
 )
 
@@ -35,12 +36,16 @@ func Bind(flags *flag.FlagSet, target any) (*Set, error) {
 	return s, s.bind(flags, v.Elem(), "")
 }
 
-// Load reads file (none when empty) over the defaults, then the variables of
-// the environment that fields name, applies the flags that were given, resolves references with lookup, and validates.
+// Load reads file (none when empty) over the defaults, then the variables of the
+// environment that fields name, applies the flags that were given, resolves the
+// references of secrets with lookup, and validates.
 func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 	if file != "" {
-		var err error
-		if s.old, err = decodeFile(s.program, file, s.target); err != nil {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", file, err)
+		}
+		if s.old, err = decode(s.program, file, content, s.target); err != nil {
 			return err
 		}
 	}
@@ -52,7 +57,7 @@ func (s *Set) Load(file string, lookup func(name string) (string, bool)) error {
 			return fmt.Errorf("flag --%s: %w", g.name, err)
 		}
 	}
-	if err := resolve(reflect.ValueOf(s.target).Elem(), "", lookup); err != nil {
+	if err := resolve(reflect.ValueOf(s.target).Elem(), lookup); err != nil {
 		return err
 	}
 	if v, ok := s.target.(Validator); ok {

@@ -30,6 +30,12 @@ type sample struct {
 	Inner  inner             `toml:"inner"`
 	Rules  []inner           `toml:"rules"`
 	Labels map[string]string `toml:"labels"`
+
+	Word    config.Secret            `toml:"word" flag:"word" usage:"a secret"`
+	Words   []config.Secret          `toml:"words"`
+	ByName  map[string]config.Secret `toml:"byName"`
+	Token   config.SecretFile        `toml:"tokenFile" flag:"token-file" usage:"a file of a secret"`
+	Nothing any                      `toml:"nothing"`
 }
 
 func (s sample) Validate() error {
@@ -107,11 +113,24 @@ func TestLoad(t *testing.T) {
 		{name: "empty list", args: []string{"--list="}, edit: func(s *sample) { s.List = []string{} }},
 		{
 			name: "references",
-			file: "name = '${env:SECRET}'\nlist = ['a ${env:SECRET}', '${file:" + secret + "}']\n[[rules]]\npath = '${env:SECRET}'\n[labels]\na = '${env:SECRET}'\n",
-			args: []string{"--inner-path=${file:" + secret + "}"},
+			file: "word = '${file:" + secret + "}'\nwords = ['${env:SECRET}', 'of the file itself']\n[byName]\na = '${env:SECRET}'\n",
 			edit: func(s *sample) {
-				s.Name, s.List = "s3cret", []string{"a ${env:SECRET}", "from a file"}
-				s.Rules, s.Labels, s.Inner.Path = []inner{{Path: "s3cret"}}, map[string]string{"a": "s3cret"}, "from a file"
+				s.Word, s.Words = config.NewSecret("from a file"), []config.Secret{config.NewSecret("s3cret"), config.NewSecret("of the file itself")}
+				s.ByName = map[string]config.Secret{"a": config.NewSecret("s3cret")}
+			},
+		},
+		{name: "a reference in a flag", args: []string{"--word=${env:SECRET}"}, edit: func(s *sample) { s.Word = config.NewSecret("s3cret") }},
+		{
+			name: "a reference that a flag replaces is not read", file: "word = '${file:/does/not/exist}'\n", args: []string{"--word=w"},
+			edit: func(s *sample) { s.Word = config.NewSecret("w") },
+		},
+		{
+			name: "texts that look alike",
+			file: "name = '$${env:SECRET} ${x} $${file:/x}'\nword = '$${env:SECRET}'\nlist = ['$$${env:A}', '${ENV:A}', '$(env:A)', '${envA}']\n[labels]\na = '$${env:A}'\n",
+			args: []string{"--inner-path=$${file:/x}"},
+			edit: func(s *sample) {
+				s.Name, s.Word, s.Inner.Path = "${env:SECRET} ${x} ${file:/x}", config.NewSecret("${env:SECRET}"), "${file:/x}"
+				s.List, s.Labels = []string{"$${env:A}", "${ENV:A}", "$(env:A)", "${envA}"}, map[string]string{"a": "${env:A}"}
 			},
 		},
 	}
@@ -130,6 +149,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// isForSecrets ends the error of a reference that is no secret's.
+const isForSecrets = ": a reference is for secrets only (keys of type secret in docs/configuration); write the text itself, or $${ for a text that has ${ in it"
+
 // TestErrors shows what a person reads; FILE stands for the file's path.
 func TestErrors(t *testing.T) {
 	tests := []struct {
@@ -138,8 +160,8 @@ func TestErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown keys", "nmae = 'x'\n[inner]\npaht = 'y'\n", nil, "FILE: unknown key \"nmae\"\nFILE: unknown key \"inner.paht\""},
-		{"unknown key in a list", "[[rules]]\npath = 'x'\n[[rules]]\nwhen = 'y'\n", nil, "FILE: unknown key \"rules.when\""},
+		{"unknown keys", "nmae = 'x'\n[inner]\npaht = 'y'\n", nil, "FILE: line 1: unknown key \"nmae\"\nFILE: line 3: unknown key \"inner.paht\""},
+		{"unknown key in a list", "[[rules]]\npath = 'x'\n[[rules]]\nwhen = 'y'\n", nil, "FILE: line 4: unknown key \"rules.when\""},
 		{"wrong type", "name = 'x'\ncount = 'three'\n", nil, "FILE: line 2 (key \"count\"): incompatible types: TOML value has type string; destination has type integer"},
 		{"wrong type below", "[inner]\nafter = 'soon'\n", nil, "FILE: line 2 (key \"inner.after\"): invalid duration: \"soon\""},
 		{"syntax", "name = \n", nil, "FILE: line 1 (key \"name\"): expected value but found '\\n' instead"},
@@ -150,8 +172,16 @@ func TestErrors(t *testing.T) {
 		{"bad switch", "", []string{"--on=maybe"}, "invalid boolean value \"maybe\" for -on: \"maybe\" is not true or false"},
 		{"bad ratio", "", []string{"--ratio=x"}, "invalid value \"x\" for flag -ratio: \"x\" is not a number"},
 		{"unknown flag", "", []string{"--nmae=x"}, "flag provided but not defined: -nmae"},
-		{"missing secret", "[[rules]]\npath = '${env:NONE}'\n", nil, "rules[0].path: the environment has no NONE"},
-		{"missing secret file", "name = '${file:/does/not/exist}'\n", nil, "name: reading a reference: open /does/not/exist: no such file or directory"},
+		{"missing variable", "words = ['a', '${env:NONE}']\n", nil, "words[1]: resolving ${env:NONE}: the environment has no NONE; set it, for example by secretKeyRef"},
+		{"missing secret file", "word = '${file:/does/not/exist}'\n", nil, "word: resolving ${file:/does/not/exist}: reading a secret: stat /does/not/exist: no such file or directory"},
+		{"relative secret file", "", []string{"--word=${file:word}"}, "word: resolving ${file:word}: the path of a file must be absolute"},
+		{"part of a secret", "[byName]\na = 'postgres://u:${env:SECRET}@h'\n", nil, "byName.a: ${env:SECRET} is part of a longer text; a reference must be the whole text: put all of it into the file or the variable"},
+		{
+			"references that are no secrets", "name = '${env:SECRET}'\n[[rules]]\npath = 'a ${file:/etc/passwd} b'\n[nothing]\n'${env:A}' = 1\n", nil,
+			"FILE: key \"name\": ${env:SECRET}" + isForSecrets + "\nFILE: key \"nothing.${env:A}\": ${env:A}: a key is no place for a reference" +
+				"\nFILE: key \"rules[0].path\": ${file:/etc/passwd}" + isForSecrets,
+		},
+		{"a reference in a flag", "", []string{"--list=a,${env:SECRET}"}, "invalid value \"a,${env:SECRET}\" for flag -list: ${env:SECRET}" + isForSecrets},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

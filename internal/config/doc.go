@@ -1,6 +1,6 @@
 // Package config reads a service's configuration: defaults, then one strict
-// TOML or YAML file, then the environment, then flags, then validation. An unknown key is a start-up
-// error, so that a misspelt limit never silently keeps its default.
+// TOML or YAML file, then the environment, then flags, then validation. An unknown key
+// is a start-up error, so that a misspelt limit never silently keeps its default.
 //
 // A configuration is a struct. A field tagged `flag:"name" usage:"text"`
 // becomes a flag that overrides the file. If the struct has the method
@@ -10,6 +10,8 @@
 // environment that overrides the file, and yields to the flag. The tag
 // `old:"other"` names earlier spellings of the field's key, which Old tells of.
 //
-// A string that is wholly ${env:NAME} or ${file:/path} is replaced by what it
-// names, which is the way a secret gets into a configuration.
+// A field of type Secret takes a text, or a reference that Load replaces by the text it
+// names: ${env:NAME} or ${file:/path}. In every other text, whatever it comes from, a
+// reference is an error, so that who may write some keys cannot have secrets sent or
+// shown; $${env: and $${file: are escapes for the texts themselves.
 package config

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,14 +16,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/predecessor"
 )
 
-// decodeFile reads a strict file over target: TOML, or YAML (or JSON) with the same
-// keys if its name ends in .yaml, .yml or .json. old tells which keys have an old
-// spelling.
-func decodeFile(program, file string, target any) (old []string, err error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
-	}
+// Decode reads the content of a strict file over target, which points to a struct: TOML,
+// or YAML (or JSON) with the same keys if the file's name ends in .yaml, .yml or .json.
+// It resolves no reference: one outside of a Secret is an error. Errors name the file,
+// and line or key.
+func Decode(file string, content []byte, target any) error {
+	_, err := decode("", file, content, target)
+	return err
+}
+
+// decode is Decode for a file of a program; old tells which keys have an old spelling.
+func decode(program, file string, content []byte, target any) (old []string, err error) {
 	keys, text := map[string]any{}, string(content)
 	isYAML := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
 	if isYAML {
@@ -33,10 +36,15 @@ func decodeFile(program, file string, target any) (old []string, err error) {
 	} else if _, err := toml.Decode(text, &keys); err != nil {
 		return nil, fileError(file, content, err, true)
 	}
-	if old, err = respelled(reflect.TypeOf(target).Elem(), keys); err != nil {
+	t := reflect.TypeOf(target).Elem()
+	if old, err = respelled(t, keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	lines := !isYAML && len(old) == 0
+	escaped, err := literals(file, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	lines := !isYAML && len(old) == 0 && !escaped
 	if !lines {
 		written, err := toml.Marshal(keys)
 		if err != nil {
@@ -48,15 +56,23 @@ func decodeFile(program, file string, target any) (old []string, err error) {
 	if err != nil {
 		return nil, fileError(file, content, err, lines)
 	}
-	return old, unknown(program, file, meta)
+	if !lines {
+		text = ""
+	}
+	return old, unknown(program, file, text, meta)
 }
 
-// unknown is the error of keys that no field has.
-func unknown(program, file string, meta toml.MetaData) error {
+// unknown is the error of keys that no field has; text is the file's, to find their
+// lines in.
+func unknown(program, file, text string, meta toml.MetaData) error {
 	var errs []error
 	told := map[string]bool{"": true}
 	for _, key := range meta.Undecoded() {
-		unknown := fmt.Errorf("%s: unknown key %q", file, key.String())
+		at := ""
+		if line := lineOf(text, key); line > 0 {
+			at = fmt.Sprintf("line %d: ", line)
+		}
+		unknown := fmt.Errorf("%s: %sunknown key %q", file, at, key.String())
 		if hint := predecessor.Hint(predecessor.Key, program, strings.Join(key, ".")); !told[hint] {
 			told[hint] = true
 			unknown = fmt.Errorf("%w: %s", unknown, hint)
@@ -64,6 +80,18 @@ func unknown(program, file string, meta toml.MetaData) error {
 		errs = append(errs, unknown)
 	}
 	return errors.Join(errs...)
+}
+
+// lineOf is the first line that assigns the last part of the key, or 0: the decoder
+// does not tell where a key stands.
+func lineOf(text string, key toml.Key) int {
+	last := regexp.MustCompile(`^\s*(\[.*[.\[])?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
+	for i, line := range strings.Split(text, "\n") {
+		if last.MatchString(line) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // fromYAML reads the keys of a YAML document, which are decoded as those of TOML:

@@ -54,10 +54,11 @@ type value struct {
 func (f *value) String() string { return f.text }
 
 func (f *value) Set(s string) error {
-	if err := setText(reflect.New(f.field.Type()).Elem(), s); err != nil {
+	given := reflect.New(f.field.Type()).Elem()
+	if err := setText(given, s); err != nil {
 		return err
 	}
-	f.text = s
+	f.text = text(given)
 	f.set.given = append(f.set.given, setting{name: f.name, text: s, field: f.field})
 	return nil
 }
@@ -81,8 +82,14 @@ func settable(v reflect.Value) bool {
 	}
 }
 
-// setText writes a flag's text into a field; a list is separated by commas.
-func setText(v reflect.Value, s string) error {
+// setText writes the text of a flag or a variable into a field; a list is separated by
+// commas.
+func setText(v reflect.Value, s string) (err error) {
+	if v.Type() != secretType {
+		if s, err = plainText(s); err != nil {
+			return err
+		}
+	}
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return u.UnmarshalText([]byte(s))
 	}

@@ -1,102 +1,169 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"reflect"
+	"path/filepath"
 	"strings"
+	"unicode"
 )
 
-// resolve replaces strings that are wholly a reference, ${env:NAME} or
-// ${file:/path}, by what they name: the way a secret gets into a
-// configuration. path is the dotted path of v for errors.
-func resolve(v reflect.Value, path string, lookup func(string) (string, bool)) error {
-	switch v.Kind() {
-	case reflect.String:
-		text, err := reference(v.String(), lookup)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		v.SetString(text)
-	case reflect.Struct:
-		return resolveFields(v, path, lookup)
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			if err := resolve(v.Index(i), fmt.Sprintf("%s[%d]", path, i), lookup); err != nil {
-				return err
-			}
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return resolve(v.Elem(), path, lookup)
-		}
-	case reflect.Map:
-		return resolveMap(v, path, lookup)
-	default:
+// maxSecret bounds a file with a secret, in bytes.
+const maxSecret = 64 << 10
+
+// maxShown bounds what an error shows of a reference, in bytes.
+const maxShown = 200
+
+// Kinds of references.
+const (
+	ofEnvironment = "env"
+	ofFile        = "file"
+)
+
+// reference is ${env:NAME} or ${file:/path}: the way a secret gets into a
+// configuration.
+type reference struct{ kind, name string }
+
+func (r reference) String() string { return "${" + r.kind + ":" + r.name + "}" }
+
+// parseReference reads a text that is wholly a reference.
+func parseReference(text string) (r reference, ok bool) {
+	body, begins := strings.CutPrefix(text, "${")
+	body, ends := strings.CutSuffix(body, "}")
+	kind, name, _ := strings.Cut(body, ":")
+	if !begins || !ends || strings.ContainsAny(name, "{}") || kind != ofEnvironment && kind != ofFile {
+		return reference{}, false
 	}
+	return reference{kind, name}, true
+}
+
+// literal takes the escapes out of a text: $${env: and $${file: stand for the texts
+// with one $ less. bad begins with the first reference in it; empty is none.
+func literal(text string) (plain, bad string) {
+	var out strings.Builder
+	for {
+		at := nextMark(text)
+		if at < 0 {
+			out.WriteString(text)
+			return out.String(), ""
+		}
+		if at == 0 || text[at-1] != '$' {
+			return "", text[at:]
+		}
+		out.WriteString(text[:at-1])
+		out.WriteString("${")
+		text = text[at+len("${"):]
+	}
+}
+
+// plainText is a text of a key that is no secret, without escapes; a reference in it
+// is an error.
+func plainText(text string) (string, error) {
+	plain, bad := literal(text)
+	if bad != "" {
+		return "", fmt.Errorf("%s: a reference is for secrets only (keys of type secret in docs/configuration); "+
+			"write the text itself, or $${ for a text that has ${ in it", shown(bad))
+	}
+	return plain, nil
+}
+
+// nextMark is where the first reference begins, or -1.
+func nextMark(text string) int {
+	first := -1
+	for _, kind := range []string{ofEnvironment, ofFile} {
+		if at := strings.Index(text, "${"+kind+":"); at >= 0 && (first < 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// shown is a reference at the begin of a text, fit for an error.
+func shown(text string) string {
+	if end := strings.IndexByte(text, '}'); end >= 0 {
+		text = text[:end+1]
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > maxShown {
+		return strings.ToValidUTF8(text[:maxShown], "") + "..."
+	}
+	return text
+}
+
+// resolve replaces a reference by what it names, with its name kept.
+func (s *Secret) resolve(lookup func(string) (string, bool)) error {
+	r, ok := parseReference(s.Reveal())
+	if !ok {
+		plain, bad := literal(s.Reveal())
+		if bad != "" {
+			return fmt.Errorf("%s is part of a longer text; a reference must be the whole text: put all of it into the file or the variable", shown(bad))
+		}
+		*s = NewSecret(plain)
+		return nil
+	}
+	value, err := r.value(lookup)
+	if err != nil {
+		return fmt.Errorf("resolving %s: %w", shown(r.String()), err)
+	}
+	*s = Secret{&value, r}
 	return nil
 }
 
-func resolveFields(v reflect.Value, path string, lookup func(string) (string, bool)) error {
-	for i := range v.NumField() {
-		if field := v.Type().Field(i); field.IsExported() {
-			if err := resolve(v.Field(i), join(path, keyName(field)), lookup); err != nil {
-				return err
-			}
+// value is what a reference names.
+func (r reference) value(lookup func(string) (string, bool)) (string, error) {
+	if r.kind == ofFile {
+		if !filepath.IsAbs(r.name) {
+			return "", errors.New("the path of a file must be absolute")
 		}
+		return ReadSecret(r.name)
 	}
-	return nil
+	value, found := lookup(r.name)
+	if !found {
+		return "", fmt.Errorf("the environment has no %s; set it, for example by secretKeyRef", r.name)
+	}
+	return value, nil
 }
 
-func resolveMap(v reflect.Value, path string, lookup func(string) (string, bool)) error {
-	for _, key := range v.MapKeys() {
-		item := reflect.New(v.Type().Elem()).Elem()
-		item.Set(v.MapIndex(key))
-		if err := resolve(item, join(path, fmt.Sprint(key.Interface())), lookup); err != nil {
-			return err
-		}
-		v.SetMapIndex(key, item)
+// ReadSecret reads a file that holds one secret in one line, as a key of a mounted
+// Secret does; the end of the line does not belong to it. Its errors name the file and
+// show nothing of its content.
+func ReadSecret(path string) (string, error) {
+	info, err := os.Stat(path) // before it is opened: to open a named pipe waits for a writer
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
 	}
-	return nil
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("reading a secret: %s is not a regular file; name the file of one key of the Secret", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
+	}
+	return oneLine(path, content)
 }
 
-func reference(text string, lookup func(string) (string, bool)) (string, error) {
-	body, isRef := strings.CutPrefix(text, "${")
-	body, closed := strings.CutSuffix(body, "}")
-	if !isRef || !closed {
-		return text, nil
-	}
-	if name, ok := strings.CutPrefix(body, "env:"); ok {
-		value, found := lookup(name)
-		if !found {
-			return "", fmt.Errorf("the environment has no %s", name)
-		}
-		return value, nil
-	}
-	if file, ok := strings.CutPrefix(body, "file:"); ok {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("reading a reference: %w", err)
-		}
-		return strings.TrimRight(string(content), "\r\n"), nil
+// oneLine is the secret in the content of a file.
+func oneLine(path string, content []byte) (string, error) {
+	text := strings.TrimRight(string(content), "\r\n")
+	switch {
+	case len(content) > maxSecret:
+		return "", fmt.Errorf("reading a secret: %s has more than %d bytes", path, maxSecret)
+	case text == "":
+		return "", fmt.Errorf("reading a secret: %s is empty", path)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "", fmt.Errorf("reading a secret: %s must hold one line without control characters", path)
 	}
 	return text, nil
-}
-
-func join(path, key string) string {
-	if path == "" || key == "" {
-		return path + key
-	}
-	return path + "." + key
-}
-
-// keyName is a field's key in the file; an embedded struct adds none.
-func keyName(field reflect.StructField) string {
-	if name, _, _ := strings.Cut(field.Tag.Get("toml"), ","); name != "" {
-		return name
-	}
-	if field.Anonymous {
-		return ""
-	}
-	return field.Name
 }

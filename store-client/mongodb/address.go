@@ -22,8 +22,7 @@ import (
 // address does not: every node of a cluster has a process that connects.
 const maxPoolSize = 20
 
-// parse reads the address. Errors of the driver may repeat it, so whatever is
-// secret in it is taken out of them.
+// parse reads the address. Errors of the driver may repeat it, so they are explained.
 func parse(dsn string) (*options.ClientOptions, string, error) {
 	journal := true
 	conf := options.Client().ApplyURI(dsn).
@@ -42,7 +41,7 @@ func parse(dsn string) (*options.ClientOptions, string, error) {
 		conf.SetMaxPoolSize(maxPoolSize)
 	}
 	if err := conf.Validate(); err != nil {
-		return nil, "", fmt.Errorf("%w: the address is not valid: %s", provider.ErrUnusable, redact(err.Error(), dsn))
+		return nil, "", fmt.Errorf("%w: the address is not valid: %w", provider.ErrUnusable, provider.Explain(err, dsn))
 	}
 	if err := known(dsn); err != nil {
 		return nil, "", fmt.Errorf("%w: %w", provider.ErrUnusable, err)
@@ -71,10 +70,10 @@ func known(dsn string) error {
 	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool { return strings.HasPrefix(pair, "srv") })
 	options, err := connstring.Parse("mongodb://host/?" + strings.Join(pairs, "&"))
 	if err != nil {
-		return fmt.Errorf("the address's options are not valid: %s", redact(err.Error(), dsn))
+		return fmt.Errorf("the address's options are not valid: %w", provider.Explain(err, dsn))
 	}
 	for name := range options.UnknownOptions {
-		return fmt.Errorf("the address has an unknown option %q; known are those of MongoDB's connection strings", name)
+		return provider.Explain(fmt.Errorf("the address has an unknown option %q; known are those of MongoDB's connection strings", name), dsn)
 	}
 	return nil
 }
@@ -101,30 +100,4 @@ func Check(dsn string) error {
 		_, _, err = parse(dsn)
 	}
 	return err
-}
-
-// redact takes the credentials of an address out of a text.
-func redact(text, dsn string) string {
-	_, rest, _ := strings.Cut(dsn, "://")
-	credentials, _, found := cutLast(rest, "@")
-	if !found {
-		return text
-	}
-	_, password, _ := strings.Cut(credentials, ":")
-	for _, secret := range []string{credentials, password} {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "...")
-		}
-		if plain, err := url.QueryUnescape(secret); err == nil && plain != "" {
-			text = strings.ReplaceAll(text, plain, "...")
-		}
-	}
-	return text
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

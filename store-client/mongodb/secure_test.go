@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/mongotest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -103,7 +104,7 @@ func TestTLS(t *testing.T) {
 	}
 	worded := func(edit func(*storeopen.Parts)) storeopen.Parts {
 		return parts("worded", "SCRAM-SHA-256", func(p *storeopen.Parts) {
-			p.User, p.AuthSource, p.PasswordFile = "worded", "admin", files["password"]
+			p.User, p.AuthSource, p.PasswordFile = "worded", "admin", config.SecretFile(files["password"])
 			edit(p)
 		})
 	}
@@ -114,12 +115,12 @@ func TestTLS(t *testing.T) {
 		{Name: "X.509", Parts: parts("certified", "MONGODB-X509", func(*storeopen.Parts) {}), Opens: true},
 		{Name: "X.509 by one file", Parts: parts("certified", "MONGODB-X509", func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["both"], "" }), Opens: true},
 		{Name: "SCRAM", Parts: worded(func(*storeopen.Parts) {}), Opens: true},
-		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: files["password"]}, Opens: true},
+		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: config.SecretFile(files["password"])}, Opens: true},
 		{Name: "no certificate", Parts: worded(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = "", "" })},
 		{Name: "another authority's certificate", Parts: worded(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["foreign"], "" })},
 		{Name: "somebody else's server", Parts: worded(func(p *storeopen.Parts) { p.CAFile = files["stranger"] })},
 		{Name: "no TLS", Parts: worded(func(p *storeopen.Parts) { p.SSLMode, p.CAFile, p.CertFile, p.KeyFile = "disable", "", "", "" })},
-		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["wrong"] })},
+		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["wrong"]) })},
 		{Name: "a user without a password", Parts: parts("worded", "", func(*storeopen.Parts) {})},
 	}
 	for i := range dsns {
@@ -131,6 +132,6 @@ func TestTLS(t *testing.T) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: config.NewSecret(password)}})
 	h.Silent(t, password, wrongWord)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -112,21 +113,43 @@ func Check(dsn string) error {
 	return err
 }
 
-// parse reads the address; pgx leaves passwords out of its errors.
+// parse reads the address. Errors of pgx repeat it, so they are explained.
 func parse(dsn string) (parsed, error) {
+	p, err := read(dsn)
+	if err != nil {
+		return parsed{}, fmt.Errorf("%w: the address is not valid: %w", provider.ErrUnusable, provider.Explain(err, dsn))
+	}
+	return p, nil
+}
+
+// ambiguous says whether the password may go on behind the first @, where pgx takes it
+// for a host, which errors of connections name.
+func ambiguous(dsn string) bool {
+	_, rest, _ := strings.Cut(dsn, "://")
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		rest = rest[i+1:]
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return strings.Contains(rest, "@")
+}
+
+func read(dsn string) (parsed, error) {
+	if ambiguous(dsn) {
+		return parsed{}, errors.New("it has an @ more than once")
+	}
 	conf, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+		return parsed{}, err
 	}
 	p := parsed{conn: conf}
 	p.secure(dsn)
 	if err := p.own(); err != nil {
-		return parsed{}, fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+		return parsed{}, err
 	}
 	for name := range conf.RuntimeParams {
 		if !slices.Contains(settings, strings.ToLower(name)) {
-			return parsed{}, fmt.Errorf("%w: the address has an unknown option %q; known are those of libpq, %s, %s, %s, %s, %s and %s",
-				provider.ErrUnusable, name, maxConns, minConns, maxLifetime, maxIdleTime, allowUnsafe, strings.Join(settings, ", "))
+			return parsed{}, fmt.Errorf("it has an unknown option %q; known are those of libpq, %s, %s, %s, %s, %s and %s",
+				name, maxConns, minConns, maxLifetime, maxIdleTime, allowUnsafe, strings.Join(settings, ", "))
 		}
 	}
 	if conf.ConnectTimeout == 0 {
@@ -175,7 +198,7 @@ func (p *parsed) own() error {
 		text, given := p.conn.RuntimeParams[name]
 		delete(p.conn.RuntimeParams, name)
 		if given && !read(text) {
-			return fmt.Errorf("the address's option %s=%q is %s", name, text, what)
+			return fmt.Errorf("its option %s=%q is %s", name, text, what)
 		}
 		return nil
 	}

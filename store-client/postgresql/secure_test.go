@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -88,17 +89,17 @@ func TestTLS(t *testing.T) {
 	h := &storetest.Hearing{}
 	dsns := []storetest.DSN{
 		{Name: "client certificate", Parts: certified(func(*storeopen.Parts) {}), Opens: true},
-		{Name: "password file", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["password"] }), Opens: true},
-		{Name: "password of the environment", Parts: worded(func(p *storeopen.Parts) { p.Password = password }), Opens: true},
-		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: files["password"]}, Opens: true},
+		{Name: "password file", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["password"]) }), Opens: true},
+		{Name: "password of the environment", Parts: worded(func(p *storeopen.Parts) { p.Password = config.NewSecret(password) }), Opens: true},
+		{Name: "address and password file", Address: address, Parts: storeopen.Parts{PasswordFile: config.SecretFile(files["password"])}, Opens: true},
 		{Name: "address and variables that say the same", Address: address, Parts: worded(func(p *storeopen.Parts) {
-			p.Password, p.SSLMode, p.CAFile = password, "", ""
+			p.Password, p.SSLMode, p.CAFile = config.NewSecret(password), "", ""
 		}), Opens: true},
 		{Name: "no certificate", Parts: certified(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = "", "" })},
 		{Name: "another authority's certificate", Parts: certified(func(p *storeopen.Parts) { p.CertFile, p.KeyFile = files["foreign"], files["foreign-key"] })},
-		{Name: "somebody else's server", Parts: worded(func(p *storeopen.Parts) { p.Password, p.CAFile = password, files["stranger"] })},
-		{Name: "no TLS", Parts: worded(func(p *storeopen.Parts) { p.Password, p.SSLMode, p.CAFile = password, "disable", "" })},
-		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = files["wrong"] })},
+		{Name: "somebody else's server", Parts: worded(func(p *storeopen.Parts) { p.Password, p.CAFile = config.NewSecret(password), files["stranger"] })},
+		{Name: "no TLS", Parts: worded(func(p *storeopen.Parts) { p.Password, p.SSLMode, p.CAFile = config.NewSecret(password), "disable", "" })},
+		{Name: "a wrong password", Parts: worded(func(p *storeopen.Parts) { p.PasswordFile = config.SecretFile(files["wrong"]) })},
 		{Name: "no password", Parts: worded(func(*storeopen.Parts) {})},
 	}
 	for i := range dsns {
@@ -110,7 +111,7 @@ func TestTLS(t *testing.T) {
 	storetest.Try(t, h, dsns...)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	open, err := storeopen.Open(ctx, address, storeopen.Options{Parts: storeopen.Parts{Password: password}, Logger: h.Logger()})
+	open, err := storeopen.Open(ctx, address, storeopen.Options{Parts: storeopen.Parts{Password: config.NewSecret(password)}, Logger: h.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +120,6 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Error(open.Ping(ctx))
-	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: password}})
+	storetest.Try(t, h, storetest.DSN{Name: "a dead server", Address: address, Parts: storeopen.Parts{Password: config.NewSecret(password)}})
 	h.Silent(t, password, wrongWord)
 }

@@ -3,10 +3,11 @@ package storeopen
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Parts name a store piece by piece, or add to an address what should not
@@ -16,7 +17,7 @@ type Parts struct {
 	// Provider is postgresql or mongodb.
 	Provider string `toml:"provider" env:"DATASTORE_PROVIDER"`
 	// URI is a whole address.
-	URI string `toml:"uri" env:"MONGODB_URI"`
+	URI config.Secret `toml:"uri" env:"MONGODB_URI"`
 	// Host is one host, or several separated by commas, each with a port if it
 	// has one of its own.
 	Host string `toml:"host" env:"DATASTORE_HOST"`
@@ -27,10 +28,10 @@ type Parts struct {
 	User     string `toml:"user" env:"DATASTORE_USERNAME"`
 	// Password comes from the environment, or from PasswordFile; a
 	// configuration file has no key for it.
-	Password Secret `toml:"-" env:"DATASTORE_PASSWORD"`
+	Password config.Secret `toml:"-" env:"DATASTORE_PASSWORD"`
 	// PasswordFile is read when the store is opened; a line's end at its end
 	// does not count.
-	PasswordFile string `toml:"passwordFile" env:"DATASTORE_PASSWORD_FILE"`
+	PasswordFile config.SecretFile `toml:"passwordFile" env:"DATASTORE_PASSWORD_FILE"`
 	// SSLMode is disable, allow, prefer, require, verify-ca or verify-full;
 	// MongoDB's driver knows disable and verify-full.
 	SSLMode string `toml:"sslMode" env:"DATASTORE_SSLMODE"`
@@ -54,18 +55,6 @@ type Parts struct {
 	IdleTime           time.Duration `toml:"idleTime"`
 }
 
-// Secret is a text that is not shown.
-type Secret string
-
-// String hides the text.
-func (Secret) String() string { return "..." }
-
-// GoString hides the text.
-func (Secret) GoString() string { return "..." }
-
-// MarshalText hides the text.
-func (Secret) MarshalText() ([]byte, error) { return []byte("..."), nil }
-
 // given names the parts that are set, by their keys.
 func (p Parts) given() []string {
 	var out []string
@@ -74,12 +63,12 @@ func (p Parts) given() []string {
 		set bool
 	}{
 		{"provider", p.Provider != ""},
-		{"uri", p.URI != ""},
+		{"uri", !p.URI.IsZero()},
 		{"host", p.Host != ""},
 		{"port", p.Port != 0},
 		{"database", p.Database != ""},
 		{"user", p.User != ""},
-		{"password (DATASTORE_PASSWORD)", p.Password != ""},
+		{"password (DATASTORE_PASSWORD)", !p.Password.IsZero()},
 		{"passwordFile", p.PasswordFile != ""},
 		{"sslMode", p.SSLMode != ""},
 		{"caFile", p.CAFile != ""},
@@ -106,11 +95,11 @@ func (p Parts) Address(store string) (string, error) {
 	if len(given) == 0 {
 		return store, nil
 	}
-	if store != "" && p.URI != "" {
+	if store != "" && !p.URI.IsZero() {
 		return "", errors.New("the address stands in store and in datastore.uri (MONGODB_URI): give one")
 	}
 	if store == "" {
-		store = p.URI
+		store = p.URI.Reveal()
 	}
 	a, err := p.base(store)
 	if err != nil {
@@ -187,14 +176,14 @@ func (p Parts) hosts() string {
 // password reads where the password is.
 func (p Parts) password() (string, error) {
 	if p.PasswordFile == "" {
-		return string(p.Password), nil
+		return p.Password.Reveal(), nil
 	}
-	if p.Password != "" {
+	if !p.Password.IsZero() {
 		return "", errors.New("the password stands in DATASTORE_PASSWORD and in datastore.passwordFile: give one")
 	}
-	b, err := os.ReadFile(p.PasswordFile)
+	password, err := p.PasswordFile.Read()
 	if err != nil {
 		return "", fmt.Errorf("datastore.passwordFile: %w", err)
 	}
-	return strings.TrimRight(string(b), "\r\n"), nil
+	return password, nil
 }

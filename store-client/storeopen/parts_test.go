@@ -28,24 +28,24 @@ func TestAddress(t *testing.T) {
 	}{
 		{name: "an address alone", store: "sqlite:///x", want: "sqlite:///x"},
 		{name: "postgresql", parts: storeopen.Parts{
-			Provider: "postgresql", Host: "a,b:6432", Port: 5433, Database: "d", User: "u@x", Password: "p+q", SSLMode: "verify-full",
+			Provider: "postgresql", Host: "a,b:6432", Port: 5433, Database: "d", User: "u@x", Password: config.NewSecret("p+q"), SSLMode: "verify-full",
 			CAFile: "/ca", CertFile: "/cert", KeyFile: "/key", MaxConnections: 7, MinConnections: 2, ConnectionLifetime: time.Hour, IdleTime: time.Minute,
 		}, want: "postgres://u%40x:p%2Bq@a:5433,b:6432/d?sslmode=verify-full&sslrootcert=%2Fca&sslcert=%2Fcert&sslkey=%2Fkey" +
 			"&pool_max_conns=7&pool_min_conns=2&pool_max_conn_lifetime=1h0m0s&pool_max_conn_idle_time=1m0s"},
 		{name: "mongodb", parts: storeopen.Parts{
 			Provider: "mongodb", Host: "a,b", Database: "d", CAFile: "/ca", CertFile: "/both", AuthMechanism: "MONGODB-X509", MaxConnections: 7, IdleTime: time.Minute,
 		}, want: "mongodb://a,b/d?tls=true&tlsCAFile=%2Fca&tlsCertificateKeyFile=%2Fboth&authMechanism=MONGODB-X509&maxPoolSize=7&maxIdleTimeMS=60000"},
-		{name: "a password file", store: "postgres://u@h/d", parts: storeopen.Parts{PasswordFile: word}, want: "postgres://u:a%20b%2Fc@h/d"},
-		{name: "a whole address of the environment", parts: storeopen.Parts{URI: "mongodb://h:1,i:2/?replicaSet=r", Database: "d"}, want: "mongodb://h:1,i:2/d?replicaSet=r"},
+		{name: "a password file", store: "postgres://u@h/d", parts: storeopen.Parts{PasswordFile: config.SecretFile(word)}, want: "postgres://u:a%20b%2Fc@h/d"},
+		{name: "a whole address of the environment", parts: storeopen.Parts{URI: config.NewSecret("mongodb://h:1,i:2/?replicaSet=r"), Database: "d"}, want: "mongodb://h:1,i:2/d?replicaSet=r"},
 		{name: "the same twice", store: "postgres://u@h/d?sslmode=require", parts: storeopen.Parts{Provider: "postgresql", User: "u", SSLMode: "require"}, want: "postgres://u@h/d?sslmode=require"},
 		{name: "another user", store: "postgres://u@h/d", parts: storeopen.Parts{User: "v"}, fail: "datastore.user (DATASTORE_USERNAME): the address says another one"},
 		{name: "another option", store: "postgres://u@h/d?sslmode=disable", parts: storeopen.Parts{SSLMode: "verify-full"}, fail: "datastore.sslMode (DATASTORE_SSLMODE): the address has another sslmode"},
 		{name: "another provider", store: "postgres://u@h/d", parts: storeopen.Parts{Provider: "mongodb"}, fail: `datastore.provider (DATASTORE_PROVIDER) is "mongodb", but the address is one of postgresql`},
 		{name: "a typo of the provider", parts: storeopen.Parts{Provider: "postgres", Host: "h"}, fail: `"postgres" is unknown; known are postgresql and mongodb`},
-		{name: "two addresses", store: "mongodb://h", parts: storeopen.Parts{URI: "mongodb://i"}, fail: "give one"},
-		{name: "two passwords", store: "mongodb://u@h", parts: storeopen.Parts{Password: "p", PasswordFile: word}, fail: "give one"},
+		{name: "two addresses", store: "mongodb://h", parts: storeopen.Parts{URI: config.NewSecret("mongodb://i")}, fail: "give one"},
+		{name: "two passwords", store: "mongodb://u@h", parts: storeopen.Parts{Password: config.NewSecret("p"), PasswordFile: config.SecretFile(word)}, fail: "give one"},
 		{name: "no host", parts: storeopen.Parts{Provider: "mongodb"}, fail: "datastore.host (DATASTORE_HOST) is empty"},
-		{name: "no such file", store: "mongodb://u@h", parts: storeopen.Parts{PasswordFile: "/absent"}, fail: "datastore.passwordFile: open /absent"},
+		{name: "no such file", store: "mongodb://u@h", parts: storeopen.Parts{PasswordFile: "/absent"}, fail: "datastore.passwordFile: reading a secret: stat /absent"},
 		{name: "sqlite has no connection", store: "sqlite:///x", parts: storeopen.Parts{MaxConnections: 3}, fail: "datastore.maxConnections"},
 		{name: "a mechanism of mongodb", store: "postgres://h/d", parts: storeopen.Parts{AuthMechanism: "MONGODB-X509"}, fail: "datastore.authMechanism"},
 		{name: "a lifetime of postgresql", store: "mongodb://h", parts: storeopen.Parts{ConnectionLifetime: time.Hour}, fail: "datastore.connectionLifetime"},
@@ -97,7 +97,7 @@ func TestTyposAreNamed(t *testing.T) {
 func TestNothingShowsThePassword(t *testing.T) {
 	const secret = "s3cr3t"
 	var cfg struct {
-		Store     string          `toml:"store" flag:"store" usage:"the address"`
+		Store     config.Secret   `toml:"store" flag:"store" usage:"the address"`
 		Datastore storeopen.Parts `toml:"datastore"`
 	}
 	var out bytes.Buffer
@@ -120,7 +120,54 @@ func TestNothingShowsThePassword(t *testing.T) {
 	if strings.Contains(out.String(), secret) {
 		t.Errorf("the password is shown:\n%s", out.String())
 	}
-	if address, err := cfg.Datastore.Address(cfg.Store); err != nil || address != "postgres://u:"+secret+"@h/" {
+	if address, err := cfg.Datastore.Address(cfg.Store.Reveal()); err != nil || address != "postgres://u:"+secret+"@h/" {
 		t.Errorf("%s, %v: the password does not come through", address, err)
+	}
+}
+
+// TestErrorsShowNoPassword: of an address that a driver refuses, nothing is shown that
+// may be of the password, wherever its special characters have moved it; what is
+// misspelt in an address that is certain is named.
+func TestErrorsShowNoPassword(t *testing.T) {
+	const secret, form = "pl4nted", "in user and password write %40 for @"
+	for address, want := range map[string]string{
+		"postgres://u:a/" + secret + "@h/d":                                                        form,
+		"postgres://u:1?" + secret + "@h/d?sslmode=x":                                              form,
+		"postgres://u:a?b@" + secret + "@h/d":                                                      form,
+		"postgres://u:a@" + secret + "@h/d":                                                        form,
+		"postgres://u:a " + secret + "@h/d":                                                        form,
+		"postgres://u:%zz" + secret + "@h/d":                                                       form,
+		"postgres://u:" + secret:                                                                   form,
+		"mongodb://u:a/" + secret + "@h/d":                                                         form,
+		"mongodb://u:a@" + secret + "@h/d":                                                         form,
+		"mongodb://u:1?" + secret + "@h/d":                                                         form,
+		"mongodb+srv://u:1?" + secret + "@h/d":                                                     form,
+		"postgres://u:" + secret + "@h/d?sslmod=x":                                                 `unknown option "sslmod"`,
+		"postgres://u:" + secret + "@h/d?sslmode=x":                                                "sslmode is invalid",
+		"postgres://u@h/d?pool_max_conns=" + secret:                                                `its option pool_max_conns="..." is not a number`,
+		"mongodb://u:" + secret + "@h/d?maxPoolSize=x":                                             `"maxPoolSize": "..."`,
+		"mongodb://u:p@h/d?maxPoolSize=" + secret:                                                  `"maxPoolSize": "..."`,
+		"postgres://u@h:" + secret + "/d":                                                          form,
+		"postgres://u:p@h/d?password=" + secret + "&sslmode=no":                                    "sslmode is invalid",
+		"postgres://u:p@h/d?sslpassword=" + secret + "&sslcert=/none&sslkey=/none":                 "/none",
+		"postgres://u:p@h/d?sslmode=" + secret:                                                     "sslmode is invalid",
+		"postgres://u:p@h/d?pool_max_conn_lifetime=" + secret:                                      `its option pool_max_conn_lifetime="..." is not a duration`,
+		"postgres://u:p@h/d?connect_timeout=" + secret:                                             "connect_timeout",
+		"mongodb://u:a:" + secret + "@h/d":                                                         form,
+		"mongodb://u:%zz" + secret + "@h/d":                                                        form,
+		"mongodb://u:p@h:" + secret + "/d":                                                         form,
+		"mongodb://u:word@h/d?authMechanism=" + secret:                                             "auth",
+		"mongodb://u:word@h/d?tlsCertificateKeyFile=/none&tlsCertificateKeyFilePassword=" + secret: "/none",
+		"mongodb+srv://u:" + secret + "@h.example.com/d?nope=1":                                    `unknown option "nope"`,
+		"sqlite:///" + secret:                                                                      "--single-host",
+		"//" + secret:                                                                              "names no provider that is known",
+		secret + "=x host=h":                                                                       "names no provider that is known",
+		secret + "://h/d":                                                                          "names no provider that is known",
+		"postgres://u:" + secret + "@h/d?sslrootcert=/x":                                           "open /x: no such file",
+	} {
+		err := storeopen.Check(address, storeopen.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v, want %q in it and no secret", address, err, want)
+		}
 	}
 }

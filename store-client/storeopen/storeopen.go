@@ -178,7 +178,8 @@ func named(dsn string, parts Parts) (kind, string, error) {
 	return p, dsn, err
 }
 
-// lookup never repeats the address: it may hold a password.
+// lookup never repeats a part of the address: whatever it begins with may be a secret
+// that was meant for another place.
 func lookup(dsn string) (kind, error) {
 	var forms []string
 	scheme, _, ok := strings.Cut(dsn, "://")
@@ -190,11 +191,7 @@ func lookup(dsn string) (kind, error) {
 			}
 		}
 	}
-	problem := fmt.Sprintf("provider %q is unknown", scheme)
-	if !ok {
-		problem = "the address names no provider"
-	}
-	return kind{}, fmt.Errorf("opening the store: %s; known are %s", problem, strings.Join(forms, ", "))
+	return kind{}, fmt.Errorf("opening the store: the address names no provider that is known; known are %s", strings.Join(forms, ", "))
 }
 
 var errSingleHost = fmt.Errorf("%w: an SQLite file is shared by the processes of one host only; say --single-host if this is one", provider.ErrUnusable)

@@ -19,34 +19,42 @@ var byHand = regexp.MustCompile(`\.(Annotations|Labels)(, |\[)nodemark\.([A-CE-Z
 // TestMarksAreReadInOnePlace: product code reads and writes what services put on a
 // Node through internal/nodemark.
 func TestMarksAreReadInOnePlace(t *testing.T) {
-	root, read := filepath.Join("..", ".."), 0
+	for name, text := range sources(t) {
+		if strings.HasPrefix(name, "internal/nodemark/") || name == "data-models/record/event.go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if found := byHand.FindString(line); found != "" {
+				t.Errorf("%s:%d has %s: ask internal/nodemark", name, i+1, found)
+			}
+		}
+	}
+}
+
+// sources are all files of Go outside of tests, by their paths.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	root, all := filepath.Join("..", ".."), map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		switch name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator))); {
-		case entry.IsDir() && (name == "tests" || name == "bin" || name == "internal/nodemark" || strings.HasPrefix(entry.Name(), ".") && name != root):
+		case entry.IsDir() && (name == "tests" || name == "bin" || strings.HasPrefix(entry.Name(), ".") && name != root):
 			return filepath.SkipDir
-		case entry.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"), name == "data-models/record/event.go":
+		case entry.IsDir(), !strings.HasSuffix(name, ".go"):
 			return nil
 		default:
 			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			read++
-			for i, line := range strings.Split(string(text), "\n") {
-				if found := byHand.FindString(line); found != "" {
-					t.Errorf("%s:%d has %s: ask internal/nodemark", name, i+1, found)
-				}
-			}
-			return nil
+			all[name] = string(text)
+			return err
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read < 500 {
-		t.Errorf("read %d files: too few to mean anything", read)
+	if len(all) < 500 {
+		t.Errorf("read %d files: too few to mean anything", len(all))
 	}
+	return all
 }

@@ -3,13 +3,13 @@ package bmc
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // nodePrefix begins the name of a machine that is known by its Node's.
@@ -150,14 +150,14 @@ func ReadCredentials(folder string) (Credentials, error) {
 	var c Credentials
 	for name, value := range map[string]*string{"username": &c.Username, "password": &c.Password} {
 		path := filepath.Join(folder, name)
-		text, err := os.ReadFile(path)
+		text, err := config.ReadSecret(path)
 		if err != nil {
 			return Credentials{}, fmt.Errorf("reading credentials: %w", err)
 		}
-		*value = strings.TrimRight(string(text), "\r\n")
-		if *value == "" || len(*value) > maxCredential || strings.ContainsAny(*value, "\r\n\x00") {
-			return Credentials{}, fmt.Errorf("reading credentials: %s has to be one line of 1 to %d bytes", path, maxCredential)
+		if len(text) > maxCredential {
+			return Credentials{}, fmt.Errorf("reading credentials: %s has %d bytes, want at most %d", path, len(text), maxCredential)
 		}
+		*value = text
 	}
 	return c, nil
 }

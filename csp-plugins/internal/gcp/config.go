@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Config is the configuration of the plugin.
@@ -17,4 +18,6 @@ type Config struct {
 func Default() Config { return Config{Config: cloud.Default()} }
 
 // Validate joins everything that is wrong.
-func (c Config) Validate() error { return errors.Join(c.Config.Validate()) }
+func (c Config) Validate() error {
+	return errors.Join(c.Config.Validate(), config.CheckOrigin("endpoint (--compute-endpoint)", c.Endpoint))
+}

@@ -5,7 +5,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -56,7 +56,7 @@ type Sink struct {
 	// batches.
 	BatchSize int `toml:"batchSize" bounds:"1 to 1000" old:"batch_size"`
 	// TokenFile holds a bearer token; it is read for every request.
-	TokenFile string `toml:"tokenFile" old:"token_file"`
+	TokenFile config.SecretFile `toml:"tokenFile" old:"token_file"`
 	// CAFile, CertFile and KeyFile are read for every connection.
 	CAFile   string `toml:"caFile" old:"ca_file"`
 	CertFile string `toml:"certFile" old:"cert_file"`
@@ -68,9 +68,9 @@ type OIDC struct {
 	// TokenURL gives the tokens; empty asks for none.
 	TokenURL string `toml:"tokenURL" old:"token_url"`
 	// ClientID and Scope, with blanks between several scopes, are what is asked for.
-	ClientID   string `toml:"clientID" old:"client_id"`
-	Scope      string `toml:"scope"`
-	SecretFile string `toml:"secretFile" old:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
+	ClientID   string            `toml:"clientID" old:"client_id"`
+	Scope      string            `toml:"scope"`
+	SecretFile config.SecretFile `toml:"secretFile" old:"secret_file" flag:"oidc-secret-path" usage:"file of the OAuth2 client secret; read for every token"`
 }
 
 // Backfill bounds what is sent of the past.
@@ -190,7 +190,7 @@ func (e Exporter) validateCredentials() error {
 	if o.TokenURL != "" && e.Sink.TokenFile != "" {
 		problems = append(problems, errors.New("exporter.oidc.tokenURL and exporter.sink.tokenFile exclude each other"))
 	}
-	if u, err := address(e.Sink.Endpoint); err == nil && !private(u) {
+	if u, err := address(e.Sink.Endpoint); err == nil && !config.Private(u) {
 		problems = append(problems, fmt.Errorf("exporter.sink.endpoint %q: a token is not sent over a network in clear text; use https", e.Sink.Endpoint))
 	}
 	if o.TokenURL == "" {
@@ -198,7 +198,7 @@ func (e Exporter) validateCredentials() error {
 	}
 	if u, err := address(o.TokenURL); err != nil {
 		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL: %w", err))
-	} else if !private(u) {
+	} else if !config.Private(u) {
 		problems = append(problems, fmt.Errorf("exporter.oidc.tokenURL %q: a secret is not sent over a network in clear text; use https", o.TokenURL))
 	}
 	if o.ClientID == "" || o.SecretFile == "" {
@@ -223,12 +223,6 @@ func address(text string) (*url.URL, error) {
 		return nil, errors.New("it holds a user or password; use tokenFile or exporter.oidc")
 	}
 	return u, nil
-}
-
-// private says that nobody on a network can read what is sent.
-func private(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (b Backfill) validate() error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -13,35 +12,34 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // TokenFile is a static token in a file, which is read for every request, so
 // that a replaced one is used at once.
-type TokenFile string
+type TokenFile config.SecretFile
 
 // Token reads the file.
-func (f TokenFile) Token(context.Context) (string, error) { return secret(string(f)) }
+func (f TokenFile) Token(context.Context) (string, error) { return word(config.SecretFile(f)) }
 
 // Refused waits for another token in the file.
 func (TokenFile) Refused(string) bool { return false }
 
-func secret(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("reading a secret: %w", err)
+// word is a secret without blanks around it.
+func word(file config.SecretFile) (string, error) {
+	text, err := file.Read()
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = fmt.Errorf("reading a secret: %s is empty", file)
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("reading a secret: %s is empty", file)
-	}
-	return token, nil
+	return strings.TrimSpace(text), err
 }
 
 // ClientCredentials are OAuth2 client credentials (RFC 6749, section 4.4).
 type ClientCredentials struct {
 	TokenURL, ClientID string
 	// SecretFile is read for every token that is fetched.
-	SecretFile string
+	SecretFile config.SecretFile
 	Scopes     []string
 	// Client fetches the tokens.
 	Client *http.Client
@@ -64,7 +62,7 @@ func (c *ClientCredentials) Token(ctx context.Context) (string, error) {
 	if c.token != "" && (c.until.IsZero() || c.Clock.Now().Before(c.until)) {
 		return c.token, nil
 	}
-	secret, err := secret(c.SecretFile)
+	secret, err := word(c.SecretFile)
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/decision"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -196,7 +197,7 @@ func TestClientCredentials(t *testing.T) {
 	file, now := filepath.Join(t.TempDir(), "secret"), &jumping{}
 	write(t, file, []byte("wrong"))
 	p := newSender(t, sender.Options{Endpoint: s.URL + "/events", Credentials: &sender.ClientCredentials{
-		TokenURL: s.URL + "/token", ClientID: "id", SecretFile: file, Scopes: []string{"a", "b"}, Client: s.Client(), Clock: now,
+		TokenURL: s.URL + "/token", ClientID: "id", SecretFile: config.SecretFile(file), Scopes: []string{"a", "b"}, Client: s.Client(), Clock: now,
 	}})
 	steps := []struct {
 		name   string

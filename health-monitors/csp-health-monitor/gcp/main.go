@@ -25,7 +25,7 @@ func (c Config) Validate() error {
 	if c.Cloud.Project == "" {
 		missing = errors.New("gcp.project (--project) is empty; it is the id of the project of the instances")
 	}
-	return errors.Join(missing, c.Config.Validate())
+	return errors.Join(missing, c.Cloud.Validate(), c.Config.Validate())
 }
 
 func main() { daemon.Main(lifecycle.Agent, Config{Config: config.Default()}, build) }

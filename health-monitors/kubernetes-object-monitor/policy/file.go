@@ -5,16 +5,15 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // maxMessage bounds a policy's message in bytes; every open fault carries it.
@@ -60,33 +59,13 @@ type healthEvent struct {
 // read decodes the text strictly: an unknown key is an error that names it.
 func read(file, text string) (document, error) {
 	var d document
-	meta, err := toml.Decode(text, &d)
-	if where, ok := errors.AsType[toml.ParseError](err); ok {
-		return d, fmt.Errorf("%s:%d:%d: %w", file, where.Position.Line, where.Position.Col, err)
+	if err := config.Decode(file, []byte(text), &d); err != nil {
+		return d, err
 	}
-	if err != nil {
-		return d, fmt.Errorf("%s: %w", file, err)
+	if len(d.Policies) == 0 {
+		return d, fmt.Errorf("%s: there is no [[policies]] table", file)
 	}
-	var problems []error
-	for _, key := range meta.Undecoded() {
-		problems = append(problems, fmt.Errorf("%s:%d: unknown key %s", file, lineOf(text, key), key))
-	}
-	if len(d.Policies) == 0 && len(problems) == 0 {
-		problems = append(problems, fmt.Errorf("%s: there is no [[policies]] table", file))
-	}
-	return d, errors.Join(problems...)
-}
-
-// lineOf is the first line that assigns the last part of the key, or 0: the
-// decoder does not tell where a key stands.
-func lineOf(text string, key toml.Key) int {
-	last := regexp.MustCompile(`^\s*(\[.*[.\[])?"?` + regexp.QuoteMeta(key[len(key)-1]) + `"?\s*[\]=]`)
-	for i, line := range strings.Split(text, "\n") {
-		if last.MatchString(line) {
-			return i + 1
-		}
-	}
-	return 0
+	return d, nil
 }
 
 // checkName is what a policy's name must look like: it is the check name of

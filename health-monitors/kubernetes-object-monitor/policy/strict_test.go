@@ -9,10 +9,12 @@ import (
 func TestAWrongFileIsRefusedByName(t *testing.T) {
 	good := one("true")
 	for name, c := range map[string]struct{ text, want string }{
-		"syntax":            {"[[policies]]\nname = \n", "policies.toml:2:8"},
+		"syntax":            {"[[policies]]\nname = \n", `policies.toml: line 2 (key "policies.name")`},
 		"wrong type":        {strings.Replace(good, "enabled = true", "enabled = 1", 1), "incompatible types"},
 		"nothing":           {"", "there is no [[policies]]"},
-		"unknown key":       {strings.Replace(good, "message", "massage", 1), "policies.toml:12: unknown key policies.healthEvent.massage"},
+		"unknown key":       {strings.Replace(good, "message", "massage", 1), `policies.toml: line 12: unknown key "policies.healthEvent.massage"`},
+		"reference":         {strings.Replace(good, `"m"`, `"${file:/etc/hostname}"`, 1), `policies.toml: key "policies[0].healthEvent.message": ${file:/etc/hostname}: a reference is for secrets only`},
+		"in a predicate":    {one("'${env:HOME}' == ''"), `policies.toml: key "policies[0].predicate.expression": ${env:HOME}: a reference`},
 		"duplicate":         {good + good, `policies[1] ("P"): name is given twice`},
 		"name":              {strings.Replace(good, `"P"`, `"a b"`, 1), `name "a b" is not`},
 		"enabled missing":   {strings.Replace(good, "enabled = true\n", "", 1), `policies[0] ("P"): enabled is missing`},

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
-	"github.com/BurntSushi/toml"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -52,23 +52,16 @@ type entry struct {
 // returns those that are enabled, and joins all problems of all of them.
 func Parse(file, text string) ([]Class, error) {
 	var d document
-	meta, err := toml.Decode(text, &d)
-	if where, ok := errors.AsType[toml.ParseError](err); ok {
-		return nil, fmt.Errorf("%s:%d:%d: %w", file, where.Position.Line, where.Position.Col, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	var problems []error
-	for _, key := range meta.Undecoded() {
-		problems = append(problems, fmt.Errorf("%s: unknown key %s", file, key))
+	if err := config.Decode(file, []byte(text), &d); err != nil {
+		return nil, err
 	}
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)
 	}
-	classes, more := d.classes(env)
-	for _, p := range more {
+	classes, wrong := d.classes(env)
+	var problems []error
+	for _, p := range wrong {
 		problems = append(problems, fmt.Errorf("%s: %w", file, p))
 	}
 	if err := errors.Join(problems...); err != nil {

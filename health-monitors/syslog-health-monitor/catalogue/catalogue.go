@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Catalogue is what is known of codes and patterns.
@@ -113,6 +114,12 @@ type file struct {
 // decode reads the text; without one that can be read the document stays empty.
 func (f *file) decode() {
 	f.named = map[string]int{}
+	text, err := config.PlainTOML(f.name, f.text)
+	if err != nil {
+		f.problems = append(f.problems, err)
+		return
+	}
+	f.text = text
 	meta, err := toml.Decode(f.text, &f.doc)
 	if f.meta = meta; err == nil {
 		return

@@ -131,6 +131,7 @@ rebootCures = false
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	const good = "[[pattern]]\nname = \"x\"\ncheck = \"SysLogsX\"\ncomponentClass = \"Node\"\ncontains = \"abc\"\nmatch = 'abc'\n"
 	for name, tt := range map[string]struct{ text, want string }{
+		"reference":           {strings.Replace(good, "'abc'", "'${env:HOME}'", 1), `c.toml: key "pattern[0].match": ${env:HOME}: a reference is for secrets only`},
 		"syntax":              {"[[xid]]\ncode = \n", `c.toml: line 2 (key "xid.code")`},
 		"wrong type":          {"[[xid]]\ncode = 173\naction = \"NONE\"\n\n[[xid]]\ncode = \"x\"\n", `c.toml: line 6 (key "xid.code")`},
 		"unknown action":      {"[[xid]]\ncode = 173\naction = \"REBOOT\"\n", `c.toml: line 3 (key "action")`},

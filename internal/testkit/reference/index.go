@@ -41,9 +41,19 @@ A program reads its defaults, then the file of ` + "`--config`" + `, then variab
 
 - Keys are written in camelCase. An old spelling stays valid and is named in a warning at the start; both spellings together are an error.
 - ` + "`a.b`" + ` is the key ` + "`b`" + ` of the table ` + "`[a]`" + `; ` + "`a[].b`" + ` that of each table in the list ` + "`[[a]]`" + `; ` + "`a.NAME.b`" + ` that of a table with a name of yours.
-- A text that is wholly ` + "`${env:NAME}`" + ` or ` + "`${file:/path}`" + ` is replaced by what it names, which is the way to give a secret.
+- A key of type secret takes a [reference](#secrets); in any other text a reference is an error.
 - A duration is written like ` + "`90s`, `5m` or `24h`" + `. A list is separated by commas in a flag.
 - Restart "no": a change of the file is taken over while the program runs.
+
+## Secrets
+
+A key of type **secret** takes a text, or a reference: ` + "`${env:NAME}` or `${file:/path}`" + `. A reference is the whole text, and is replaced by what it names when the program starts. The file is a regular one, such as a key of a mounted Secret, with one line of at most 64 KiB.
+
+In every other key, flag and variable, also within rules, policies, patterns and metadata, a text with ` + "`${env:` or `${file:`" + ` is an error that names the place: who may write a rule reads no secret by it. For a text that is meant so write ` + "`$${env:` or `$${file:`" + `. Where another value has to come from the environment, let Kubernetes put it into an argument: ` + "`--endpoint=$(NAME)`" + `. Templates of objects and tickets are no configuration: they are passed on as they are, and nothing in them is resolved.
+
+A key of type **file of a secret** takes the path of such a file, which is read when it is used. Who may write the configuration often chooses the receiver too, so a file that another key names is refused, and so is the pod's own token for the API server.
+
+Logs, errors, ` + "`--help`, `--check-config`" + ` and printed configurations show the reference of a secret, or ` + "`[redacted]`" + `, and of a file its path.
 
 ## Flags of every program
 `

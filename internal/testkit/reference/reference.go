@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Write is the environment variable that has Check write what it would compare.
@@ -26,14 +28,19 @@ Written from the program by ` + "`make generate`" + `. Files, flags, variables a
 `
 
 // Page checks, or writes, the page of a program whose configuration has the given
-// defaults, and tries the bounds that it says; others are settings in which keys count
-// that do not in the defaults.
+// defaults, tries the bounds that it says, and that references are for secrets only and
+// no secret is printed; others are settings in which keys count that do not in the
+// defaults.
 func Page(t testing.TB, program string, defaults any, others ...any) {
 	t.Helper()
 	r := &rows{t: t, source: source{root: root(t)}}
 	r.fields(reflect.ValueOf(defaults), place{given: true})
 	Check(t, "docs/configuration/"+program+".md", fmt.Sprintf(intro, program)+r.table())
 	tryBounds(t, append([]any{defaults}, others...)...)
+	tryReferences(t, defaults)
+	for _, setting := range append([]any{defaults}, others...) {
+		trySecrets(t, setting)
+	}
 }
 
 // Check compares a page, by its path in the repository, or writes it.
@@ -196,6 +203,10 @@ func kind(t reflect.Type) string {
 		return "duration"
 	case t == reflect.TypeFor[time.Time]():
 		return "time"
+	case t == reflect.TypeFor[config.Secret]():
+		return "secret"
+	case t == reflect.TypeFor[config.SecretFile]():
+		return "file of a secret"
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return "text"
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodeconnector"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -12,7 +13,7 @@ import (
 
 func good() Config {
 	c := Default()
-	c.NodeName, c.Store = "gpu-7", "postgres://store/HealthEventsDatabase"
+	c.NodeName, c.Store = "gpu-7", config.NewSecret("postgres://store/HealthEventsDatabase")
 	return c
 }
 
@@ -20,7 +21,7 @@ func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
 		t.Errorf("a good configuration: %v", err)
 	}
-	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour, HeapGrowth: 99}, Location: storeopen.Location{Store: "sqlite:///x"}}
+	bad := Config{Role: "window", Config: nodeconnector.Config{Socket: "relative", SpoolDir: "", SpoolMaxBytes: 1, RepeatWindow: time.Hour, HeapGrowth: 99}, Location: storeopen.Location{Store: config.NewSecret("sqlite:///x")}}
 	bad.Kube.QPS = -1
 	err := bad.Validate()
 	if err == nil {
@@ -32,7 +33,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	single := good()
-	single.Store, single.SingleHost = "sqlite:///x", true
+	single.Store, single.SingleHost = config.NewSecret("sqlite:///x"), true
 	if err := single.Validate(); err != nil {
 		t.Errorf("sqlite on a single host: %v", err)
 	}
@@ -40,7 +41,7 @@ func TestValidate(t *testing.T) {
 
 func TestRoleCluster(t *testing.T) {
 	c := Default()
-	c.Role, c.Store = RoleCluster, "postgres://store/HealthEventsDatabase"
+	c.Role, c.Store = RoleCluster, config.NewSecret("postgres://store/HealthEventsDatabase")
 	c.Lease.Enabled, c.Lease.RenewDeadline = true, c.Lease.Duration
 	c.Kubernetes = false
 	err := c.Validate()
@@ -98,7 +99,7 @@ func TestMode(t *testing.T) {
 
 func TestRoleGateway(t *testing.T) {
 	c := Default()
-	c.Role, c.Store, c.Kubernetes, c.StoreAccount = RoleGateway, "postgres://store/HealthEventsDatabase", false, AccountAppend
+	c.Role, c.Store, c.Kubernetes, c.StoreAccount = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), false, AccountAppend
 	c.Gateway = Gateway{Listen: "nowhere", VerdictLife: time.Hour}
 	err := c.Validate()
 	if err == nil {
@@ -119,7 +120,7 @@ func TestRoleGateway(t *testing.T) {
 
 func goodGateway() Config {
 	c := Default()
-	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, "postgres://store/HealthEventsDatabase", []string{"system:serviceaccount:nvsentinel:platform-connectors"}
+	c.Role, c.Store, c.Gateway.Accounts = RoleGateway, config.NewSecret("postgres://store/HealthEventsDatabase"), []string{"system:serviceaccount:nvsentinel:platform-connectors"}
 	return c
 }
 

@@ -6,8 +6,8 @@ package transform
 
 import (
 	"errors"
-	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/nvidia/nvsentinel/internal/config"
@@ -71,9 +71,9 @@ func beside(file, name string) string {
 
 // decode reads a strict TOML file over the defaults in target.
 func decode(path string, target any) error {
-	set, err := config.Bind(flag.NewFlagSet(path, flag.ContinueOnError), target)
+	content, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
-	return set.Load(path, func(string) (string, bool) { return "", false })
+	return config.Decode(path, content, target)
 }

@@ -73,14 +73,17 @@ func TestLoadIsStrict(t *testing.T) {
 		want  string
 	}{
 		"no file":         {nil, "no such file"},
-		"an unknown key":  {map[string]string{"pipeline.toml": "[[pipelines]]\nname = \"x\"\n"}, `pipeline.toml: unknown key "pipelines"`},
+		"an unknown key":  {map[string]string{"pipeline.toml": "[[pipelines]]\nname = \"x\"\n"}, `pipeline.toml: line 1: unknown key "pipelines"`},
 		"an unknown name": {map[string]string{"pipeline.toml": "[[pipeline]]\nname = \"x\"\nenabled = true\n"}, `stage "x" is not`},
 		"no config":       {map[string]string{"pipeline.toml": "[[pipeline]]\nname = \"Deduplicator\"\nenabled = true\n"}, "stage Deduplicator has no config"},
 		"a missing config": {
 			map[string]string{"pipeline.toml": dedupOnly}, "dedup.toml: no such file",
 		},
 		"an unknown key of a stage": {
-			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "window = \"3m\"\n"}, `dedup.toml: unknown key "window"`,
+			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "window = \"3m\"\n"}, `dedup.toml: line 1: unknown key "window"`,
+		},
+		"a reference": {
+			map[string]string{"pipeline.toml": rulesOnly, "overrides.toml": rule("event.message == \"${file:/etc/hostname}\"", "isFatal = false")}, "overrides.toml: key \"rules[0].when\": ${file:/etc/hostname}: a reference is for secrets only",
 		},
 		"a wrong type": {
 			map[string]string{"pipeline.toml": dedupOnly, "dedup.toml": "suppressionWindow = true\n"}, "dedup.toml",

@@ -22,6 +22,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/redact"
 )
 
@@ -33,8 +34,9 @@ type Opener func() (io.ReadCloser, error)
 
 // Request is what is sent. Each try makes the same request.
 type Request struct {
-	Method, URL string
-	Header      http.Header
+	Method string
+	URL    config.Secret
+	Header http.Header
 	// Open gives the Length bytes of the body.
 	Open   Opener
 	Length int64
@@ -148,15 +150,15 @@ func (s *Sender) request(ctx context.Context, p Request) (*http.Request, error) 
 	if err != nil {
 		return nil, fmt.Errorf("opening what is sent: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL, body)
+	req, err := http.NewRequestWithContext(ctx, p.Method, p.URL.Reveal(), body)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making the request: %w", plain(err)), body.Close())
 	}
 	req.ContentLength = p.Length
 	maps.Copy(req.Header, p.Header)
 	if s.cfg.TokenFile != "" {
-		text, err := os.ReadFile(s.cfg.TokenFile)
-		token := strings.TrimSpace(string(text))
+		text, err := s.cfg.TokenFile.Read()
+		token := strings.TrimSpace(text)
 		if err == nil && token == "" {
 			err = fmt.Errorf("%s is empty", s.cfg.TokenFile)
 		}

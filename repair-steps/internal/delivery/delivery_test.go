@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 func TestJudge(t *testing.T) {
@@ -120,7 +123,7 @@ func TestSend(t *testing.T) {
 				r := &receiver{answers: x.answers, begin: time.Now()}
 				c.client.Transport = r
 				header := http.Header{"Idempotency-Key": {"run/step"}}
-				a, err := c.Send(t.Context(), Request{Method: http.MethodPut, URL: "https://example.com/x?sig=hunter2", Open: text("the bytes"), Length: 9, Conflict: x.conflict, Header: header})
+				a, err := c.Send(t.Context(), Request{Method: http.MethodPut, URL: config.NewSecret("https://example.com/x?sig=hunter2"), Open: text("the bytes"), Length: 9, Conflict: x.conflict, Header: header})
 				if (err == nil) != (x.says == "") || err != nil && !strings.Contains(err.Error(), x.says) {
 					t.Fatalf("%v, %v, want %q", a, err, x.says)
 				}
@@ -147,7 +150,7 @@ func TestTheTokenIsReadForEachTry(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c, err := New(Config{TryTimeout: time.Second, SendTimeout: time.Minute, TokenFile: file}, clock.RealClock{}, slog.New(slog.DiscardHandler))
+		c, err := New(Config{TryTimeout: time.Second, SendTimeout: time.Minute, TokenFile: config.SecretFile(file)}, clock.RealClock{}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +165,7 @@ func TestTheTokenIsReadForEachTry(t *testing.T) {
 			}
 			return io.NopCloser(strings.NewReader("x")), nil
 		}
-		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: "https://example.com", Open: open, Length: 1}); err != nil {
+		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: config.NewSecret("https://example.com"), Open: open, Length: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if got := []string{r.headers[0].Get("Authorization"), r.headers[1].Get("Authorization")}; !slices.Equal(got, []string{"Bearer one", "Bearer two"}) {
@@ -171,7 +174,7 @@ func TestTheTokenIsReadForEachTry(t *testing.T) {
 		if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: "https://example.com", Open: text(""), Length: 0}); err == nil || !strings.Contains(err.Error(), "--token-file") || len(r.at) != 2 {
+		if _, err := c.Send(t.Context(), Request{Method: http.MethodPost, URL: config.NewSecret("https://example.com"), Open: text(""), Length: 0}); err == nil || !strings.Contains(err.Error(), "--token-file") || len(r.at) != 2 {
 			t.Errorf("an empty token: %v, %d tries", err, len(r.at))
 		}
 	})
@@ -187,8 +190,10 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestValidate(t *testing.T) {
 	good := Config{TryTimeout: time.Second, SendTimeout: time.Second}
 	for name, x := range map[string]struct {
-		url, token, says string
-		times            time.Duration
+		url   string
+		token config.SecretFile
+		says  string
+		times time.Duration
 	}{
 		"https":                {"https://example.com/a", "token", "", 1},
 		"http":                 {"http://example.com/a", "", "", 1},
@@ -199,14 +204,22 @@ func TestValidate(t *testing.T) {
 		"a password in it":     {"https://u:p@example.com", "", "--url", 1},
 		"broken":               {"https://[", "", "--url", 1},
 		"no time":              {"https://example.com", "", "--try-timeout", 0},
+		"a query":              {"https://example.com/a?sig=hunter2", "", "", 1},
+		"http with a query":    {"http://example.com/a?sig=hunter2", "", "--url", 1},
+		"a query to this host": {"http://127.0.0.1:1/a?sig=hunter2", "", "", 1},
 		"a secret is not told": {"://user:hunter2@example.com", "", "--url", 1},
 	} {
 		c := good
 		c.TokenFile = x.token
 		c.TryTimeout *= x.times
-		err := c.Validate(x.url, "url (--url)")
+		err := c.Validate(config.NewSecret(x.url), "url (--url)")
 		if (err == nil) != (x.says == "") || err != nil && (!strings.Contains(err.Error(), x.says) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: %v, want %q", name, err, x.says)
+		}
+	}
+	for url, says := range map[string]string{"https://example.com/hunter2": "", "http://example.com/hunter2": "is a reference", "http://localhost/hunter2": ""} {
+		if err := good.Validate(referenced(t, url), "url (--url)"); (err == nil) != (says == "") || err != nil && (!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("a reference to %s: %v, want %q", url, err, says)
 		}
 	}
 	for _, file := range []string{"/nowhere", os.Args[0]} {
@@ -214,4 +227,24 @@ func TestValidate(t *testing.T) {
 			t.Errorf("authorities in %s: %v", file, err)
 		}
 	}
+}
+
+// referenced is a secret that came by a reference.
+func referenced(t *testing.T, text string) config.Secret {
+	t.Helper()
+	var c struct {
+		URL config.Secret `toml:"url" flag:"url"`
+	}
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	set, err := config.Bind(flags, &c)
+	if err == nil {
+		err = flags.Parse([]string{"--url=${env:X}"})
+	}
+	if err == nil {
+		err = set.Load("", func(string) (string, bool) { return text, true })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.URL
 }

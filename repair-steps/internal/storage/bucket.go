@@ -20,7 +20,7 @@ type inBucket struct {
 // openBucket finds region, endpoint and credentials as the SDK does: in the environment,
 // by the web identity of the service account, in files, or of the instance.
 func openBucket(ctx context.Context, c Config) (Storage, error) {
-	name, key, err := bucket(c.UploadURL)
+	name, key, err := bucket(c.UploadURL.Reveal())
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (b inBucket) Take(ctx context.Context, file string) (string, error) {
 	defer f.Close()
 	kind := "application/gzip"
 	if _, err := b.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.name, Key: &b.key, Body: f, ContentType: &kind}); err != nil {
-		return "", fmt.Errorf("uploading to %s: %w", b.UploadURL, err)
+		return "", fmt.Errorf("uploading to %s: %w", shown(b.UploadURL), err)
 	}
-	return b.UploadURL, nil
+	return shown(b.UploadURL), nil
 }

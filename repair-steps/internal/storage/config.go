@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 )
 
@@ -19,7 +20,7 @@ const maxKeep = 1000
 // Config is where the archive goes: to one of the two.
 type Config struct {
 	// UploadURL is the archive's own.
-	UploadURL string `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
+	UploadURL config.Secret `toml:"uploadURL" flag:"upload-url" env:"UPLOAD_URL" usage:"URL that the archive gets: https://host/path and http:// by PUT, a presigned one too, s3://bucket/key with credentials that the AWS SDK finds; UPLOAD_URL in the environment is its default"`
 	// KeepDir keeps archives on the node.
 	KeepDir string `toml:"keepDir" flag:"keep-dir" usage:"folder that keeps the archive, in place of an upload"`
 	Keep    int    `toml:"keep" bounds:"1 to 1000" flag:"keep" usage:"archives that keep-dir keeps; the oldest are removed"`
@@ -39,9 +40,9 @@ var names = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}$`)
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	switch {
-	case c.UploadURL == "" && c.KeepDir == "":
+	case c.UploadURL.IsZero() && c.KeepDir == "":
 		return errors.New("one of uploadURL (--upload-url) and keepDir (--keep-dir) must say where the archive goes")
-	case c.UploadURL != "" && c.KeepDir != "":
+	case !c.UploadURL.IsZero() && c.KeepDir != "":
 		return errors.New("both uploadURL (--upload-url) and keepDir (--keep-dir) are given; the archive goes to one of them")
 	case c.KeepDir != "":
 		return c.local()
@@ -49,7 +50,7 @@ func (c Config) Validate() error {
 		return c.Sending.Validate(c.UploadURL, "uploadURL (--upload-url)")
 	}
 	var problems []error
-	if _, _, err := bucket(c.UploadURL); err != nil {
+	if _, _, err := bucket(c.UploadURL.Reveal()); err != nil {
 		problems = append(problems, err)
 	}
 	if c.Sending.TokenFile != "" {
@@ -58,7 +59,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(problems, c.Sending.Times())...)
 }
 
-func (c Config) s3() bool { return strings.HasPrefix(c.UploadURL, "s3://") }
+func (c Config) s3() bool { return strings.HasPrefix(c.UploadURL.Reveal(), "s3://") }
 
 func (c Config) local() error {
 	var problems []error

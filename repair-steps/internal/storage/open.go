@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 )
 
@@ -38,7 +39,7 @@ func Open(ctx context.Context, c Config, clk clock.PassiveClock, log *slog.Logge
 
 // web is a server that takes PUT requests.
 type web struct {
-	url    string
+	url    config.Secret
 	sender *delivery.Sender
 }
 
@@ -58,11 +59,12 @@ func (w web) Take(ctx context.Context, file string) (string, error) {
 	return shown(w.url), nil
 }
 
-// shown is a URL without its query, which may let anyone in.
-func shown(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
+// shown is a URL without its query, which may let anyone in; of one that a reference
+// names, the reference.
+func shown(address config.Secret) string {
+	u, err := url.Parse(address.Reveal())
+	if err != nil || address.Referenced() {
+		return address.String()
 	}
 	u.RawQuery, u.Fragment, u.User = "", "", nil
 	return u.String()

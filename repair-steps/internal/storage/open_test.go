@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // books are what a server keeps: whole requests only.
@@ -89,7 +91,7 @@ func TestWeb(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Default()
-	c.UploadURL, c.Sending.CAFile, c.Sending.TokenFile = s.URL+"/logs/gpu-1/run.tar.gz?sig=hunter2", ca, token
+	c.UploadURL, c.Sending.CAFile, c.Sending.TokenFile = config.NewSecret(s.URL+"/logs/gpu-1/run.tar.gz?sig=hunter2"), ca, config.SecretFile(token)
 	where, err := take(t, c, file)
 	if err != nil || where != s.URL+"/logs/gpu-1/run.tar.gz" {
 		t.Errorf("%q, %v", where, err)
@@ -121,9 +123,9 @@ func TestBucket(t *testing.T) {
 		t.Setenv(key, value)
 	}
 	c := Default()
-	c.UploadURL, c.Sending.CAFile = "s3://My_Bucket/gpu-1/run.tar.gz", ca // no name of a host: the path tells the bucket
+	c.UploadURL, c.Sending.CAFile = config.NewSecret("s3://My_Bucket/gpu-1/run.tar.gz"), ca // no name of a host: the path tells the bucket
 	where, err := take(t, c, file)
-	if err != nil || where != c.UploadURL {
+	if err != nil || where != c.UploadURL.Reveal() {
 		t.Fatalf("%q, %v", where, err)
 	}
 	if len(b.objects) != 1 || !bytes.Equal(b.objects["/My_Bucket/gpu-1/run.tar.gz"], text) || len(b.asked) != 2 {
@@ -185,14 +187,16 @@ func TestValidate(t *testing.T) {
 		spoil func(*Config)
 		says  string
 	}{
-		"nowhere":            {func(*Config) {}, "--upload-url"},
-		"both":               {func(c *Config) { c.UploadURL, c.KeepDir, c.Name = "https://example.com/x", "/keep", "x" }, "--keep-dir"},
-		"a URL":              {func(c *Config) { c.UploadURL = "https://example.com/x?sig=y" }, ""},
-		"no URL":             {func(c *Config) { c.UploadURL = "gopher://example.com/x" }, "--upload-url"},
-		"S3":                 {func(c *Config) { c.UploadURL = "s3://bucket/a/b.tar.gz" }, ""},
-		"S3 without a key":   {func(c *Config) { c.UploadURL = "s3://bucket/" }, "--upload-url"},
-		"S3 and a token":     {func(c *Config) { c.UploadURL, c.Sending.TokenFile = "s3://bucket/a", "token" }, "--token-file"},
-		"S3 without time":    {func(c *Config) { c.UploadURL, c.Sending.SendTimeout = "s3://bucket/a", 0 }, "--send-timeout"},
+		"nowhere": {func(*Config) {}, "--upload-url"},
+		"both": {func(c *Config) {
+			c.UploadURL, c.KeepDir, c.Name = config.NewSecret("https://example.com/x"), "/keep", "x"
+		}, "--keep-dir"},
+		"a URL":              {func(c *Config) { c.UploadURL = config.NewSecret("https://example.com/x?sig=y") }, ""},
+		"no URL":             {func(c *Config) { c.UploadURL = config.NewSecret("gopher://example.com/x") }, "--upload-url"},
+		"S3":                 {func(c *Config) { c.UploadURL = config.NewSecret("s3://bucket/a/b.tar.gz") }, ""},
+		"S3 without a key":   {func(c *Config) { c.UploadURL = config.NewSecret("s3://bucket/") }, "--upload-url"},
+		"S3 and a token":     {func(c *Config) { c.UploadURL, c.Sending.TokenFile = config.NewSecret("s3://bucket/a"), "token" }, "--token-file"},
+		"S3 without time":    {func(c *Config) { c.UploadURL, c.Sending.SendTimeout = config.NewSecret("s3://bucket/a"), 0 }, "--send-timeout"},
 		"a folder":           {func(c *Config) { c.KeepDir, c.Name = "/keep", "run-1.collect" }, ""},
 		"none kept":          {func(c *Config) { c.KeepDir, c.Name, c.Keep = "/keep", "x", 0 }, "--keep"},
 		"too many kept":      {func(c *Config) { c.KeepDir, c.Name, c.Keep = "/keep", "x", maxKeep+1 }, "--keep"},

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 const nasty = "a \"quoted\" \\ text\n{{ .node }} </script> \u2028 \x01 }"
@@ -70,6 +72,10 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s, %v", got, err)
 		}
 	}
+	plain := file("plain", `{"a": "${file:/etc/hostname}", "b": {{ toJson .b }}}`)
+	if got, err := Write(Config{Facts: file("references", `{"b": "${env:PATH}"}`), Template: plain, MaxBody: 1000}); string(got) != `{"a":"${file:/etc/hostname}","b":"${env:PATH}"}` || err != nil {
+		t.Errorf("references in facts and template are resolved: %s, %v", got, err)
+	}
 	for name, x := range map[string]struct{ facts, how, says string }{
 		"no facts":        {"/nowhere", how, "--facts"},
 		"facts in a list": {file("list", "[]"), how, "no JSON object"},
@@ -104,18 +110,18 @@ func FuzzRender(f *testing.F) {
 
 func TestValidate(t *testing.T) {
 	good := Default()
-	good.URL, good.Key = "https://tickets.example.com/api", "run/step"
+	good.URL, good.Key = config.NewSecret("https://tickets.example.com/api"), "run/step"
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	for flag, spoil := range map[string]func(*Config){
-		"--url":                func(c *Config) { c.URL = "" },
+		"--url":                func(c *Config) { c.URL = config.Secret{} },
 		"--facts":              func(c *Config) { c.Facts = "" },
 		"--max-body-bytes":     func(c *Config) { c.MaxBody = maxBody + 1 },
 		"--idempotency-header": func(c *Config) { c.Header = "authorization" },
 		"--idempotency-key":    func(c *Config) { c.Key = "two words" },
 		"--on-conflict":        func(c *Config) { c.Conflict = "maybe" },
-		"--token-file":         func(c *Config) { c.URL, c.Sending.TokenFile = "http://example.com", "token" },
+		"--token-file":         func(c *Config) { c.URL, c.Sending.TokenFile = config.NewSecret("http://example.com"), "token" },
 	} {
 		bad := good
 		spoil(&bad)

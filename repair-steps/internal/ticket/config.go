@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/repair-steps/internal/delivery"
 )
 
@@ -33,7 +34,7 @@ var outcomes = map[Conflict]delivery.Outcome{Fail: delivery.Refused, Retry: deli
 
 // Config of a ticket.
 type Config struct {
-	URL string `toml:"url" flag:"url" env:"TICKET_URL" usage:"URL of the ticket system that gets the POST; TICKET_URL in the environment is its default"`
+	URL config.Secret `toml:"url" flag:"url" env:"TICKET_URL" usage:"URL of the ticket system that gets the POST; TICKET_URL in the environment is its default"`
 	// Facts is a JSON object, the template's data.
 	Facts    string `toml:"facts" flag:"facts" usage:"file of the facts, a JSON object; the template sees its keys"`
 	Template string `toml:"template" flag:"template" usage:"file of the Go template that makes the body; empty means the built-in one"`
@@ -62,7 +63,7 @@ var (
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
 	var problems []error
-	if c.URL == "" {
+	if c.URL.IsZero() {
 		problems = append(problems, errors.New("url (--url) is missing: the ticket system's"))
 	} else {
 		problems = append(problems, c.Sending.Validate(c.URL, "url (--url)"))

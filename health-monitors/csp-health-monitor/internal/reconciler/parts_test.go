@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
+	conf "github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -41,7 +42,7 @@ func (u unreadable) Maintenances(ctx context.Context, csp string, ids []string) 
 func TestConfig(t *testing.T) {
 	valid := func(edit func(*config.Config)) config.Config {
 		c := config.Default()
-		c.ClusterName, c.Store, c.SingleHost = "c", "sqlite:///tmp/x.db", true
+		c.ClusterName, c.Store, c.SingleHost = "c", conf.NewSecret("sqlite:///tmp/x.db"), true
 		edit(&c)
 		return c
 	}

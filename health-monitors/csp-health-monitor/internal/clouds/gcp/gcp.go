@@ -26,6 +26,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
+	"github.com/nvidia/nvsentinel/internal/config"
 )
 
 // Config says which part of Google Cloud is asked.
@@ -40,6 +41,13 @@ type Config struct {
 	// ComputeEndpoint and LoggingEndpoint replace the addresses of the APIs.
 	ComputeEndpoint string `toml:"computeEndpoint" flag:"compute-endpoint" usage:"origin of the Compute Engine API, for Private Service Connect; empty is the public one"`
 	LoggingEndpoint string `toml:"loggingEndpoint" flag:"logging-endpoint" usage:"origin of the Cloud Logging API; empty is the public one"`
+}
+
+// Validate refuses an address to which a token would go in clear text.
+func (c Config) Validate() error {
+	return errors.Join(
+		config.CheckOrigin("gcp.computeEndpoint (--compute-endpoint)", c.ComputeEndpoint),
+		config.CheckOrigin("gcp.loggingEndpoint (--logging-endpoint)", c.LoggingEndpoint))
 }
 
 // attempts is how often a page is asked for before the reading fails.

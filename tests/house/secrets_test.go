@@ -1,0 +1,90 @@
+package house
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	// reveals takes the text out of a config.Secret.
+	reveals = regexp.MustCompile(`\.Reveal\(\)`)
+	// decodes reads TOML without internal/config.
+	decodes = regexp.MustCompile(`toml\.(Decode|DecodeFile|DecodeFS|Unmarshal|NewDecoder)\(`)
+	// runs is a program with a configuration, plants the test of one.
+	runs, plants = regexp.MustCompile(`daemon\.(Main|Once)\(`), regexp.MustCompile(`reference\.Page\(`)
+)
+
+// edges are the files where a secret is used: by whom a store is opened, and what sends.
+var edges = []string{
+	"event-exporter/main.go", "fault-quarantine/main.go", "fault-remediation/main.go", "health-events-analyzer/main.go",
+	"health-monitors/csp-health-monitor/internal/program/program.go", "node-drainer/main.go",
+	"platform-connectors/cluster.go", "platform-connectors/gateway.go", "platform-connectors/main.go",
+	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
+	"repair-steps/internal/storage/bucket.go", "repair-steps/internal/storage/config.go", "repair-steps/internal/storage/open.go",
+	"store-client/storeopen/location.go", "store-client/storeopen/parts.go",
+}
+
+// decoders are the files that decode TOML by themselves: what is built in, or was
+// checked by config before.
+var decoders = []string{"health-events-analyzer/rule/pipeline.go", "health-monitors/syslog-health-monitor/catalogue/catalogue.go"}
+
+// TestSecretsAreRevealedAtTheEdges: a secret is taken out of its type only in files that
+// are known to do it, where somebody has looked at what becomes of it.
+func TestSecretsAreRevealedAtTheEdges(t *testing.T) {
+	var found []string
+	for name, text := range product(t) {
+		if !strings.HasPrefix(name, "internal/config/") && reveals.MatchString(text) {
+			found = append(found, name)
+		}
+	}
+	same(t, "files that reveal secrets", found, edges)
+}
+
+// TestConfigurationsAreDecodedInOnePlace, which refuses references outside of secrets.
+func TestConfigurationsAreDecodedInOnePlace(t *testing.T) {
+	var found []string
+	for name, text := range product(t) {
+		if !strings.HasPrefix(name, "internal/config/") && decodes.MatchString(text) {
+			found = append(found, name)
+		}
+	}
+	same(t, "files that decode TOML without internal/config", found, decoders)
+}
+
+// TestEveryProgramPlantsSecrets: each has a test of its page, which plants secrets and
+// references in all keys of its configuration.
+func TestEveryProgramPlantsSecrets(t *testing.T) {
+	programs, tests := 0, 0
+	for name, text := range sources(t) {
+		switch {
+		case strings.HasSuffix(name, "_test.go"):
+			tests += len(plants.FindAllString(text, -1))
+		case !strings.HasPrefix(name, "internal/"):
+			programs += len(runs.FindAllString(text, -1))
+		}
+	}
+	if programs < 25 || programs != tests {
+		t.Errorf("%d programs have a configuration, %d tests call reference.Page with one", programs, tests)
+	}
+}
+
+// product are the sources without tests and what exists for them.
+func product(t *testing.T) map[string]string {
+	t.Helper()
+	all := sources(t)
+	for name := range all {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "internal/testkit/") {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+func same(t *testing.T, what string, found, known []string) {
+	t.Helper()
+	if slices.Sort(found); !slices.Equal(found, known) {
+		t.Errorf("%s are %q, known are %q", what, found, known)
+	}
+}
