@@ -18,5 +18,5 @@ func build(ctx context.Context, d *daemon.Daemon, cfg aws.Config) error {
 	if err != nil {
 		return err
 	}
-	return cloud.Serve(d, name, cfg.Config, provider)
+	return cloud.Serve(d, name, cfg.Config, cfg.Proof, provider)
 }

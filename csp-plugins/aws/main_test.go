@@ -15,9 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +26,6 @@ import (
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // asPlugin in the environment makes the test binary the plugin, so that it can
@@ -50,6 +47,7 @@ type world struct {
 	fake      *ec2fake.Cloud
 	endpoint  string
 	socket    string
+	more      []string // arguments of the plugin
 	cmd       *exec.Cmd
 	said      strings.Builder
 }
@@ -60,7 +58,7 @@ func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	nodes := map[string]string{w.id("a"): w.namespace + "-a", w.id("b"): w.namespace + "-b"}
 	w.fake = ec2fake.New(ec2fake.Account{AccessKey: "AKIDTEST", Secret: "secret"}, w.id("a"), w.id("b"))
 	for id, name := range nodes {
-		w.fake.Change(id, func(i *ec2fake.Instance) { i.DNS = name })
+		w.fake.Change(id, func(i *ec2fake.Instance) { i.DNS, i.IP = name, "10.0.0."+fmt.Sprint(len(name)) })
 		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-0", ProviderID: "aws:///us-west-2a/" + id}); err != nil {
 			t.Fatal(err)
 		}
@@ -108,8 +106,10 @@ func (w *world) id(node string) string {
 
 func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	t.Helper()
-	w.cmd = exec.Command(os.Args[0], "--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", w.socket,
-		"--plaintext", "--admit-anyone", "--namespace", w.namespace, "--region", "us-west-2", "--ec2-endpoint", w.endpoint)
+	w.cmd = exec.Command(os.Args[0], append([]string{
+		"--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "off", "--listen", w.socket,
+		"--plaintext", "--admit-anyone", "--namespace", w.namespace, "--region", "us-west-2", "--ec2-endpoint", w.endpoint,
+	}, w.more...)...)
 	w.cmd.Env = append(os.Environ(), asPlugin+"=1", "AWS_ACCESS_KEY_ID=AKIDTEST", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
 		"AWS_CONFIG_FILE=/nowhere", "AWS_SHARED_CREDENTIALS_FILE=/nowhere")
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
@@ -154,62 +154,11 @@ func TestConformance(t *testing.T) {
 			Reboots: func(_ *testing.T, node string) int {
 				return w.fake.Instance(w.id(node[len(node)-1:])).Reboots
 			},
+			Claim:    func(t *testing.T, node string) string { return w.claim(t, "claimant", w.id(node[len(node)-1:])) },
 			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
 			Patience: 2 * time.Minute,
 		}
 	})
-}
-
-// Whoever registers a Node chooses its providerID. One that names somebody else's
-// machine is refused for good, and that machine is told nothing.
-func TestWhoseMachineItIs(t *testing.T) {
-	cluster := localcluster.ForTest(t, localcluster.Options{})
-	w := newWorld(t, cluster)
-	client := v1.NewCSPPluginServiceClient(w.start(t))
-	lone := "i-0fedcba987654321"
-	w.fake.Add(lone, func(i *ec2fake.Instance) { i.DNS, i.IP = "ip-10-0-0-7.us-west-2.compute.internal", "10.0.0.7" })
-	add := func(name, id, ip string) {
-		t.Helper()
-		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: name, BootID: "boot-0", ProviderID: "aws:///us-west-2a/" + id}); err != nil {
-			t.Fatal(err)
-		}
-		patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, ip)
-		if _, err := cluster.Client().CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ask := func(node string, want codes.Code, words string) {
-		t.Helper()
-		for _, signal := range []func() error{
-			func() error {
-				_, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: node, IdempotencyKey: "reboot of " + node}, grpc.WaitForReady(true))
-				return err
-			},
-			func() error {
-				_, err := client.SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: node, IdempotencyKey: "end of " + node}, grpc.WaitForReady(true))
-				return err
-			},
-		} {
-			if err := signal(); status.Code(err) != want || !strings.Contains(fmt.Sprint(err), words) {
-				t.Errorf("node %s: %v, want %s: %s", node, err, want, words)
-			}
-		}
-	}
-	add(w.namespace+"-evil", w.id("a"), "10.9.9.9")
-	ask(w.namespace+"-evil", codes.FailedPrecondition, "both say that they are machine")
-	ask(w.namespace+"-a", codes.FailedPrecondition, "both say that they are machine")
-	add(w.namespace+"-stranger", lone, "10.9.9.9")
-	ask(w.namespace+"-stranger", codes.FailedPrecondition, "none of the node's name and addresses")
-	for _, id := range []string{w.id("a"), lone} {
-		if i := w.fake.Instance(id); i.Reboots+i.Terminates > 0 {
-			t.Errorf("instance %s was told: %+v", id, i)
-		}
-	}
-	if err := cluster.DeleteNode(t.Context(), w.namespace+"-stranger"); err != nil {
-		t.Fatal(err)
-	}
-	add(w.namespace+"-by-address", lone, "10.0.0.7")
-	ask(w.namespace+"-by-address", codes.OK, "")
 }
 
 // A plugin that can destroy machines does not start in clear text or for anybody

@@ -136,11 +136,18 @@ func (m *moto) taken(id string) int {
 	return m.reboots[id]
 }
 
+// tagged has the plugin find the name of a node in a tag: moto gives instances names of its
+// own.
+var tagged = []string{"--node-name-from=tag:node-name"}
+
 // node launches an instance and makes a Node of it, which shows its reboots.
 func (m *moto) node(t *testing.T, w *world, name string) (id string) {
 	t.Helper()
 	launched, err := m.direct.RunInstances(t.Context(), &ec2.RunInstancesInput{
 		ImageId: sdk.String("ami-12c6146b"), InstanceType: types.InstanceTypeP548xlarge, MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1),
+		TagSpecifications: []types.TagSpecification{{
+			ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{{Key: sdk.String("node-name"), Value: &name}},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +164,6 @@ func (m *moto) node(t *testing.T, w *world, name string) (id string) {
 			t.Error(err)
 		}
 	}
-	patch(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, *i.PrivateIpAddress)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rebooted[id] = func(boot int) { patch(`{"status":{"nodeInfo":{"bootID":"boot-%d"}}}`, boot) }
@@ -169,7 +175,7 @@ func TestConformanceOnMoto(t *testing.T) {
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	m := serveMoto(t)
 	plugintest.Run(t, func(t *testing.T) *plugintest.Bench {
-		w := &world{cluster: cluster, namespace: cluster.Namespace(t)}
+		w := &world{cluster: cluster, namespace: cluster.Namespace(t), more: tagged}
 		a, b := w.namespace+"-a", w.namespace+"-b"
 		ids := map[string]string{a: m.node(t, w, a), b: m.node(t, w, b)}
 		w.reach(t, m.proxy.URL)
@@ -196,7 +202,7 @@ func TestMoto(t *testing.T) {
 	testkit.Long(t, "TestConformance and the faults of internal/aws on a fake EC2")
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	m := serveMoto(t)
-	w := &world{cluster: cluster, namespace: cluster.Namespace(t)}
+	w := &world{cluster: cluster, namespace: cluster.Namespace(t), more: tagged}
 	a, b, unknown := w.namespace+"-a", w.namespace+"-b", w.namespace+"-unknown"
 	idA, idB := m.node(t, w, a), m.node(t, w, b)
 	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: unknown, BootID: "boot-0", ProviderID: "aws:///us-west-2a/i-0123456789abcdef0"}); err != nil {

@@ -39,6 +39,7 @@ type manager struct {
 
 type machine struct {
 	id, name, computer    string
+	tags                  map[string]*string
 	provisioning, power   string
 	reboots, terminations int
 	gone                  bool
@@ -84,7 +85,7 @@ func newManager(_ *testing.T, rebooted func(string)) *manager {
 func (m *manager) Add(name, _ string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := &machine{name: name, computer: name, provisioning: "Succeeded", power: "running"}
+	one := &machine{name: name, computer: name, tags: map[string]*string{}, provisioning: "Succeeded", power: "running"}
 	if len(m.alone) <= len(m.inSet) {
 		one.id = group + "virtualMachines/" + name
 		m.alone[name] = one
@@ -105,6 +106,10 @@ func (m *manager) find(id string) *machine {
 		}
 	}
 	return nil
+}
+
+func (m *manager) Tag(id, key, value string) {
+	m.change(func() { m.find(id).tags[key] = &value })
 }
 
 func (m *manager) Told(id string) (reboots, terminations int) {
@@ -135,7 +140,7 @@ func (m *manager) get(_ context.Context, _, name string, o *armcompute.VirtualMa
 		e.SetResponseError(http.StatusNotFound, "ResourceNotFound")
 		return r, e
 	}
-	answer := armcompute.VirtualMachine{ID: &one.id, Name: &one.name, Properties: &armcompute.VirtualMachineProperties{
+	answer := armcompute.VirtualMachine{ID: &one.id, Name: &one.name, Tags: one.tags, Properties: &armcompute.VirtualMachineProperties{
 		ProvisioningState: &one.provisioning, OSProfile: &armcompute.OSProfile{ComputerName: &one.computer},
 	}}
 	if o != nil && o.Expand != nil && *o.Expand == armcompute.InstanceViewTypesInstanceView {
@@ -151,7 +156,7 @@ func (m *manager) getInSet(_ context.Context, _, _, id string, o *armcompute.Vir
 		e.SetResponseError(http.StatusNotFound, "ResourceNotFound")
 		return r, e
 	}
-	answer := armcompute.VirtualMachineScaleSetVM{ID: &one.id, Properties: &armcompute.VirtualMachineScaleSetVMProperties{
+	answer := armcompute.VirtualMachineScaleSetVM{ID: &one.id, Tags: one.tags, Properties: &armcompute.VirtualMachineScaleSetVMProperties{
 		ProvisioningState: &one.provisioning, OSProfile: &armcompute.OSProfile{ComputerName: &one.computer},
 	}}
 	if o != nil && o.Expand != nil && *o.Expand == armcompute.InstanceViewTypesInstanceView {

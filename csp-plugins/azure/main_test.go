@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ var plugin = cloudtest.Plugin{
 			"AZURE_TENANT_ID=" + tenant, "AZURE_CLIENT_ID=" + client, "AZURE_CLIENT_SECRET=" + secret, "AZURE_TOKEN_CREDENTIALS=EnvironmentCredential",
 		}
 	},
-	TLS: true, NoRequestIDs: true, NoAddresses: true,
+	TLS: true, NoRequestIDs: true, Kinds: azure.Kinds,
 }
 
 func TestConformance(t *testing.T) {
@@ -41,7 +42,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestStrangers(t *testing.T)        { cloudtest.Strangers(t, plugin) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
 func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
 func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
 
@@ -176,9 +178,21 @@ func TestMachines(t *testing.T) {
 				t.Errorf("%s: %s, %v; want %s", state, got, err, want)
 			}
 		}
-		names, err := p.Names(t.Context(), machine)
-		if want := []string{"gpu-1 gpu-1", "gpu-2"}[i]; err != nil || strings.Join(names, " ") != want {
-			t.Errorf("names %v, %v; want %s", names, err, want)
+		m.Tag(machine, "cluster", "c1")
+		id, err := p.Identity(t.Context(), machine)
+		want := cloud.Identity{
+			Names: map[string][]string{azure.ComputerName: {one.computer}, azure.VMName: {[]string{"gpu-1", ""}[i]}}, Tags: map[string]string{"cluster": "c1"},
+		}
+		if err != nil || !reflect.DeepEqual(id, want) {
+			t.Errorf("identity %v, %v; want %v", id, err, want)
+		}
+		upper, err := p.Canonical(strings.ToUpper(machine[len("azure://"):]))
+		if err == nil {
+			t.Errorf("what is no providerID is machine %q", upper)
+		}
+		upper, err = p.Canonical("azure://" + strings.ToUpper(machine[len("azure://"):]))
+		if lower, _ := p.Canonical(machine); err != nil || upper != lower {
+			t.Errorf("in capitals it is machine %q, %v; want %q", upper, err, lower)
 		}
 		m.change(func() { one.provisioning, one.power = "Succeeded", "deallocated" })
 		if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.FailedPrecondition {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -39,7 +40,9 @@ type engine struct {
 }
 
 type instance struct {
-	name, ip, status         string
+	name, ip, hostname       string
+	status                   string
+	labels                   map[string]string
 	reboots, terminations    int
 	protected, recreateAfter bool
 }
@@ -97,6 +100,16 @@ func (e *engine) Add(name, address string) string {
 	defer e.mu.Unlock()
 	e.instances[path(project+name)] = &instance{name: name, ip: address, status: "RUNNING"}
 	return project + name
+}
+
+func (e *engine) Tag(machine, key, value string) {
+	e.change(func() {
+		i := e.instances[path(machine)]
+		if i.labels == nil {
+			i.labels = map[string]string{}
+		}
+		i.labels[key] = value
+	})
 }
 
 func (e *engine) Told(machine string) (reboots, terminations int) {
@@ -192,7 +205,9 @@ func (e *engine) handle(r *http.Request) (status int, answer any, then func()) {
 		return refuse(http.StatusNotFound, "notFound", "The resource '%s' was not found", what)
 	case r.Method == http.MethodGet && verb == "":
 		i := e.instances[what]
-		return http.StatusOK, map[string]any{"name": i.name, "status": i.status, "networkInterfaces": []any{map[string]any{"networkIP": i.ip}}}, nil
+		return http.StatusOK, map[string]any{
+			"name": i.name, "status": i.status, "hostname": i.hostname, "labels": maps.Clone(i.labels), "networkInterfaces": []any{map[string]any{"networkIP": i.ip}},
+		}, nil
 	case r.Method == http.MethodPost && verb == "reset":
 		return e.alter(what, "reset", r.URL.Query().Get("requestId"))
 	case r.Method == http.MethodDelete && verb == "":

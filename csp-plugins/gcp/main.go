@@ -18,5 +18,5 @@ func build(ctx context.Context, d *daemon.Daemon, cfg gcp.Config) error {
 	if err != nil {
 		return err
 	}
-	return cloud.ServeAsync(d, name, cfg.Config, provider)
+	return cloud.ServeAsync(d, name, cfg.Config, cfg.Proof, provider)
 }

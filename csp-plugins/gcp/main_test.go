@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -66,11 +67,13 @@ var plugin = cloudtest.Plugin{
 	Start: func(t *testing.T, _ cloudtest.Cloud, url string) (args, env []string) {
 		return []string{"--compute-endpoint", url}, []string{"GOOGLE_APPLICATION_CREDENTIALS=" + credentials(t)}
 	},
+	Kinds: gcp.Kinds,
 }
 
 func TestConformance(t *testing.T)      { cloudtest.Conformance(t, plugin) }
 func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestStrangers(t *testing.T)        { cloudtest.Strangers(t, plugin) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
 func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
 func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
 
@@ -209,9 +212,14 @@ func TestMachines(t *testing.T) {
 	if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, Terminate: true, ID: uuid.New()}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a protected instance: %v, want FailedPrecondition", err)
 	}
-	names, err := p.Names(t.Context(), machine)
-	if want := "gpu-1 gpu-1.us-central1-a.c.proj-1.internal gpu-1.c.proj-1.internal 10.0.0.1"; err != nil || strings.Join(names, " ") != want {
-		t.Errorf("names %v, %v; want %s", names, err, want)
+	e.change(func() { e.instances[path(machine)].hostname = "gpu-1.example.com" })
+	e.Tag(machine, "cluster", "c1")
+	id, err := p.Identity(t.Context(), machine)
+	want := cloud.Identity{Names: map[string][]string{
+		gcp.Name: {"gpu-1", "gpu-1.us-central1-a.c.proj-1.internal", "gpu-1.c.proj-1.internal"}, gcp.Hostname: {"gpu-1.example.com"},
+	}, Tags: map[string]string{"cluster": "c1"}}
+	if err != nil || !reflect.DeepEqual(id, want) {
+		t.Errorf("identity %v, %v; want %v", id, err, want)
 	}
 }
 

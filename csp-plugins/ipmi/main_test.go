@@ -17,9 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/ipmi"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
@@ -44,6 +46,7 @@ type world struct {
 	cluster   *localcluster.Cluster
 	namespace string
 	sims      map[string]*simulator // by node
+	uuids     map[string]string     // of its machine
 	dir       string
 	config    strings.Builder
 	cmd       *exec.Cmd
@@ -53,7 +56,7 @@ type world struct {
 func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 	t.Helper()
 	program(t, "ipmitool", "ipmitool")
-	w := &world{cluster: cluster, namespace: cluster.Namespace(t), sims: map[string]*simulator{}}
+	w := &world{cluster: cluster, namespace: cluster.Namespace(t), sims: map[string]*simulator{}, uuids: map[string]string{}}
 	dir, err := os.MkdirTemp("", "ipmi") // the path of a socket is bounded
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,7 @@ func newWorld(t *testing.T, cluster *localcluster.Cluster) *world {
 		if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: node, BootID: "boot-0", SystemUUID: id}); err != nil {
 			t.Fatal(err)
 		}
-		w.sims[node] = simulate(t, id)
+		w.sims[node], w.uuids[node] = simulate(t, id), id
 		w.bmc(node, w.sims[node].port, "")
 	}
 	w.watch(t)
@@ -166,7 +169,12 @@ func TestConformanceOnIPMISim(t *testing.T) {
 				}
 				return n.Status.NodeInfo.BootID
 			},
-			Reboots:  func(_ *testing.T, node string) int { return w.sims[node].reboots() },
+			Reboots: func(_ *testing.T, node string) int { return w.sims[node].reboots() },
+			Claim: func(t *testing.T, node string) string {
+				claimant := w.namespace + "-claimant"
+				cloudtest.Register(t, cluster, claimant, "node://"+node, corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot-0", SystemUUID: w.uuids[node]}})
+				return claimant
+			},
 			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
 			Patience: 2 * time.Minute,
 		}
@@ -199,6 +207,15 @@ func TestIPMISim(t *testing.T) {
 			defer testkit.Until(t, time.Minute, func() bool { return len(sim.books()) > 1 })
 		}
 	}
+	// Its kubelet shows the system UUID of another's machine, and a new Node's does too.
+	info := corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: w.uuids[a]}}
+	claimant := w.namespace + "-claimant"
+	cloudtest.Register(t, cluster, claimant, "", info)
+	patch := fmt.Appendf(nil, `{"status":{"nodeInfo":{"systemUUID":%q}}}`, w.uuids[a])
+	nodes := cloudtest.Kubelet(t, cluster, other).CoreV1().Nodes()
+	if _, err := nodes.Patch(t.Context(), other, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	client := v1.NewCSPPluginServiceClient(w.start(t))
 	ask := func(node, key string, want codes.Code, words string) {
 		t.Helper()
@@ -215,6 +232,7 @@ func TestIPMISim(t *testing.T) {
 		t.Errorf("node %s: %v, want %s: %s", node, err, want, words)
 	}
 	ask(other, "k1", codes.FailedPrecondition, "another machine")
+	ask(claimant, "k1", codes.FailedPrecondition, "has no BMC")
 	ask(cycled, "k2", codes.OK, "")
 	ask(silent, "k3", codes.Aborted, "chassis power status")
 	w.write(t, "password", "wrong")

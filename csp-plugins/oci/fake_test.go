@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type oracle struct {
 
 type instance struct {
 	id, name, ip, state   string
+	tags                  map[string]string
 	reboots, terminations int
 	seen                  int // while it was going
 }
@@ -78,8 +80,12 @@ func (o *oracle) Add(name, address string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	id := ocids + strings.ReplaceAll(name, "-", "")
-	o.instances[id] = &instance{id: id, name: name, ip: address, state: "RUNNING"}
+	o.instances[id] = &instance{id: id, name: name, ip: address, state: "RUNNING", tags: map[string]string{}}
 	return id
+}
+
+func (o *oracle) Tag(machine, key, value string) {
+	o.change(func() { o.instances[machine].tags[key] = value })
 }
 
 func (o *oracle) Told(machine string) (reboots, terminations int) {
@@ -202,13 +208,14 @@ func (o *oracle) handle(r *http.Request, body []byte) answer {
 				"lifecycleState": state, "timeCreated": "2026-01-02T03:04:05Z", "vnicId": vnic,
 			}
 		}
-		return answer{status: http.StatusOK, body: []any{attached("ATTACHED", "vnic-"+id), attached("DETACHED", "vnic-of-another")}}
+		return answer{status: http.StatusOK, body: []any{
+			attached("ATTACHED", "further-"+id), attached("ATTACHED", "vnic-"+id), attached("DETACHED", "vnic-of-another"),
+		}}
+	case kind == "vnics" && strings.HasPrefix(id, "further-"):
+		return answer{status: http.StatusOK, body: card(id, "10.9.9.9", "further", false)}
 	case kind == "vnics" && o.instances[strings.TrimPrefix(id, "vnic-")] != nil:
 		i := o.instances[strings.TrimPrefix(id, "vnic-")]
-		return answer{status: http.StatusOK, body: map[string]string{
-			"id": id, "availabilityDomain": "ad1", "compartmentId": compartment, "lifecycleState": "AVAILABLE", "subnetId": "s",
-			"timeCreated": "2026-01-02T03:04:05Z", "privateIp": i.ip, "hostnameLabel": i.name,
-		}}
+		return answer{status: http.StatusOK, body: card(id, i.ip, i.name, true)}
 	case kind != "instances" || o.instances[id] == nil:
 		return refuse(http.StatusNotFound, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found.")
 	case r.Method == http.MethodGet:
@@ -221,6 +228,14 @@ func (o *oracle) handle(r *http.Request, body []byte) answer {
 	return answer{status: http.StatusNotFound, body: "<html>Not Found</html>"}
 }
 
+// card is a network card as it is described.
+func card(id, ip, hostname string, primary bool) any {
+	return map[string]any{
+		"id": id, "availabilityDomain": "ad1", "compartmentId": compartment, "lifecycleState": "AVAILABLE", "subnetId": "s",
+		"timeCreated": "2026-01-02T03:04:05Z", "privateIp": ip, "hostnameLabel": hostname, "isPrimary": primary,
+	}
+}
+
 // shown is an instance as it is described. One that is going is gone a while later.
 func (o *oracle) shown(i *instance) any {
 	if i.state == "TERMINATING" {
@@ -228,9 +243,10 @@ func (o *oracle) shown(i *instance) any {
 			i.state = "TERMINATED"
 		}
 	}
-	return map[string]string{
+	return map[string]any{
 		"id": i.id, "compartmentId": compartment, "availabilityDomain": "ad1", "region": "phx", "shape": "BM.GPU.H100.8",
-		"timeCreated": "2026-01-02T03:04:05Z", "lifecycleState": i.state, "displayName": i.name,
+		"timeCreated": "2026-01-02T03:04:05Z", "lifecycleState": i.state, "displayName": i.name, "freeformTags": maps.Clone(i.tags),
+		"definedTags": map[string]any{"Operations": map[string]any{"CostCenter": "42"}},
 	}
 }
 

@@ -19,5 +19,5 @@ func build(_ context.Context, d *daemon.Daemon, cfg oci.Config) error {
 	if err != nil {
 		return err
 	}
-	return cloud.ServeAsync(d, name, cfg.Config, provider)
+	return cloud.ServeAsync(d, name, cfg.Config, cfg.Proof, provider)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +67,7 @@ var plugin = cloudtest.Plugin{
 	Start: func(t *testing.T, _ cloudtest.Cloud, url string) (args, env []string) {
 		return []string{"--auth", oci.File, "--oci-config-file", configure(t), "--oci-endpoint", url}, nil
 	},
+	Kinds: oci.Kinds,
 }
 
 func TestConformance(t *testing.T) {
@@ -74,7 +76,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestKillsAtTheSignal(t *testing.T) { cloudtest.KillsAtTheSignal(t, plugin) }
-func TestStrangers(t *testing.T)        { cloudtest.Strangers(t, plugin) }
+func TestClaims(t *testing.T)           { cloudtest.Claims(t, plugin) }
+func TestProofs(t *testing.T)           { cloudtest.Proofs(t, plugin) }
 func TestOperations(t *testing.T)       { cloudtest.Operations(t, plugin) }
 func TestReadiness(t *testing.T)        { cloudtest.Readiness(t, plugin) }
 
@@ -210,9 +213,17 @@ func TestMachines(t *testing.T) {
 	if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.Aborted {
 		t.Errorf("an instance in the wrong state: %v, want Aborted", err)
 	}
-	names, err := p.Names(t.Context(), machine)
-	if want := machine + " 10.0.0.1 gpu-1"; err != nil || strings.Join(names, " ") != want {
-		t.Errorf("names %v, %v; want %s", names, err, want)
+	o.Tag(machine, "cluster", "c1")
+	id, err := p.Identity(t.Context(), machine)
+	want := cloud.Identity{
+		Names: map[string][]string{oci.DisplayName: {"gpu-1"}, oci.Hostname: {"gpu-1"}, oci.PrivateIP: {"10.0.0.1"}},
+		Tags:  map[string]string{"cluster": "c1", "Operations.CostCenter": "42"},
+	}
+	if err != nil || !reflect.DeepEqual(id, want) {
+		t.Errorf("identity %v, %v; want %v", id, err, want)
+	}
+	if one, err := p.Canonical("oci://" + machine); err != nil || one != machine {
+		t.Errorf("with a scheme it is machine %q, %v; want %q", one, err, machine)
 	}
 }
 

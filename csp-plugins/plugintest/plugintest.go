@@ -26,6 +26,11 @@ type Bench struct {
 	BootID func(t *testing.T, node string) string
 	// Reboots counts how often a machine was rebooted so far.
 	Reboots func(t *testing.T, node string) int
+	// Claim adds a Node under another name, as a kubelet does that wants the machine of a
+	// node: with everything that a kubelet writes of its own Node (spec.providerID,
+	// status.addresses, status.nodeInfo, labels) as that machine has it; and returns its
+	// name. Nil for a plugin that reads nothing of a Node but its name.
+	Claim func(t *testing.T, node string) (claimant string)
 	// Restart ends the plugin abruptly and starts it again with the memory it
 	// has; the new connection is returned. Nil if the provider itself remembers.
 	Restart func(t *testing.T) grpc.ClientConnInterface
@@ -53,6 +58,8 @@ func Run(t *testing.T, open func(t *testing.T) *Bench) {
 		{"a missing machine is refused", missing},
 		{"an empty name is refused", emptyName},
 		{"a restart forgets nothing", restart},
+		{"a node does not get a machine by claiming it", claimed},
+		{"a claimed machine's own node is repaired", repairedAllTheSame},
 		{"a termination is executed once and ends in NotFound", terminate},
 		{"a missing machine is not terminated", terminateMissing},
 	} {

@@ -19,9 +19,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfish"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfishfake"
 	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
@@ -146,9 +148,32 @@ func (w *world) bench(t *testing.T, reboots func(node string) int) *plugintest.B
 	return &plugintest.Bench{
 		Conn: w.start(t), Node: w.namespace + "-a", Other: w.namespace + "-b", Missing: w.namespace + "-c",
 		BootID:   w.bootID,
+		Claim:    func(t *testing.T, node string) string { return w.claim(t, "claimant", node) },
 		Reboots:  func(_ *testing.T, node string) int { return reboots(node) },
 		Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
 		Patience: 2 * time.Minute,
+	}
+}
+
+// claim registers a Node by its own kubelet, which shows the system UUID of another's
+// machine, and returns its name.
+func (w *world) claim(t *testing.T, name, node string) string {
+	t.Helper()
+	claimant := w.namespace + "-" + name
+	cloudtest.Register(t, w.cluster, claimant, "node://"+node, corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node}},
+		NodeInfo:  corev1.NodeSystemInfo{BootID: "boot-0", SystemUUID: w.uuids[node]},
+	})
+	return claimant
+}
+
+// show has a Node's own kubelet show another system UUID.
+func (w *world) show(t *testing.T, node, uuid string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"status":{"nodeInfo":{"systemUUID":%q}}}`, uuid)
+	nodes := cloudtest.Kubelet(t, w.cluster, node).CoreV1().Nodes()
+	if _, err := nodes.Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -214,16 +239,6 @@ func TestWhatIsTold(t *testing.T) {
 		t.Errorf("a machine that shows no UUID: %v, want FailedPrecondition", err)
 	}
 	fakes[a].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
-	// Another Node with the same system UUID.
-	if _, err := cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: w.namespace + "-evil", SystemUUID: w.uuids[a]}); err != nil {
-		t.Fatal(err)
-	}
-	if err := signal(t, conn, a, "k1"); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "both say") {
-		t.Errorf("two nodes of one UUID: %v, want FailedPrecondition", err)
-	}
-	if err := cluster.DeleteNode(t.Context(), w.namespace+"-evil"); err != nil {
-		t.Fatal(err)
-	}
 	resets(a, 0)
 
 	// The answer gets lost, and the machine takes long to boot.
@@ -246,6 +261,42 @@ func TestWhatIsTold(t *testing.T) {
 	resets(b, 1)
 	if _, err := v1.NewCSPPluginServiceClient(conn).SendTerminateSignal(t.Context(), &v1.SendTerminateSignalRequest{NodeName: a, IdempotencyKey: "t"}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a termination: %v, want Unimplemented", err)
+	}
+}
+
+// A Node that shows the system UUID of another's machine gets nothing by it, and does not
+// keep the other from being repaired: what proves a machine is the configuration and the
+// BMC's own UUID. Only two BMCs with one UUID leave it undecided.
+func TestClaims(t *testing.T) {
+	cluster := localcluster.ForTest(t, localcluster.Options{})
+	w := newWorld(t, cluster)
+	fakes := w.fakes(t)
+	a, b := w.namespace+"-a", w.namespace+"-b"
+	conn := w.start(t)
+	refused := func(node, words string) {
+		t.Helper()
+		if err := signal(t, conn, node, "refusal of "+node); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), words) {
+			t.Errorf("node %s: %v, want FailedPrecondition: %s", node, err, words)
+		}
+	}
+	refused(w.claim(t, "new", a), "has no BMC")
+	w.show(t, b, w.uuids[a])
+	refused(b, "another machine")
+	if err := signal(t, conn, a, "k1"); err != nil {
+		t.Errorf("the node whose machine is claimed by two: %v", err)
+	}
+	if got := fakes[a].System(system).Resets; len(got) != 1 {
+		t.Errorf("its machine: resets %v, want one", got)
+	}
+	if said := w.said.String(); strings.Count(said, "another node claims the machine of a node") != 2 {
+		t.Errorf("it was not logged of both who claim it:\n%s", said)
+	}
+	// Somebody wrote two lines for one machine.
+	fakes[b].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
+	refused(a, "can not be decided")
+	refused(b, "can not be decided")
+	if got := len(fakes[a].System(system).Resets) + len(fakes[b].System(system).Resets); got != 1 {
+		t.Errorf("%d resets, want none but the first", got)
 	}
 }
 

@@ -25,7 +25,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	caches := watch.NewCaches(cluster.Clientset, watch.Sources{
-		DCGM: cfg.DCGMApp, Driver: cfg.DriverApp, GKE: cfg.GKEApp, Slices: readSlices(policy),
+		Namespaces: cfg.PodNamespaces, DCGM: cfg.DCGMApp, Driver: cfg.DriverApp, GKE: cfg.GKEApp, Slices: readSlices(policy),
 	})
 	labeler := &watch.Labeler{
 		Client: cluster.Clientset, Caches: caches, Policy: policy, Workers: cfg.Workers,

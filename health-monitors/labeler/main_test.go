@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,16 +81,23 @@ func (w *world) node(name string, gpus int, labels map[string]string) {
 	}
 }
 
-// pod runs on a node, and is Ready.
+// pod is an operator's on a node, and is Ready.
 func (w *world) pod(name, node, image string, labels map[string]string) {
 	w.t.Helper()
-	pods := w.cluster.Client().CoreV1().Pods("gpu-operator")
-	spec := localcluster.PodSpec{Namespace: "gpu-operator", Name: name, Node: node, Labels: labels}
+	w.podIn("gpu-operator", name, node, image, labels)
+}
+
+// podIn is a pod of a namespace that a DaemonSet owns, or says that one does.
+func (w *world) podIn(namespace, name, node, image string, labels map[string]string) {
+	w.t.Helper()
+	pods := w.cluster.Client().CoreV1().Pods(namespace)
+	spec := localcluster.PodSpec{Namespace: namespace, Name: name, Node: node, Labels: labels}
 	pod, err := w.cluster.AddPod(w.t.Context(), spec)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	pod.Spec.Containers[0].Image = image
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "daemons", UID: "daemons", Controller: new(true)}}
 	if pod, err = pods.Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -247,6 +255,56 @@ func TestTheLifeOfNodes(t *testing.T) {
 	}
 }
 
+// bound takes the labeler's right to read all pods, and gives it that in some namespaces.
+func (w *world) bound(namespaces ...string) {
+	w.t.Helper()
+	const role = "nvsentinel-labeler-pods"
+	rights := w.cluster.Client().RbacV1()
+	if err := rights.ClusterRoleBindings().Delete(w.t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range namespaces {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: config.Name, Namespace: namespace}},
+		}
+		if _, err := rights.RoleBindings(name).Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestATenantsPodLabelsNoNode: anybody may give a pod of his any label, any owner and any
+// node. What is on a node is said by pods of the operators' namespaces alone.
+func TestATenantsPodLabelsNoNode(t *testing.T) {
+	w := newWorld(t)
+	w.node("labeled-victim", 8, nil)
+	w.node("labeled-other", 8, nil)
+	tenants := map[string]map[string]string{
+		"dcgm": {"app": "nvidia-dcgm"}, "driver": {"app": "nvidia-driver-daemonset"},
+		"component": {"app.kubernetes.io/component": "nvidia-driver"}, "gke": {"k8s-app": "nvidia-driver-installer"},
+	}
+	for name, labels := range tenants {
+		w.podIn("team-a", name, "labeled-victim", "registry.example.com/dcgm:3.0", labels)
+	}
+	w.pod("dcgm-other", "labeled-other", "nvcr.io/nvidia/cloud-native/dcgm:4.5.2-1-ubuntu22.04", map[string]string{"app": "nvidia-dcgm"})
+	w.podIn("kube-system", "driver-other", "labeled-other", "gke:1", tenants["gke"])
+	w.bound("gpu-operator", "kube-system")
+	w.run("--pod-namespaces=gpu-operator,kube-system")
+	w.expect("labeled-other", "dcgm.version=4.x driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
+	w.expect("labeled-victim", "gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
+	// Nor does one change what an operator's pod says.
+	w.podIn("team-a", "dcgm-newer", "labeled-other", "registry.example.com/dcgm:3.0", tenants["dcgm"])
+	w.pod("driver-victim", "labeled-victim", "driver:570", tenants["driver"]) // and that is seen after it
+	w.expect("labeled-victim", "driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
+	w.expect("labeled-other", "dcgm.version=4.x driver.installed=true gpu.count.current=8 gpu.count.expected=8 kata.enabled=false")
+	for node := range map[string]bool{"labeled-victim": true, "labeled-other": true} {
+		if err := w.cluster.DeleteNode(t.Context(), node); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestDevicesOfResourceSlices are counted where an expression asks for them, and when
 // one comes later.
 func TestDevicesOfResourceSlices(t *testing.T) {
@@ -291,9 +349,15 @@ func TestBadConfigurationSaysWhat(t *testing.T) {
 		`driverAppLabel (--driver-app-label) "a/b"`: func(c *config.Config) { c.DriverApp = "a/b" },
 		`kataLabel (--kata-label) "a b"`:            func(c *config.Config) { c.KataLabel = "a b" },
 		`(--assume-dcgm-version) "4" is not like`:   func(c *config.Config) { c.AssumeDCGM = "4" },
-		"workers (--workers) 0":                     func(c *config.Config) { c.Workers = 0 },
-		"reading the classes of devices":            func(c *config.Config) { c.ClassesFile = "/does/not/exist" },
-		"currentExpression is missing":              func(c *config.Config) { c.ClassesFile = classes("[[classes]]\nname = 'gpu'\ngroupingLabels = ['a']\n") },
+		"podNamespaces (--pod-namespaces) has 0":    func(c *config.Config) { c.PodNamespaces = nil },
+		`podNamespaces (--pod-namespaces) has ""`:   func(c *config.Config) { c.PodNamespaces = []string{""} },
+		"each once": func(c *config.Config) { c.PodNamespaces = []string{"a", "a"} },
+		"want 1 to 16": func(c *config.Config) {
+			c.PodNamespaces = strings.Split("a b c d e f g h i j k l m n o p q", " ")
+		},
+		"workers (--workers) 0":          func(c *config.Config) { c.Workers = 0 },
+		"reading the classes of devices": func(c *config.Config) { c.ClassesFile = "/does/not/exist" },
+		"currentExpression is missing":   func(c *config.Config) { c.ClassesFile = classes("[[classes]]\nname = 'gpu'\ngroupingLabels = ['a']\n") },
 	} {
 		c := config.Default
 		change(&c)

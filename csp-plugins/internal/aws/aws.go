@@ -75,41 +75,41 @@ func (p *Provider) State(ctx context.Context, machine string) (cloud.State, erro
 	return stateOf(answer.InstanceStatuses[0]), nil
 }
 
-// Names asks for the private names and addresses of all network interfaces, and
-// for those that a Node can be named after: the instance's id, and its host name
-// by the id.
-func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+// Kinds of names of an instance, which EC2 itself makes.
+const (
+	PrivateDNSName = "private-dns-name"
+	InstanceID     = "instance-id"
+)
+
+// Kinds are all of them.
+var Kinds = []string{PrivateDNSName, InstanceID}
+
+// Canonical is the instance's id: in which zone spec.providerID says that it is, nobody
+// checks.
+func (p *Provider) Canonical(machine string) (string, error) { return instance(machine) }
+
+// Identity asks for the instance's own private DNS name and its tags. The names and
+// addresses of further network interfaces are left out: the role of nodes may attach some
+// (AmazonEKS_CNI_Policy).
+func (p *Provider) Identity(ctx context.Context, machine string) (cloud.Identity, error) {
 	id, err := instance(machine)
 	if err != nil {
-		return nil, err
+		return cloud.Identity{}, err
 	}
 	answer, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil {
-		return nil, answered(err)
+		return cloud.Identity{}, answered(err)
 	}
-	names := []string{id}
-	add := func(name *string) {
-		if aws.ToString(name) != "" {
-			names = append(names, *name)
-		}
-	}
+	found := cloud.Identity{Names: map[string][]string{}, Tags: map[string]string{}}
 	for _, reservation := range answer.Reservations {
 		for _, i := range reservation.Instances {
-			add(i.PrivateDnsName)
-			add(i.PrivateIpAddress)
-			add(i.Ipv6Address)
-			for _, card := range i.NetworkInterfaces {
-				for _, a := range card.PrivateIpAddresses {
-					add(a.PrivateDnsName)
-					add(a.PrivateIpAddress)
-				}
-				for _, a := range card.Ipv6Addresses {
-					add(a.Ipv6Address)
-				}
+			found.Names[PrivateDNSName], found.Names[InstanceID] = []string{aws.ToString(i.PrivateDnsName)}, []string{aws.ToString(i.InstanceId)}
+			for _, tag := range i.Tags {
+				found.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 			}
 		}
 	}
-	return names, nil
+	return found, nil
 }
 
 func stateOf(s types.InstanceStatus) cloud.State {

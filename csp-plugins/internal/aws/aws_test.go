@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
@@ -170,6 +171,18 @@ func TestMachines(t *testing.T) {
 	}
 	if got, err := p.State(t.Context(), "aws:///us-west-2a/i-00000000"); err != nil || got != cloud.Gone {
 		t.Errorf("an unknown instance is %s, %v; want Gone", got, err)
+	}
+	fake.Change(id, func(i *ec2fake.Instance) {
+		i.DNS, i.IP, i.Further, i.Tags = "ip-10-0-0-7.us-west-2.compute.internal", "10.0.0.7", "ip-10-0-0-8.us-west-2.compute.internal", map[string]string{"cluster": "c1"}
+	})
+	want := cloud.Identity{
+		Names: map[string][]string{PrivateDNSName: {"ip-10-0-0-7.us-west-2.compute.internal"}, InstanceID: {id}}, Tags: map[string]string{"cluster": "c1"},
+	}
+	if got, err := p.Identity(t.Context(), machine); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("identity %v, %v; want %v: no address, and no name of a further interface", got, err, want)
+	}
+	if one, err := p.Canonical("aws:///us-west-2b/" + id); err != nil || one != id {
+		t.Errorf("with another zone it is machine %q, %v; want %q", one, err, id)
 	}
 	fake.Change(id, func(i *ec2fake.Instance) { i.State = "stopped" })
 	if err := p.Reboot(t.Context(), machine, false); status.Code(err) != codes.FailedPrecondition {

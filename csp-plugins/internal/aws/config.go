@@ -9,6 +9,7 @@ import (
 // Config is the configuration of the plugin.
 type Config struct {
 	cloud.Config
+	cloud.Proof
 	// Region of the instances; empty is what the SDK finds.
 	Region string `toml:"region" flag:"region" usage:"region of the instances; empty is that of AWS_REGION, the profile or the instance"`
 	// Endpoint replaces EC2's address.
@@ -16,7 +17,9 @@ type Config struct {
 }
 
 // Default is the configuration without a file.
-func Default() Config { return Config{Config: cloud.Default()} }
+func Default() Config {
+	return Config{Config: cloud.Default(), Proof: cloud.Proof{NodeNameFrom: Kinds}}
+}
 
 // Validate joins everything that is wrong.
-func (c Config) Validate() error { return errors.Join(c.Config.Validate()) }
+func (c Config) Validate() error { return errors.Join(c.Config.Validate(), c.Proof.Validate(Kinds)) }

@@ -98,7 +98,9 @@ func (p *Provider) clients(subscription string) (*armcompute.ClientFactory, erro
 
 // facts are what Azure says of a machine.
 type facts struct {
-	names               []string
+	// vm is the name of a machine that is in no scale set; that in a set is a number.
+	vm, computer        string
+	tags                map[string]*string
 	provisioning, power string
 }
 
@@ -116,7 +118,7 @@ func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	f := facts{names: []string{at.name}}
+	f := facts{}
 	var statuses []*armcompute.InstanceViewStatus
 	var os *armcompute.OSProfile
 	if at.set != "" {
@@ -124,7 +126,7 @@ func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
 		if err != nil || got.Properties == nil {
 			return f, answered(err)
 		}
-		f.names, f.provisioning, os = nil, value(got.Properties.ProvisioningState), got.Properties.OSProfile // its id says nothing
+		f.tags, f.provisioning, os = got.Tags, value(got.Properties.ProvisioningState), got.Properties.OSProfile
 		if v := got.Properties.InstanceView; v != nil {
 			statuses = v.Statuses
 		}
@@ -133,7 +135,7 @@ func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
 		if err != nil || got.Properties == nil {
 			return f, answered(err)
 		}
-		f.provisioning, os = value(got.Properties.ProvisioningState), got.Properties.OSProfile
+		f.vm, f.tags, f.provisioning, os = at.name, got.Tags, value(got.Properties.ProvisioningState), got.Properties.OSProfile
 		if v := got.Properties.InstanceView; v != nil {
 			statuses = v.Statuses
 		}
@@ -143,8 +145,8 @@ func (p *Provider) look(ctx context.Context, machine string) (facts, error) {
 			f.power = state
 		}
 	}
-	if os != nil && value(os.ComputerName) != "" {
-		f.names = append(f.names, *os.ComputerName)
+	if os != nil {
+		f.computer = value(os.ComputerName)
 	}
 	return f, nil
 }
@@ -171,12 +173,34 @@ func (p *Provider) State(ctx context.Context, machine string) (csp.State, error)
 	return csp.NotUp, nil
 }
 
-// Names are the machine's name and the host name that Azure gave it; in a scale set
-// the host name alone. Addresses are with another service, for which the plugin has no
-// right.
-func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+// Kinds of names of a machine.
+const (
+	// ComputerName is the host name that Azure gave the machine when it made it.
+	ComputerName = "computer-name"
+	// VMName is the name of a machine that is in no uniform scale set.
+	VMName = "vm-name"
+)
+
+// Kinds are all of them.
+var Kinds = []string{ComputerName, VMName}
+
+// Canonical is the resource id in small letters: Azure tells no case.
+func (p *Provider) Canonical(machine string) (string, error) {
+	_, err := parse(machine)
+	return strings.ToLower(machine), err
+}
+
+// Identity asks for the machine's names and tags.
+func (p *Provider) Identity(ctx context.Context, machine string) (csp.Identity, error) {
 	f, err := p.look(ctx, machine)
-	return f.names, err
+	if err != nil {
+		return csp.Identity{}, err
+	}
+	id := csp.Identity{Names: map[string][]string{ComputerName: {f.computer}, VMName: {f.vm}}, Tags: map[string]string{}}
+	for key, text := range f.tags {
+		id.Tags[key] = value(text)
+	}
+	return id, nil
 }
 
 // Begin restarts or deletes the machine. Azure knows no request ids: the id goes with

@@ -13,6 +13,7 @@ import (
 // Config is the configuration of the plugin.
 type Config struct {
 	csp.Config
+	csp.Proof
 	// Cloud is one of clouds.
 	Cloud string `toml:"cloud" bounds:"public, china, government" flag:"cloud" usage:"which Azure: public, china or government"`
 	// Endpoint replaces the address of Azure Resource Manager.
@@ -25,11 +26,13 @@ type Config struct {
 var clouds = map[string]cloud.Configuration{"public": cloud.AzurePublic, "china": cloud.AzureChina, "government": cloud.AzureGovernment}
 
 // Default is the configuration without a file.
-func Default() Config { return Config{Config: csp.Default(), Cloud: "public"} }
+func Default() Config {
+	return Config{Config: csp.Default(), Proof: csp.Proof{NodeNameFrom: Kinds}, Cloud: "public"}
+}
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Config.Validate()}
+	problems := []error{c.Config.Validate(), c.Proof.Validate(Kinds)}
 	if _, ok := clouds[c.Cloud]; !ok {
 		problems = append(problems, fmt.Errorf("cloud (--cloud) is %q, want public, china or government", c.Cloud))
 	}

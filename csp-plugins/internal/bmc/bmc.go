@@ -91,31 +91,30 @@ func (p *Provider) Machines() []string {
 	return names
 }
 
-// Machine finds the machine of a Node in the configuration.
+// Machine finds the machine of a Node in the configuration, by the Node's name alone.
 func (p *Provider) Machine(node *corev1.Node) (string, error) {
-	byName, named := p.entries[nodePrefix+node.Name]
-	byID, identified := p.entries[node.Spec.ProviderID]
-	// A providerID that reads like the name of a machine chooses none.
-	identified = identified && byID.ProviderID != ""
-	switch {
-	case named && identified:
-		return "", status.Errorf(codes.FailedPrecondition, "node %q has two [[bmc]]: one says node = %q, the other providerID = %q", node.Name, byName.Node, byID.ProviderID)
-	case named:
-		return byName.Machine(), nil
-	case identified:
-		return byID.Machine(), nil
+	if e, named := p.entries[nodePrefix+node.Name]; named {
+		return e.Machine(), nil
 	}
 	return "", status.Errorf(codes.FailedPrecondition, "node %q has no BMC: the plugin's configuration needs a [[bmc]] with node = %q", node.Name, node.Name)
 }
 
-// Rivals are two Nodes of one machine, or with one system UUID.
+// Rivals are two Nodes that show one system UUID, as far as that matters.
 func (p *Provider) Rivals(one, other *corev1.Node) bool {
-	mine, err := p.Machine(one)
-	theirs, otherErr := p.Machine(other)
-	if err == nil && otherErr == nil && mine == theirs {
-		return true
+	shown := one.Status.NodeInfo.SystemUUID
+	return !p.entries[nodePrefix+one.Name].SkipUUIDCheck && own(shown) && sameUUID(shown, other.Status.NodeInfo.SystemUUID)
+}
+
+// Confirmed says whether the BMC that the configuration gives a Node knows the system
+// UUID that the Node shows. One without a BMC, or whose UUID is not checked, proves
+// nothing by what it shows.
+func (p *Provider) Confirmed(ctx context.Context, node *corev1.Node) bool {
+	machine, err := p.Machine(node)
+	if err != nil || p.entries[machine].SkipUUIDCheck {
+		return false
 	}
-	return !p.entries[mine].SkipUUIDCheck && own(one.Status.NodeInfo.SystemUUID) && sameUUID(one.Status.NodeInfo.SystemUUID, other.Status.NodeInfo.SystemUUID)
+	_, err = p.Examine(ctx, machine, node)
+	return err == nil
 }
 
 // Examine compares the system UUID that the BMC knows with the one that the
@@ -162,10 +161,13 @@ func (p *Provider) Reboot(ctx context.Context, machine string, force bool) error
 	return p.inTurn(ctx, machine, resetLimit, func(ctx context.Context) error { return p.driver.Reset(ctx, machine, force) })
 }
 
-// Names is not asked of Hardware.
-func (*Provider) Names(context.Context, string) ([]string, error) {
-	return nil, status.Error(codes.Unimplemented, "a BMC knows no names")
+// Identity is not asked of Hardware.
+func (*Provider) Identity(context.Context, string) (cloud.Identity, error) {
+	return cloud.Identity{}, status.Error(codes.Unimplemented, "a BMC knows no names")
 }
+
+// Canonical is not asked of Hardware.
+func (*Provider) Canonical(machine string) (string, error) { return machine, nil }
 
 // Terminate is not asked of Hardware.
 func (*Provider) Terminate(context.Context, string, bool) error {

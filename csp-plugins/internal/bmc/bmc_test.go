@@ -148,20 +148,17 @@ func TestExamine(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	p := New([]Entry{{Node: "gpu-1"}, {ProviderID: "metal://2"}, {Node: "gpu-3", SkipUUIDCheck: true}}, &driver{})
+	p := New([]Entry{{Node: "gpu-1"}, {Node: "gpu-3", SkipUUIDCheck: true}}, &driver{})
 	for _, tt := range []struct {
 		name, id, want string
 	}{
-		{"gpu-1", "", "node://gpu-1"}, {"gpu-1", "aws:///a/i-0", "node://gpu-1"}, {"gpu-2", "metal://2", "metal://2"},
-		{"gpu-1", "metal://2", ""}, {"gpu-9", "", ""}, {"gpu-9", "node://gpu-1", ""},
+		{"gpu-1", "", "node://gpu-1"}, {"gpu-1", "aws:///a/i-0", "node://gpu-1"}, {"gpu-1", "node://gpu-3", "node://gpu-1"},
+		{"gpu-9", "", ""}, {"gpu-9", "node://gpu-1", ""},
 	} {
 		got, err := p.Machine(node(tt.name, tt.id, text))
 		if got != tt.want || (err == nil) != (tt.want != "") || err != nil && status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("node %s, %q: %q, %v; want %q", tt.name, tt.id, got, err, tt.want)
 		}
-	}
-	if !p.Rivals(node("gpu-2", "metal://2", text), node("evil", "metal://2", "")) {
-		t.Error("two nodes with one providerID are no rivals")
 	}
 	if !p.Rivals(node("gpu-1", "", text), node("evil", "", smbios)) || p.Rivals(node("gpu-1", "", factory), node("gpu-2", "", factory)) {
 		t.Error("two nodes are rivals that show one system UUID of their own, and only they")
@@ -171,6 +168,40 @@ func TestMachine(t *testing.T) {
 	}
 	if _, err := p.State(t.Context(), "node://gone"); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("the state of a machine that the configuration lacks: %v, want FailedPrecondition", err)
+	}
+}
+
+// What a Node shows is confirmed by the BMC that the configuration gives it, and by nothing
+// else.
+func TestConfirmed(t *testing.T) {
+	d := &driver{facts: Facts{UUID: text, Power: On}, errs: map[string]error{"node://silent": errors.New("it burns")}}
+	p := New([]Entry{{Node: "gpu-1"}, {Node: "silent"}, {Node: "unchecked", SkipUUIDCheck: true}}, d)
+	for _, tt := range []struct {
+		name, shown string
+		want        bool
+	}{
+		{"gpu-1", smbios, true}, {"gpu-1", "a0112233-4455-6677-8899-aabbccddeeff", false}, {"gpu-1", "", false},
+		{"silent", text, false}, {"unchecked", text, false}, {"unknown", text, false},
+	} {
+		if got := p.Confirmed(t.Context(), node(tt.name, "node://gpu-1", tt.shown)); got != tt.want {
+			t.Errorf("node %s that shows %q: %v, want %v", tt.name, tt.shown, got, tt.want)
+		}
+	}
+}
+
+// A kubelet writes its Node's providerID: no entry can rest on it.
+func TestEntriesNameTheirNode(t *testing.T) {
+	for want, e := range map[string]Entry{
+		"":                     {Node: "gpu-1"},
+		"proves nothing":       {Node: "gpu-1", ProviderID: "metal://1"},
+		"the machine's Node":   {ProviderID: "metal://1"},
+		"want the name of the": {Node: "gpu\n1", SkipUUIDCheck: true},
+	} {
+		e.Credentials, e.Reset = "/c", []string{"reset"}
+		err := ValidateEntries([]Entry{e}, []string{"reset"})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", e, err, want)
+		}
 	}
 }
 

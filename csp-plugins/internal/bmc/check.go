@@ -134,5 +134,5 @@ func Serve(d *daemon.Daemon, name string, c Config, entries []Entry, driver Driv
 	check := NewCheck(provider, c, d.Log, d.Clock, d.Registry)
 	d.Ready("BMCs", check.Ready)
 	d.Go("check of the BMCs", check.Run)
-	return cloud.Serve(d, name, c.Config, provider)
+	return cloud.ServeHardware(d, name, c.Config, provider)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/config"
 )
 
-// nodePrefix begins the name of a machine that is known by its Node's.
+// nodePrefix begins the name of a machine, which ends with its Node's.
 const nodePrefix = "node://"
 
 // MaxEntries bounds the BMCs of one plugin.
@@ -20,8 +20,10 @@ const MaxEntries = 10_000
 
 // Entry says which BMC belongs to which node: a [[bmc]] of the configuration.
 type Entry struct {
-	// Node is the Node's name, ProviderID its spec.providerID; one of them is set.
-	Node       string `toml:"node"`
+	// Node is the name of the machine's Node.
+	Node string `toml:"node"`
+	// ProviderID is refused: the kubelet writes its own Node's providerID, so it proves
+	// nothing. Set node.
 	ProviderID string `toml:"providerID"`
 	// Address of the BMC.
 	Address string `toml:"address"`
@@ -37,13 +39,8 @@ type Entry struct {
 	SkipUUIDCheck bool `toml:"skipUUIDCheck"`
 }
 
-// Machine names the machine: by its providerID, else by its Node.
-func (e Entry) Machine() string {
-	if e.ProviderID != "" {
-		return e.ProviderID
-	}
-	return nodePrefix + e.Node
-}
+// Machine names the machine.
+func (e Entry) Machine() string { return nodePrefix + e.Node }
 
 // Over fills what an entry leaves out with what stands in defaults.
 func (e Entry) Over(defaults Entry) Entry {
@@ -96,7 +93,7 @@ func ValidateDefaults(e Entry) error {
 func ValidateEntries(entries []Entry, resets []string) error {
 	switch {
 	case len(entries) == 0:
-		return errors.New("there is no [[bmc]]: add one for each machine, with node or providerID, address and credentials")
+		return errors.New("there is no [[bmc]]: add one for each machine, with node, address and credentials")
 	case len(entries) > MaxEntries:
 		return fmt.Errorf("there are %d [[bmc]], want at most %d: run a further plugin for the others", len(entries), MaxEntries)
 	}
@@ -116,14 +113,11 @@ func ValidateEntries(entries []Entry, resets []string) error {
 }
 
 func (e Entry) validate(problem func(format string, args ...any), resets []string) {
-	if (e.Node == "") == (e.ProviderID == "") {
-		problem(`want either node = "NAME" or providerID = "..."`)
+	if e.Node == "" || strings.Contains(e.Node, "\n") {
+		problem(`node = %q, want the name of the machine's Node`, e.Node)
 	}
-	if strings.HasPrefix(e.ProviderID, nodePrefix) || strings.Contains(e.Machine(), "\n") {
-		problem("providerID %q, want one that does not begin with %s", e.ProviderID, nodePrefix)
-	}
-	if e.SkipUUIDCheck && e.Node == "" {
-		problem(`skipUUIDCheck needs node = "NAME": whoever registers a Node chooses its providerID`)
+	if e.ProviderID != "" {
+		problem(`providerID = %q proves nothing, because the Node's own kubelet writes it: want node = "NAME" alone`, e.ProviderID)
 	}
 	if !filepath.IsAbs(e.Credentials) {
 		problem(`credentials = %q, want the absolute path of a folder with the files username and password`, e.Credentials)

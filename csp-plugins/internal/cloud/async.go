@@ -23,7 +23,8 @@ type Signal struct {
 // goes. What is said of Provider holds.
 type AsyncProvider interface {
 	State(ctx context.Context, machine string) (State, error)
-	Names(ctx context.Context, machine string) ([]string, error)
+	Canonical(machine string) (string, error)
+	Identity(ctx context.Context, machine string) (Identity, error)
 	// Begin returns when the cloud took the signal, with the name of its operation;
 	// empty if the cloud has none.
 	Begin(ctx context.Context, s Signal) (operation string, err error)

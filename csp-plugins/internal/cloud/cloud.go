@@ -39,9 +39,11 @@ const (
 type Provider interface {
 	// State says how a machine is.
 	State(ctx context.Context, machine string) (State, error)
-	// Names are the private addresses and host names by which the cloud knows a
-	// machine.
-	Names(ctx context.Context, machine string) ([]string, error)
+	// Canonical is the one name of a machine, however spec.providerID writes it. It is
+	// an error of Malformed for one of something else.
+	Canonical(machine string) (string, error)
+	// Identity is what the cloud says of a machine.
+	Identity(ctx context.Context, machine string) (Identity, error)
 	// Reboot and Terminate return when the cloud took the request. They never
 	// repeat a request by themselves. Force does not wait for the operating
 	// system, if the cloud can do so.
@@ -55,9 +57,12 @@ type Plugin struct {
 	Provider AsyncProvider
 	// Client reads Nodes.
 	Client kubernetes.Interface
+	// Proof says by what a Node is verified to be a machine's.
+	Proof Proof
 	// Memory remembers the keys.
-	Memory Memory
-	Log    *slog.Logger
+	Memory  Memory
+	Log     *slog.Logger
+	Metrics *Metrics
 
 	mu   sync.Mutex
 	busy map[string]*sync.Mutex // by key

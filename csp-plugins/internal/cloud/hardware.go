@@ -2,22 +2,27 @@ package cloud
 
 import (
 	"context"
+	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Hardware is a Provider of machines that nobody gives back, and whose names it
-// knows by itself: those of a rack, behind their management controllers. Names
-// and Terminate of such a Provider are never called.
+// knows by itself: those of a rack, behind their management controllers. Identity,
+// Canonical and Terminate of such a Provider are never called.
 type Hardware interface {
 	Provider
-	// Machine names the machine of a Node, whatever its spec.providerID is.
+	// Machine names the machine of a Node, whatever the Node says of itself.
 	Machine(node *corev1.Node) (string, error)
-	// Rivals says whether two Nodes can not both be right about their machines.
+	// Rivals says whether another Node says of itself that it is a Node's machine.
 	Rivals(one, other *corev1.Node) bool
+	// Confirmed says whether it is certain of a Node, by what its kubelet does not
+	// write, that it is the machine that it says.
+	Confirmed(ctx context.Context, node *corev1.Node) bool
 	// Examine looks at a machine before a signal. It fails unless the machine is
 	// certainly the Node's. The mark changes whenever the machine is reset, by
 	// whomever; empty is unknown.
@@ -34,35 +39,62 @@ func (p *Plugin) hardware() (Hardware, bool) {
 	return found, ok
 }
 
+const (
+	// rivalsLimit bounds the looks at rivals, which go on beside that at the machine: a
+	// rival that does not answer is not confirmed, and delays no other Node's repair.
+	rivalsLimit = 8 * time.Second
+	// rivalsAtOnce is how many rivals are looked at at the same time.
+	rivalsAtOnce = 32
+)
+
 // examine refuses a machine that is not certainly the Node's, and returns its mark.
 func (p *Plugin) examine(ctx context.Context, hardware Hardware, machine string, node *corev1.Node) (string, error) {
-	err := p.nodes(ctx, machine, func(other *corev1.Node) error {
+	var others []*corev1.Node
+	err := p.nodes(ctx, machine, func(other *corev1.Node) {
 		if other.UID != node.UID && hardware.Rivals(node, other) {
-			return status.Errorf(codes.FailedPrecondition, "nodes %q and %q both say that they are machine %q", node.Name, other.Name, machine)
+			others = append(others, other)
 		}
-		return nil
 	})
 	if err != nil {
 		return "", err
 	}
+	var rivals map[string]Finding
+	var looks sync.WaitGroup
+	looks.Go(func() { rivals = confirm(ctx, hardware, others) })
 	mark, err := hardware.Examine(ctx, machine, node)
-	return mark, nothingDone(err)
+	looks.Wait()
+	if err != nil {
+		return "", nothingDone(err)
+	}
+	found, against := judge(Proven, rivals)
+	p.report(node, machine, found, rivals)
+	if found != Proven {
+		return "", status.Errorf(codes.FailedPrecondition, "nodes %s show one system UUID, and so do the BMCs that the configuration gives them: which of them is machine %q can not be decided, and none is touched. Correct the [[bmc]] of one, or remove the Node that is stale",
+			quoted(append(against, node.Name)), machine)
+	}
+	return mark, nil
 }
 
-// nodes shows all Nodes until one is refused.
-func (p *Plugin) nodes(ctx context.Context, machine string, refuse func(*corev1.Node) error) error {
-	for page := (metav1.ListOptions{Limit: 500}); ; {
-		list, err := p.Client.CoreV1().Nodes().List(ctx, page)
-		if err != nil {
-			return status.Errorf(codes.Aborted, "looking for other nodes of machine %q: %v", machine, err)
-		}
-		for i := range list.Items {
-			if err := refuse(&list.Items[i]); err != nil {
-				return err
+// confirm looks which rivals are certainly what they say.
+func confirm(ctx context.Context, hardware Hardware, others []*corev1.Node) map[string]Finding {
+	ctx, cancel := context.WithTimeout(ctx, rivalsLimit)
+	defer cancel()
+	var mu sync.Mutex
+	rivals := map[string]Finding{}
+	var looks errgroup.Group
+	looks.SetLimit(rivalsAtOnce)
+	for _, other := range others {
+		looks.Go(func() error {
+			found := Unproven
+			if hardware.Confirmed(ctx, other) {
+				found = Proven
 			}
-		}
-		if page.Continue = list.Continue; page.Continue == "" {
+			mu.Lock()
+			defer mu.Unlock()
+			rivals[other.Name] = found
 			return nil
-		}
+		})
 	}
+	_ = looks.Wait()
+	return rivals
 }

@@ -11,18 +11,23 @@ import (
 
 // Serve makes the service of a plugin: what a main has left to do is to make the
 // provider. name is the plugin's, under which it is known to the API server.
-func Serve(d *daemon.Daemon, name string, c Config, provider Provider) error {
-	return ServeAsync(d, name, c, direct{provider})
+func Serve(d *daemon.Daemon, name string, c Config, proof Proof, provider Provider) error {
+	return ServeAsync(d, name, c, proof, direct{provider})
+}
+
+// ServeHardware is Serve for Hardware, which verifies its machines itself.
+func ServeHardware(d *daemon.Daemon, name string, c Config, provider Hardware) error {
+	return Serve(d, name, c, Proof{}, provider)
 }
 
 // ServeAsync is Serve for a cloud that makes an operation of each signal.
-func ServeAsync(d *daemon.Daemon, name string, c Config, provider AsyncProvider) error {
+func ServeAsync(d *daemon.Daemon, name string, c Config, proof Proof, provider AsyncProvider) error {
 	cluster, err := kube.Connect(c.Kube, name+"/"+d.Version)
 	if err != nil {
 		return err
 	}
 	impl := &Plugin{
-		Provider: provider, Client: cluster.Clientset, Log: d.Log,
+		Provider: provider, Client: cluster.Clientset, Proof: proof, Log: d.Log, Metrics: NewMetrics(d.Registry),
 		Memory: Memory{Client: cluster.Clientset, Namespace: c.Namespace, Prefix: name},
 	}
 	options := plugin.Options{

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -59,6 +60,24 @@ func (p *Plugin) watch(d *daemon.Daemon) {
 	})
 }
 
+// ask says what the cloud says of a Node's machine, and whether it verifies the Node.
+func (p *Plugin) ask(ctx context.Context, node *corev1.Node) (said string, err error) {
+	machine := node.Spec.ProviderID
+	state, err := p.Provider.State(ctx, machine)
+	if err != nil {
+		return "", err
+	}
+	said = fmt.Sprintf("machine %q of node %q is %s", machine, node.Name, state)
+	if state == Gone {
+		return said, nil
+	}
+	id, err := p.Provider.Identity(ctx, machine)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s; that it is the node's is %s by %s", said, p.Proof.Verify(id, node.Name), p.Proof.known(id)), nil
+}
+
 // looks is about how many machines the cloud is asked at most: that of one Node may
 // be gone for long, or not for this plugin.
 const looks = 5
@@ -79,9 +98,9 @@ func (p *Plugin) glance(ctx context.Context) (ok bool, detail string) {
 			if machine == "" {
 				continue
 			}
-			state, err := p.Provider.State(ctx, machine)
+			said, err := p.ask(ctx, &node)
 			if err == nil {
-				return true, fmt.Sprintf("machine %q of node %q is %s", machine, node.Name, state)
+				return true, said
 			}
 			if status.Code(err) == codes.FailedPrecondition {
 				continue // a machine of something else

@@ -36,6 +36,10 @@ func Conformance(t *testing.T, p Plugin) {
 				reboots, _ := w.cloud.Told(w.machines[node])
 				return reboots
 			},
+			Claim: func(t *testing.T, node string) string {
+				machine := w.machines[node]
+				return w.claim(t, "claimant", machine, w.addresses[machine])
+			},
 			Restart:  func(t *testing.T) grpc.ClientConnInterface { w.kill(t); return w.start(t) },
 			Patience: patience,
 		}
@@ -116,7 +120,7 @@ func KillsAtTheSignal(t *testing.T, p Plugin) {
 // killAt kills the plugin at a request of a signal to a machine of its own.
 func (w *world) killAt(t *testing.T, node string, at func(*http.Request) bool, when blow, terminate bool) (killed bool) {
 	t.Helper()
-	w.add(t, node, w.cloud.Add(node, ""), "")
+	w.add(t, node, w.cloud.Add(node, ""))
 	c := w.call(t)
 	// Its first look with its credentials is over.
 	until(t, "the plugin looked at the cloud", func() bool { ok, _ := w.readyz(t); return ok })
@@ -158,45 +162,6 @@ func (w *world) killAt(t *testing.T, node string, at func(*http.Request) bool, w
 	return hit
 }
 
-// Strangers tries Nodes whose spec.providerID names somebody else's machine: they
-// are refused for good, and that machine is told nothing.
-func Strangers(t *testing.T, p Plugin) {
-	w := newWorld(t, p)
-	c := w.call(t)
-	lone := w.cloud.Add(w.node("lone-machine"), "10.0.0.7")
-	ask := func(node string, want codes.Code, words string) {
-		t.Helper()
-		for _, terminate := range []bool{false, true} {
-			if _, err := c.signal(t.Context(), terminate, node, fmt.Sprint(node, terminate)); status.Code(err) != want || !strings.Contains(fmt.Sprint(err), words) {
-				t.Errorf("node %s, termination %v: %v, want %s: %s", node, terminate, err, want, words)
-			}
-		}
-	}
-	w.add(t, w.node("evil"), w.machines[w.node("a")], "10.9.9.9")
-	ask(w.node("evil"), codes.FailedPrecondition, "both say that they are machine")
-	ask(w.node("a"), codes.FailedPrecondition, "both say that they are machine")
-	w.add(t, w.node("stranger"), lone, "10.9.9.9")
-	ask(w.node("stranger"), codes.FailedPrecondition, "none of the node's name and addresses")
-	for _, machine := range []string{w.machines[w.node("a")], lone} {
-		if reboots, terminations := w.cloud.Told(machine); reboots+terminations > 0 {
-			t.Errorf("machine %s was told", machine)
-		}
-	}
-	w.add(t, w.node("malformed"), "elsewhere:///1", "10.9.9.9")
-	ask(w.node("malformed"), codes.FailedPrecondition, "names no machine of this cloud")
-	if err := w.cluster.DeleteNode(t.Context(), w.node("stranger")); err != nil {
-		t.Fatal(err)
-	}
-	known := w.node("by-address")
-	if p.NoAddresses {
-		known = w.node("lone-machine")
-	}
-	w.add(t, known, lone, "10.0.0.7")
-	if _, err := c.signal(t.Context(), true, known, "its own"); err != nil {
-		t.Errorf("a node with the machine's name or address: %v", err)
-	}
-}
-
 // Operations tries that a reboot is over only when its Node shows another boot and
 // the cloud's own operation is over, and that a failed one is told of.
 func Operations(t *testing.T, p Plugin) {
@@ -208,7 +173,7 @@ func Operations(t *testing.T, p Plugin) {
 		Failing:   func(_ bool, err error) bool { return status.Code(err) == codes.FailedPrecondition },
 	} {
 		node := w.node("operation-" + string(pace) + "x")
-		w.add(t, node, w.cloud.Add(node, ""), "")
+		w.add(t, node, w.cloud.Add(node, ""))
 		w.cloud.Pace(Held)
 		id, err := c.signal(t.Context(), false, node, "key of "+node)
 		if err != nil {
@@ -245,7 +210,11 @@ func RetryAfter(err error) (wait time.Duration) {
 func Readiness(t *testing.T, p Plugin) {
 	w := newWorld(t, p)
 	w.call(t)
-	until(t, "ready", func() bool { ok, _ := w.readyz(t); return ok })
+	detail := ""
+	until(t, "ready", func() (ok bool) { ok, detail = w.readyz(t); return ok })
+	if !strings.Contains(detail, "that it is the node's is proven by "+p.Kinds[0]) {
+		t.Errorf("it does not say whether the node is verified: %s", detail)
+	}
 	w.kill(t)
 	w.cloud.Revoke()
 	w.call(t)
@@ -264,7 +233,7 @@ func Readiness(t *testing.T, p Plugin) {
 func Looks(t *testing.T, p Plugin, unknown func(n int) (machine string)) {
 	w := newWorld(t, p)
 	for n := range 5 {
-		w.add(t, w.node(fmt.Sprintf("0%d", n)), unknown(n), "") // before the others
+		w.add(t, w.node(fmt.Sprintf("0%d", n)), unknown(n)) // before the others
 		if n < 3 {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +48,8 @@ type Cloud interface {
 	// Add adds a running machine that the cloud knows by a host name and an address,
 	// and returns its spec.providerID.
 	Add(name, address string) string
+	// Tag gives a machine a tag.
+	Tag(machine, key, value string)
 	// Told is how often a machine was really rebooted and terminated.
 	Told(machine string) (reboots, terminations int)
 	// Pace says how operations go from now on.
@@ -67,8 +70,8 @@ type Plugin struct {
 	// NoRequestIDs: the cloud carries out a reboot that is sent again again. The
 	// janitor does not send it again once the boot shows it.
 	NoRequestIDs bool
-	// NoAddresses: the cloud knows machines by host names alone.
-	NoAddresses bool
+	// Kinds are the kinds of names that the plugin knows, the first that of Add's name.
+	Kinds []string
 }
 
 // AsPlugin in the environment makes the test binary the plugin, so that it can be
@@ -94,6 +97,8 @@ type world struct {
 	nodes     map[string]string // by machine
 	boots     map[string]int    // of machines
 	reboots   sync.WaitGroup
+	addresses map[string]string // of machines
+	more      []string          // arguments of the plugin
 	dir, url  string
 	said      output
 	mark      int // what earlier processes said
@@ -134,14 +139,13 @@ func (o *output) String() string {
 func newWorld(t *testing.T, p Plugin) *world {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
-	w := &world{plugin: p, cluster: cluster, namespace: cluster.Namespace(t), machines: map[string]string{}, nodes: map[string]string{}, boots: map[string]int{}}
+	w := &world{plugin: p, cluster: cluster, namespace: cluster.Namespace(t), machines: map[string]string{}, nodes: map[string]string{}, boots: map[string]int{}, addresses: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	w.cloud = p.Open(t, func(machine string) { w.rebooted(ctx, t, machine) })
 	t.Cleanup(func() { cancel(); w.reboots.Wait() })
 	w.serve(t)
-	for _, name := range []string{"a", "b"} {
-		node := w.node(name)
-		w.add(t, node, w.cloud.Add(node, ""), "")
+	for i, name := range []string{"a", "b"} {
+		w.join(t, w.node(name), fmt.Sprintf("10.0.0.%d", i+1))
 	}
 	t.Cleanup(func() { w.kill(t); w.leave(t) })
 	return w
@@ -201,8 +205,30 @@ func (w *world) handle(out http.ResponseWriter, r *http.Request) {
 
 func (w *world) node(name string) string { return w.namespace + "-" + name }
 
+// join adds a machine and its Node.
+func (w *world) join(t *testing.T, node, address string) {
+	t.Helper()
+	machine := w.cloud.Add(node, address)
+	w.add(t, node, machine)
+	w.addresses[machine] = address
+	w.patch(t.Context(), t, node, fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
+}
+
+// claim registers a Node by its own kubelet, which says everything of itself that is true
+// of a machine of another, and returns its name.
+func (w *world) claim(t *testing.T, name, machine, address string) string {
+	t.Helper()
+	node := w.node(name)
+	w.machines[node] = machine
+	Register(t, w.cluster, node, machine, corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: w.nodes[machine]}},
+		NodeInfo:  corev1.NodeSystemInfo{BootID: "boot-0"},
+	})
+	return node
+}
+
 // add adds the Node of a machine.
-func (w *world) add(t *testing.T, node, machine, address string) {
+func (w *world) add(t *testing.T, node, machine string) {
 	t.Helper()
 	w.mu.Lock()
 	w.machines[node] = machine
@@ -212,9 +238,6 @@ func (w *world) add(t *testing.T, node, machine, address string) {
 	w.mu.Unlock()
 	if _, err := w.cluster.AddNode(t.Context(), localcluster.NodeSpec{Name: node, BootID: "boot-0", ProviderID: machine}); err != nil {
 		t.Fatal(err)
-	}
-	if address != "" {
-		w.patch(t.Context(), t, node, fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, address))
 	}
 }
 
@@ -256,7 +279,7 @@ func (w *world) start(t *testing.T) grpc.ClientConnInterface {
 	args = append([]string{
 		"--kubeconfig", w.cluster.AdminKubeconfig(), "--metrics-address", "127.0.0.1:0", "--listen", socket,
 		"--plaintext", "--admit-anyone", "--namespace", w.namespace,
-	}, args...)
+	}, append(args, w.more...)...)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), AsPlugin+"=1", "SSL_CERT_FILE="+filepath.Join(w.dir, "ca.pem")), env...)
 	cmd.Stdout, cmd.Stderr = &w.said, &w.said

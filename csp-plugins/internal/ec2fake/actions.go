@@ -55,12 +55,18 @@ type privateAddress struct {
 	DNS string `xml:"privateDnsName"`
 }
 
+type tag struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
 type instanceItem struct {
 	ID    string           `xml:"instanceId"`
 	State state            `xml:"instanceState"`
 	DNS   string           `xml:"privateDnsName"`
 	IP    string           `xml:"privateIpAddress,omitempty"`
 	Cards []privateAddress `xml:"networkInterfaceSet>item>privateIpAddressesSet>item"`
+	Tags  []tag            `xml:"tagSet>item"`
 }
 
 type instancesAnswer struct {
@@ -70,12 +76,18 @@ type instancesAnswer struct {
 	Items     []instanceItem `xml:"reservationSet>item>instancesSet>item"`
 }
 
-// instancesSet shows an instance with its first network interface.
+// instancesSet shows an instance with the addresses of its network interfaces and its tags.
 func (c *Cloud) instancesSet(_ url.Values, e *Entry) (any, *refusal) {
 	i := c.instances[e.Instance]
 	item := instanceItem{ID: e.Instance, State: state{codesOfStates[i.State], i.State}, DNS: i.DNS, IP: i.IP}
 	if i.IP != "" {
 		item.Cards = []privateAddress{{i.IP, i.DNS}}
+	}
+	if i.Further != "" {
+		item.Cards = append(item.Cards, privateAddress{"10.200.0.1", i.Further})
+	}
+	for key, value := range i.Tags {
+		item.Tags = append(item.Tags, tag{key, value})
 	}
 	return instancesAnswer{Namespace: namespace, RequestID: requestID, Items: []instanceItem{item}}, nil
 }

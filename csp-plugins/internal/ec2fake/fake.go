@@ -43,6 +43,9 @@ type Instance struct {
 	Protected           bool
 	// DNS and IP are its private name and address.
 	DNS, IP string
+	// Further is the private name of a second network interface.
+	Further string
+	Tags    map[string]string
 }
 
 // Fault is what goes wrong with a request.

@@ -97,12 +97,28 @@ func (p *Provider) State(ctx context.Context, machine string) (cloud.State, erro
 	return cloud.NotUp, nil
 }
 
-// Names are the instance's name, its internal host names and the addresses of its
-// network interfaces.
-func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+// Kinds of names of an instance.
+const (
+	// Name is the instance's name, alone or with the domain of internal DNS.
+	Name = "name"
+	// Hostname is the custom one, which is given at the creation.
+	Hostname = "hostname"
+)
+
+// Kinds are all of them.
+var Kinds = []string{Name, Hostname}
+
+// Canonical is the whole providerID.
+func (p *Provider) Canonical(machine string) (string, error) {
+	_, err := parse(machine)
+	return machine, err
+}
+
+// Identity asks for the instance's names and labels.
+func (p *Provider) Identity(ctx context.Context, machine string) (cloud.Identity, error) {
 	at, found, err := p.get(ctx, machine)
 	if err != nil {
-		return nil, err
+		return cloud.Identity{}, err
 	}
 	// The domain of a project, example.com:name, comes last in host names.
 	domain, project, ok := strings.Cut(at.project, ":")
@@ -111,18 +127,13 @@ func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) 
 	} else {
 		project = at.project
 	}
-	names := []string{at.name, fmt.Sprintf("%s.%s.c.%s.internal", at.name, at.zone, project), fmt.Sprintf("%s.c.%s.internal", at.name, project)}
-	add := func(name string) {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	add(found.GetHostname())
-	for _, card := range found.GetNetworkInterfaces() {
-		add(card.GetNetworkIP())
-		add(card.GetIpv6Address())
-	}
-	return names, nil
+	return cloud.Identity{
+		Names: map[string][]string{
+			Name:     {at.name, fmt.Sprintf("%s.%s.c.%s.internal", at.name, at.zone, project), fmt.Sprintf("%s.c.%s.internal", at.name, project)},
+			Hostname: {found.GetHostname()},
+		},
+		Tags: found.GetLabels(),
+	}, nil
 }
 
 // Begin resets or deletes the instance, under a request id: Compute Engine answers

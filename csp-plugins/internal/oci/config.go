@@ -20,6 +20,7 @@ const (
 // Config is the configuration of the plugin.
 type Config struct {
 	cloud.Config
+	cloud.Proof
 	// Auth is one of the ways above.
 	Auth string `toml:"auth" flag:"auth" usage:"how the plugin proves who it is: workload-identity (OKE), instance-principal or config-file"`
 	// ConfigFile and Profile are for config-file.
@@ -31,12 +32,12 @@ type Config struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Config: cloud.Default(), Auth: Workload, Profile: "DEFAULT"}
+	return Config{Config: cloud.Default(), Proof: cloud.Proof{NodeNameFrom: Kinds}, Auth: Workload, Profile: "DEFAULT"}
 }
 
 // Validate joins everything that is wrong.
 func (c Config) Validate() error {
-	problems := []error{c.Config.Validate()}
+	problems := []error{c.Config.Validate(), c.Proof.Validate(Kinds)}
 	switch c.Auth {
 	case Workload, Instance:
 	case File:

@@ -5,6 +5,7 @@ package oci
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"time"
@@ -112,46 +113,87 @@ func (p *Provider) State(ctx context.Context, machine string) (cloud.State, erro
 	return cloud.NotUp, nil
 }
 
-// Names are the addresses and host names of the instance's network cards.
-func (p *Provider) Names(ctx context.Context, machine string) ([]string, error) {
+// Kinds of names of an instance.
+const (
+	// DisplayName is the instance's.
+	DisplayName = "display-name"
+	// Hostname is the host name of the primary network card.
+	Hostname = "hostname"
+	// PrivateIP is the primary address of the primary network card; Nodes of OKE are
+	// named after it.
+	PrivateIP = "private-ip"
+)
+
+// Kinds are all of them.
+var Kinds = []string{DisplayName, Hostname, PrivateIP}
+
+// Canonical is the instance's OCID.
+func (p *Provider) Canonical(machine string) (string, error) {
+	id, err := instance(machine)
+	if err != nil {
+		return "", err
+	}
+	return *id, nil
+}
+
+// Identity asks for the instance's name and tags, and for the names of its primary network
+// card: further cards are attached and detached while it runs.
+func (p *Provider) Identity(ctx context.Context, machine string) (cloud.Identity, error) {
 	found, err := p.get(ctx, machine)
 	if err != nil {
-		return nil, err
+		return cloud.Identity{}, err
 	}
-	names := []string{*found.Id}
+	id := cloud.Identity{Names: map[string][]string{DisplayName: {value(found.DisplayName)}}, Tags: tags(found)}
 	for page := (core.ListVnicAttachmentsRequest{CompartmentId: found.CompartmentId, InstanceId: found.Id}); ; {
 		list, err := p.compute.ListVnicAttachments(shown(ctx), page)
 		if err != nil {
-			return nil, answered(err)
+			return cloud.Identity{}, answered(err)
 		}
 		for _, attachment := range list.Items {
 			if attachment.LifecycleState != core.VnicAttachmentLifecycleStateAttached || attachment.VnicId == nil {
 				continue
 			}
-			more, err := p.card(ctx, attachment.VnicId)
-			if err != nil {
-				return nil, err
+			if err := p.card(ctx, attachment.VnicId, id.Names); err != nil {
+				return cloud.Identity{}, err
 			}
-			names = append(names, more...)
 		}
 		if page.Page = list.OpcNextPage; page.Page == nil {
-			return names, nil
+			return id, nil
 		}
 	}
 }
 
-// card asks for the names of one network card.
-func (p *Provider) card(ctx context.Context, id *string) (names []string, err error) {
+// card adds the names of one network card, if it is the primary one.
+func (p *Provider) card(ctx context.Context, id *string, names map[string][]string) error {
 	found, err := p.network.GetVnic(shown(ctx), core.GetVnicRequest{VnicId: id})
 	if err != nil {
-		return nil, answered(err)
+		return answered(err)
 	}
-	for _, name := range []*string{found.PrivateIp, found.HostnameLabel} {
-		if name != nil && *name != "" {
-			names = append(names, *name)
+	if found.IsPrimary != nil && *found.IsPrimary {
+		names[Hostname], names[PrivateIP] = []string{value(found.HostnameLabel)}, []string{value(found.PrivateIp)}
+	}
+	return nil
+}
+
+// tags are the freeform ones by their keys, and the defined ones by NAMESPACE.KEY.
+func tags(i core.Instance) map[string]string {
+	out := map[string]string{}
+	for namespace, defined := range i.DefinedTags {
+		for key, x := range defined {
+			if text, ok := x.(string); ok {
+				out[namespace+"."+key] = text
+			}
 		}
 	}
-	return append(names, found.Ipv6Addresses...), nil
+	maps.Copy(out, i.FreeformTags)
+	return out
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // Begin resets the instance, under a retry token: OCI carries out each once within

@@ -12,7 +12,7 @@ func TestConfig(t *testing.T) {
 		c := Default()
 		c.Plaintext = true
 		c.Defaults.Credentials = "/etc/bmc"
-		c.BMCs = []BMC{{Entry: bmc.Entry{Node: "gpu-1", Address: "https://10.0.0.1"}}, {Entry: bmc.Entry{ProviderID: "metal://2", Address: "https://10.0.0.2:8443"}}}
+		c.BMCs = []BMC{{Entry: bmc.Entry{Node: "gpu-1", Address: "https://10.0.0.1"}}, {Entry: bmc.Entry{Node: "gpu-2", Address: "https://10.0.0.2:8443"}}}
 		return c
 	}
 	if err := valid().Validate(); err != nil {
@@ -24,8 +24,8 @@ func TestConfig(t *testing.T) {
 		`bmc[0] (node://gpu-1): address = "10.`:  func(c *Config) { c.BMCs[0].Address = "10.0.0.1" },
 		`want https://HOST`:                      func(c *Config) { c.BMCs[0].Address = "http://10.0.0.1" },
 		`address = "https://10.0.0.1/redfish/v1`: func(c *Config) { c.BMCs[0].Address = "https://10.0.0.1/redfish/v1" },
-		"bmc[0] is of the same machine":          func(c *Config) { c.BMCs[1].Node, c.BMCs[1].ProviderID = "gpu-1", "" },
-		"either node":                            func(c *Config) { c.BMCs[0].ProviderID = "metal://1" },
+		"bmc[0] is of the same machine":          func(c *Config) { c.BMCs[1].Node = "gpu-1" },
+		"providerID = \"metal://1\"":             func(c *Config) { c.BMCs[0].ProviderID = "metal://1" },
 		"absolute path of a folder":              func(c *Config) { c.Defaults.Credentials = "etc" },
 		`reset has "Nmi"`:                        func(c *Config) { c.BMCs[0].Reset = []string{"Nmi"} },
 		"reset is empty":                         func(c *Config) { c.Defaults.Reset = nil },
@@ -34,7 +34,7 @@ func TestConfig(t *testing.T) {
 		"64 hexadecimal digits":                  func(c *Config) { c.BMCs[0].Pin = "AB:CD" },
 		"pin stands for itself":                  func(c *Config) { c.BMCs[0].Pin, c.BMCs[0].CAFile = strings.Repeat("ab", 32), "/ca" },
 		"caFile = ":                              func(c *Config) { c.BMCs[0].CAFile = "ca" },
-		"whoever registers a Node":               func(c *Config) { c.BMCs[1].SkipUUIDCheck = true },
+		"want the name of the machine's Node":    func(c *Config) { c.BMCs[1].Node = "" },
 		"address and skipUUIDCheck belong":       func(c *Config) { c.Defaults.SkipUUIDCheck = true },
 		"system, pin and serverName belong":      func(c *Config) { c.Defaults.System = "1" },
 		"checkEvery":                             func(c *Config) { c.CheckEvery = 0 },

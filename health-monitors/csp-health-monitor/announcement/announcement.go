@@ -87,6 +87,10 @@ type Source interface {
 	// Machine reads the provider's name of a Node's machine from its spec.providerID;
 	// false where it is not this cloud's.
 	Machine(providerID string) (string, bool)
+	// Names are the provider's own names of machines that several Nodes claim to be: names
+	// that no kubelet writes, and one of which is the right Node's. A machine of which the
+	// provider gives none is left out.
+	Names(ctx context.Context, machines []string) (map[string][]string, error)
 	// Check asks whether the credentials can do what Read needs, without effect.
 	Check(ctx context.Context) error
 }

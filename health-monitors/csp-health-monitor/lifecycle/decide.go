@@ -54,6 +54,7 @@ const (
 	NoWindow         Reason = "no-window"
 	NodesUnknown     Reason = "nodes-unknown"
 	NoNode           Reason = "no-node"
+	Contested        Reason = "contested"
 	InQuarantine     Reason = "in-quarantine"
 	Overdue          Reason = "overdue"
 	NodeAbsent       Reason = "node-absent"
@@ -98,6 +99,9 @@ func untold(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	if !f.Known {
 		return wait(NodesUnknown)
 	}
+	if f.Contested {
+		return wait(Contested)
+	}
 	if f.Node == "" {
 		if now.Sub(newest(e)) > Gone {
 			return finish(NoNode)
@@ -137,6 +141,8 @@ func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 		return wait(NodesUnknown)
 	case f.Other:
 		return finish(MachineReplaced)
+	case f.Contested:
+		return wait(Contested)
 	case f.Node != "" && e.Quarantined.Strategy == record.PersistOnly && p.Strategy == record.Process:
 		return Verdict{Step: Quarantine, Reason: ToldToAct, Node: f.Node}
 	case putOff(e, p, now) && f.Node != "" && f.Ready:
@@ -169,6 +175,8 @@ func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 		return wait(NodesUnknown)
 	case f.Other:
 		return finish(MachineReplaced)
+	case f.Contested:
+		return wait(Contested)
 	case f.Node != e.NodeName && now.Sub(end) > Gone:
 		return finish(NodeGone)
 	case f.Node != e.NodeName:

@@ -55,6 +55,9 @@ type Facts struct {
 	Node string
 	// Ready is that Node's condition.
 	Ready bool
+	// Contested says that several Nodes claim the machine and none of them is verified;
+	// then it has no Node.
+	Contested bool
 	// Other says that the Node for which the fault was told has another machine now.
 	Other bool
 }

@@ -35,6 +35,7 @@ type world struct {
 type node struct {
 	machine string
 	ready   bool
+	proven  bool // by the provider's name of the machine
 }
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -61,7 +62,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		args[a.Key] = strings.Join(a.Vals, ",")
 	}
 	switch d.Cmd {
-	case "node": // node <name> [machine=] [ready=no]; gone
+	case "node": // node <name> [machine=] [ready=no] [proven]; gone
 		if _, gone := args["gone"]; gone {
 			delete(w.nodes, d.CmdArgs[0].Key)
 			return ""
@@ -70,7 +71,8 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		if machine == "" {
 			machine = "i-" + d.CmdArgs[0].Key
 		}
-		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no"}
+		_, proven := args["proven"]
+		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", proven}
 		return ""
 	case "nodes": // nodes unknown, nodes known
 		w.known = d.CmdArgs[0].Key == "known"
@@ -130,7 +132,8 @@ func (w *world) announce(t *testing.T, id string, args map[string]string) string
 		before = &e
 	}
 	place := lifecycle.Origin{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
-	e, change := lifecycle.Fold(before, a, place, w.nodeOf(machine), w.now)
+	node, _ := w.nodeOf(machine)
+	e, change := lifecycle.Fold(before, a, place, node, w.now)
 	if change == lifecycle.Refused {
 		return string(change) + "\n"
 	}
@@ -138,19 +141,32 @@ func (w *world) announce(t *testing.T, id string, args map[string]string) string
 	return fmt.Sprintf("%s %s %s\n", id, change, e.Status)
 }
 
-func (w *world) nodeOf(machine string) string {
+// nodeOf is the one Node of a machine, or of several the one that is proven.
+func (w *world) nodeOf(machine string) (name string, contested bool) {
+	var all, proven []string
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		if w.nodes[name].machine == machine {
-			return name
+		if n := w.nodes[name]; n.machine == machine {
+			all = append(all, name)
+			if n.proven {
+				proven = append(proven, name)
+			}
 		}
 	}
-	return ""
+	switch {
+	case len(all) == 1:
+		return all[0], false
+	case len(proven) == 1:
+		return proven[0], false
+	}
+	return "", len(all) > 0
 }
 
 func (w *world) facts(e maintenance.Event) lifecycle.Facts {
-	name := w.nodeOf(e.ResourceID)
+	name, contested := w.nodeOf(e.ResourceID)
 	held, there := w.nodes[e.NodeName]
-	return lifecycle.Facts{Known: w.known, Node: name, Ready: w.nodes[name].ready, Other: there && held.machine != e.ResourceID}
+	return lifecycle.Facts{
+		Known: w.known, Node: name, Ready: w.nodes[name].ready, Contested: contested, Other: there && held.machine != e.ResourceID,
+	}
 }
 
 // round decides about every document, and sends what waits.

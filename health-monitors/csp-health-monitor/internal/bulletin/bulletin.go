@@ -118,6 +118,15 @@ func (s Source) Machine(providerID string) (string, bool) {
 	return name, name != ""
 }
 
+// Names are the machines' own: the file knows no other.
+func (s Source) Names(_ context.Context, machines []string) (map[string][]string, error) {
+	names := map[string][]string{}
+	for _, machine := range machines {
+		names[machine] = []string{machine}
+	}
+	return names, nil
+}
+
 // Check says whether the file is there.
 func (s Source) Check(context.Context) error {
 	info, err := os.Stat(s.Path)

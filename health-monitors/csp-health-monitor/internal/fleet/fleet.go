@@ -3,6 +3,9 @@
 package fleet
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	listers "k8s.io/client-go/listers/core/v1"
@@ -22,16 +25,17 @@ type Node struct {
 // Fleet is all Nodes at one time.
 type Fleet struct {
 	// Known says that they have been read.
-	Known     bool
-	byName    map[string]Node
-	byMachine map[string]Node
-	Machines  []announcement.Machine
+	Known    bool
+	byName   map[string]Node
+	claims   map[string][]Node // by machine
+	names    map[string][]string
+	Machines []announcement.Machine
 }
 
-// Of makes a fleet of Nodes. Of several Nodes of one machine the one that is ready
-// counts, else the first by name.
+// Of makes a fleet of Nodes. Which machine a Node is says its spec.providerID, which its
+// own kubelet may write.
 func Of(nodes []*corev1.Node, machine func(providerID string) (string, bool)) Fleet {
-	f := Fleet{Known: true, byName: make(map[string]Node, len(nodes)), byMachine: make(map[string]Node, len(nodes))}
+	f := Fleet{Known: true, byName: make(map[string]Node, len(nodes)), claims: make(map[string][]Node, len(nodes))}
 	for _, n := range nodes {
 		name, _ := machine(n.Spec.ProviderID)
 		node := Node{Name: n.Name, Machine: name, Ready: ready(n)}
@@ -39,13 +43,10 @@ func Of(nodes []*corev1.Node, machine func(providerID string) (string, bool)) Fl
 		if name == "" {
 			continue
 		}
-		other, taken := f.byMachine[name]
-		if !taken {
+		if len(f.claims[name]) == 0 {
 			f.Machines = append(f.Machines, announcement.Machine{Name: name, ProviderID: n.Spec.ProviderID})
 		}
-		if !taken || node.Ready != other.Ready && node.Ready || node.Ready == other.Ready && node.Name < other.Name {
-			f.byMachine[name] = node
-		}
+		f.claims[name] = append(f.claims[name], node)
 	}
 	return f
 }
@@ -59,10 +60,45 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// OfMachine is the Node of a machine.
-func (f Fleet) OfMachine(machine string) (Node, bool) {
-	n, ok := f.byMachine[machine]
-	return n, ok
+// Contested are the machines that several Nodes claim, with the names of these Nodes.
+func (f Fleet) Contested() map[string][]string {
+	out := map[string][]string{}
+	for machine, nodes := range f.claims {
+		if len(nodes) < 2 {
+			continue
+		}
+		for _, n := range nodes {
+			out[machine] = append(out[machine], n.Name)
+		}
+		slices.Sort(out[machine])
+	}
+	return out
+}
+
+// WithNames is the fleet when the provider's own names of machines are known.
+func (f Fleet) WithNames(names map[string][]string) Fleet {
+	f.names = names
+	return f
+}
+
+// OfMachine is the Node of a machine. Of several that claim it, it is the one whose name is
+// the provider's own for the machine; if none is, or several are, the machine is contested
+// and has no Node.
+func (f Fleet) OfMachine(machine string) (n Node, contested bool) {
+	claims := f.claims[machine]
+	if len(claims) == 1 {
+		return claims[0], false
+	}
+	var proven []Node
+	for _, claim := range claims {
+		if slices.ContainsFunc(f.names[machine], func(name string) bool { return strings.EqualFold(name, claim.Name) }) {
+			proven = append(proven, claim)
+		}
+	}
+	if len(proven) == 1 {
+		return proven[0], false
+	}
+	return Node{}, len(claims) > 0
 }
 
 // Named is the Node of a name.

@@ -40,7 +40,8 @@ func (r *Reconciler) ask(ctx context.Context) error {
 	}
 	r.Metrics.LastPoll.Set(float64(r.Clock.Now().Unix()))
 	r.failing = time.Time{}
-	return r.take(ctx, q, reading, machines)
+	r.identify(ctx, machines)
+	return r.take(ctx, q, reading, machines.WithNames(r.names))
 }
 
 // open are the maintenances that the provider has not ended.

@@ -13,7 +13,8 @@ import (
 
 // decide decides about every unfinished maintenance and saves what follows.
 func (r *Reconciler) decide(ctx context.Context) error {
-	machines, now := r.Fleet(), r.Clock.Now()
+	machines, now := r.machines(), r.Clock.Now()
+	r.tellContested(machines)
 	r.Metrics.Waiting.Reset()
 	var changed []maintenance.Event
 	for _, id := range slices.Sorted(maps.Keys(r.mirror)) {
@@ -39,10 +40,10 @@ func (r *Reconciler) decide(ctx context.Context) error {
 }
 
 func facts(e maintenance.Event, machines fleet.Fleet) lifecycle.Facts {
-	now, _ := machines.OfMachine(e.ResourceID)
+	now, contested := machines.OfMachine(e.ResourceID)
 	held, there := machines.Named(e.NodeName)
 	return lifecycle.Facts{
-		Known: machines.Known, Node: now.Name, Ready: now.Ready,
+		Known: machines.Known, Node: now.Name, Ready: now.Ready, Contested: contested,
 		Other: e.NodeName != "" && there && held.Machine != "" && held.Machine != e.ResourceID,
 	}
 }

@@ -26,6 +26,8 @@ type Metrics struct {
 	Waiting *prometheus.GaugeVec
 	// Told counts acknowledged events by stage.
 	Told *prometheus.CounterVec
+	// Contested is how many machines several Nodes claim of which none is verified.
+	Contested prometheus.Gauge
 	// Unfinished is how many maintenances are open.
 	Unfinished prometheus.Gauge
 	// Queued is how many events wait for the connector.
@@ -68,6 +70,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Decisions:     vector("trigger_decisions_total", "What was decided about a maintenance, and why.", "step", "reason"),
 		Waiting:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("maintenances_waiting", "Maintenances with nothing to do now, by what they wait for.")), []string{"reason"}),
 		Told:          vector("trigger_events_told_total", "Events of maintenances that were acknowledged, or refused for good, by stage.", "stage"),
+		Contested:     gauge("contested_machines", "Machines that several nodes claim and none is verified to be; none of these nodes is taken out of service or given back for their maintenance."),
 		Unfinished:    gauge("maintenances_unfinished", "Maintenances that are not finished."),
 		Queued:        gauge("waiting_events", "Events that wait for the platform connector."),
 		Conflicts:     counter("store_conflicts_total", "Writes that found another revision; what is stored is read again."),
@@ -81,7 +84,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.Polls, m.PollErrors, m.Calls, m.PollTime, m.Round, m.LastPoll, m.Announcements, m.Decisions, m.Waiting, m.Told,
-			m.Unfinished, m.Queued, m.Conflicts, m.Aside, m.Forgotten, m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
+			m.Contested, m.Unfinished, m.Queued, m.Conflicts, m.Aside, m.Forgotten, m.Publisher.Published, m.Publisher.Failures, m.Publisher.DeadLetters)
 	}
 	return m
 }

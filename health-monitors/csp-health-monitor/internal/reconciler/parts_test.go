@@ -83,11 +83,28 @@ func TestFleet(t *testing.T) {
 		node("b", "aws:///z/i-1", corev1.ConditionFalse), node("a", "aws:///z/i-1", corev1.ConditionTrue),
 		node("c", "aws:///z/i-2", corev1.ConditionUnknown), node("d", "", corev1.ConditionTrue),
 	}, bulletin.Source{}.Machine)
-	if n, ok := f.OfMachine("i-1"); !ok || n.Name != "a" || !n.Ready {
-		t.Errorf("of two Nodes of one machine: %+v, %v", n, ok)
+	if n, contested := f.OfMachine("i-1"); n.Name != "" || !contested {
+		t.Errorf("of two Nodes of one machine: %+v, contested %v", n, contested)
 	}
-	if n, ok := f.OfMachine("i-2"); !ok || n.Ready {
-		t.Errorf("a node of which nothing is known: %+v, %v", n, ok)
+	for _, tt := range []struct {
+		names     []string
+		want      string
+		contested bool
+	}{
+		{[]string{"B"}, "b", false}, {[]string{"x", "a"}, "a", false}, {[]string{"c"}, "", true}, {[]string{""}, "", true}, {[]string{"a", "b"}, "", true},
+	} {
+		if n, contested := f.WithNames(map[string][]string{"i-1": tt.names}).OfMachine("i-1"); n.Name != tt.want || contested != tt.contested {
+			t.Errorf("named %q: %+v, contested %v; want %q, %v", tt.names, n, contested, tt.want, tt.contested)
+		}
+	}
+	if got := f.Contested(); len(got) != 1 || !slices.Equal(got["i-1"], []string{"a", "b"}) {
+		t.Errorf("contested are %v", got)
+	}
+	if n, contested := f.WithNames(map[string][]string{"i-2": {"a"}}).OfMachine("i-2"); n.Name != "c" || n.Ready || contested {
+		t.Errorf("a node of which nothing is known: %+v, contested %v", n, contested)
+	}
+	if n, contested := f.OfMachine("i-9"); n.Name != "" || contested {
+		t.Errorf("a machine without a node: %+v, contested %v", n, contested)
 	}
 	if n, ok := f.Named("d"); !ok || n.Machine != "" || len(f.Machines) != 2 {
 		t.Errorf("a node without a machine: %+v, %v; %d machines", n, ok, len(f.Machines))

@@ -66,6 +66,9 @@ type Reconciler struct {
 	mirror   map[string]maintenance.Event // unfinished, by id
 	aside    map[string]bool              // ids of documents that cannot be decoded
 	queue    queue
+	names    map[string][]string // the provider's, of machines that several Nodes claim
+	// contested are these machines with the Node that is verified, empty for none.
+	contested map[string]string
 
 	asked     time.Time // the last reading, successful or not
 	failing   time.Time // since when readings fail; zero when they do not

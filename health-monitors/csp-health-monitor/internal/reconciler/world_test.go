@@ -39,6 +39,9 @@ type cloud struct {
 	fails  error
 	asked  []announcement.Question
 	during func()
+
+	names     map[string][]string
+	contested [][]string // machines whose names were asked for
 }
 
 func (c *cloud) say(all ...announcement.Announcement) {
@@ -72,6 +75,16 @@ func (c *cloud) Read(_ context.Context, q announcement.Question) (announcement.R
 
 func (c *cloud) Machine(providerID string) (string, bool) { return providerID, providerID != "" }
 func (c *cloud) Check(context.Context) error              { return c.fails }
+
+func (c *cloud) Names(_ context.Context, machines []string) (map[string][]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.contested = append(c.contested, machines)
+	if c.fails != nil {
+		return nil, c.fails
+	}
+	return c.names, nil
+}
 
 func planned(id, machine string, state announcement.State, edit ...func(*announcement.Announcement)) announcement.Announcement {
 	a := announcement.Announcement{ID: id, Machine: machine, Code: "REBOOT", State: state, Action: protos.RecommendedAction_RESTART_VM, Text: "text"}

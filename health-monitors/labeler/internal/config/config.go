@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,6 +26,9 @@ type Config struct {
 	DCGMApp   string `toml:"dcgmAppLabel" flag:"dcgm-app-label" usage:"value of the label app of DCGM's pods"`
 	DriverApp string `toml:"driverAppLabel" flag:"driver-app-label" usage:"value of the label app of the driver's pods; those with app.kubernetes.io/component=nvidia-driver count besides"`
 	GKEApp    string `toml:"gkeInstallerAppLabel" flag:"gke-installer-app-label" usage:"value of the label k8s-app of GKE's driver installer; empty looks for none"`
+	// PodNamespaces are those of the operators: whoever may make pods there says what is on
+	// nodes.
+	PodNamespaces []string `toml:"podNamespaces" bounds:"1 to 16 namespaces" flag:"pod-namespaces" usage:"namespaces of the operators that run DCGM and the driver: pods of no other namespace are read"`
 	// KataLabel is another label that says that a node runs Kata.
 	KataLabel string `toml:"kataLabel" flag:"kata-label" usage:"label that says, beside katacontainers.io/kata-runtime, that a node runs Kata: true, enabled, 1 or yes"`
 	// AssumeDCGM and AssumeDriver say what no pod does.
@@ -43,8 +47,11 @@ type Config struct {
 // Default is the configuration without special wishes.
 var Default = Config{
 	DCGMApp: "nvidia-dcgm", DriverApp: "nvidia-driver-daemonset", GKEApp: "nvidia-driver-installer",
-	RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Cluster: lease.DefaultCluster(),
+	PodNamespaces: []string{"gpu-operator", "nvidia-gpu-operator", "kube-system"}, RequireReady: true, Grace: 10 * time.Minute, Workers: 8, Cluster: lease.DefaultCluster(),
 }
+
+// maxNamespaces bounds the namespaces, of each of which up to four lists are watched.
+const maxNamespaces = 16
 
 // version is what a version of DCGM is written as.
 var version = regexp.MustCompile(`^[0-9]{1,2}\.x$`)
@@ -64,6 +71,10 @@ func (c Config) Validate() error {
 	}
 	wrong(c.DCGMApp == "", "dcgmAppLabel (--dcgm-app-label) is empty")
 	wrong(c.DriverApp == "", "driverAppLabel (--driver-app-label) is empty")
+	wrong(len(c.PodNamespaces) == 0 || len(c.PodNamespaces) > maxNamespaces, "podNamespaces (--pod-namespaces) has %d namespaces, want 1 to %d: those of the operators that run DCGM and the driver", len(c.PodNamespaces), maxNamespaces)
+	for i, name := range c.PodNamespaces {
+		wrong(len(validation.IsDNS1123Label(name)) > 0 || slices.Contains(c.PodNamespaces[:i], name), "podNamespaces (--pod-namespaces) has %q: want names of namespaces, each once; tenants' pods do not count", name)
+	}
 	wrong(c.KataLabel != "" && len(validation.IsQualifiedName(c.KataLabel)) > 0, "kataLabel (--kata-label) %q is no label's key", c.KataLabel)
 	wrong(c.AssumeDCGM != "" && !version.MatchString(c.AssumeDCGM), "assumeDCGMVersion (--assume-dcgm-version) %q is not like 4.x", c.AssumeDCGM)
 	wrong(c.Grace < time.Minute, "grace (--grace) %s is less than 1m: a pod that is replaced would take the labels off", c.Grace)

@@ -17,6 +17,9 @@ import (
 
 // Sources is how the pods are found that say what is on a Node.
 type Sources struct {
+	// Namespaces are those of the operators. Anybody may give a pod of his any label and
+	// any node: pods of other namespaces are not read.
+	Namespaces []string
 	// DCGM and Driver are values of the label app, GKE of k8s-app; GKE may be empty.
 	DCGM, Driver, GKE string
 	// Slices says that an expression reads ResourceSlices.
@@ -38,35 +41,45 @@ type Caches struct {
 // NewCaches prepares the caches; keep fills them.
 func NewCaches(client kubernetes.Interface, s Sources) *Caches {
 	c := &Caches{}
-	c.nodes = c.factory(client, "", packNode).Core().V1().Nodes().Informer()
-	c.dcgm = []cache.SharedIndexInformer{c.pods(client, "app", s.DCGM)}
-	c.driver = []cache.SharedIndexInformer{c.pods(client, "app", s.Driver), c.pods(client, "app.kubernetes.io/component", "nvidia-driver")}
-	if s.GKE != "" {
-		c.driver = append(c.driver, c.pods(client, "k8s-app", s.GKE))
+	c.nodes = c.factory(client, packNode).Core().V1().Nodes().Informer()
+	for _, namespace := range s.Namespaces {
+		pods := func(key, value string) cache.SharedIndexInformer {
+			return c.pods(client, namespace, labels.Set{key: value})
+		}
+		c.dcgm = append(c.dcgm, pods("app", s.DCGM))
+		c.driver = append(c.driver, pods("app", s.Driver), pods("app.kubernetes.io/component", "nvidia-driver"))
+		if s.GKE != "" {
+			c.driver = append(c.driver, pods("k8s-app", s.GKE))
+		}
 	}
 	if s.Slices {
-		c.slices = c.factory(client, "", packSlice).Resource().V1().ResourceSlices().Informer()
+		c.slices = c.factory(client, packSlice).Resource().V1().ResourceSlices().Informer()
 		index(c.slices)
 	}
 	return c
 }
 
-func (c *Caches) factory(client kubernetes.Interface, selector string, slim cache.TransformFunc) informers.SharedInformerFactory {
-	f := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim),
-		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector }))
+func (c *Caches) factory(client kubernetes.Interface, slim cache.TransformFunc, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
+	f := informers.NewSharedInformerFactoryWithOptions(client, 0, append(options, informers.WithTransform(slim))...)
 	c.factories = append(c.factories, f)
 	return f
 }
 
-func (c *Caches) pods(client kubernetes.Interface, key, value string) cache.SharedIndexInformer {
-	informer := c.factory(client, labels.Set{key: value}.String(), slimPod).Core().V1().Pods().Informer()
+// pods are those of one namespace with a label.
+func (c *Caches) pods(client kubernetes.Interface, namespace string, selector labels.Set) cache.SharedIndexInformer {
+	informer := c.factory(client, slimPod, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = selector.String() })).Core().V1().Pods().Informer()
 	index(informer)
 	return informer
 }
 
-// index finds objects by their Node. It is an error only of an informer that runs.
+// index finds objects by the Node of which they say something. It is an error only of an
+// informer that runs.
 func index(informer cache.SharedIndexInformer) {
 	_ = informer.AddIndexers(cache.Indexers{byNode: func(x any) ([]string, error) {
+		if p, ok := x.(*pod); ok && !p.daemon {
+			return nil, nil
+		}
 		if node := nodeOf(x); node != "" {
 			return []string{node}, nil
 		}

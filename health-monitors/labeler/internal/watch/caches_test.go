@@ -17,10 +17,12 @@ import (
 
 var began = metav1.Unix(1000, 0)
 
+var daemonSet = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "dcgm", UID: "d", Controller: new(true)}
+
 // running is a pod of the node n that is Ready.
 func running(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "dcgm", UID: "u", ResourceVersion: "7", CreationTimestamp: began, Labels: map[string]string{"app": "nvidia-dcgm"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: "dcgm", UID: "u", ResourceVersion: "7", CreationTimestamp: began, Labels: map[string]string{"app": "nvidia-dcgm"}, OwnerReferences: []metav1.OwnerReference{daemonSet}},
 		Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "dcgm:4.5.2"}, {Name: "d", Image: "other:1"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
@@ -56,13 +58,14 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 		"failed":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, func(p *pod) { p.ended = true }, false},
 		"elsewhere":   {func(p *corev1.Pod) { p.Spec.NodeName = "m" }, func(p *pod) { p.Node = "m" }, false},
 		"another":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.Unix(2000, 0) }, func(p *pod) { p.is.Created = metav1.Unix(2000, 0).Time }, false},
+		"nobody's":    {func(p *corev1.Pod) { p.OwnerReferences = nil }, func(p *pod) { p.daemon = false }, false},
 		"of an image": {func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }, func(p *pod) { p.is.Images = p.is.Images[:1] }, false},
 	} {
 		before := slimmed(t, running(func(p *corev1.Pod) { p.ResourceVersion = "6" }))
 		got := slimmed(t, running(tt.change))
 		want := &pod{
 			Packed: kube.Packed{Namespace: "gpu-operator", Name: "dcgm", Version: "7", Node: "n"},
-			is:     labeling.Pod{Images: []string{"dcgm:4.5.2", "other:1"}, Ready: true, Created: began.Time},
+			is:     labeling.Pod{Images: []string{"dcgm:4.5.2", "other:1"}, Ready: true, Created: began.Time}, daemon: true,
 		}
 		tt.want(want)
 		if !reflect.DeepEqual(got, want) {
@@ -79,12 +82,20 @@ func TestWhatIsKeptOfAPod(t *testing.T) {
 
 // TestPodsOnANode are those that have not ended, with their full names.
 func TestPodsOnANode(t *testing.T) {
-	c := NewCaches(fake.NewClientset(), Sources{DCGM: "nvidia-dcgm", Driver: "driver"})
+	c := NewCaches(fake.NewClientset(), Sources{Namespaces: []string{"gpu-operator"}, DCGM: "nvidia-dcgm", Driver: "driver"})
 	if got := anywhere(c.dcgm); got {
 		t.Error("there are pods in an empty cache")
 	}
+	owned := func(change func(*metav1.OwnerReference)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { change(&p.OwnerReferences[0]) }
+	}
 	for name, change := range map[string]func(*corev1.Pod){
-		"a": func(*corev1.Pod) {}, "ended": func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"nobody's":         func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"kubelet's":        owned(func(o *metav1.OwnerReference) { o.APIVersion, o.Kind, o.Name = "v1", "Node", "n" }),
+		"of a ReplicaSet":  owned(func(o *metav1.OwnerReference) { o.Kind = "ReplicaSet" }),
+		"of another group": owned(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" }),
+		"not controlled":   owned(func(o *metav1.OwnerReference) { o.Controller = nil }),
+		"a":                func(*corev1.Pod) {}, "ended": func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
 		"elsewhere": func(p *corev1.Pod) { p.Spec.NodeName = "m" }, "unbound": func(p *corev1.Pod) { p.Spec.NodeName = "" },
 	} {
 		if err := c.dcgm[0].GetStore().Add(slimmed(t, running(change, func(p *corev1.Pod) { p.Name = name }))); err != nil {
@@ -104,7 +115,8 @@ func TestPodsOnANode(t *testing.T) {
 
 // TestAStandbyIsReadyWithoutCaches: they are filled by the one that leads.
 func TestAStandbyIsReadyWithoutCaches(t *testing.T) {
-	c := NewCaches(fake.NewClientset(running()), Sources{DCGM: "nvidia-dcgm", Driver: "driver"})
+	tenant := running(func(p *corev1.Pod) { p.Namespace = "team-a" })
+	c := NewCaches(fake.NewClientset(running(), tenant), Sources{Namespaces: []string{"gpu-operator", "kube-system"}, DCGM: "nvidia-dcgm", Driver: "driver"})
 	if ok, detail := c.Ready(); !ok || detail != "standing by" || c.filled() {
 		t.Errorf("before it leads: %t, %s; filled: %t", ok, detail, c.filled())
 	}

@@ -34,7 +34,7 @@ func fill(b *testing.B, unit string, transform cache.TransformFunc, arrived func
 		return float64(m.HeapAlloc)
 	}
 	for b.Loop() {
-		c, before := NewCaches(fake.NewClientset(), Sources{DCGM: "nvidia-dcgm", Driver: "driver"}), heap()
+		c, before := NewCaches(fake.NewClientset(), Sources{Namespaces: []string{"gpu-operator"}, DCGM: "nvidia-dcgm", Driver: "driver"}), heap()
 		for i := range objects {
 			x, err := transform(arrived(i))
 			if err != nil {

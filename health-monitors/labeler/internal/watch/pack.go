@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -76,6 +77,9 @@ type pod struct {
 	kube.Packed // no bytes
 	is          labeling.Pod
 	ended       bool // runs no more
+	// daemon: a DaemonSet's controller owns it. The operators' pods are such; a kubelet
+	// makes others for its own node, and so does anybody with rights in the namespace.
+	daemon bool
 }
 
 func slimPod(x any) (any, error) {
@@ -87,11 +91,17 @@ func slimPod(x any) (any, error) {
 		Packed: kube.Packed{Namespace: p.Namespace, Name: p.Name, Version: p.ResourceVersion, Node: p.Spec.NodeName},
 		is:     labeling.Pod{Ready: podReady(p), Ending: p.DeletionTimestamp != nil, Created: p.CreationTimestamp.Time},
 		ended:  p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		daemon: ofDaemonSet(p),
 	}
 	for _, c := range p.Spec.Containers {
 		slim.is.Images = append(slim.is.Images, c.Image)
 	}
 	return slim, nil
+}
+
+func ofDaemonSet(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/")
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -64,7 +64,7 @@ func same(before, after any) bool {
 		return ok && o.Node == p.Node && bytes.Equal(o.Raw, p.Raw)
 	case *pod:
 		p, ok := after.(*pod)
-		return ok && o.Node == p.Node && o.ended == p.ended && reflect.DeepEqual(o.is, p.is)
+		return ok && o.Node == p.Node && o.ended == p.ended && o.daemon == p.daemon && reflect.DeepEqual(o.is, p.is)
 	}
 	return false
 }

@@ -22,6 +22,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/health"
 	"github.com/aws/smithy-go"
 
@@ -106,6 +107,25 @@ func (s *Source) Machine(id string) (string, bool) {
 		return "", false
 	}
 	return match[1], true
+}
+
+// Names asks EC2 for the instances' own private DNS names, beside their ids. Names of
+// further network interfaces are left out: the role of nodes may attach some.
+func (s *Source) Names(ctx context.Context, machines []string) (map[string][]string, error) {
+	names := map[string][]string{}
+	answer, err := s.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+		Filters: []types.Filter{{Name: aws.String("instance-id"), Values: machines}}, // one that is gone is no error
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking ec2:DescribeInstances: %w", refused(err))
+	}
+	for _, reservation := range answer.Reservations {
+		for _, i := range reservation.Instances {
+			id := aws.ToString(i.InstanceId)
+			names[id] = []string{id, aws.ToString(i.PrivateDnsName)}
+		}
+	}
+	return names, nil
 }
 
 // Check asks EC2 for a dry run, and AWS Health for one event and what belongs to it.

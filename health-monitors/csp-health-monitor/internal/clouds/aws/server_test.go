@@ -27,6 +27,7 @@ type server struct {
 
 	mu        sync.Mutex
 	instances []instance
+	dns       map[string]string // private names of instances
 	events    []event
 	page      int                // items of a page at most; zero is what is asked for
 	faults    map[string][]fault // by operation and page: "DescribeEvents 3"
@@ -106,7 +107,37 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseXML(w, fault{403, "SignatureDoesNotMatch"})
 		return
 	}
+	if form.Get("Action") == "DescribeInstances" {
+		s.describe(w, form)
+		return
+	}
 	s.status(w, form)
+}
+
+// describe answers about the instances that a filter names; one that is unknown is left
+// out (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html).
+func (s *server) describe(w http.ResponseWriter, form url.Values) {
+	if f, bad := s.trouble("DescribeInstances", 1); bad {
+		refuseXML(w, f)
+		return
+	}
+	type item struct {
+		ID  string `xml:"instanceId"`
+		DNS string `xml:"privateDnsName"`
+	}
+	answer := struct {
+		XMLName xml.Name `xml:"DescribeInstancesResponse"`
+		Items   []item   `xml:"reservationSet>item>instancesSet>item"`
+	}{}
+	for n := 1; form.Get("Filter.1.Name") == "instance-id" && form.Has(fmt.Sprint("Filter.1.Value.", n)); n++ {
+		for _, i := range s.instances {
+			if i.id == form.Get(fmt.Sprint("Filter.1.Value.", n)) {
+				answer.Items = append(answer.Items, item{i.id, s.dns[i.id]})
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+	_ = xml.NewEncoder(w).Encode(answer)
 }
 
 // trouble is the next fault of an operation's page; otherwise the request is logged.

@@ -114,6 +114,49 @@ func (s *Source) Machine(id string) (string, bool) {
 	return match[1], true
 }
 
+// Names asks for the computer names of machines, which Azure fixes when it makes them. One
+// that is gone is left out.
+func (s *Source) Names(ctx context.Context, machines []string) (map[string][]string, error) {
+	names := map[string][]string{}
+	for _, machine := range machines {
+		if !strings.HasPrefix(machine, "/subscriptions/"+strings.ToLower(s.subscription)+"/") {
+			continue // of a subscription that is not asked
+		}
+		own, err := s.names(ctx, machine)
+		if err != nil && status(err) != http.StatusNotFound {
+			return names, fmt.Errorf("asking for the name of %s: %w", machine, refused(err))
+		}
+		if err == nil {
+			names[machine] = own
+		}
+	}
+	return names, nil
+}
+
+// names of one machine, by the parts of its resource id.
+func (s *Source) names(ctx context.Context, machine string) ([]string, error) {
+	var os *armcompute.OSProfile
+	var names []string
+	switch part := strings.Split(machine, "/"); {
+	case len(part) == 11:
+		got, err := s.sets.Get(ctx, part[4], part[8], part[10], nil)
+		if err != nil || got.Properties == nil {
+			return nil, err
+		}
+		os = got.Properties.OSProfile
+	default:
+		got, err := s.machines.Get(ctx, part[4], part[8], nil)
+		if err != nil || got.Properties == nil {
+			return nil, err
+		}
+		names, os = []string{part[8]}, got.Properties.OSProfile
+	}
+	if os != nil {
+		names = append(names, valueOf(os.ComputerName))
+	}
+	return names, nil
+}
+
 // Check asks for one page of machines and for one update.
 func (s *Source) Check(ctx context.Context) error {
 	if _, err := s.machines.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: &yes}).NextPage(ctx); err != nil {

@@ -55,8 +55,8 @@ func connect(t testing.TB, c *cloud, change func(*azure.Config)) *azure.Source {
 	options.Retry = policy.RetryOptions{RetryDelay: time.Microsecond, MaxRetryDelay: time.Microsecond}
 	options.Transport = &transport{cloud: c,
 		compute: computefake.NewServerFactoryTransport(&computefake.ServerFactory{
-			VirtualMachinesServer:           computefake.VirtualMachinesServer{NewListAllPager: c.listAll},
-			VirtualMachineScaleSetVMsServer: computefake.VirtualMachineScaleSetVMsServer{NewListPager: c.listSet},
+			VirtualMachinesServer:           computefake.VirtualMachinesServer{NewListAllPager: c.listAll, Get: c.get},
+			VirtualMachineScaleSetVMsServer: computefake.VirtualMachineScaleSetVMsServer{NewListPager: c.listSet, Get: c.getInSet},
 		}),
 		graph: graphfake.NewServerTransport(&graphfake.Server{Resources: c.resources}),
 	}
@@ -145,6 +145,28 @@ func (c *cloud) listSet(group, name string, o *armcompute.VirtualMachineScaleSet
 		out.AddPage(http.StatusOK, armcompute.VirtualMachineScaleSetVMsClientListResponse{VirtualMachineScaleSetVMListResult: armcompute.VirtualMachineScaleSetVMListResult{Value: some}}, nil)
 	}
 	return out
+}
+
+func (c *cloud) get(_ context.Context, _, name string, _ *armcompute.VirtualMachinesClientGetOptions) (out azfake.Responder[armcompute.VirtualMachinesClientGetResponse], bad azfake.ErrorResponder) {
+	for _, m := range c.machines {
+		if strings.HasSuffix(*m.ID, "/"+name) {
+			out.SetResponse(http.StatusOK, armcompute.VirtualMachinesClientGetResponse{VirtualMachine: *m}, nil)
+			return out, bad
+		}
+	}
+	bad.SetResponseError(http.StatusNotFound, "ResourceNotFound")
+	return out, bad
+}
+
+func (c *cloud) getInSet(_ context.Context, group, set, id string, _ *armcompute.VirtualMachineScaleSetVMsClientGetOptions) (out azfake.Responder[armcompute.VirtualMachineScaleSetVMsClientGetResponse], bad azfake.ErrorResponder) {
+	for _, m := range c.sets[group+"/"+set] {
+		if strings.HasSuffix(*m.ID, "/"+id) {
+			out.SetResponse(http.StatusOK, armcompute.VirtualMachineScaleSetVMsClientGetResponse{VirtualMachineScaleSetVM: *m}, nil)
+			return out, bad
+		}
+	}
+	bad.SetResponseError(http.StatusNotFound, "ResourceNotFound")
+	return out, bad
 }
 
 // pages are the parts of a list; an empty list has one.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 
 	compute "cloud.google.com/go/compute/apiv1"
@@ -121,6 +122,21 @@ func (s *Source) Machine(id string) (string, bool) {
 		return "", false
 	}
 	return match[1], true
+}
+
+// Names are the instance's name, alone or with the domain of internal DNS: the last part of
+// the machine's.
+func (s *Source) Names(_ context.Context, machines []string) (map[string][]string, error) {
+	names := map[string][]string{}
+	for _, machine := range machines {
+		part := strings.Split(machine, "/")
+		project, zone, name := part[0], part[1], part[2]
+		if domain, short, ok := strings.Cut(project, ":"); ok {
+			project = short + "." + domain
+		}
+		names[machine] = []string{name, name + "." + zone + ".c." + project + ".internal", name + ".c." + project + ".internal"}
+	}
+	return names, nil
 }
 
 // Check lists one instance and one line of the log.

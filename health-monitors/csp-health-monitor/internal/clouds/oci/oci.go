@@ -105,6 +105,23 @@ func (s *Source) Machine(id string) (string, bool) {
 	return match[1], true
 }
 
+// Names asks for the display names of instances. The names of their network cards take
+// rights on the network, which the monitor has not. One that OCI denies is left out.
+func (s *Source) Names(ctx context.Context, machines []string) (map[string][]string, error) {
+	names := map[string][]string{}
+	for _, machine := range machines {
+		answer, err := call(ctx, s.compute.GetInstance, core.GetInstanceRequest{InstanceId: &machine})
+		if e, ok := common.IsServiceError(err); ok && e.GetHTTPStatusCode() == http.StatusNotFound {
+			continue
+		}
+		if err != nil {
+			return names, fmt.Errorf("asking for the name of %s: %w", machine, refused(err))
+		}
+		names[machine] = []string{valueOf(answer.DisplayName)}
+	}
+	return names, nil
+}
+
 // Check lists one event of each compartment, and gets the first there is.
 func (s *Source) Check(ctx context.Context) error {
 	one, calls := 1, 0

@@ -22,13 +22,14 @@ import (
 type server struct {
 	url string
 
-	mu       sync.Mutex
-	events   []event
-	unlisted map[string]bool // known by id alone
-	denied   bool            // events can be listed and not got
-	page     int             // items of a page at most; zero is what is asked for
-	faults   map[string][]fault
-	books    []string // operation and page of every request that was not refused
+	mu        sync.Mutex
+	instances map[string]string // display names by OCID
+	events    []event
+	unlisted  map[string]bool // known by id alone
+	denied    bool            // events can be listed and not got
+	page      int             // items of a page at most; zero is what is asked for
+	faults    map[string][]fault
+	books     []string // operation and page of every request that was not refused
 }
 
 // event is one as the API writes it.
@@ -53,6 +54,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, one := strings.CutPrefix(r.URL.Path, root+"/")
+	instance, described := strings.CutPrefix(r.URL.Path, "/20160918/instances/")
 	switch {
 	case !strings.HasPrefix(r.Header.Get("Authorization"), `Signature version="1"`):
 		refuse(w, http.StatusUnauthorized)
@@ -60,9 +62,29 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r)
 	case r.Method == http.MethodGet && one:
 		s.get(w, id)
+	case r.Method == http.MethodGet && described:
+		s.describe(w, instance)
 	default:
 		refuse(w, http.StatusNotFound)
 	}
+}
+
+// describe answers about an instance
+// (https://docs.oracle.com/en-us/iaas/api/#/en/iaas/20160918/Instance/GetInstance).
+func (s *server) describe(w http.ResponseWriter, id string) {
+	if s.trouble(w, "instance", 1) {
+		return
+	}
+	name, known := s.instances[id]
+	if !known {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{
+		"id": id, "compartmentId": "c", "availabilityDomain": "ad1", "region": "phx", "shape": "BM.GPU.H100.8",
+		"timeCreated": "2026-01-02T03:04:05Z", "lifecycleState": "RUNNING", "displayName": name,
+	})
 }
 
 // trouble answers with the next fault of an operation's page; otherwise it logs it.
