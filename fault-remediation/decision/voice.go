@@ -79,9 +79,10 @@ func waiting(r record.Record) *record.Wait {
 	return r.Status.Remediation.Waiting
 }
 
-// claimedSince is since when a record waits for a claim that is not its own.
-func (d decision) claimedSince(r record.Record) time.Time {
-	if w := waiting(r); w != nil && w.Reason == string(WaitClaim) && !w.Since.After(d.now.Add(claimedFor)) {
+// waitedSince is since when a record says that it waits for a reason, for at most a
+// period; now if it does not.
+func (d decision) waitedSince(r record.Record, why Reason, period time.Duration) time.Time {
+	if w := waiting(r); w != nil && w.Reason == string(why) && !w.Since.After(d.now.Add(period)) {
 		return w.Since
 	}
 	return d.now

@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 	drain "github.com/nvidia/nvsentinel/node-drainer/decision"
@@ -228,6 +229,7 @@ func (w *world) repairView() repair.View {
 			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
 			Unknown: n.Annotations[nodemark.UnknownAnnotation] != "",
 			Claim:   n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
+			Kubelet: kubelet.Life{State: w.kubelet},
 		}
 	}
 	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {

@@ -57,7 +57,9 @@ func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) err
 		return outcome.Race(err.Error())
 	}
 	if err == nil {
+		seen := f.view.Node.Kubelet
 		f.node, f.view.Node = node, nodeFacts(node)
+		f.view.Node.Kubelet = seen
 	}
 	return err
 }

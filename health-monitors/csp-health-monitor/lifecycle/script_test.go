@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // world is a provider, a cluster and the stored documents. Every document goes through
@@ -35,6 +36,7 @@ type world struct {
 type node struct {
 	machine string
 	ready   bool
+	kubelet kubelet.State
 }
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -61,7 +63,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		args[a.Key] = strings.Join(a.Vals, ",")
 	}
 	switch d.Cmd {
-	case "node": // node <name> [machine=] [ready=no]; gone
+	case "node": // node <name> [machine=] [ready=no] [kubelet=silent|unknown]; gone
 		if _, gone := args["gone"]; gone {
 			delete(w.nodes, d.CmdArgs[0].Key)
 			return ""
@@ -70,7 +72,8 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		if machine == "" {
 			machine = "i-" + d.CmdArgs[0].Key
 		}
-		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no"}
+		state := map[string]kubelet.State{"": kubelet.Alive, "silent": kubelet.Silent, "unknown": kubelet.Unknown}[args["kubelet"]]
+		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", state}
 		return ""
 	case "nodes": // nodes unknown, nodes known
 		w.known = d.CmdArgs[0].Key == "known"
@@ -150,7 +153,7 @@ func (w *world) nodeOf(machine string) string {
 func (w *world) facts(e maintenance.Event) lifecycle.Facts {
 	name := w.nodeOf(e.ResourceID)
 	held, there := w.nodes[e.NodeName]
-	return lifecycle.Facts{Known: w.known, Node: name, Ready: w.nodes[name].ready, Other: there && held.machine != e.ResourceID}
+	return lifecycle.Facts{Known: w.known, Node: name, Ready: w.nodes[name].ready, Kubelet: w.nodes[name].kubelet, Other: there && held.machine != e.ResourceID}
 }
 
 // round decides about every document, and sends what waits.
