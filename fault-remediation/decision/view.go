@@ -54,7 +54,7 @@ type Node struct {
 // Object are the facts of the repair object of the current attempt.
 type Object struct {
 	Presence Presence
-	// Unread is why it could not be read.
+	// Unread is why it could not be read, or may not be created.
 	Unread Reason
 	UID    string
 	// CreatedAt is the API server's time of creation.
@@ -99,12 +99,20 @@ type Policy struct {
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
 	RecoveryWithin time.Duration
+	// UnrepairedAfter is how long a fault is waited for whose repair does not begin, because
+	// it asks for none or because its object cannot be created, before a person is asked; 0
+	// is for ever.
+	UnrepairedAfter time.Duration
 	// Lemon says when a machine is a lemon.
 	Lemon LemonPolicy
 }
 
 // DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
 const DefaultRecoveryWithin = 30 * time.Minute
+
+// DefaultUnrepairedAfter is the default of Policy.UnrepairedAfter: longer than what
+// providers and people usually take to do it themselves.
+const DefaultUnrepairedAfter = 24 * time.Hour
 
 // Write is one status change; it applies to Revision only.
 type Write struct {

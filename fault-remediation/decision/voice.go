@@ -33,8 +33,11 @@ func (d decision) voiced(s Step) Step {
 	e := d.edit()
 	for _, r := range d.v.Records {
 		told, want := waiting(r), (*record.Wait)(nil)
-		if r.ID == s.Waits {
+		switch {
+		case r.ID == s.Waits:
 			want = d.wait(s, told)
+		case d.unrepaired(r):
+			want = d.wait(d.unrepairedWait(r), told)
 		}
 		if alike(told, want) || (told == nil && !record.Open(r)) {
 			continue

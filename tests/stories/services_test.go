@@ -170,7 +170,7 @@ func (w *world) label(state nodemark.State) {
 // remediate is fault-remediation: stamps and objects, one thing at a time.
 func (w *world) remediate() {
 	for range 20 {
-		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin}, w.now)
+		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin, UnrepairedAfter: repair.DefaultUnrepairedAfter}, w.now)
 		if s.Label != "" && w.node != nil && w.node.Labels[nodemark.StateLabel] != string(s.Label) {
 			w.write()
 			w.label(s.Label)
