@@ -94,7 +94,8 @@ func (d decision) hindered(cur Ref) Step {
 		if why == CreateForbidden || why == WaitLease {
 			state = StateCancelled
 		}
-		return d.end(cur, why, state, fmt.Sprintf("%s; the repair could not begin within %s: mend that, and repair the node by hand", message, d.policy.UnrepairedAfter))
+		return d.end(cur, why, state, fmt.Sprintf("%s; the repair could not begin within %s: mend that, and repair the node by hand",
+			message, d.policy.UnrepairedAfter))
 	}
 	return Step{Reason: why, After: soon, Waits: cur.Record.ID, Until: d.dueBy(cur.Record, why), Message: message}
 }

@@ -23,11 +23,13 @@ func (d decision) waitReady(a record.Attempt) Step {
 	case !n.Ready:
 		return d.rest(WaitReady, until, "the Node has not been Ready since "+object+unsent)
 	case d.watching():
-		s := d.rest(WaitReady, latest(until, n.Kubelet.Until), "the Node still says Ready under the boot before "+object+"; whether its kubelet is alive is being watched"+unsent)
+		s := d.rest(WaitReady, latest(until, n.Kubelet.Until),
+			"the Node still says Ready under the boot before "+object+"; whether its kubelet is alive is being watched"+unsent)
 		s.After = kubelet.LookAgain
 		return s
 	}
-	s := d.rest(WaitReady, until, "the Node still says Ready under the boot before "+object+", but its kubelet is silent"+unsent)
+	s := d.rest(WaitReady, until,
+		"the Node still says Ready under the boot before "+object+", but its kubelet is silent"+unsent)
 	s.After = min(s.After, soon)
 	return s
 }

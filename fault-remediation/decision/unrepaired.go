@@ -13,7 +13,8 @@ import (
 func (d decision) unrepaired(r record.Record) bool {
 	n := d.v.Node
 	mine := n.Presence == Present && n.Marked && !n.Unknown && n.Session != "" && r.Status.Session == n.Session
-	return mine && record.Open(r) && unremediated(r) && record.DrainSucceeded(r) && d.repairs.AsksNothing(record.RepairAction(r))
+	return mine && record.Open(r) && unremediated(r) && record.DrainSucceeded(r) &&
+		d.repairs.AsksNothing(record.RepairAction(r))
 }
 
 // dueBy is when a person is asked about a repair that does not begin, for a reason of which
@@ -34,7 +35,9 @@ func (d decision) overdue(r record.Record, why Reason) bool {
 
 // unrepairedWait is what the record of a fault says that asks for no repair.
 func (d decision) unrepairedWait(r record.Record) Step {
-	return Step{Reason: NoRepair, Until: d.dueBy(r, NoRepair), Message: fmt.Sprintf("no repair is configured for this fault (action %s); the node stays in quarantine until its recovery is reported", actionText(r))}
+	message := fmt.Sprintf("no repair is configured for this fault (action %s); "+
+		"the node stays in quarantine until its recovery is reported", actionText(r))
+	return Step{Reason: NoRepair, Until: d.dueBy(r, NoRepair), Message: message}
 }
 
 // unrecovered leaves faults that ask for no repair to a person when their recovery does not
@@ -43,7 +46,9 @@ func (d decision) unrecovered(mine []record.Record) (Step, bool) {
 	e := d.edit()
 	for _, r := range only(mine, d.unrepaired) {
 		if d.overdue(r, NoRepair) {
-			e.human(r, NoRepair, fmt.Sprintf("no repair is configured for this fault (action %s), and its recovery was not reported within %s; look at the node %s; it is released when the fault is reported healthy or its quarantine marks are removed by hand", actionText(r), d.policy.UnrepairedAfter, d.v.Node.Name))
+			e.human(r, NoRepair, fmt.Sprintf("no repair is configured for this fault (action %s), and its recovery was not reported within %s; "+
+				"look at the node %s; it is released when the fault is reported healthy or its quarantine marks are removed by hand",
+				actionText(r), d.policy.UnrepairedAfter, d.v.Node.Name))
 		}
 	}
 	return e.step(NoRepair, "needs a human: no repair is configured, and no recovery was reported"), len(e.writes) > 0

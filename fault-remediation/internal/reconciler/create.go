@@ -36,9 +36,11 @@ func (d *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 	// the object, and that one may have come to its end since.
 	fenced, cancel := lease.Fence(ctx)
 	defer cancel()
-	if instead, err := d.permit(fenced, f, at); err != nil {
+	instead, err := d.permit(fenced, f, at)
+	if err != nil {
 		return step, err
-	} else if instead != nil {
+	}
+	if instead != nil {
 		return *instead, nil
 	}
 	key := writeKey(obj)

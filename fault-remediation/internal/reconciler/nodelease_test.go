@@ -38,7 +38,7 @@ func TestANodeOfAnotherRemediator(t *testing.T) {
 	if rem := b.record("r1").Status.Remediation; !parked || again != 30*time.Second || !strings.Contains(why, "NodeHealthCheck-workers") || rem.Attempts[0].UID != "" {
 		t.Errorf("parked %v for %s: %q, %+v", parked, again, why, rem)
 	}
-	if w := b.record("r1").Status.Remediation.Waiting; w == nil || w.Reason != string(decision.WaitLease) || !strings.Contains(w.Message, "NodeHealthCheck-workers") {
+	if w := b.waiting("r1"); w == nil || w.Reason != string(decision.WaitLease) || !strings.Contains(w.Message, "NodeHealthCheck-workers") {
 		t.Errorf("the record says that it waits for %+v", w)
 	}
 	held, err := leases.Get(t.Context(), nodelease.Name(b.node), metav1.GetOptions{})

@@ -11,6 +11,15 @@ import (
 	"github.com/nvidia/nvsentinel/fault-remediation/internal/reconciler"
 )
 
+// waiting is what a record says that its repair waits for; nil if it says nothing.
+func (b *bench) waiting(id string) *record.Wait {
+	b.t.Helper()
+	if rem := b.record(id).Status.Remediation; rem != nil {
+		return rem.Waiting
+	}
+	return nil
+}
+
 // TestAFaultWithoutARepair: it is told of once when it begins to wait for its recovery, and
 // a person is asked once when that does not come within a day.
 func TestAFaultWithoutARepair(t *testing.T) {
@@ -18,7 +27,7 @@ func TestAFaultWithoutARepair(t *testing.T) {
 	b.fault("r1", record.ActionNone)
 	b.parks(decision.NoRepair)
 	b.parks(decision.NoRepair)
-	if w := b.record("r1").Status.Remediation.Waiting; w == nil || w.Reason != string(decision.NoRepair) || w.Until == nil || w.Until.Sub(w.Since) != 24*time.Hour {
+	if w := b.waiting("r1"); w == nil || w.Reason != string(decision.NoRepair) || w.Until == nil || w.Until.Sub(w.Since) != 24*time.Hour {
 		t.Errorf("the record says that it waits for %+v", w)
 	}
 	if got := b.events(); len(got) != 1 || !strings.HasPrefix(got[0], reconciler.EventNoRepair+" x1: no repair is configured for this fault (action NONE)") || !strings.Contains(got[0], "(record r1)") {
@@ -46,14 +55,14 @@ func TestACreationThatIsForbidden(t *testing.T) {
 		return nil, nil
 	})
 	b.parks(decision.CreateForbidden)
-	if w := b.record("r1").Status.Remediation.Waiting; w == nil || w.Reason != string(decision.CreateForbidden) || !strings.Contains(w.Message, "a policy says no") {
+	if w := b.waiting("r1"); w == nil || w.Reason != string(decision.CreateForbidden) || !strings.Contains(w.Message, "a policy says no") {
 		t.Errorf("the record says that it waits for %+v", w)
 	}
 	b.clock.Step(10 * time.Minute)
 	b.parks(decision.CreateForbidden)
 	b.Cluster = whole
 	b.parks(decision.WaitObject)
-	if w := b.record("r1").Status.Remediation.Waiting; w != nil {
+	if w := b.waiting("r1"); w != nil {
 		t.Errorf("the record still says that it waits for %+v", w)
 	}
 }
