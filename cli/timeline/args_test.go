@@ -84,7 +84,7 @@ func (a args) node() timeline.Node {
 		n.Unknown = []string{ids}
 	}
 	n.Identity.BootID, n.Identity.ProviderID = a.or("boot", "b1"), a.or("machine", "m1")
-	n.Created = a.time("created")
+	n.Created, n.Heartbeat = a.time("created"), a.time("heartbeat")
 	if since := a.text("lemon"); since == "by hand" {
 		n.Lemon = &nodemark.Lemon{}
 	} else if since != "" { // its repairs: lemon= repairs=(at session...)

@@ -111,7 +111,9 @@ type Node struct {
 	// Created is when the Node object was made; zero is unknown.
 	Created time.Time `json:"created,omitzero"`
 	// Ready is the status of the Ready condition: True, False, Unknown or empty.
-	Ready         string         `json:"ready"`
+	Ready string `json:"ready"`
+	// Heartbeat is when its kubelet confirmed that last; zero is unknown.
+	Heartbeat     time.Time      `json:"-"`
 	Unschedulable bool           `json:"unschedulable"`
 	Taints        []record.Taint `json:"taints,omitempty"`
 	// Session, Claim and State are our marks: the session's id, the uid of the

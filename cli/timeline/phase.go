@@ -118,7 +118,7 @@ func unmarked(n *Node, r record.Record) bool {
 
 // ofOpen is the standing that open records give.
 func ofOpen(open []record.Record) Standing {
-	for _, find := range []func(record.Record) (Standing, bool){human, repairing, evicting, undrained, unrepaired} {
+	for _, find := range []func(record.Record) (Standing, bool){human, repairing, evicting, undrained, unrepaired, unrepairable} {
 		for _, r := range open {
 			if st, ok := find(r); ok {
 				if st.Phase == Quarantined && !slices.ContainsFunc(open, keepsPodsAway) {
@@ -177,7 +177,22 @@ func unrepaired(r record.Record) (Standing, bool) {
 	if w := waits(r); w != "" {
 		reason = "drained; " + w
 	}
-	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil
+	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && !asksNothing(r)
+}
+
+// unrepairable is a fault that asks for no repair, which no configuration changes, whether
+// fault-remediation has looked at it or not.
+func unrepairable(r record.Record) (Standing, bool) {
+	reason := "drained; no repair is configured for this fault (action NONE); waiting for its recovery"
+	if w := waits(r); w != "" {
+		reason = "drained; " + w
+	}
+	return Standing{Phase: Quarantined, Reason: reason}, r.Status.FaultRemediated == nil && asksNothing(r)
+}
+
+func asksNothing(r record.Record) bool {
+	name := record.RepairAction(r)
+	return name == record.ActionNone || name == ""
 }
 
 // waits is what the repair of a record waits for, and until when; empty when it

@@ -213,6 +213,10 @@ func reason(r record.Record) string {
 	return string(r.Reason())
 }
 
+// unconfirmedAfter is how long a Ready condition is believed without a heartbeat: a kubelet
+// sends one every five minutes, give or take a half.
+const unconfirmedAfter = 15 * time.Minute
+
 // notes are what does not fit together, and what is missing; settled is what stands
 // because it was decided so.
 func notes(f Facts) (out, settled []string) {
@@ -230,6 +234,8 @@ func notes(f Facts) (out, settled []string) {
 	if n := f.Sighting; n != nil {
 		open := only(f.Records, record.Open)
 		add(n.OptedOut, "the Node is opted out by its label: new faults are not acted upon")
+		add(n.Ready == "True" && !n.Heartbeat.IsZero() && f.Now.Sub(n.Heartbeat) > unconfirmedAfter,
+			"the Node says Ready, and its kubelet has not confirmed that since %s UTC: it may be dead", n.Heartbeat.Format(time.DateTime))
 		l, lemon := lemonOf(*n, f.Now)
 		add(lemon, "%s", l.text())
 		by, ending := claimant(f)

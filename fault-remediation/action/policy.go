@@ -114,6 +114,12 @@ func (p Policy) NeedsHuman(name record.Action) bool {
 	return !ok && name != record.ActionNone && name != ""
 }
 
+// AsksNothing says whether an action asks for no repair and for no person: NONE.
+func (p Policy) AsksNothing(name record.Action) bool {
+	_, ok := p.actions[name]
+	return !ok && !p.NeedsHuman(name)
+}
+
 // Rank is the strength of an action; 0 for none and for a person's.
 func (p Policy) Rank(name record.Action) int { return p.actions[name].Rank }
 

@@ -102,6 +102,9 @@ func (d decision) settle(mine []record.Record) (Step, bool) {
 	if len(e.writes) > 0 {
 		return e.step(HumanAction, "an action needs a person"), true
 	}
+	if s, ok := d.unrecovered(mine); ok {
+		return s, true
+	}
 	if d.unverified() {
 		return Step{}, false
 	}
@@ -175,7 +178,7 @@ func (d decision) candidate(mine []record.Record) (next job, none Step, ok bool)
 	if human {
 		weaker := only(jobs, func(j job) bool { return j.repair.Rank < action.RankReplace })
 		if len(weaker) == 0 && len(jobs) > 0 {
-			return job{}, Step{Reason: WaitHuman, Message: fmt.Sprintf("%s waits: a fault of this node needs a person first", jobs[0].repair.Name)}, false
+			return job{}, Step{Reason: WaitHuman, Waits: jobs[0].record.ID, Message: fmt.Sprintf("%s waits: a fault of this node needs a person first", jobs[0].repair.Name)}, false
 		}
 		jobs = weaker
 	}
@@ -213,6 +216,8 @@ func (d decision) recovery(mine []record.Record) Step {
 		return e.step(NoRecovery, "needs a human: no recovery reported")
 	case next > 0:
 		return Step{Reason: WaitRecovery, After: next, Message: "repaired; the recovery is not reported yet"}
+	case slices.ContainsFunc(mine, d.unrepaired):
+		return Step{Reason: NoRepair, Message: "no open fault asks for a repair; waiting for the recovery"}
 	}
 	return Step{Reason: Nothing, Message: "no open fault needs a repair"}
 }

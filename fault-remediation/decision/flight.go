@@ -31,6 +31,9 @@ func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	if d.mayReturn() && s.After == 0 {
 		s.After = longTime
 	}
+	if s.After == 0 && s.Rests() {
+		s.After = d.nextOverdue()
+	}
 	return s
 }
 
@@ -61,11 +64,7 @@ func (d decision) next() Step {
 	a, o := cur.Attempt, d.v.Object
 	switch {
 	case o.Presence == Unread && a.UID == "":
-		s := Step{Reason: unreadWhy(o), After: soon, Message: fmt.Sprintf("%s %s could not be read: %s", a.Kind, a.Name, o.Health.Message)}
-		if s.Reason != ReadError { // which passes, and says something else each time
-			s.Waits = cur.Record.ID
-		}
-		return s
+		return d.hindered(cur)
 	case o.Presence == Unread:
 		return d.judge(cur)
 	case o.Refused != "":
@@ -80,6 +79,25 @@ func (d decision) next() Step {
 		return d.recordUID(cur)
 	}
 	return d.judge(cur)
+}
+
+// hindered waits for what keeps a reserved object from being created, and asks a person when
+// that lasts.
+func (d decision) hindered(cur Ref) Step {
+	a, o, why := cur.Attempt, d.v.Object, unreadWhy(d.v.Object)
+	message := fmt.Sprintf("%s %s: %s", a.Kind, a.Name, o.Health.Message)
+	if why == ReadError { // which says something else each time
+		message = fmt.Sprintf("%s %s could not be read; the log has the error", a.Kind, a.Name)
+	}
+	if d.overdue(cur.Record, why) {
+		state := StateLost // it may exist, and have acted
+		if why == CreateForbidden || why == WaitLease {
+			state = StateCancelled
+		}
+		return d.end(cur, why, state, fmt.Sprintf("%s; the repair could not begin within %s: mend that, and repair the node by hand",
+			message, d.policy.UnrepairedAfter))
+	}
+	return Step{Reason: why, After: soon, Waits: cur.Record.ID, Until: d.dueBy(cur.Record, why), Message: message}
 }
 
 func unreadWhy(o Object) Reason {
@@ -103,7 +121,7 @@ func (d decision) reserved(cur Ref) Step {
 	}
 	s := d.choose(&cur)
 	switch s.Reason { //nolint:exhaustive // what is not handled here is done or waited for first
-	case Nothing, WaitRecovery, WaitHuman:
+	case Nothing, WaitRecovery, WaitHuman, NoRepair:
 		return d.release(cur, "no repair is wanted any more: "+string(s.Reason))
 	case Stamp:
 		if want := stamped(s, r.ID); want == nil || !sameRepair(*want, a) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 )
 
@@ -54,10 +53,10 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 			fmt.Sprintf("%s failed or did not last: %d repairs of group %s within %s on this machine: %s; repair the node by hand", a.Name, len(s.used), a.Group, a.Attempts.Window, s.history()),
 			fmt.Sprintf("%s has no attempt left: %s", a.Name, s.history()),
 		}
-	case d.v.Node.Claim != "" && !d.now.Before(d.claimedSince(next.record).Add(claimedFor)):
+	case d.v.Node.Claim != "" && !d.now.Before(d.waitedSince(next.record, WaitClaim, claimedFor).Add(claimedFor)):
 		return end{ClaimStuck, fmt.Sprintf("repair object %s has claimed the Node for %s; see what it waits for, or delete it, then repair the node by hand", d.v.Node.Claim, claimedFor), ""}
-	case s.away != nil && d.bootLeft(*s.away) <= 0:
-		lost := fmt.Sprintf("%s %s may have reached the machine, and the Node has not been Ready in the %s since", s.away.Kind, s.away.Name, d.bootLimit(*s.away))
+	case s.away != nil && d.neverReady(next, *s.away):
+		lost := d.lostSince(*s.away)
 		return end{NeverReady, lost + "; another signal could interrupt its boot: look at its console, then repair the node by hand", lost}
 	case s.refused >= a.Attempts.Max:
 		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), ""}
@@ -70,34 +69,22 @@ func (d decision) hold(next job, s slot) (Step, bool) {
 	n := d.v.Node
 	switch {
 	case n.Claim != "":
-		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node", Until: d.claimedSince(next.record).Add(claimedFor)}, true
+		return Step{Reason: WaitClaim, After: soon, Message: "repair object " + n.Claim + " claims the Node", Until: d.waitedSince(next.record, WaitClaim, claimedFor).Add(claimedFor)}, true
 	case len(d.v.PodsBack) > 0:
 		return Step{Reason: WaitPods, After: soon, Message: "pods that had to go are on the Node: " + listed(d.v.PodsBack)}, true
-	case s.away != nil:
-		return d.rest(WaitReady, d.now.Add(d.bootLeft(*s.away)), fmt.Sprintf("the Node has not been Ready since %s %s; no second signal is sent to a machine that may be booting", s.away.Kind, s.away.Name)), true
+	case s.away != nil && !d.watching():
+		return d.waitReady(*s.away), true
 	}
 	if rest := s.pause - d.elapsed(s.failedAt, s.pause); rest > 0 {
 		return d.rest(WaitBackoff, d.now.Add(rest), "after a failed repair; last: "+s.last), true
+	}
+	if s.away != nil {
+		return d.waitReady(*s.away), true
 	}
 	if until := d.symptomUntil(next.record); d.now.Before(until) {
 		return d.rest(WaitSymptoms, until, "the fault may be a symptom of the last repair"), true
 	}
 	return Step{}, false
-}
-
-// bootLeft is how much longer a machine that was told to boot is waited for.
-func (d decision) bootLeft(a record.Attempt) time.Duration {
-	limit := d.bootLimit(a)
-	return limit - d.elapsed(a.SubmittedAt, limit)
-}
-
-// bootLimit is how long after its object was created a machine may take to be
-// Ready: as long as the object itself may be without a verdict.
-func (d decision) bootLimit(a record.Attempt) time.Duration {
-	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 && known.Chain == "" {
-		return known.UnknownTimeout
-	}
-	return action.DefaultUnknownTimeout
 }
 
 // symptomUntil is how long a fault without a boot id waits for its recovery,

@@ -23,7 +23,7 @@ func (d decision) label(s Step) nodemark.State {
 	tried := attempts(mine)
 	created := slices.ContainsFunc(tried, func(x Ref) bool { return x.Attempt.UID != "" })
 	switch s.Reason { //nolint:exhaustive // every other step leaves the label alone
-	case Nothing, WaitRecovery, WaitHuman:
+	case Nothing, WaitRecovery, WaitHuman, NoRepair:
 		return settled(mine)
 	case WaitTimedOut:
 		return nodemark.RemediationFailed

@@ -46,10 +46,15 @@ const (
 	// WaitTimedOut: the object had its time, a person knows; no other repair
 	// starts while it may still act.
 	WaitTimedOut Reason = "WaitTimedOut"
+	// NoRepair: the fault asks for no repair, so that only its recovery ends the
+	// quarantine. A person is asked when it does not come.
+	NoRepair Reason = "NoRepair"
 	// WaitRecovery: repaired; the recovery has not been reported yet.
 	WaitRecovery Reason = "WaitRecovery"
 	// ReadError: the object could not be read, which says nothing about it.
 	ReadError Reason = "ReadError"
+	// CreateForbidden: the API server does not let the object be created.
+	CreateForbidden Reason = "CreateForbidden"
 	// KindMissing: the API server does not know the object's kind.
 	KindMissing Reason = "KindMissing"
 	// Unconfigured: the attempt's action is not configured any more.

@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // script runs one command of a golden script.
@@ -125,7 +126,7 @@ func (w *world) repair(d *datadriven.TestData) {
 
 func (w *world) setNode(d *datadriven.TestData) {
 	if w.node.Name == "" {
-		w.node = decision.Node{Name: "gpu-7", Presence: decision.Present, Marked: true, Ready: true, Identity: record.NodeIdentity{UID: "n1"}}
+		w.node = decision.Node{Name: "gpu-7", Presence: decision.Present, Marked: true, Ready: true, Kubelet: kubelet.Life{State: kubelet.Alive}, Identity: record.NodeIdentity{UID: "n1"}}
 	}
 	d.MaybeScanArgs(w.t, "session", &w.node.Session)
 	d.MaybeScanArgs(w.t, "machine", &w.node.Identity.ProviderID)
@@ -148,6 +149,12 @@ func (w *world) setNode(d *datadriven.TestData) {
 			w.node.Ready = false
 		case "ready":
 			w.node.Ready = true
+		case "kubelet-alive":
+			w.node.Kubelet = kubelet.Life{State: kubelet.Alive}
+		case "kubelet-silent": // which leaves the condition as it is
+			w.node.Kubelet = kubelet.Life{State: kubelet.Silent}
+		case "kubelet-watched": // for a minute from now on
+			w.node.Kubelet = kubelet.Life{Until: w.now.Add(time.Minute)}
 		case "ready-now":
 			w.node.Ready, w.node.ReadySince = true, w.now
 		case "anonymous":

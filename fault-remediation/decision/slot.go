@@ -10,6 +10,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // slot is what came before in the place of the next object: one session, one
@@ -29,8 +30,8 @@ type slot struct {
 	pause    time.Duration
 	// last is what the slot's last attempt said.
 	last string
-	// away is the last attempt, of whatever session, after which the machine has
-	// not been Ready; nil when there is none.
+	// away is the last attempt, of whatever session, after which nothing proves that the
+	// machine has been Ready; nil when there is none.
 	away *record.Attempt
 }
 
@@ -68,10 +69,11 @@ func (d decision) slot(next job, reserved *Ref) slot {
 
 // away is the newest attempt since a time whose signal may have been sent, that
 // did not succeed, and after which the Node is neither Ready nor under another
-// boot. A Ready Node under the old boot shows that the signal did not take.
+// boot. A Ready Node under the old boot shows that the signal did not take, if its
+// kubelet is alive: that of a machine that is off may say Ready as well.
 func (d decision) away(next job, since time.Time) *record.Attempt {
 	n := d.v.Node
-	if n.Ready {
+	if n.Ready && n.Kubelet.State == kubelet.Alive {
 		return nil
 	}
 	return newest(d.v.Records, func(a record.Attempt) bool {

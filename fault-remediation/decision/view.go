@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -37,10 +38,13 @@ type Node struct {
 	// Marked says that nothing new is scheduled here: cordoned, or a NoSchedule
 	// or NoExecute taint of the session.
 	Marked bool
-	// Ready is the Node's condition; one that is not known is not Ready.
-	// ReadySince is its last change, zero when unknown.
+	// Ready is the Node's condition; one that is not known is not Ready, and one that is
+	// True may be from before the machine died. ReadySince is its last change, zero when
+	// unknown.
 	Ready      bool
 	ReadySince time.Time
+	// Kubelet is whether the Node's kubelet is alive, where AsksKubelet; else unknown.
+	Kubelet kubelet.Life
 	// Claim is the uid of the repair object that claims the Node, or empty.
 	Claim string
 	// Lemon is its lemon mark.
@@ -50,7 +54,7 @@ type Node struct {
 // Object are the facts of the repair object of the current attempt.
 type Object struct {
 	Presence Presence
-	// Unread is why it could not be read.
+	// Unread is why it could not be read, or may not be created.
 	Unread Reason
 	UID    string
 	// CreatedAt is the API server's time of creation.
@@ -95,12 +99,20 @@ type Policy struct {
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
 	RecoveryWithin time.Duration
+	// UnrepairedAfter is how long a fault is waited for whose repair does not begin, because
+	// it asks for none or because its object cannot be created, before a person is asked; 0
+	// is for ever.
+	UnrepairedAfter time.Duration
 	// Lemon says when a machine is a lemon.
 	Lemon LemonPolicy
 }
 
 // DefaultRecoveryWithin is the default of Policy.RecoveryWithin.
 const DefaultRecoveryWithin = 30 * time.Minute
+
+// DefaultUnrepairedAfter is the default of Policy.UnrepairedAfter: longer than what
+// providers and people usually take to do it themselves.
+const DefaultUnrepairedAfter = 24 * time.Hour
 
 // Write is one status change; it applies to Revision only.
 type Write struct {
@@ -188,6 +200,21 @@ func MayCreate(v View) bool {
 	}
 	open := only(v.Records, record.Open)
 	return slices.ContainsFunc(open, unremediated) && !slices.ContainsFunc(open, func(r record.Record) bool { return !record.DrainSucceeded(r) })
+}
+
+// AsksKubelet says whether Next looks at the Node's kubelet: the Node says that it is Ready
+// under the boot that an earlier signal should have ended.
+func AsksKubelet(v View) bool {
+	if cur, ok := Current(v.Records); ok && cur.Attempt.UID != "" || v.Node.Presence != Present || !v.Node.Ready {
+		return false
+	}
+	d := decision{v: v}
+	due := func(r record.Record) bool {
+		return record.Open(r) && unremediated(r) && r.Status.Session == v.Node.Session
+	}
+	return slices.ContainsFunc(v.Records, due) && slices.ContainsFunc(attempts(v.Records), func(x Ref) bool {
+		return failed(x.Attempt) && x.Attempt.Machine == fault.Machine(v.Node.Identity) && !d.bootedSince(x.Attempt)
+	})
 }
 
 // drainFresh is for how long the drain's own look at the pods stands for ours.

@@ -150,6 +150,14 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 			Records: []record.Record{open(change)}, Boots: fault.Boots{},
 		}
 		s := decision.Next(v, repairs, decision.Policy{RecoveryWithin: time.Hour}, time.Unix(1, 0))
+		if len(s.Writes) == 1 { // the record begins to say that it waits
+			told := s.Writes[0].Status
+			if rem := told.Remediation; rem.Waiting == nil || rem.Waiting.Reason != string(decision.ReadError) || rem.Outcome != "" || rem.Attempts[0].FinishedAt != nil {
+				t.Errorf("%s: the record says %+v", name, told.Remediation)
+			}
+			v.Records[0].Status = told
+			s = decision.Next(v, repairs, decision.Policy{RecoveryWithin: time.Hour}, time.Unix(1, 0))
+		}
 		if s.Reason != decision.ReadError || len(s.Writes) > 0 || s.Create != nil || s.After == 0 {
 			t.Errorf("%s: step %+v, want to wait for a read", name, s)
 		}

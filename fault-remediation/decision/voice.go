@@ -33,8 +33,11 @@ func (d decision) voiced(s Step) Step {
 	e := d.edit()
 	for _, r := range d.v.Records {
 		told, want := waiting(r), (*record.Wait)(nil)
-		if r.ID == s.Waits {
+		switch {
+		case r.ID == s.Waits:
 			want = d.wait(s, told)
+		case d.unrepaired(r):
+			want = d.wait(d.unrepairedWait(r), told)
 		}
 		if alike(told, want) || (told == nil && !record.Open(r)) {
 			continue
@@ -79,9 +82,10 @@ func waiting(r record.Record) *record.Wait {
 	return r.Status.Remediation.Waiting
 }
 
-// claimedSince is since when a record waits for a claim that is not its own.
-func (d decision) claimedSince(r record.Record) time.Time {
-	if w := waiting(r); w != nil && w.Reason == string(WaitClaim) && !w.Since.After(d.now.Add(claimedFor)) {
+// waitedSince is since when a record says that it waits for a reason, for at most a
+// period; now if it does not.
+func (d decision) waitedSince(r record.Record, why Reason, period time.Duration) time.Time {
+	if w := waiting(r); w != nil && w.Reason == string(why) && !w.Since.After(d.now.Add(period)) {
 		return w.Since
 	}
 	return d.now

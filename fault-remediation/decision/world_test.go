@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatalf("compiling the default actions: %v", err)
 	}
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	policy := decision.Policy{RecoveryWithin: decision.DefaultRecoveryWithin}
+	policy := decision.Policy{RecoveryWithin: decision.DefaultRecoveryWithin, UnrepairedAfter: decision.DefaultUnrepairedAfter}
 	return &world{t: t, policy: policy, now: start, start: start, repairs: repairs, records: map[string]record.Record{}, objects: map[string]*decision.Object{}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -180,8 +181,10 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.waitForPodsAllowed(ctx, metav1.NamespaceDefault); err != nil {
-		return err
+	for _, namespace := range []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease} { // the API server makes them
+		if err := c.waitForPodsAllowed(ctx, namespace); err != nil {
+			return err
+		}
 	}
 	return c.addFirstNodes(ctx)
 }

@@ -170,7 +170,7 @@ func (id *identity) controllerFlags() []string {
 		"--kube-api-qps=" + queriesPerSecond, "--kube-api-burst=" + queryBurst,
 		"--concurrent-deployment-syncs=10", "--profiling=false",
 		// How soon the taints of a node follow its Ready condition, and after what silence Kubernetes
-		// calls it Unknown: simulated nodes have no Lease and say something every five minutes.
+		// calls it Unknown: simulated nodes have no Lease and report their status every half minute.
 		"--node-monitor-period=1s", "--node-monitor-grace-period=1h",
 	}
 }

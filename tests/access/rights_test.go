@@ -134,6 +134,28 @@ func TestLeasesOfNodes(t *testing.T) {
 	}
 }
 
+// TestLeasesOfKubelets: who has to know whether a kubelet is alive reads the Lease of one
+// node, lists none and writes none.
+func TestLeasesOfKubelets(t *testing.T) {
+	w := newWorld(t)
+	kubelet := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "watched-node"}}
+	if _, err := w.admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), kubelet, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for account, reads := range map[string]bool{"fault-remediation": true, "csp-health-monitor": true, "janitor": false} {
+		leases := w.account(t, account).CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		if _, err := leases.Get(t.Context(), kubelet.Name, metav1.GetOptions{}); reads && err != nil || !reads && !apierrors.IsForbidden(err) {
+			t.Errorf("%s reads the Lease of a kubelet: %v", account, err)
+		}
+		if _, err := leases.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s lists the Leases of kubelets: %v, want it forbidden", account, err)
+		}
+		if err := leases.Delete(t.Context(), kubelet.Name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s deletes the Lease of a kubelet: %v, want it forbidden", account, err)
+		}
+	}
+}
+
 // TestNobodyElseMakesHealthEventRemediations: each is a word about a node that the
 // connector believes, and a right to all objects is not enough for it.
 func TestNobodyElseMakesHealthEventRemediations(t *testing.T) {

@@ -1,65 +1,134 @@
 package house
 
 import (
-	"os"
+	"io/fs"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// proofs are pages whose tables name tests in their last column, as `package` TestName,
-// TestOther/case.
-var proofs = []string{"docs/security.md", "docs/limits.md"}
-
 var (
-	inPackage = regexp.MustCompile("`([a-z][\\w./-]*)`([^`]*)")
-	namedTest = regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w*|\bappend[A-Z]\w*`)
+	// named is what the last cell of a row names: a folder of the repository, a test with the
+	// scripts of it, or a story.
+	named  = regexp.MustCompile("`([\\w./-]+)`|\\b((?:Test|Fuzz)[A-Z]\\w*)((?:/[\\w.]+(?:, [a-z0-9_][\\w.]*)*)?)|\\b(\\d\\d_\\w+)")
+	begins = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 )
 
-// TestNamedTestsExist: a page that names a test as proof names one that is there.
+// tested are the tests and the scripts of the repository, by folder.
+type tested struct{ tests, scripts map[string][]string }
+
+// TestNamedTestsExist: every test that a table of bounds or waits names is in the folder
+// that is named before it, or below, and so is every script.
 func TestNamedTestsExist(t *testing.T) {
-	for _, page := range proofs {
-		text, err := os.ReadFile(filepath.Join("..", "..", page))
-		if err != nil {
-			t.Fatal(err)
+	files, have := texts(t), tested{map[string][]string{}, scripts(t)}
+	for file, text := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			have.add(file, text)
 		}
-		seen := 0
-		for number, line := range strings.Split(string(text), "\n") {
-			cells := strings.Split(strings.Trim(line, "| "), " | ")
-			if !strings.HasPrefix(line, "|") || len(cells) < 4 {
+	}
+	for _, page := range []string{"docs/limits.md", "docs/security.md", "docs/waits.md"} {
+		found := 0
+		for line := range strings.SplitSeq(files[page], "\n") {
+			cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
+			if len(cells) < 5 {
 				continue
 			}
-			for _, m := range inPackage.FindAllStringSubmatch(cells[len(cells)-1], -1) {
-				for _, name := range namedTest.FindAllString(m[2], -1) {
-					seen++
-					if !declares(t, filepath.Join("..", "..", m[1]), name) {
-						t.Errorf("%s:%d: package %s has no %s", page, number+1, m[1], name)
-					}
-				}
+			n, missing := have.check(cells[len(cells)-1])
+			found += n
+			for _, m := range missing {
+				t.Errorf("%s, row %q: %s", page, strings.TrimSpace(cells[1]), m)
 			}
 		}
-		if seen < 10 {
-			t.Errorf("%s names %d tests", page, seen)
+		if found < 15 {
+			t.Errorf("%s names %d tests: too few to mean anything", page, found)
 		}
 	}
 }
 
-// declares says whether a Go file of a folder declares a function.
-func declares(t *testing.T, dir, name string) bool {
+func (h tested) add(file, text string) {
+	for _, m := range begins.FindAllStringSubmatch(text, -1) {
+		h.tests[path.Dir(file)] = append(h.tests[path.Dir(file)], m[1])
+	}
+}
+
+// scripts are the names of the files below testdata, by the folder that testdata is in.
+func scripts(t *testing.T) map[string][]string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	root, out := filepath.Join("..", ".."), map[string][]string{}
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
+		if entry.IsDir() && (name == "bin" || file != root && strings.HasPrefix(entry.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		if folder, _, in := strings.Cut(name, "/testdata/"); in && !entry.IsDir() {
+			out[folder] = append(out[folder], entry.Name(), strings.TrimSuffix(entry.Name(), ".txt"))
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "func "+name+"(") {
-			return true
+	return out
+}
+
+// check counts the tests that a cell names, and says what of it is not there.
+func (h tested) check(cell string) (found int, missing []string) {
+	place := ""
+	for _, m := range named.FindAllStringSubmatch(cell, -1) {
+		switch folder, test, wanted, story := m[1], m[2], m[3], m[4]; {
+		case folder != "":
+			if place = strings.TrimPrefix(folder, ".../"); strings.Contains(place, "/") && len(below(h.tests, place)) == 0 {
+				missing = append(missing, "no folder "+folder+" has tests")
+			}
+		case story != "":
+			missing = append(missing, without(below(h.scripts, "tests/stories"), story)...)
+		case !slices.Contains(below(h.tests, place), test):
+			missing = append(missing, test+" is not in the folder "+place)
+		default:
+			found++
+			names := strings.FieldsFunc(wanted, func(r rune) bool { return r == '/' || r == ',' || r == ' ' })
+			missing = append(missing, without(below(h.scripts, place), names...)...)
 		}
 	}
-	return false
+	return found, missing
+}
+
+// below is what the folders have whose path ends in place, and those below them.
+func below(all map[string][]string, place string) (out []string) {
+	for folder, names := range all {
+		if strings.Contains("/"+folder+"/", "/"+place+"/") {
+			out = append(out, names...)
+		}
+	}
+	return out
+}
+
+// without are the scripts that are not there.
+func without(there []string, wanted ...string) (missing []string) {
+	for _, script := range wanted {
+		if !slices.Contains(there, script) {
+			missing = append(missing, "there is no script "+script)
+		}
+	}
+	return missing
+}
+
+func TestWhatACellNames(t *testing.T) {
+	have := tested{map[string][]string{}, map[string][]string{"a/b": {"life.txt", "life"}}}
+	have.add("a/b/x_test.go", "func TestX(t *testing.T) {\nfunc FuzzY(")
+	have.add("a/b/c/z_test.go", "func TestZ(")
+	for cell, want := range map[string]int{
+		" `a/b` TestX ": 1, " `b` TestX, FuzzY, TestZ ": 3, " `.../b` TestX/life, life.txt ": 1, " `a/b/c` TestX ": -1, " `a/b` TestNone ": -1,
+		" `no/where` ": -1, " `a/b` TestX/none ": -1, " gRPC's own ": 0, " - ": 0, " `a/b` (none goes there) ": 0, " 99_story ": -1,
+	} {
+		if found, missing := have.check(cell); want >= 0 && (found != want || len(missing) > 0) || want < 0 && len(missing) == 0 {
+			t.Errorf("%q: %d tests, missing %q", cell, found, missing)
+		}
+	}
 }

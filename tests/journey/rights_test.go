@@ -12,6 +12,7 @@ const (
 	replaced = "a machine is replaced: fault-remediation's and janitor's own tests, tests/stories 16_replaced"
 	braked   = "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake"
 	leased   = "nodes of NodeHealthChecks: fault-remediation/internal/reconciler, tests/access TestLeasesOfNodes"
+	watched  = "a machine may be in mid-boot although its Node says Ready: fault-remediation/internal/reconciler, tests/access"
 	chained  = "a chain repairs: tests/fleet TestAChain, tests/access"
 	token    = "tokens of publishers and callers: tests/objects, TestPluginJourney"
 )
@@ -29,6 +30,7 @@ var unneeded = map[string]string{
 	"fault-remediation: create leases.coordination.k8s.io medik8s-leases": leased,
 	"fault-remediation: get leases.coordination.k8s.io medik8s-leases":    leased,
 	"fault-remediation: update leases.coordination.k8s.io medik8s-leases": leased,
+	"fault-remediation: get leases.coordination.k8s.io kube-node-lease":   watched,
 	"fault-remediation: create terminatenodes.janitor.dgxc.nvidia.com":    replaced,
 	"fault-remediation: create repairruns.nvsentinel.dgxc.nvidia.com":     chained,
 	"fault-remediation: get repairruns.nvsentinel.dgxc.nvidia.com":        chained,

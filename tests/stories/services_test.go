@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 	drain "github.com/nvidia/nvsentinel/node-drainer/decision"
@@ -169,7 +170,7 @@ func (w *world) label(state nodemark.State) {
 // remediate is fault-remediation: stamps and objects, one thing at a time.
 func (w *world) remediate() {
 	for range 20 {
-		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin}, w.now)
+		s := repair.Next(w.repairView(), w.repairs, repair.Policy{RecoveryWithin: repair.DefaultRecoveryWithin, UnrepairedAfter: repair.DefaultUnrepairedAfter}, w.now)
 		if s.Label != "" && w.node != nil && w.node.Labels[nodemark.StateLabel] != string(s.Label) {
 			w.write()
 			w.label(s.Label)
@@ -228,6 +229,7 @@ func (w *world) repairView() repair.View {
 			Name: n.Name, Presence: repair.Present, Identity: kube.NodeIdentity(n), Session: n.Annotations[nodemark.SessionAnnotation],
 			Unknown: n.Annotations[nodemark.UnknownAnnotation] != "",
 			Claim:   n.Annotations[nodemark.RepairAnnotation], Marked: n.Spec.Unschedulable, Ready: kube.NodeReady(n), ReadySince: kube.NodeReadySince(n),
+			Kubelet: kubelet.Life{State: w.kubelet},
 		}
 	}
 	for _, due := range eviction.Pending(w.pods, w.eviction, w.now) {

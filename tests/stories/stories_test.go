@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	quarantine "github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
@@ -26,6 +27,7 @@ import (
 //	node [machine=M] [boot=B]   the Node object comes to be
 //	boot B, node-deleted        the machine comes back under another boot; the object goes
 //	ready yes|no                the Node's condition
+//	kubelet dead|alive          which changes no condition by itself
 //	claim UID                   a repair object claims the Node
 //	fault ID ..., recovery ID ...  an event is stored; see event
 //	pod NAMESPACE/NAME          is on the node
@@ -101,6 +103,8 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "ready":
 		status := map[string]corev1.ConditionStatus{"yes": corev1.ConditionTrue, "no": corev1.ConditionUnknown}[name]
 		w.node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(w.now)}
+	case "kubelet":
+		w.kubelet = map[string]kubelet.State{"alive": kubelet.Alive, "dead": kubelet.Silent}[name]
 	case "claim":
 		w.node.Annotations[nodemark.RepairAnnotation] = name
 	case "node-deleted":

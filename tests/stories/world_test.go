@@ -22,6 +22,7 @@ import (
 	repair "github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	janitor "github.com/nvidia/nvsentinel/janitor/repair"
 )
 
@@ -40,9 +41,11 @@ type world struct {
 	hold     string // why the budget allows no new session, or empty
 
 	node *corev1.Node // nil: certainly absent
-	uids int
-	pods []*corev1.Pod
-	disk disk
+	// kubelet is what watching it shows, whatever the Node's condition says.
+	kubelet kubelet.State
+	uids    int
+	pods    []*corev1.Pod
+	disk    disk
 	// late are events that their publisher has numbered and not delivered.
 	late    map[string]record.Record
 	records map[string]record.Record
@@ -100,7 +103,7 @@ func newWorld(t *testing.T, crashAt int) *world {
 	}
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	return &world{
-		t: t, now: start, start: start, rules: rules, repairs: repairs, eviction: policy, crashAt: crashAt,
+		t: t, now: start, start: start, rules: rules, repairs: repairs, eviction: policy, crashAt: crashAt, kubelet: kubelet.Alive,
 		late: map[string]record.Record{}, records: map[string]record.Record{}, objects: map[string]*object{},
 	}
 }

@@ -97,7 +97,7 @@ func see(node *corev1.Node) timeline.Node {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			n.Ready = string(c.Status)
+			n.Ready, n.Heartbeat = string(c.Status), c.LastHeartbeatTime.UTC()
 		}
 		if c.Status == corev1.ConditionTrue && c.Reason == nodemark.UnhealthyReason(string(c.Type)) {
 			n.Conditions = append(n.Conditions, timeline.Condition{

@@ -29,6 +29,9 @@ type Config struct {
 	// RecoveryWithin is how long after a healthy repair the fault's recovery is
 	// waited for before a person is asked.
 	RecoveryWithin time.Duration `toml:"recoveryWithin" bounds:"above 0s" flag:"recovery-within" usage:"how long a recovery is waited for after a healthy repair before a person is asked"`
+	// UnrepairedAfter is how long the recovery of a fault that asks for no repair (action
+	// NONE) is waited for before a person is asked; 0 asks nobody.
+	UnrepairedAfter time.Duration `toml:"unrepairedAfter" bounds:"at least 0s" flag:"unrepaired-after" usage:"how long the recovery of a fault that asks for no repair (action NONE) is waited for before a person is asked; 0s asks nobody"`
 	// OrphanedAfter is how long a Node's claim must have been seen without its
 	// repair object before it is dropped.
 	OrphanedAfter time.Duration `toml:"orphanedAfter" bounds:"above 0s" flag:"orphaned-after" usage:"how long a Node's claim must have been seen without its repair object before it is dropped"`
@@ -60,13 +63,13 @@ type Lemon struct {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: decision.DefaultRecoveryWithin, OrphanedAfter: decision.DefaultOrphanedAfter, Eviction: eviction.Default(),
+	return Config{Cluster: lease.DefaultCluster(), Workers: 64, RecoveryWithin: decision.DefaultRecoveryWithin, UnrepairedAfter: decision.DefaultUnrepairedAfter, OrphanedAfter: decision.DefaultOrphanedAfter, Eviction: eviction.Default(),
 		Lemon: Lemon{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow}}
 }
 
 // Policy is what the decision needs besides the actions.
 func (c Config) Policy() decision.Policy {
-	return decision.Policy{RecoveryWithin: c.RecoveryWithin, Lemon: decision.LemonPolicy(c.Lemon)}
+	return decision.Policy{RecoveryWithin: c.RecoveryWithin, UnrepairedAfter: c.UnrepairedAfter, Lemon: decision.LemonPolicy(c.Lemon)}
 }
 
 // Validate joins everything that is wrong, each with its key.
@@ -77,6 +80,9 @@ func (c Config) Validate() error {
 	}
 	if c.RecoveryWithin <= 0 {
 		problems = append(problems, fmt.Errorf("recoveryWithin (--recovery-within) %s is not above 0", c.RecoveryWithin))
+	}
+	if c.UnrepairedAfter < 0 {
+		problems = append(problems, fmt.Errorf("unrepairedAfter (--unrepaired-after) %s is negative; 0s asks nobody", c.UnrepairedAfter))
 	}
 	if c.OrphanedAfter <= 0 {
 		problems = append(problems, fmt.Errorf("orphanedAfter (--orphaned-after) %s is not above 0", c.OrphanedAfter))

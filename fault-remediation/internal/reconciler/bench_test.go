@@ -69,7 +69,7 @@ func newBench(t *testing.T) *bench {
 		t: t, cluster: cluster, store: records, clock: fake,
 		node: "n-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), session: "session-of-" + t.Name(),
 		Reconciler: &reconciler.Reconciler{
-			Records: own(records), Repairs: compile(t, action.Default()), Policy: decision.Policy{RecoveryWithin: decision.DefaultRecoveryWithin},
+			Records: own(records), Repairs: compile(t, action.Default()), Policy: decision.Policy{RecoveryWithin: decision.DefaultRecoveryWithin, UnrepairedAfter: decision.DefaultUnrepairedAfter},
 			Eviction: pods, Clock: fake, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: reconciler.NewMetrics(prometheus.NewRegistry()),
 		},
 	}

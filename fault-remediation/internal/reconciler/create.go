@@ -3,20 +3,17 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/decision"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 )
-
-// refusedWait is the pause after the API server forbade a creation.
-const refusedWait = 30 * time.Second
 
 // create creates the reserved object, after the Node was marked by a patch
 // that holds only while it shows the session. The answer is a fact like others: the
@@ -39,8 +36,12 @@ func (d *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 	// the object, and that one may have come to its end since.
 	fenced, cancel := lease.Fence(ctx)
 	defer cancel()
-	if step, err := d.permit(fenced, f, step); err != nil || step.Rests() {
+	instead, err := d.permit(fenced, f, at)
+	if err != nil {
 		return step, err
+	}
+	if instead != nil {
+		return *instead, nil
 	}
 	key := writeKey(obj)
 	d.objects.Begin(key)
@@ -61,20 +62,26 @@ func (d *Reconciler) create(ctx context.Context, f *facts, step decision.Step) (
 }
 
 // permit asks, right before what can not be taken back, whether it may be done: by
-// the lead, the brake and the node's lease, which is taken. Else the step is a wait.
-func (d *Reconciler) permit(fenced context.Context, f *facts, step decision.Step) (decision.Step, error) {
-	at := step.Create.Attempt
+// the lead, the brake and the node's lease, which is taken. Else the step is what is decided
+// instead.
+func (d *Reconciler) permit(fenced context.Context, f *facts, at record.Attempt) (instead *decision.Step, err error) {
 	if err := fenced.Err(); err != nil {
-		return step, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
+		return nil, fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	}
 	if wait, on := d.braked(); on {
-		return wait, nil
+		return &wait, nil
 	}
-	err := d.claim(fenced, f.node, at.Action)
+	err = d.claim(fenced, f.node, at.Action)
 	if taken, is := nodelease.Taken(err); is {
-		return decision.Step{Reason: decision.WaitLease, After: leaseWait, Message: taken.Error()}, nil
+		return new(d.hindered(f, decision.WaitLease, taken)), nil
 	}
-	return step, err
+	return nil, err
+}
+
+// hindered is the step for an object that may not be created now.
+func (d *Reconciler) hindered(f *facts, why decision.Reason, err error) decision.Step {
+	f.view.Object = unread(why, err)
+	return d.decide(f)
 }
 
 // braked is the wait for the emergency brake, while that is on.
@@ -106,7 +113,11 @@ func (d *Reconciler) notCreated(f *facts, step decision.Step, err error) (decisi
 	err = fmt.Errorf("creating %s %s: %w", at.Kind, at.Name, err)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		d.Log.Warn("the API server does not take the repair object", "node", f.view.Node.Name, "kind", at.Kind, "name", at.Name, "error", err)
-		return decision.Step{Reason: decision.KindMissing, After: refusedWait, Message: err.Error()}, nil
+		why := decision.KindMissing
+		if apierrors.IsForbidden(err) {
+			why = decision.CreateForbidden
+		}
+		return d.hindered(f, why, err), nil
 	}
 	return step, err
 }

@@ -19,6 +19,8 @@ const (
 	EventNeedsHuman = "RepairNeedsHuman"
 	// EventEscalated tells that the next action is taken.
 	EventEscalated = "RepairEscalated"
+	// EventNoRepair tells that a fault asks for no repair, and is waited for.
+	EventNoRepair = "NoRepair"
 	// EventLemon tells that a Node is marked as a lemon.
 	EventLemon = "NodeIsALemon"
 )
@@ -57,7 +59,9 @@ func (d *Reconciler) mark(ctx context.Context, f *facts, step decision.Step) err
 		return outcome.Race(err.Error())
 	}
 	if err == nil {
+		seen := f.view.Node.Kubelet
 		f.node, f.view.Node = node, nodeFacts(node)
+		f.view.Node.Kubelet = seen
 	}
 	return err
 }
@@ -67,6 +71,13 @@ func (d *Reconciler) call(ctx context.Context, f *facts, view string) {
 	for _, call := range decision.NewCalls(nodemark.Read(f.node).Repairs, view) {
 		d.tell(ctx, f.node, EventNeedsHuman, call.Reason+": "+call.Message+" (record "+call.Record+")")
 		d.Metrics.calledHuman(call.Reason)
+	}
+}
+
+// announce tells of the faults of which a step says first that they ask for no repair.
+func (d *Reconciler) announce(ctx context.Context, f *facts, step decision.Step) {
+	for _, w := range decision.Unrepaired(step, f.view.Records) {
+		d.tell(ctx, f.node, EventNoRepair, w.Status.Remediation.Waiting.Message+" (record "+w.ID+")")
 	}
 }
 

@@ -19,8 +19,6 @@ const (
 	// be without a verdict.
 	leaseLife   = 40 * time.Minute
 	leaseMargin = time.Minute
-	// leaseWait is how long a node is left to somebody who has its lease.
-	leaseWait = time.Minute
 )
 
 // claim takes the node's lease for as long as the object to be may be without a

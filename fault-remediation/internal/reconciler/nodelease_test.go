@@ -35,8 +35,11 @@ func TestANodeOfAnotherRemediator(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, why, parked := outcome.AsPark(b.Handle(t.Context(), b.node))
-	if rem := b.record("r1").Status.Remediation; !parked || again != time.Minute || !strings.Contains(why, "NodeHealthCheck-workers") || rem.Attempts[0].UID != "" {
+	if rem := b.record("r1").Status.Remediation; !parked || again != 30*time.Second || !strings.Contains(why, "NodeHealthCheck-workers") || rem.Attempts[0].UID != "" {
 		t.Errorf("parked %v for %s: %q, %+v", parked, again, why, rem)
+	}
+	if w := b.waiting("r1"); w == nil || w.Reason != string(decision.WaitLease) || !strings.Contains(w.Message, "NodeHealthCheck-workers") {
+		t.Errorf("the record says that it waits for %+v", w)
 	}
 	held, err := leases.Get(t.Context(), nodelease.Name(b.node), metav1.GetOptions{})
 	if err != nil {

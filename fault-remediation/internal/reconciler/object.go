@@ -32,6 +32,7 @@ func (d *Reconciler) object(ctx context.Context, a record.Attempt) decision.Obje
 		return decision.Object{Presence: decision.Absent}
 	}
 	d.Metrics.failed("read")
+	d.Log.Warn("the repair object cannot be read, trying again", "kind", a.Kind, "name", a.Name, "error", err)
 	return unread(decision.ReadError, err)
 }
 

@@ -52,10 +52,23 @@ func (d *Reconciler) observe(ctx context.Context, name string, reserved *reserva
 			f.view.Object = d.object(ctx, cur.Attempt)
 		}
 	}
+	if err := d.watchKubelet(ctx, f); err != nil {
+		return nil, err
+	}
 	if decision.MayCreate(f.view) && !decision.DrainedJustNow(f.view, d.Clock.Now()) {
 		f.view.PodsBack, err = d.podsBack(ctx, name, d.Eviction.Demands(records, f.view.Node.Session))
 	}
 	return f, err
+}
+
+// watchKubelet looks at the Node's kubelet while a decision depends on whether it is alive.
+func (d *Reconciler) watchKubelet(ctx context.Context, f *facts) (err error) {
+	if !decision.AsksKubelet(f.view) {
+		d.kubelets.Forget(f.view.Node.Name)
+		return nil
+	}
+	f.view.Node.Kubelet, err = d.kubelets.Look(ctx, d.Cluster.Clientset, f.node, d.Clock.Now())
+	return err
 }
 
 // liveNode reads the Node, if it is not known; nil is certain absence. For the first repair

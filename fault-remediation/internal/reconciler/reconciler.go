@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/ownwrite"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
@@ -45,6 +46,8 @@ type Reconciler struct {
 	Leases *nodelease.Claims
 
 	objects ownwrite.Filter // of repair objects, by namespace and name
+	// kubelets are those that may be dead although their Nodes say Ready.
+	kubelets kubelet.Watches
 	// taken is when this reconciler took the lease of a node last, by its name: for half of
 	// the lease's life. What is not known here, after a start, is taken once more.
 	taken sync.Map

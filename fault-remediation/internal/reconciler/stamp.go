@@ -18,6 +18,7 @@ func (d *Reconciler) stamp(ctx context.Context, f *facts, step decision.Step) (q
 	for _, w := range step.Writes {
 		changes = append(changes, store.Change{ID: w.ID, Revision: w.Revision, Status: w.Status, ExpireAt: w.ExpireAt})
 	}
+	d.announce(ctx, f, step)
 	news, err := d.Records.Write(ctx, changes)
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil

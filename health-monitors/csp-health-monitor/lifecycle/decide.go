@@ -5,6 +5,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // Step is what is to be done about a maintenance.
@@ -53,6 +54,7 @@ const (
 	Ahead            Reason = "ahead"
 	NoWindow         Reason = "no-window"
 	NodesUnknown     Reason = "nodes-unknown"
+	KubeletUnknown   Reason = "kubelet-unknown"
 	NoNode           Reason = "no-node"
 	Contested        Reason = "contested"
 	InQuarantine     Reason = "in-quarantine"
@@ -145,7 +147,9 @@ func told(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 		return wait(Contested)
 	case f.Node != "" && e.Quarantined.Strategy == record.PersistOnly && p.Strategy == record.Process:
 		return Verdict{Step: Quarantine, Reason: ToldToAct, Node: f.Node}
-	case putOff(e, p, now) && f.Node != "" && f.Ready:
+	case putOff(e, p, now) && f.Node != "" && f.Ready && f.Kubelet == kubelet.Unknown:
+		return wait(KubeletUnknown)
+	case putOff(e, p, now) && f.Node != "" && f.ready():
 		return Verdict{Step: Heal, Reason: Postponed}
 	case putOff(e, p, now):
 		return wait(NotReady)
@@ -192,7 +196,9 @@ func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	switch {
 	case now.Before(end.Add(delay)):
 		return wait(Recovering)
-	case f.Ready:
+	case f.Ready && f.Kubelet == kubelet.Unknown:
+		return wait(KubeletUnknown)
+	case f.ready():
 		return Verdict{Step: Heal, Reason: why}
 	case e.TimedOut == nil && !now.Before(end.Add(delay+p.Readiness)):
 		return Verdict{Step: TimeOut, Reason: NotReady}

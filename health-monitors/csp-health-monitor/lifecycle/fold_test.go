@@ -13,6 +13,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 var place = lifecycle.Origin{CSP: "cloud", Cluster: "c", ResourceType: "instance"}
@@ -141,7 +142,7 @@ func FuzzFold(f *testing.F) {
 				t.Fatalf("%s undid the end: %s", change, next.CSPStatus)
 			}
 			for range 2 { // decided, and acknowledged
-				v := lifecycle.Decide(next, lifecycle.Facts{Known: true, Node: "n", Ready: true}, policy, now)
+				v := lifecycle.Decide(next, lifecycle.Facts{Known: true, Node: "n", Ready: true, Kubelet: kubelet.Alive}, policy, now)
 				next = lifecycle.Apply(next, v, policy, now)
 				if w := next.Waiting; w != nil {
 					switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // Names in health events.
@@ -53,11 +54,16 @@ type Facts struct {
 	Known bool
 	// Node is the Node of the machine now; empty when it has none.
 	Node string
-	// Ready is that Node's condition.
-	Ready bool
+	// Ready is that Node's condition, and Kubelet whether it is of a kubelet that is alive:
+	// a condition that nobody keeps stays True.
+	Ready   bool
+	Kubelet kubelet.State
 	// Contested says that several Nodes claim the machine and none of them is verified;
 	// then it has no Node.
 	Contested bool
 	// Other says that the Node for which the fault was told has another machine now.
 	Other bool
 }
+
+// ready says that the Node is Ready by the word of a kubelet that is alive.
+func (f Facts) ready() bool { return f.Ready && f.Kubelet == kubelet.Alive }

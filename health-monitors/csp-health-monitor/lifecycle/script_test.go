@@ -18,6 +18,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // world is a provider, a cluster and the stored documents. Every document goes through
@@ -36,6 +37,7 @@ type node struct {
 	machine string
 	ready   bool
 	proven  bool // by the provider's name of the machine
+	kubelet kubelet.State
 }
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -62,7 +64,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		args[a.Key] = strings.Join(a.Vals, ",")
 	}
 	switch d.Cmd {
-	case "node": // node <name> [machine=] [ready=no] [proven]; gone
+	case "node": // node <name> [machine=] [ready=no] [kubelet=silent|unknown] [proven]; gone
 		if _, gone := args["gone"]; gone {
 			delete(w.nodes, d.CmdArgs[0].Key)
 			return ""
@@ -72,7 +74,8 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 			machine = "i-" + d.CmdArgs[0].Key
 		}
 		_, proven := args["proven"]
-		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", proven}
+		state := map[string]kubelet.State{"": kubelet.Alive, "silent": kubelet.Silent, "unknown": kubelet.Unknown}[args["kubelet"]]
+		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", proven, state}
 		return ""
 	case "nodes": // nodes unknown, nodes known
 		w.known = d.CmdArgs[0].Key == "known"
@@ -164,9 +167,9 @@ func (w *world) nodeOf(machine string) (name string, contested bool) {
 func (w *world) facts(e maintenance.Event) lifecycle.Facts {
 	name, contested := w.nodeOf(e.ResourceID)
 	held, there := w.nodes[e.NodeName]
-	return lifecycle.Facts{
-		Known: w.known, Node: name, Ready: w.nodes[name].ready, Contested: contested, Other: there && held.machine != e.ResourceID,
-	}
+		_, proven := args["proven"]
+		state := map[string]kubelet.State{"": kubelet.Alive, "silent": kubelet.Silent, "unknown": kubelet.Unknown}[args["kubelet"]]
+		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", proven, state}
 }
 
 // round decides about every document, and sends what waits.

@@ -11,6 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // decided is a maintenance of a code whose fault waits to be told.
@@ -19,7 +20,7 @@ func decided(t *testing.T, code string) maintenance.Event {
 	a := announcement.Announcement{ID: "m", Machine: "i", State: announcement.Ongoing, Code: code}
 	e, _ := lifecycle.Fold(nil, a, place, "n", start)
 	p := lifecycle.DefaultPolicy()
-	e = lifecycle.Apply(e, lifecycle.Decide(e, lifecycle.Facts{Known: true, Node: "n", Ready: true}, p, start), p, start)
+	e = lifecycle.Apply(e, lifecycle.Decide(e, lifecycle.Facts{Known: true, Node: "n", Ready: true, Kubelet: kubelet.Alive}, p, start), p, start)
 	if e.Waiting == nil {
 		t.Fatal("nothing is to be told")
 	}

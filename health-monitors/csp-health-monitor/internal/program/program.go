@@ -4,6 +4,8 @@ package program
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -50,7 +53,7 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	monitor := reconciler.New(reconciler.Options{
 		Source: cloud.Source, Origin: lifecycle.Origin{CSP: cloud.CSP, Cluster: cfg.ClusterName, ResourceType: cloud.ResourceType},
 		Store: maintenances, Fleet: fleet.Cached(nodes.Lister, synced, cloud.Source.Machine), Policy: cfg.Policy(), NodeName: cfg.NodeName,
-		Poll: cfg.Poll(), Rounds: cfg.Rounds(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
+		Kubelet: kubelets(client, nodes, d, 2*cfg.Rounds()), Poll: cfg.Poll(), Rounds: cfg.Rounds(), Clock: d.Clock, Log: d.Log, Metrics: metrics,
 	})
 	publisher := &report.Publisher{
 		Name: lifecycle.Agent, Outbox: monitor, Connector: protos.NewPlatformConnectorClient(conn), Clock: d.Clock, Log: d.Log, Metrics: metrics.Publisher,
@@ -62,6 +65,20 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg config.Config, cloud Cloud
 	d.Ready("nodes", nodes.Ready)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "maintenances", func(ctx context.Context) error { return lead(ctx, nodes, monitor, publisher) })
 	return nil
+}
+
+// kubelets looks at kubelets, of Nodes as a cache has them; gap is the longest time between two
+// rounds.
+func kubelets(client *kube.Client, nodes *kube.Nodes, d *daemon.Daemon, gap time.Duration) func(context.Context, string) (kubelet.State, error) {
+	watches := &kubelet.Watches{Gap: gap}
+	return func(ctx context.Context, name string) (kubelet.State, error) {
+		node, err := nodes.Lister.Get(name)
+		if err != nil {
+			return kubelet.Unknown, fmt.Errorf("looking up node %s: %w", name, err)
+		}
+		life, err := watches.Look(ctx, client.Clientset, node, d.Clock.Now())
+		return life.State, err
+	}
 }
 
 // lead works and publishes until ctx ends or one of them fails.

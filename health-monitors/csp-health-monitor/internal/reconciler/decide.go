@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 )
 
 // decide decides about every unfinished maintenance and saves what follows.
@@ -19,7 +20,7 @@ func (r *Reconciler) decide(ctx context.Context) error {
 	var changed []maintenance.Event
 	for _, id := range slices.Sorted(maps.Keys(r.mirror)) {
 		e := r.mirror[id]
-		v := lifecycle.Decide(e, facts(e, machines), r.Policy, now)
+		v := r.verdict(ctx, e, facts(e, machines))
 		if v.Step == lifecycle.Wait {
 			r.Metrics.Waiting.WithLabelValues(string(v.Reason)).Inc()
 			continue
@@ -37,6 +38,23 @@ func (r *Reconciler) decide(ctx context.Context) error {
 	err := r.save(ctx, changed, nil)
 	crashpoint.Here(lifecycle.Agent + "/written")
 	return err
+}
+
+// verdict decides about one maintenance. The kubelet is looked at only when a node would be
+// given back: until then it counts as alive.
+func (r *Reconciler) verdict(ctx context.Context, e maintenance.Event, f lifecycle.Facts) lifecycle.Verdict {
+	now := r.Clock.Now()
+	f.Kubelet = kubelet.Alive
+	v := lifecycle.Decide(e, f, r.Policy, now)
+	if v.Step != lifecycle.Heal {
+		return v
+	}
+	var err error
+	if f.Kubelet, err = r.Kubelet(ctx, f.Node); err != nil {
+		r.Log.Warn("reading whether a kubelet is alive failed, trying again in the next round", "node", f.Node, "error", err)
+		f.Kubelet = kubelet.Unknown
+	}
+	return lifecycle.Decide(e, f, r.Policy, now)
 }
 
 func facts(e maintenance.Event, machines fleet.Fleet) lifecycle.Facts {

@@ -22,6 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -31,8 +32,10 @@ type Options struct {
 	Origin lifecycle.Origin
 	Store  store.Maintenances
 	// Fleet reads the cluster's machines.
-	Fleet  func() fleet.Fleet
-	Policy lifecycle.Policy
+	Fleet func() fleet.Fleet
+	// Kubelet looks once more whether the kubelet of a Node is alive.
+	Kubelet func(ctx context.Context, node string) (kubelet.State, error)
+	Policy  lifecycle.Policy
 	// NodeName is the node of this process: the fault of an unreachable provider is
 	// told of it. Without one it is not told, but counted and shown.
 	NodeName string

@@ -25,6 +25,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -189,6 +190,8 @@ type world struct {
 	metrics    *reconciler.Metrics
 	death      *death
 	refuse     func(*protos.HealthEvent) error
+	// kubelet is what looking at a kubelet shows.
+	kubelet func(node string) (kubelet.State, error)
 }
 
 func newWorld(t testing.TB, csp string, m store.Maintenances) *world {
@@ -197,6 +200,7 @@ func newWorld(t testing.TB, csp string, m store.Maintenances) *world {
 	w := &world{
 		t: t, csp: csp, cloud: &cloud{}, nodes: map[string]*corev1.Node{}, store: m, clock: testclock.NewFakeClock(noon), books: &books{t: t}, policy: policy,
 	}
+	w.kubelet = func(string) (kubelet.State, error) { return kubelet.Alive, nil }
 	w.start(nil)
 	return w
 }
@@ -207,6 +211,7 @@ func (w *world) start(d *death) {
 	w.reconciler = reconciler.New(reconciler.Options{
 		Source: w.cloud, Origin: lifecycle.Origin{CSP: w.csp, Cluster: "c", ResourceType: "machine"}, Store: mortal{w.store, d},
 		Fleet: func() fleet.Fleet { return fleet.Of(slices.Collect(maps.Values(w.nodes)), w.cloud.Machine) }, Policy: w.policy,
+		Kubelet:  func(_ context.Context, name string) (kubelet.State, error) { return w.kubelet(name) },
 		NodeName: "monitor", Poll: time.Minute, Rounds: time.Minute, Clock: w.clock, Log: slog.New(slog.DiscardHandler), Metrics: w.metrics,
 	})
 }

@@ -1,0 +1,74 @@
+package decision
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-remediation/action"
+	"github.com/nvidia/nvsentinel/internal/kubelet"
+)
+
+// watchedFor bounds the time in which it is found out whether the kubelet of a Node that
+// says Ready is alive, after the machine's own time is over.
+const watchedFor = 20 * time.Minute
+
+// waitReady waits for a machine that may have been told to boot by an attempt. A Lease is
+// not watched: the kubelet is looked at again soon.
+func (d decision) waitReady(a record.Attempt) Step {
+	n, until := d.v.Node, d.now.Add(d.bootLeft(a))
+	const unsent = "; no second signal is sent to a machine that may be booting"
+	object := a.Kind + " " + a.Name
+	switch {
+	case !n.Ready:
+		return d.rest(WaitReady, until, "the Node has not been Ready since "+object+unsent)
+	case d.watching():
+		s := d.rest(WaitReady, latest(until, n.Kubelet.Until),
+			"the Node still says Ready under the boot before "+object+"; whether its kubelet is alive is being watched"+unsent)
+		s.After = kubelet.LookAgain
+		return s
+	}
+	s := d.rest(WaitReady, until,
+		"the Node still says Ready under the boot before "+object+", but its kubelet is silent"+unsent)
+	s.After = min(s.After, soon)
+	return s
+}
+
+// watching says that nobody knows yet whether a Ready condition is of a kubelet that is
+// alive.
+func (d decision) watching() bool {
+	return d.v.Node.Ready && d.v.Node.Kubelet.State == kubelet.Unknown
+}
+
+// neverReady says that a machine that was told to boot has had its time, and that it is
+// known, or was tried for long enough to find out, that its kubelet is silent.
+func (d decision) neverReady(next job, a record.Attempt) bool {
+	if d.bootLeft(a) > 0 {
+		return false
+	}
+	return !d.watching() || d.elapsed(d.waitedSince(next.record, WaitReady, watchedFor), watchedFor) >= watchedFor
+}
+
+// lostSince says of a machine that is never Ready what a person is told.
+func (d decision) lostSince(a record.Attempt) string {
+	text := fmt.Sprintf("%s %s may have reached the machine, and ", a.Kind, a.Name)
+	if d.v.Node.Ready {
+		return text + "nothing shows that its kubelet has been alive since, although the Node still says Ready"
+	}
+	return text + fmt.Sprintf("the Node has not been Ready in the %s since", d.bootLimit(a))
+}
+
+// bootLeft is how much longer a machine that was told to boot is waited for.
+func (d decision) bootLeft(a record.Attempt) time.Duration {
+	limit := d.bootLimit(a)
+	return limit - d.elapsed(a.SubmittedAt, limit)
+}
+
+// bootLimit is how long after its object was created a machine may take to be
+// Ready: as long as the object itself may be without a verdict.
+func (d decision) bootLimit(a record.Attempt) time.Duration {
+	if known, ok := d.repairs.Of(a.Action); ok && known.UnknownTimeout > 0 && known.Chain == "" {
+		return known.UnknownTimeout
+	}
+	return action.DefaultUnknownTimeout
+}

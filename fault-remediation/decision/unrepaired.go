@@ -1,0 +1,85 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+)
+
+// unrepaired says whether an open fault of the Node's session asks for no repair: nothing
+// but its recovery ends it.
+func (d decision) unrepaired(r record.Record) bool {
+	n := d.v.Node
+	mine := n.Presence == Present && n.Marked && !n.Unknown && n.Session != "" && r.Status.Session == n.Session
+	return mine && record.Open(r) && unremediated(r) && record.DrainSucceeded(r) &&
+		d.repairs.AsksNothing(record.RepairAction(r))
+}
+
+// dueBy is when a person is asked about a repair that does not begin, for a reason of which
+// its record says that it waits for it; zero is never.
+func (d decision) dueBy(r record.Record, why Reason) time.Time {
+	limit := d.policy.UnrepairedAfter
+	if limit <= 0 {
+		return time.Time{}
+	}
+	return d.now.Add(limit - d.elapsed(d.waitedSince(r, why, limit), limit))
+}
+
+// overdue says whether a person is asked about such a repair now.
+func (d decision) overdue(r record.Record, why Reason) bool {
+	told, by := waiting(r), d.dueBy(r, why)
+	return told != nil && told.Reason == string(why) && !by.IsZero() && !d.now.Before(by)
+}
+
+// unrepairedWait is what the record of a fault says that asks for no repair.
+func (d decision) unrepairedWait(r record.Record) Step {
+	message := fmt.Sprintf("no repair is configured for this fault (action %s); "+
+		"the node stays in quarantine until its recovery is reported", actionText(r))
+	return Step{Reason: NoRepair, Until: d.dueBy(r, NoRepair), Message: message}
+}
+
+// unrecovered leaves faults that ask for no repair to a person when their recovery does not
+// come.
+func (d decision) unrecovered(mine []record.Record) (Step, bool) {
+	e := d.edit()
+	for _, r := range only(mine, d.unrepaired) {
+		if d.overdue(r, NoRepair) {
+			e.human(r, NoRepair, fmt.Sprintf("no repair is configured for this fault (action %s), and its recovery was not reported within %s; "+
+				"look at the node %s; it is released when the fault is reported healthy or its quarantine marks are removed by hand",
+				actionText(r), d.policy.UnrepairedAfter, d.v.Node.Name))
+		}
+	}
+	return e.step(NoRepair, "needs a human: no repair is configured, and no recovery was reported"), len(e.writes) > 0
+}
+
+// nextOverdue is the time until the first person is asked about a fault that asks for no
+// repair; 0 if nobody is.
+func (d decision) nextOverdue() (next time.Duration) {
+	for _, r := range only(d.v.Records, d.unrepaired) {
+		if by := d.dueBy(r, NoRepair); !by.IsZero() {
+			if left := by.Sub(d.now); next == 0 || left < next {
+				next = left
+			}
+		}
+	}
+	return max(next, 0)
+}
+
+func actionText(r record.Record) record.Action {
+	if name := record.RepairAction(r); name != "" {
+		return name
+	}
+	return record.ActionNone
+}
+
+// Unrepaired are the writes of a step that say first of a record that it asks for no
+// repair.
+func Unrepaired(s Step, records []record.Record) []Write {
+	says := func(w *record.Wait) bool { return w != nil && w.Reason == string(NoRepair) }
+	return only(s.Writes, func(w Write) bool {
+		told := func(r record.Record) bool { return r.ID == w.ID && says(waiting(r)) }
+		return says(w.Status.Remediation.Waiting) && !slices.ContainsFunc(records, told)
+	})
+}
