@@ -167,9 +167,10 @@ func (w *world) nodeOf(machine string) (name string, contested bool) {
 func (w *world) facts(e maintenance.Event) lifecycle.Facts {
 	name, contested := w.nodeOf(e.ResourceID)
 	held, there := w.nodes[e.NodeName]
-		_, proven := args["proven"]
-		state := map[string]kubelet.State{"": kubelet.Alive, "silent": kubelet.Silent, "unknown": kubelet.Unknown}[args["kubelet"]]
-		w.nodes[d.CmdArgs[0].Key] = node{machine, args["ready"] != "no", proven, state}
+	return lifecycle.Facts{
+		Known: w.known, Node: name, Ready: w.nodes[name].ready, Kubelet: w.nodes[name].kubelet, Contested: contested,
+		Other: there && held.machine != e.ResourceID,
+	}
 }
 
 // round decides about every document, and sends what waits.
