@@ -26,7 +26,7 @@ func (f *fold) doubt() {
 	var still []record.Record
 	for _, r := range f.open {
 		again := bare && !f.recreated(r)
-		if marked(r) == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
+		if record.NeedsNewer(r) != "" || marked(r) == nil || !again && !slices.Contains(f.Node.Doubted, r.ID) {
 			still = append(still, r)
 			continue
 		}
@@ -112,6 +112,13 @@ func (f *fold) recreated(r record.Record) bool {
 // prove looks for the end of every fault that the Node names. Without a proof a
 // release has to wait.
 func (f *fold) prove(j *Judgement) {
+	if f.sealed { // the Node stays as it is
+		j.Leave = true
+		for _, r := range f.open {
+			j.Unknown = append(j.Unknown, r.ID)
+		}
+		return
+	}
 	if f.Node == nil || f.Node.Released {
 		return
 	}
@@ -127,7 +134,7 @@ func (f *fold) prove(j *Judgement) {
 	}
 	for _, a := range f.Node.Active {
 		r, ok := known[a.ID]
-		if ok && !record.Open(r) && !ended(r) || !ok && (f.Node.Kept || !f.overtaken(a)) {
+		if ok && !record.Open(r) && (!ended(r) || record.NeedsNewer(r) != "") || !ok && (f.Node.Kept || !f.overtaken(a)) {
 			j.Unknown = append(j.Unknown, a.ID)
 		}
 	}
