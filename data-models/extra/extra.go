@@ -178,7 +178,9 @@ func (x *Extra) Take(name string) *Extra {
 		return nil
 	}
 	out := x.In[name]
-	delete(x.In, name)
+	if delete(x.In, name); len(x.In) == 0 {
+		x.In = nil
+	}
 	return out
 }
 
