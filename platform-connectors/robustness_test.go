@@ -139,7 +139,7 @@ func TestWhatPublishersSendWrong(t *testing.T) {
 		t.Errorf("%d entities are stored", n)
 	}
 	if r := stored[unknown.GetId()]; r.Event.RecommendedAction != record.ActionUnknown || r.Event.ProcessingStrategy != record.PersistOnly ||
-		r.Event.Metadata[admission.MetadataUnknownAction] != "77" || r.Event.Metadata[admission.MetadataUnknownStrategy] != "7" {
+		r.Event.Metadata[record.MetadataUnknownAction] != "77" || r.Event.Metadata[record.MetadataUnknownStrategy] != "7" {
 		t.Errorf("unknown numbers: %+v", r.Event)
 	}
 	if m := stored[nul.GetId()].Event.Message; m != "a\uFFFDb c" {

@@ -83,6 +83,10 @@ func standing(s observation, storeRead bool, records []record.Record) Standing {
 	if st, ok := ofUnknown(s.node, open); ok {
 		return behind(st, open)
 	}
+	if newer := only(records, func(r record.Record) bool { return record.NeedsNewer(r) != "" }); len(newer) > 0 {
+		return behind(Standing{Phase: NeedsHuman, Reason: "NewerVersion: record " + newer[0].ID + ": " + record.NeedsNewer(newer[0]) +
+			"; programs of this version leave it alone; see docs/upgrade.md"}, newer)
+	}
 	if len(open) > 0 {
 		st := ofOpen(open)
 		if s.node == nil && s.read {

@@ -189,6 +189,9 @@ func (s *script) record(a args) {
 		RecommendedAction: record.Action(a.or("action", "RESTART_BM")), ProcessingStrategy: record.Process, ID: r.ID,
 		GeneratedTimestamp: r.CreatedAt.Add(-3 * time.Millisecond),
 	}
+	if a.has("newer") {
+		r.MinVersion = record.Version + 1
+	}
 	if a.has("persist") {
 		r.Event.ProcessingStrategy = record.PersistOnly
 	}

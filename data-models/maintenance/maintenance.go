@@ -6,6 +6,7 @@ package maintenance
 import (
 	"time"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -140,6 +141,9 @@ type Event struct {
 	ExpireAt *time.Time `json:"expireAt"`
 	// Revision counts the writes of the document, from 1; 0 is one that is not stored.
 	Revision int64 `json:"revision"`
+	// Extra is what the stored document has that this version does not know; it is
+	// stored again with the rest.
+	Extra *extra.Extra `json:"-"`
 }
 
 // Provider is the document of one provider: how far it has been read.
@@ -153,6 +157,9 @@ type Provider struct {
 	Unreachable *Unreachable `json:"unreachable"`
 	// Revision counts the writes of the document, from 1; 0 is one that is not stored.
 	Revision int64 `json:"revision"`
+	// Extra is what the stored document has that this version does not know; it is
+	// stored again with the rest.
+	Extra *extra.Extra `json:"-"`
 }
 
 // Unreachable is the fault of a provider that cannot be read.

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 )
 
@@ -103,15 +105,21 @@ type Event struct {
 	ProcessingStrategy      Strategy          `json:"processingstrategy"`
 	ID                      string            `json:"id"`
 	CustomRecommendedAction string            `json:"customrecommendedaction"`
+	// Unread are the fields of the wire event that the connector which took it did not
+	// know, as they came.
+	Unread []byte `json:"unread,omitempty"`
+	// Extra is what the document has that this version does not know.
+	Extra *extra.Extra `json:"-"`
 }
 
 // EffectiveAction is the name that routes a repair: the custom name when the
-// action is CUSTOM, else the action's own name.
+// action is CUSTOM, else the action as this version understands it.
 func (e Event) EffectiveAction() Action {
-	if e.RecommendedAction == ActionCustom && e.CustomRecommendedAction != "" {
+	a := e.Action()
+	if a == ActionCustom && e.CustomRecommendedAction != "" {
 		return Action(e.CustomRecommendedAction)
 	}
-	return e.RecommendedAction
+	return a
 }
 
 // Seq returns the publisher's counter and its epoch; ok is false when the
@@ -126,7 +134,7 @@ func (e Event) Seq() (seq uint64, epoch string, ok bool) {
 func (e Event) BootID() string { return e.Metadata[MetadataBootID] }
 
 // FromProto converts a wire event. Unknown enum numbers become UNKNOWN and
-// PERSIST_ONLY; the door decides what to count.
+// PERSIST_ONLY; the connector decides what to count.
 func FromProto(p *protos.HealthEvent) Event {
 	e := Event{
 		Version: p.GetVersion(), Agent: p.GetAgent(), ComponentClass: p.GetComponentClass(),
@@ -136,6 +144,7 @@ func FromProto(p *protos.HealthEvent) Event {
 		NodeName: p.GetNodeName(), ProcessingStrategy: strategyOf(p.GetProcessingStrategy()),
 		ID: p.GetId(), CustomRecommendedAction: p.GetCustomRecommendedAction(),
 		QuarantineOverrides: overrideOf(p.GetQuarantineOverrides()), DrainOverrides: overrideOf(p.GetDrainOverrides()),
+		Unread: bytes.Clone(p.ProtoReflect().GetUnknown()),
 	}
 	if ts := p.GetGeneratedTimestamp(); ts != nil {
 		e.GeneratedTimestamp = ts.AsTime().UTC().Truncate(time.Microsecond)
@@ -146,7 +155,8 @@ func FromProto(p *protos.HealthEvent) Event {
 	return e
 }
 
-// ToProto converts back to the wire.
+// ToProto converts back to the wire. An action that the wire does not know is UNKNOWN
+// there, with its text in the metadata.
 func ToProto(e Event) *protos.HealthEvent {
 	p := &protos.HealthEvent{
 		Version: e.Version, Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName,
@@ -155,6 +165,15 @@ func ToProto(e Event) *protos.HealthEvent {
 		Metadata: maps.Clone(e.Metadata), NodeName: e.NodeName,
 		ProcessingStrategy: StrategyNumber(e.ProcessingStrategy), Id: e.ID,
 		CustomRecommendedAction: e.CustomRecommendedAction,
+	}
+	if !e.RecommendedAction.Known() {
+		p.RecommendedAction = protos.RecommendedAction_UNKNOWN
+		if text := string(e.RecommendedAction); text != "" {
+			p.Metadata = with(p.Metadata, MetadataUnknownAction, text)
+		}
+	}
+	if len(e.Unread) > 0 {
+		p.ProtoReflect().SetUnknown(bytes.Clone(e.Unread))
 	}
 	if !e.GeneratedTimestamp.IsZero() {
 		p.GeneratedTimestamp = timestamppb.New(e.GeneratedTimestamp)
@@ -169,6 +188,14 @@ func ToProto(e Event) *protos.HealthEvent {
 		p.EntitiesImpacted = append(p.EntitiesImpacted, &protos.Entity{EntityType: x.EntityType, EntityValue: x.EntityValue})
 	}
 	return p
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
 }
 
 // ActionNumber is the wire number of an action; names the wire does not know

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/nvidia/nvsentinel/data-models/extra"
 )
 
 // NodeIdentity is one sighting of the machine behind a node name.
@@ -34,6 +36,12 @@ type Record struct {
 	Event    Event      `json:"healthevent"`
 	Status   Status     `json:"healtheventstatus"`
 	ExpireAt *time.Time `json:"expireAt"`
+	// MinVersion is the least Version of a program that may change the record; 0 is
+	// any. See NeedsNewer.
+	MinVersion int `json:"minversion,omitempty"`
+	// Extra is what the document has beside the event and the status that this version
+	// does not know.
+	Extra *extra.Extra `json:"-"`
 }
 
 // Quarantine is the value of nodeQuarantined.
@@ -284,6 +292,9 @@ type Status struct {
 	QuarantineVerdict         *Verdict       `json:"quarantineverdict"`
 	Session                   string         `json:"session"`
 	Faults                    []Fault        `json:"faults"`
+	// Extra is what the document has that this version does not know. Stores keep it
+	// whatever a change says.
+	Extra *extra.Extra `json:"-"`
 }
 
 // Judged says whether fault-quarantine has given a verdict.
@@ -380,28 +391,29 @@ func Pending(r Record) bool {
 
 // Finished says whether nothing can happen to the record any more, so that it
 // may be given an expiry: PERSIST_ONLY, a judged recovery, a verdict other than
-// Matched and Held, or every entry cleared.
+// Matched and Held, or every entry cleared. A verdict that this version does not know
+// finishes nothing.
 func Finished(r Record) bool {
 	switch {
 	case !r.Acts():
 		return true
 	case !r.Judged():
 		return false
-	case r.Event.IsHealthy:
+	case r.Event.IsHealthy && slices.Contains(reasons, r.Reason()):
 		return true
 	case r.Reason() == Held:
 		return false
 	case r.Reason() == Matched:
 		return r.Status.AllCleared()
 	}
-	return true
+	return slices.Contains(reasons, r.Reason()) // of another one nobody here knows
 }
 
 // canonical adds a stable encoding of an event to b: that of package json, which
 // sorts map keys.
 func canonical(b []byte, e Event) []byte {
 	e.GeneratedTimestamp = e.GeneratedTimestamp.UTC()
-	b, err := AppendEvent(b, e)
+	b, err := appendContent(b, e)
 	if err != nil {
 		// The one failure is a year outside 0..9999, which the door refuses.
 		return []byte("unencodable:" + e.ID)

@@ -4,6 +4,7 @@
 package cloudevent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -90,6 +92,8 @@ type healthEvent struct {
 	QuarantineOverrides     *override         `json:"quarantineOverrides,omitempty"`
 	DrainOverrides          *override         `json:"drainOverrides,omitempty"`
 	ProcessingStrategy      record.Strategy   `json:"processingStrategy"`
+
+	extra *extra.Extra
 }
 
 type entity struct {
@@ -102,15 +106,26 @@ type override struct {
 	Skip  bool `json:"skip"`
 }
 
+// MarshalJSON adds the members of the stored event that this version does not know, by
+// their stored names: an event is sent once.
+func (h healthEvent) MarshalJSON() ([]byte, error) {
+	type plain healthEvent
+	body, err := json.Marshal(plain(h))
+	if err != nil || h.extra == nil {
+		return body, err
+	}
+	return (&extra.Extra{Fields: h.extra.Fields}).PutJSON(body, 0)
+}
+
 func healthEventOf(e record.Event) healthEvent {
 	h := healthEvent{
 		Version: e.Version, Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName,
 		IsFatal: e.IsFatal, IsHealthy: e.IsHealthy, Message: e.Message,
-		RecommendedAction: e.RecommendedAction, CustomRecommendedAction: e.CustomRecommendedAction,
+		RecommendedAction: actionOf(e), CustomRecommendedAction: e.CustomRecommendedAction,
 		// Receivers get empty lists, never null.
 		ErrorCode: append([]string{}, e.ErrorCode...), EntitiesImpacted: make([]entity, 0, len(e.EntitiesImpacted)),
 		Metadata: e.Metadata, NodeName: e.NodeName, ProcessingStrategy: e.ProcessingStrategy,
-		QuarantineOverrides: overrideOf(e.QuarantineOverrides), DrainOverrides: overrideOf(e.DrainOverrides),
+		QuarantineOverrides: overrideOf(e.QuarantineOverrides), DrainOverrides: overrideOf(e.DrainOverrides), extra: e.Extra,
 	}
 	if !e.GeneratedTimestamp.IsZero() {
 		h.GeneratedTimestamp = e.GeneratedTimestamp.UTC().Format(time.RFC3339Nano)
@@ -119,6 +134,15 @@ func healthEventOf(e record.Event) healthEvent {
 		h.EntitiesImpacted = append(h.EntitiesImpacted, entity(x))
 	}
 	return h
+}
+
+// actionOf is the action as far as this version understands it; the text of another one
+// is for the receiver to read.
+func actionOf(e record.Event) record.Action {
+	if a := e.Action(); a != record.ActionUnknown {
+		return a
+	}
+	return e.RecommendedAction
 }
 
 func overrideOf(o *record.Override) *override {

@@ -39,11 +39,17 @@ func TestGolden(t *testing.T) {
 	everything.Event.Message = "Xid 79 \u00fc <\"&\n"
 	timeless := testkit.Fault("0195c000-0000-7000-8000-000000000004").Record()
 	timeless.Event.GeneratedTimestamp = time.Time{}
+	newer, err := record.Decode([]byte(`{"id": "0195c000-0000-7000-8000-000000000006", "healthevent": {"agent": "a", "checkname": "c", "nodename": "n",
+"generatedtimestamp": "2026-01-02T03:04:05Z", "recommendedaction": "NEWER_ACTION", "severity": {"score": 7}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, r := range map[string]record.Record{
 		"fault":        testkit.Fault("0195c000-0000-7000-8000-000000000001").Code("79").GPU("GPU-1").Record(),
 		"recovery":     testkit.Recovery("0195c000-0000-7000-8000-000000000002").Record(),
 		"everything":   everything,
 		"timeless":     timeless,
+		"newer":        newer,
 		"persist-only": testkit.Fault("0195c000-0000-7000-8000-000000000005").PersistOnly().NotFatal().Record(),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,11 +28,14 @@ type fold struct {
 	waiting    string
 	detail     string
 	doubted    map[string]bool // open records of which the Node says otherwise
+	newer      bool            // a fault waits that only a newer version can judge
+	sealed     bool            // the session ends, and only a newer version can end it
 }
 
 func newFold(v View, p Policy, now time.Time) *fold {
 	f := &fold{View: v, policy: p, now: now, session: Session(v.Open), cleared: map[string]int{}, doubted: map[string]bool{}}
 	f.Past, f.Named = ofNode(v.Name, v.Past), ofNode(v.Name, v.Named)
+	f.setAside()
 	v = f.View
 	current := ""
 	if v.Node != nil {
@@ -101,6 +104,11 @@ func (f *fold) goneForGood() bool {
 }
 
 func (f *fold) closeAll(by string) {
+	if theirs := f.theirs(); theirs != nil {
+		f.sealed = true
+		f.waitForNewer(*theirs)
+		return
+	}
 	for _, r := range f.open {
 		f.cancel(r, by)
 	}
@@ -202,6 +210,9 @@ func (f *fold) supersede(r *record.Record, entries []fault.Entry) {
 func (f *fold) recovery(r record.Record) {
 	if wait, why := f.holding(); wait != "" && f.clears(r) {
 		f.waiting, f.detail = wait, why
+		return
+	}
+	if f.beyond(r) {
 		return
 	}
 	r = clone(r)

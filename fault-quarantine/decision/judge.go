@@ -122,6 +122,9 @@ const (
 	WaitLemon = "LemonKept"
 	// WaitUnknown: the store cannot tell of the Node's session (see Unknown).
 	WaitUnknown = "SessionUnknown"
+	// WaitNewer: a record of the node is for a newer version to change (see
+	// record.NeedsNewer).
+	WaitNewer = "NewerVersion"
 )
 
 // Judge decides. It is safe to repeat: a judged record is not judged again.
@@ -130,8 +133,11 @@ func Judge(v View, p Policy, now time.Time) Judgement {
 	v.Pending, v.Open, v.Past = record.Acting(v.Pending), record.Acting(v.Open), record.Acting(v.Past)
 	f := newFold(v, p, now)
 	f.endForeignSession()
+	if f.sealed {
+		return f.judgement()
+	}
 	f.doubt()
-	for _, r := range fault.InOrder(v.Pending) {
+	for _, r := range fault.InOrder(f.Pending) {
 		if r.Event.IsHealthy {
 			f.recovery(r)
 		} else {

@@ -27,7 +27,7 @@ func (f *fold) doubt() {
 	for _, r := range f.open {
 		again := bare && !f.recreated(r)
 		listed := slices.ContainsFunc(f.Node.Doubted, func(id string) bool { return record.SameID(f.Name, id, r.ID) })
-		if marked(r) == nil || !again && !listed {
+		if record.NeedsNewer(r) != "" || marked(r) == nil || !again && !listed {
 			still = append(still, r)
 			continue
 		}
@@ -113,6 +113,13 @@ func (f *fold) recreated(r record.Record) bool {
 // prove looks for the end of every fault that the Node names. Without a proof a
 // release has to wait.
 func (f *fold) prove(j *Judgement) {
+	if f.sealed { // the Node stays as it is
+		j.Leave = true
+		for _, r := range f.open {
+			j.Unknown = append(j.Unknown, r.ID)
+		}
+		return
+	}
 	if f.Node == nil || f.Node.Released {
 		return
 	}
@@ -132,7 +139,7 @@ func (f *fold) prove(j *Judgement) {
 		if !ok {
 			r, ok = f.alias(all, a.ID)
 		}
-		if ok && !record.Open(r) && !ended(r) || !ok && (f.Node.Kept || !f.overtaken(a)) {
+		if ok && !record.Open(r) && (!ended(r) || record.NeedsNewer(r) != "") || !ok && (f.Node.Kept || !f.overtaken(a)) {
 			j.Unknown = append(j.Unknown, a.ID)
 		}
 	}

@@ -136,6 +136,9 @@ func (w *world) mark(j decision.Judgement) {
 
 func (w *world) write(r record.Record) {
 	before := w.records[r.ID]
+	if why := record.NeedsNewer(before); why != "" {
+		w.t.Errorf("writing %s: %s", r.ID, why)
+	}
 	if err := record.CheckWrite(record.FaultQuarantine, before.Status, r.Status); err != nil {
 		w.t.Errorf("writing %s: %v", r.ID, err)
 	}
@@ -300,6 +303,18 @@ func (w *world) command(d *datadriven.TestData) string {
 			rem.Reason = "Forgive"
 		}
 		r.Status.Remediation = &rem
+		w.records[r.ID] = r
+	case "newer": // only a newer version may change it, or a state that one gave; or this is that version
+		r := w.records[d.CmdArgs[0].Key]
+		r.MinVersion = record.Version + 1
+		if d.HasArg("now") {
+			r.MinVersion = 0
+		}
+		if d.HasArg("verdict") {
+			v := *r.Status.QuarantineVerdict
+			v.Reason = "NewerReason"
+			r.Status.QuarantineVerdict, r.MinVersion = &v, 0
+		}
 		w.records[r.ID] = r
 	case "kept-node": // the Node's mark says so, or no more
 		w.node.Kept = len(d.CmdArgs) == 0

@@ -182,7 +182,7 @@ func eventValue(e record.Event) map[string]any {
 		"isFatal": e.IsFatal, "isHealthy": e.IsHealthy, "message": e.Message, "errorCode": codes,
 		"entitiesImpacted": entities, "metadata": metadata, "nodeName": e.NodeName, "id": e.ID,
 		"generatedTimestamp": e.GeneratedTimestamp, "customRecommendedAction": e.CustomRecommendedAction,
-		"recommendedAction": int64(record.ActionNumber(e.RecommendedAction)), "recommendedActionName": string(e.RecommendedAction),
+		"recommendedAction": int64(record.ActionNumber(e.Action())), "recommendedActionName": string(e.Action()),
 		"processingStrategy": int64(record.StrategyNumber(e.ProcessingStrategy)), "processingStrategyName": string(e.ProcessingStrategy),
 		"quarantineOverrides": overrideValue(e.QuarantineOverrides), "drainOverrides": overrideValue(e.DrainOverrides),
 	}

@@ -74,7 +74,7 @@ func (a Action) Render(r record.Record, at record.Attempt) (*unstructured.Unstru
 	var text bytes.Buffer
 	in := Input{
 		Name: at.Name, NodeName: r.Event.NodeName, HealthEventID: r.ID, HealthEvent: r.Event,
-		RecommendedAction: int32(record.ActionNumber(r.Event.RecommendedAction)), RecommendedActionName: string(a.Name),
+		RecommendedAction: int32(record.ActionNumber(r.Event.Action())), RecommendedActionName: string(a.Name),
 		ApiGroup: a.GVK.Group, Version: a.GVK.Version, Kind: a.GVK.Kind, Namespace: a.Namespace,
 		Session: at.Session, Group: at.Group, Ordinal: at.Ordinal, Chain: a.Chain, Fault: faultOf(r, at.Session, a.Name),
 	}
@@ -205,6 +205,9 @@ func (a *Action) load(c Config, templates Templates, read func(string) ([]byte, 
 // error and not a node that waits.
 func (a Action) tryTemplate() error {
 	sample := record.Record{ID: "00000000-0000-7000-8000-000000000000", Event: record.Event{NodeName: "node-1", RecommendedAction: a.Name}}
+	if !a.Name.Known() {
+		sample.Event.RecommendedAction, sample.Event.CustomRecommendedAction = record.ActionCustom, string(a.Name)
+	}
 	_, err := a.Render(sample, record.Attempt{Name: "node-1-00000000", Session: sample.ID, Group: a.Group, Ordinal: 1})
 	return err
 }

@@ -23,6 +23,9 @@ const (
 func Next(v View, repairs action.Policy, policy Policy, now time.Time) Step {
 	v.Records = record.Acting(v.Records)
 	d := decision{v: v, repairs: repairs, policy: policy, now: now}
+	if s, ok := newer(v.Records); ok {
+		return s
+	}
 	if s, ok := d.forgive(); ok {
 		return s
 	}

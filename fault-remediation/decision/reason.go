@@ -17,6 +17,8 @@ const (
 	WaitSession Reason = "WaitSession"
 	// WaitUnknown: the store cannot tell of all faults of the Node's session.
 	WaitUnknown Reason = "WaitUnknown"
+	// WaitNewer: a record of the node is for a newer version to go on with.
+	WaitNewer Reason = "NewerVersion"
 	// WaitMachine: the Node is another machine than the records', or it can not
 	// be told.
 	WaitMachine Reason = "WaitMachine"

@@ -33,6 +33,10 @@ func (w *world) script(d *datadriven.TestData) string {
 			r.Status.NodeQuarantined = record.QuarantineCanceled
 			r.Status.Faults[0].ClearedTimestamp, r.Status.Faults[0].ClearedBy = &at, record.ClearedManual
 		})
+	case "newer": // only a newer version may change the records
+		w.each(d, func(r *record.Record) { r.MinVersion = record.Version + 1 })
+	case "upgraded": // to that version
+		w.each(d, func(r *record.Record) { r.MinVersion = 0 })
 	case "lemons": // repairs=3 [keep]
 		w.policy.Lemon = decision.LemonPolicy{Repairs: decision.DefaultLemonRepairs, Window: decision.DefaultLemonWindow, Keep: d.HasArg("keep")}
 		d.MaybeScanArgs(w.t, "repairs", &w.policy.Lemon.Repairs)
@@ -192,6 +196,9 @@ func (w *world) addFault(d *datadriven.TestData) {
 			NodeQuarantined: record.Quarantined, Session: session, Faults: []record.Fault{{Key: id}},
 			QuarantineVerdict: &record.Verdict{Reason: record.Matched, NodeBootID: w.node.Identity.BootID},
 		},
+	}
+	if a := record.Action(act); !a.Known() && !d.HasArg("newer") {
+		r.Event.RecommendedAction, r.Event.CustomRecommendedAction = record.ActionCustom, act
 	}
 	if d.HasArg("unseen") { // by the connector; fault-quarantine knows it
 		r.Node, r.Status.QuarantineVerdict.Machine = record.NodeIdentity{}, new(w.node.Identity)

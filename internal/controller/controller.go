@@ -40,7 +40,8 @@ const (
 )
 
 // Live is a client that reads and writes objects of the added kinds, and of those of
-// Kubernetes, at the API server itself.
+// Kubernetes, at the API server itself. An update keeps what an object has that this
+// version's types do not know; see keeping.
 func Live(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Client, error) {
 	s, err := scheme(add)
 	if err != nil {
@@ -50,7 +51,7 @@ func Live(config *rest.Config, add ...func(*runtime.Scheme) error) (client.Clien
 	if err != nil {
 		return nil, fmt.Errorf("making the client of objects: %w", err)
 	}
-	return live, nil
+	return keeping{live}, nil
 }
 
 func scheme(add []func(*runtime.Scheme) error) (*runtime.Scheme, error) {

@@ -29,12 +29,23 @@ type ListedFault struct {
 	Raw json.RawMessage
 }
 
-// ListedFaults are the faults that a Node lists as active. An entry that somebody
-// broke is none, an annotation that is no array lists none.
+// ListedFaults are the faults that a Node lists as active. Of an entry that cannot be
+// read, because a newer version wrote it or somebody broke it, the id counts; without an
+// id it is none. An annotation that is no array lists none.
 func ListedFaults(node *corev1.Node) (out []ListedFault) {
 	for _, raw := range list[json.RawMessage](node.Annotations[QuarantineHealthEvent]) {
 		var event protos.HealthEvent
-		if json.Unmarshal(raw, &event) != nil || event.GetId() == "" {
+		if err := json.Unmarshal(raw, &event); err != nil {
+			// Of an entry of another version's form the id may still be readable.
+			var only struct {
+				ID string `json:"id"`
+			}
+			if json.Unmarshal(raw, &only) == nil && only.ID != "" {
+				out = append(out, ListedFault{Event: record.Event{ID: only.ID}, Raw: raw})
+			}
+			continue
+		}
+		if event.GetId() == "" {
 			continue
 		}
 		out = append(out, ListedFault{

@@ -137,14 +137,14 @@ func TestListedFaults(t *testing.T) {
 		return slices.Repeat([]record.Entity{{EntityType: "GPU", EntityValue: "1"}}, n)
 	}
 	node := nodeWith(nil, false)
-	nodemark.ListFaults(node, []json.RawMessage{json.RawMessage(`{"id":"lost"}`), json.RawMessage(`5`), json.RawMessage(`{"nodeName":"n"}`)}, []record.Event{
+	nodemark.ListFaults(node, []json.RawMessage{json.RawMessage(`{"id":"lost"}`), json.RawMessage(`5`), json.RawMessage(`{"nodeName":"n"}`), json.RawMessage(`{"id":"newer","recommendedAction":"NEWER_ACTION"}`)}, []record.Event{
 		{ID: "f1", NodeName: "n", EntitiesImpacted: entities(15)}, {ID: "f2", NodeName: "n", EntitiesImpacted: entities(40)},
 	})
 	got := map[string]bool{}
 	for _, f := range nodemark.ListedFaults(node) {
 		got[f.Event.ID] = f.Whole
 	}
-	if diff := cmp.Diff(map[string]bool{"lost": true, "f1": true, "f2": false}, got); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"lost": true, "newer": false, "f1": true, "f2": false}, got); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{"", "{", "{}", "null", `[{"id":"f1"}`} {

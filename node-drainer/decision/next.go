@@ -19,7 +19,7 @@ func Next(v View, p Policy, now time.Time) Step {
 	}
 	open := openWork(v.Records)
 	if len(open) == 0 {
-		return afterwards(v, p, now)
+		return unlessNewer(v, afterwards(v, p, now), now.Add(p.Recheck))
 	}
 	if s, ok := fail(open); ok {
 		return s
@@ -35,12 +35,31 @@ func Next(v View, p Policy, now time.Time) Step {
 	return d.next()
 }
 
-// openWork are the records that a drain is owed to: open faults in quarantine
-// whose drain is not over, in the store's order.
+// owed says whether a drain is owed to a record: an open fault in quarantine whose
+// drain is not over.
+func owed(r record.Record) bool {
+	return record.InQuarantine(r) && record.Open(r) && !record.DrainFinal(r)
+}
+
+// unlessNewer is the step when nothing is left for this version to drain: a wait, if
+// something is left for a newer one.
+func unlessNewer(v View, s Step, until time.Time) Step {
+	newer := func(r record.Record) bool { return owed(r) && record.NeedsNewer(r) != "" }
+	if !s.Rests() || !slices.ContainsFunc(v.Records, newer) {
+		return s
+	}
+	if s.Kind == Nothing {
+		s.Until = until
+	}
+	s.Kind, s.Why = Wait, NewerVersion
+	return s
+}
+
+// openWork are the records that this version drains, in the store's order.
 func openWork(records []record.Record) []record.Record {
 	var out []record.Record
 	for _, r := range records {
-		if record.InQuarantine(r) && record.Open(r) && !record.DrainFinal(r) {
+		if owed(r) && record.NeedsNewer(r) == "" {
 			out = append(out, r)
 		}
 	}
@@ -55,7 +74,7 @@ func openWork(records []record.Record) []record.Record {
 func cancel(v View) (Step, bool) {
 	s := Step{Kind: Cancel, Why: FaultsCleared}
 	for _, r := range v.Records {
-		if !r.IsFault() || record.DrainFinal(r) {
+		if !r.IsFault() || record.DrainFinal(r) || record.NeedsNewer(r) != "" {
 			continue
 		}
 		switch {

@@ -91,6 +91,15 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 				w.view.Records[i].Status.Remediation = &record.Remediation{Action: record.ActionRestartBM}
 			}
 		}
+	case "newer": // only a newer version may change the records, or this is that version
+		for i := range w.view.Records {
+			if d.HasArg(w.view.Records[i].ID) {
+				w.view.Records[i].MinVersion = record.Version + 1
+			}
+			if d.HasArg("now") {
+				w.view.Records[i].MinVersion = 0
+			}
+		}
 	case "restart":
 		w.view.Attempts, w.view.ReportedAt = map[types.UID]Attempt{}, time.Time{}
 	case "run":

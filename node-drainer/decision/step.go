@@ -52,6 +52,9 @@ const (
 	SessionNotShown Reason = "SessionNotShown"
 	// SessionUnknown: the store cannot tell of all faults of the session.
 	SessionUnknown Reason = "SessionUnknown"
+	// NewerVersion: what is left of the drain is for a newer version to do; see
+	// record.NeedsNewer.
+	NewerVersion Reason = "NewerVersion"
 	// ManuallyReleased: a person took away a mark of ours.
 	ManuallyReleased Reason = "ManuallyReleased"
 	// NodeSchedulable: the Node is neither cordoned nor tainted by the session.

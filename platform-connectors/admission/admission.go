@@ -75,15 +75,9 @@ func Cuts() []Cut {
 	}
 }
 
-// Metadata keys with which the door names what it replaced or dropped.
-const (
-	// MetadataUnknownAction holds the wire number that became UNKNOWN.
-	MetadataUnknownAction = "unknownRecommendedAction"
-	// MetadataUnknownStrategy holds the wire number that became PERSIST_ONLY.
-	MetadataUnknownStrategy = "unknownProcessingStrategy"
-	// MetadataDroppedOverride lists the overrides that asked for force and skip.
-	MetadataDroppedOverride = "droppedOverrides"
-)
+// MetadataDroppedOverride is the metadata key that lists the overrides that asked for
+// force and skip. Those of values that are not known are in package record.
+const MetadataDroppedOverride = "droppedOverrides"
 
 // Reason is why an event was refused. It is the label value of the refusals
 // counter.
@@ -216,11 +210,11 @@ func (n *normaliser) checkID(random bool) *Refusal {
 func (n *normaliser) notes(p *protos.HealthEvent) map[string]string {
 	notes := map[string]string{}
 	if a := p.GetRecommendedAction(); protos.RecommendedAction_name[int32(a)] == "" {
-		notes[MetadataUnknownAction] = strconv.Itoa(int(a))
+		notes[record.MetadataUnknownAction] = strconv.Itoa(int(a))
 		n.cut(CutUnknownAction)
 	}
 	if s := p.GetProcessingStrategy(); protos.ProcessingStrategy_name[int32(s)] == "" {
-		notes[MetadataUnknownStrategy] = strconv.Itoa(int(s))
+		notes[record.MetadataUnknownStrategy] = strconv.Itoa(int(s))
 		n.cut(CutUnknownStrategy)
 	}
 	var dropped []string

@@ -85,7 +85,7 @@ func TestNormaliseCuts(t *testing.T) {
 			change: func(p *protos.HealthEvent) { p.RecommendedAction = 42 },
 			want: func(e *record.Event) {
 				e.RecommendedAction = record.ActionUnknown
-				e.Metadata = map[string]string{MetadataUnknownAction: "42"}
+				e.Metadata = map[string]string{record.MetadataUnknownAction: "42"}
 			},
 			cuts: []Cut{CutUnknownAction},
 		},
@@ -93,7 +93,7 @@ func TestNormaliseCuts(t *testing.T) {
 			change: func(p *protos.HealthEvent) { p.ProcessingStrategy = 9 },
 			want: func(e *record.Event) {
 				e.ProcessingStrategy = record.PersistOnly
-				e.Metadata = map[string]string{MetadataUnknownStrategy: "9"}
+				e.Metadata = map[string]string{record.MetadataUnknownStrategy: "9"}
 			},
 			cuts: []Cut{CutUnknownStrategy},
 		},
@@ -101,7 +101,7 @@ func TestNormaliseCuts(t *testing.T) {
 			change: func(p *protos.HealthEvent) { p.RecommendedAction, p.Metadata = 42, map[string]string{"rack": "r"} },
 			want: func(e *record.Event) {
 				e.RecommendedAction = record.ActionUnknown
-				e.Metadata = map[string]string{MetadataUnknownAction: "42", "rack": "r"}
+				e.Metadata = map[string]string{record.MetadataUnknownAction: "42", "rack": "r"}
 			},
 			cuts: []Cut{CutUnknownAction},
 		},
@@ -347,7 +347,7 @@ func TestMetadataCutKeepsOrderAndBoot(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		record.MetadataSeq: "7", record.MetadataSeqEpoch: "e", record.MetadataBootID: "b",
-		MetadataUnknownAction: "42", "a000": "v", "a060": "",
+		record.MetadataUnknownAction: "42", "a000": "v", "a060": "",
 	} {
 		if got := e.Metadata[key]; got != want {
 			t.Errorf("metadata[%q] = %q, want %q", key, got, want)

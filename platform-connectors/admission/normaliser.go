@@ -74,9 +74,10 @@ func fits(metadata map[string]string) bool {
 	return len(metadata) > 0 && len(metadata) <= MaxMetadata
 }
 
-// keys lists the keys of the metadata, those that carry order and boot first.
+// keys lists the keys of the metadata, those that carry order and boot first, and the
+// action that nobody knew.
 func keys(metadata map[string]string) []string {
-	ours := record.OrderKeys
+	ours := append(slices.Clone(record.OrderKeys), record.MetadataUnknownAction)
 	out := slices.DeleteFunc(slices.Clone(ours), func(k string) bool { _, ok := metadata[k]; return !ok })
 	for _, k := range slices.Sorted(maps.Keys(metadata)) {
 		if !slices.Contains(ours, k) {

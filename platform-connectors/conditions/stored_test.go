@@ -1,12 +1,14 @@
 package conditions
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -101,5 +103,36 @@ func TestFoldStored(t *testing.T) {
 				t.Errorf("%d faults stand and %d notices wait, want %d and none", s.Faults(), len(s.Notices), tc.want)
 			}
 		})
+	}
+}
+
+// TestStoredKeepsWhatIsUnknown: a fault that a store has lost is told again with what
+// this version does not know of it, also from the file of the set.
+func TestStoredKeepsWhatIsUnknown(t *testing.T) {
+	r := change(fatal(1, "GPU-1", "79"), func(r *record.Record) {
+		r.Event.RecommendedAction, r.MinVersion, r.Event.Unread = "NEWER_ACTION", 7, []byte{0x98, 0x06, 0x01}
+		r.Extra = &extra.Extra{Fields: map[string]any{"newer": "x"}}
+		r.Event.Extra = &extra.Extra{Fields: map[string]any{"newer": []any{"y"}}}
+	})
+	set := &Set{}
+	set.Fold(r)
+	text, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Set
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	for how, s := range map[string]*Set{"in memory": set, "from its file": &read} {
+		got := s.Stored([]string{r.ID})
+		if len(got) != 1 {
+			t.Fatalf("%s: %d records", how, len(got))
+		}
+		g := got[0]
+		if diff := cmp.Diff([]any{r.MinVersion, r.Extra, r.Event.Extra, r.Event.Unread, r.Event.RecommendedAction},
+			[]any{g.MinVersion, g.Extra, g.Event.Extra, g.Event.Unread, g.Event.RecommendedAction}); diff != "" {
+			t.Errorf("%s (-told +told again):\n%s", how, diff)
+		}
 	}
 }

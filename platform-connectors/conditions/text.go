@@ -100,7 +100,7 @@ func line(parts []string, e record.Event, limit int) string {
 	if text := cut(e.Message, limit); text != "" {
 		parts = append(parts, text)
 	}
-	parts = append(parts, nodemark.ActionText+string(e.RecommendedAction))
+	parts = append(parts, nodemark.ActionText+string(e.Action()))
 	return strings.ReplaceAll(strings.Join(parts, " "), ";", ".") + ";"
 }
 

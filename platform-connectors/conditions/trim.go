@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -39,16 +40,17 @@ func trimFault(r record.Record) record.Record {
 			ID: e.ID, Version: e.Version, Agent: e.Agent, ComponentClass: e.ComponentClass, CheckName: e.CheckName, NodeName: e.NodeName,
 			IsFatal: e.IsFatal, Message: cut(e.Message, maxText), RecommendedAction: e.RecommendedAction,
 			CustomRecommendedAction: e.CustomRecommendedAction, ProcessingStrategy: e.ProcessingStrategy, GeneratedTimestamp: e.GeneratedTimestamp,
-			QuarantineOverrides: e.QuarantineOverrides, DrainOverrides: e.DrainOverrides, Metadata: order(e),
+			QuarantineOverrides: e.QuarantineOverrides, DrainOverrides: e.DrainOverrides, Metadata: order(e), Unread: e.Unread, Extra: e.Extra,
 		},
+		MinVersion: r.MinVersion, Extra: r.Extra,
 	}
 }
 
 // order is the metadata that says when, in its publisher's counting and under
-// which boot, a fault was seen.
+// which boot, a fault was seen, and what the action was that nobody knew.
 func order(e record.Event) map[string]string {
 	out := map[string]string{}
-	for _, key := range record.OrderKeys {
+	for _, key := range append(slices.Clone(record.OrderKeys), record.MetadataUnknownAction) {
 		if v, ok := e.Metadata[key]; ok {
 			out[key] = v
 		}
@@ -89,7 +91,8 @@ func size(r *record.Record) int {
 	const names = 900 // of the fields
 	e := &r.Event
 	n := names + len(r.ID) + len(r.SeqEpoch) + len(r.Node.ProviderID) + len(e.Agent) + len(e.ComponentClass) +
-		len(e.CheckName) + len(e.NodeName) + len(e.Message) + len(e.Metadata[record.MetadataSeqRuns])
+		len(e.CheckName) + len(e.NodeName) + len(e.Message) + len(e.Metadata[record.MetadataSeqRuns]) +
+		r.Extra.Bytes() + e.Extra.Bytes() + 4*len(e.Unread)/3
 	for _, c := range e.ErrorCode {
 		n += len(c) + 3
 	}

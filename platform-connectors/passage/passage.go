@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,8 +18,14 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
 )
 
-// maxIdentity bounds one name of a machine, in bytes.
-const maxIdentity = 512
+const (
+	// maxIdentity bounds one name of a machine, in bytes.
+	maxIdentity = 512
+	// maxName bounds the name of a strategy, in bytes.
+	maxName = 64
+	// MaxUnknown bounds what a record has that the gateway does not know, in bytes.
+	MaxUnknown = 64 << 10
+)
 
 // Reason is why a record is refused. It is the label value of a counter.
 type Reason string
@@ -99,7 +106,7 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	if refusal := p.speak(c, r.Event); refusal != nil {
 		return r, refusal
 	}
-	if !r.Status.Blank() || r.Revision != 0 {
+	if !r.Status.Blank() || r.Revision != 0 { // a status with something unknown is not blank
 		return r, refuse(Stamped, "record %.64q has a status", r.ID)
 	}
 	if refusal := checkID(c, r.ID); refusal != nil {
@@ -113,12 +120,17 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	if digest, err := hex.DecodeString(r.Accepted); r.Accepted != "" && (err != nil || len(digest) != 32) {
 		return r, refuse(Malformed, "record %s has a digest that is none", r.ID)
 	}
-	event, _, err := admission.Normalise(record.ToProto(r.Event), "")
-	if err != nil {
-		return r, refuse(Malformed, "record %s: %s", r.ID, err)
+	if n := r.Extra.Bytes() + r.Event.Extra.Bytes() + len(r.Event.Unread); n > MaxUnknown {
+		return r, refuse(Malformed, "record %s has %d bytes that this gateway does not know, at most %d", r.ID, n, MaxUnknown)
+	}
+	event, refusal := normalised(r)
+	if refusal != nil {
+		return r, refusal
 	}
 	content := record.Content(r)
-	out := record.Record{ID: r.ID, CreatedAt: r.CreatedAt, Node: r.Node, Accepted: r.Accepted, Event: event}
+	out := record.Record{
+		ID: r.ID, CreatedAt: r.CreatedAt, Node: r.Node, Accepted: r.Accepted, Event: event, MinVersion: r.MinVersion, Extra: r.Extra,
+	}
 	if record.Content(out) != content {
 		out.Accepted = content
 	}
@@ -130,6 +142,25 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	}
 	out.Expire(now)
 	return out, nil
+}
+
+// normalised is the event as a connector would have accepted it, with what only a newer
+// version knows: a strategy by its name, and what has no place in the wire's message.
+func normalised(r record.Record) (record.Event, *Refusal) {
+	event, _, err := admission.Normalise(record.ToProto(r.Event), "")
+	if err != nil {
+		return event, refuse(Malformed, "record %s: %s", r.ID, err)
+	}
+	event.Extra = r.Event.Extra
+	if s := r.Event.ProcessingStrategy; s != record.Process && s != record.PersistOnly && strategyName(s) {
+		event.ProcessingStrategy = s
+	}
+	return event, nil
+}
+
+// strategyName says whether a strategy that is not known may be one of a newer version.
+func strategyName(s record.Strategy) bool {
+	return s != "" && len(s) <= maxName && strings.Trim(string(s), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
 
 // speak says whether the caller may bring an event of this agent about this node.

@@ -84,7 +84,7 @@ func TestPass(t *testing.T) {
 		"an id in another form":              {node, func(r *record.Record) { r.ID = strings.ToUpper(r.ID) }, BadID},
 		"no agent":                           {node, func(r *record.Record) { r.Event.Agent = "" }, Malformed},
 		"a check of 300 bytes":               {node, func(r *record.Record) { r.Event.CheckName = strings.Repeat("x", 300) }, Malformed},
-		"a custom action without a name":     {node, func(r *record.Record) { r.Event.RecommendedAction = "WIPE_DISKS" }, Malformed},
+		"a custom action without a name":     {node, func(r *record.Record) { r.Event.RecommendedAction = record.ActionCustom }, Malformed},
 		"the nil id":                         {node, func(r *record.Record) { r.ID = uuid.Nil.String() }, BadID},
 		"the nil id of a derived fault":      {wide, func(r *record.Record) { derived(r); r.ID = uuid.Nil.String() }, BadID},
 		"a digest":                           {node, func(r *record.Record) { r.Accepted = record.Digest(r.Event) }, ""},

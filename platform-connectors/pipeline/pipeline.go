@@ -267,6 +267,8 @@ func (r compiled) change(e record.Event, notes *Notes) record.Event {
 	if o.RecommendedAction != "" {
 		if action, err := record.ParseAction(o.RecommendedAction); err == nil { // Validate has seen it
 			e.RecommendedAction, e.CustomRecommendedAction = action, o.CustomRecommendedAction
+			e.Metadata = maps.Clone(e.Metadata)
+			delete(e.Metadata, record.MetadataUnknownAction) // it says no more what to do
 			applied("recommendedAction")
 		}
 	}
@@ -295,7 +297,7 @@ func value(e record.Event) map[string]any {
 		"id": e.ID, "nodeName": e.NodeName, "agent": e.Agent, "componentClass": e.ComponentClass, "checkName": e.CheckName,
 		"isFatal": e.IsFatal, "isHealthy": e.IsHealthy, "message": e.Message, "errorCode": codes,
 		"entitiesImpacted": entities, "metadata": metadata, "generatedTimestamp": e.GeneratedTimestamp,
-		"recommendedAction": string(e.RecommendedAction), "customRecommendedAction": e.CustomRecommendedAction,
+		"recommendedAction": string(e.Action()), "customRecommendedAction": e.CustomRecommendedAction,
 		"processingStrategy": string(e.ProcessingStrategy),
 	}
 }

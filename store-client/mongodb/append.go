@@ -50,6 +50,9 @@ func (s *Store) insert(ctx context.Context, records []record.Record) (map[string
 	}
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
+	if err := s.checkVersion(ctx); err != nil {
+		return nil, err
+	}
 	last, at, err := s.reserve(ctx, len(records))
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package mongodb_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -35,6 +36,14 @@ func TestConformance(t *testing.T) {
 		Damage: damage, Orphans: func(t testing.TB) bool { return mongotest.Addr(t) != "" },
 		Poison: func(t testing.TB, dsn, id string) {
 			change(t, dsn, mongodb.Events, id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
+		},
+		Edit: edit,
+		Schema: func(t testing.TB, dsn string, newer bool) {
+			version := 1
+			if newer {
+				version = 1000
+			}
+			change(t, dsn, mongodb.Schemas, "schema", bson.D{{Key: "version", Value: version}})
 		},
 		PoisonMaintenance: func(t testing.TB, dsn, csp, id string) {
 			change(t, dsn, mongodb.Announced, csp+"/"+id, bson.D{{Key: "exact", Value: `{"revision": "not a number"}`}})
@@ -120,6 +129,26 @@ func raw(t testing.TB, dsn string) *mongo.Database {
 	_, path, _ := strings.Cut(rest, "/")
 	name, _, _ := strings.Cut(path, "?")
 	return client.Database(name)
+}
+
+// edit changes a document as services read it; see storetest.Backend.
+func edit(t testing.TB, dsn, id string, to func(doc []byte) []byte) {
+	t.Helper()
+	for _, collection := range []string{mongodb.Events, mongodb.Announced, mongodb.Providers} {
+		var doc struct{ Exact string }
+		err := raw(t, dsn).Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("reading the document %s: %v", id, err)
+		}
+		if text := to([]byte(doc.Exact)); text != nil {
+			change(t, dsn, collection, id, bson.D{{Key: "exact", Value: string(text)}})
+		}
+		return
+	}
+	t.Fatalf("there is no document %s", id)
 }
 
 // change sets fields of exactly one document.

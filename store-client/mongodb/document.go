@@ -1,7 +1,7 @@
 package mongodb
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -50,7 +51,7 @@ type document struct {
 // encode makes the document of a record that was stored and changed at the
 // given times.
 func encode(r record.Record, storedAt, changedAt time.Time) (document, error) {
-	exact, err := json.Marshal(r)
+	exact, err := record.AppendJSON(nil, r)
 	if err != nil {
 		return document{}, fmt.Errorf("record %q: %w: %w", r.ID, provider.ErrUnstorable, err)
 	}
@@ -76,6 +77,8 @@ type stored struct {
 	// key is the id as it is in the document.
 	key     bson.RawValue
 	problem error
+	// doc is what was read.
+	doc bson.Raw
 }
 
 // whole is the projection of stored.
@@ -90,7 +93,7 @@ func whole() bson.D {
 // missing.
 func (s *stored) UnmarshalBSON(data []byte) error {
 	doc := bson.Raw(slices.Clone(data))
-	*s = stored{key: doc.Lookup("_id")}
+	*s = stored{key: doc.Lookup("_id"), doc: doc}
 	var ok [6]bool
 	if s.ID, ok[0] = s.key.StringValueOK(); !ok[0] {
 		s.ID = s.key.String()
@@ -123,7 +126,7 @@ func (s stored) decode() (record.Record, error) {
 	var r record.Record
 	err := s.problem
 	if err == nil {
-		err = json.Unmarshal([]byte(s.Exact), &r)
+		r, err = record.Decode([]byte(s.Exact))
 	}
 	if err == nil && (r.ID != s.ID || r.Append != s.Append || r.Revision != s.Revision) {
 		err = errors.New("its id, place or revision is not that of the document around it")
@@ -138,6 +141,52 @@ func (s stored) decode() (record.Record, error) {
 func (s stored) take() (record.Record, provider.Document) {
 	r, err := s.decode()
 	return r, provider.Document{ID: s.ID, Body: []byte(s.Exact), Why: err}
+}
+
+// replacement is the document of a record after a change, in the place of the stored
+// one, which is of the record before it. What this version does not know of the stored
+// document stays in it.
+func replacement(stored bson.Raw, before, after document) (any, error) {
+	var trees [3]any
+	for i, doc := range []any{stored, before, after} {
+		data, err := marshal(doc)
+		if err != nil {
+			return nil, err
+		}
+		if trees[i], err = tree(data); err != nil {
+			return nil, err
+		}
+	}
+	if x := extra.Prune(trees[0], trees[1]); x != nil {
+		return x.Put(trees[2]), nil
+	}
+	return after, nil
+}
+
+// marshal encodes as the client does.
+func marshal(doc any) ([]byte, error) {
+	var out bytes.Buffer
+	e := bson.NewEncoder(bson.NewDocumentWriter(&out))
+	e.UseJSONStructTags()
+	e.SetRegistry(registry())
+	if err := e.Encode(doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", provider.ErrUnstorable, err)
+	}
+	return out.Bytes(), nil
+}
+
+// tree decodes a document with all of its types.
+func tree(data []byte) (any, error) {
+	types := bson.NewRegistry()
+	types.RegisterTypeMapEntry(bson.TypeEmbeddedDocument, reflect.TypeFor[map[string]any]())
+	types.RegisterTypeMapEntry(bson.TypeArray, reflect.TypeFor[[]any]())
+	d := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(data)))
+	d.SetRegistry(types)
+	var out map[string]any
+	if err := d.Decode(&out); err != nil {
+		return nil, fmt.Errorf("reading what this version does not know: %w", err)
+	}
+	return out, nil
 }
 
 // registry writes what fault-quarantine has not said as null, as JSON does.

@@ -1,7 +1,6 @@
 package mongodb
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -13,14 +12,11 @@ import (
 // asSent is a document as the driver writes it.
 func asSent(t *testing.T, d document) bson.Raw {
 	t.Helper()
-	var out bytes.Buffer
-	e := bson.NewEncoder(bson.NewDocumentWriter(&out))
-	e.SetRegistry(registry())
-	e.UseJSONStructTags()
-	if err := e.Encode(d); err != nil {
+	out, err := marshal(d)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes()
+	return out
 }
 
 // TestUnsetNodeQuarantinedIsNull: a query for null finds what fault-quarantine has
@@ -34,5 +30,72 @@ func TestUnsetNodeQuarantinedIsNull(t *testing.T) {
 		if got := asSent(t, d).Lookup("healtheventstatus", "nodequarantined"); got.Type != want {
 			t.Errorf("%q is stored as %s, want %s", value, got, want)
 		}
+	}
+}
+
+// TestTheReplacementKeepsWhatIsUnknown, at each level and with its type; what this
+// version says, it says as ever.
+func TestTheReplacementKeepsWhatIsUnknown(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC)
+	before := record.Record{ID: "1", Revision: 1, Status: record.Status{Remediation: &record.Remediation{Attempts: []record.Attempt{{Ordinal: 1, Name: "a"}}}}}
+	after := before
+	after.Revision = 2
+	after.Status.Remediation = &record.Remediation{Attempts: []record.Attempt{{Ordinal: 1, Name: "a", State: "Failed"}, {Ordinal: 2, Name: "b"}}}
+	was, err := encode(before, at, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := encode(after, at, at.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := replacement(asSent(t, was), was, is)
+	if _, ok := same.(document); !ok || err != nil {
+		t.Errorf("without anything unknown the replacement is a %T, %v", same, err)
+	}
+	newer, err := tree(asSent(t, was))
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:forcetypeassert // made above
+	under := func(in any, name string) map[string]any { return in.(map[string]any)[name].(map[string]any) }
+	newer.(map[string]any)["iscolumn"] = int32(5) //nolint:forcetypeassert // made above
+	under(newer, "healthevent")["since"] = bson.NewDateTimeFromTime(at)
+	first := under(under(newer, "healtheventstatus"), "remediation")["attempts"].([]any)[0] //nolint:forcetypeassert // made above
+	first.(map[string]any)["proof"] = bson.Binary{Data: []byte{1}}                          //nolint:forcetypeassert // made above
+	data, err := bson.Marshal(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := replacement(data, was, is)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := bson.Raw(out)
+	if n, ok := doc.Lookup("iscolumn").Int32OK(); !ok || n != 5 {
+		t.Errorf("a member of the document is %s", doc.Lookup("iscolumn"))
+	}
+	if d, ok := doc.Lookup("healthevent", "since").TimeOK(); !ok || !d.Equal(at) {
+		t.Errorf("a date is %s", doc.Lookup("healthevent", "since"))
+	}
+	attempts := []string{"healtheventstatus", "remediation", "attempts"}
+	if v := doc.Lookup(append(attempts, "0", "proof")...); v.Type != bson.TypeBinary {
+		t.Errorf("of an attempt there is %s", v)
+	}
+	if v := doc.Lookup(append(attempts, "0", "state")...); v.StringValue() != "Failed" {
+		t.Errorf("the attempt is %s", v)
+	}
+	if v := doc.Lookup(append(attempts, "1", "proof")...); v.Type != 0 {
+		t.Errorf("of another attempt there is %s", v)
+	}
+	if d, ok := doc.Lookup("changedat").TimeOK(); !ok || !d.Equal(at.Add(time.Hour)) {
+		t.Errorf("it was changed at %s", doc.Lookup("changedat"))
+	}
+	if v := doc.Lookup("healtheventstatus", "nodequarantined"); v.Type != bson.TypeNull {
+		t.Errorf("nodequarantined is %s", v)
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
 )
 
+// Schemas is the collection of the schema's version.
+const Schemas = schemas
+
 // Late stores r in a transaction of its own that began before whatever comes
 // next, and ends when told.
 func Late(t testing.TB, dsn string, r record.Record) func() {

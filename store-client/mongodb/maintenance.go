@@ -1,7 +1,6 @@
 package mongodb
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,15 +78,12 @@ func announcedID(csp, id string) string { return csp + "/" + id }
 // shown is a document as people and queries see it, with dates of BSON, and the
 // document itself, which is what services read: a date of BSON holds milliseconds.
 func shown(id string, revision int64, v any, exact []byte) (bson.D, error) {
-	var out bytes.Buffer
-	e := bson.NewEncoder(bson.NewDocumentWriter(&out))
-	e.SetRegistry(registry())
-	e.UseJSONStructTags()
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("%w: %w", provider.ErrUnstorable, err)
+	data, err := marshal(v)
+	if err != nil {
+		return nil, err
 	}
 	var fields bson.D
-	if err := bson.Unmarshal(out.Bytes(), &fields); err != nil {
+	if err := bson.Unmarshal(data, &fields); err != nil {
 		return nil, fmt.Errorf("%w: %w", provider.ErrUnstorable, err)
 	}
 	fields = slices.DeleteFunc(fields, func(e bson.E) bool { return e.Key == "revision" })
@@ -140,7 +136,8 @@ func (s *Store) saveEach(ctx context.Context, csp string, p provider.PreparedMai
 }
 
 // compareAndSet writes documents of which each bears its id, its revision and then
-// the rest: new ones at revision 1, others in the place of the one before.
+// the rest: new ones at revision 1, others over the one before, of which what is not
+// known here stays.
 func (s *Store) compareAndSet(ctx context.Context, collection string, docs []bson.D) error {
 	if len(docs) == 0 {
 		return nil
@@ -154,7 +151,8 @@ func (s *Store) compareAndSet(ctx context.Context, collection string, docs []bso
 			continue
 		}
 		replaced++
-		models[i] = mongo.NewReplaceOneModel().SetFilter(bson.D{doc[0], {Key: "revision", Value: revision - 1}}).SetReplacement(doc)
+		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{doc[0], {Key: "revision", Value: revision - 1}}).
+			SetUpdate(bson.D{{Key: "$set", Value: doc[1:]}})
 	}
 	res, err := s.db.Collection(collection).BulkWrite(ctx, models)
 	if mongo.IsDuplicateKeyError(err) {

@@ -33,7 +33,15 @@ const (
 	DeadLetters = "DeadLetters"
 	// state holds the append counter and the name of this database.
 	state = "StoreState"
+	// schemas holds the version of the schema; an account that may only append has no
+	// right to it.
+	schemas = "StoreSchema"
 )
+
+// schema is the version of what this program writes beside a record's own document: the
+// fields that queries need. The database has that of the newest program which has opened
+// it; nothing is written to one with a newer version.
+const schema = 1
 
 // Config is what a store is opened with.
 type Config struct {
@@ -52,6 +60,8 @@ type Store struct {
 	home atomic.Pointer[string]
 	// undecodable are the documents that lists leave out.
 	undecodable provider.Undecodable
+	// appends says that the account may do nothing else.
+	appends bool
 }
 
 var (
@@ -102,6 +112,7 @@ func OpenAppender(ctx context.Context, dsn string, cfg Config) (store.Appender, 
 	if err != nil {
 		return nil, err
 	}
+	s.appends = true
 	// Reserving nothing fails without the counter, which a service has to make.
 	if _, _, err := s.places(ctx, 0, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), s.Close())
@@ -169,7 +180,7 @@ func (s *Store) hello(ctx context.Context) (hello, error) {
 func (s *Store) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
-	if err := s.refuseForeign(ctx); err != nil {
+	if err := errors.Join(s.refuseForeign(ctx), s.upgrade(ctx)); err != nil {
 		return err
 	}
 	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
@@ -186,6 +197,39 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if err := s.goHome(ctx); err != nil {
 		return fmt.Errorf("reading the name of the database: %w", err)
+	}
+	return nil
+}
+
+// upgrade says in the database what is written to it from now on. What a newer program
+// has opened is left to it.
+func (s *Store) upgrade(ctx context.Context) error {
+	if err := s.checkVersion(ctx); err != nil {
+		if errors.Is(err, store.ErrNewer) {
+			err = fmt.Errorf("%w: %w", provider.ErrUnusable, err)
+		}
+		return err
+	}
+	_, err := s.db.Collection(schemas).UpdateOne(ctx, byID("schema"), bson.D{{Key: "$max", Value: bson.D{{Key: "version", Value: int32(schema)}}}},
+		options.UpdateOne().SetUpsert(true))
+	if err != nil && !mongo.IsDuplicateKeyError(err) {
+		return fmt.Errorf("writing the schema version: %w", err)
+	}
+	return nil
+}
+
+// checkVersion refuses to write to what a newer program has opened since.
+func (s *Store) checkVersion(ctx context.Context) error {
+	if s.appends {
+		return nil
+	}
+	var is struct{ Version int }
+	err := s.db.Collection(schemas).FindOne(ctx, byID("schema")).Decode(&is)
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) { // dropped: who opens it next makes it again
+		return fmt.Errorf("reading the schema version: %w", err)
+	}
+	if is.Version > schema {
+		return provider.NewerSchema(is.Version, schema)
 	}
 	return nil
 }

@@ -120,6 +120,9 @@ func (s lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
 
 // Swap writes a consumer's line if the old one is there.
 func (s lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (bool, error) {
+	if err := s.checkVersion(ctx); err != nil {
+		return false, err
+	}
 	set := bson.D{{Key: "position", Value: with.Text}, {Key: "mark", Value: with.Mark}, {Key: "updatedat", Value: s.Clock.Now()}}
 	if old.Stored {
 		where := append(byID(consumer), bson.E{Key: "position", Value: old.Text})

@@ -79,9 +79,13 @@ func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
 	id := bson.D{{Key: "source", Value: provider.Text(deadLetter.Source)}, {Key: "id", Value: provider.Text(deadLetter.ID)}}
-	_, err := s.db.Collection(DeadLetters).ReplaceOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{
+	err := s.checkVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
+	}
+	_, err = s.db.Collection(DeadLetters).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: bson.D{
 		{Key: "reason", Value: provider.Text(deadLetter.Reason)}, {Key: "body", Value: deadLetter.Body}, {Key: "at", Value: deadLetter.At},
-	}, options.Replace().SetUpsert(true))
+	}}}, options.UpdateOne().SetUpsert(true))
 	if err != nil {
 		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
 	}
@@ -181,6 +185,9 @@ func (s *Store) passed(ctx context.Context) (time.Time, error) {
 func (s *Store) expire(ctx context.Context, now time.Time) (n int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
+	if err := s.checkVersion(ctx); err != nil {
+		return 0, false, err
+	}
 	passed, err := s.passed(ctx)
 	if err != nil {
 		return 0, false, err

@@ -31,7 +31,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		return after, nil
 	case errors.Is(err, store.ErrConflict):
 		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
-	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
+	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition), errors.Is(err, store.ErrNewer):
 		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
 	}
 	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)
@@ -39,6 +39,9 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 
 func (s *Store) update(ctx context.Context, writer record.Writer, changes []store.Change) (after []record.Record, err error) {
 	now, err := s.hello(ctx)
+	if err == nil {
+		err = s.checkVersion(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +64,7 @@ func (s *Store) update(ctx context.Context, writer record.Writer, changes []stor
 // replace reads the records, decides about the batch and writes it, each
 // document only at the revision that was read.
 func (s *Store) replace(ctx context.Context, writer record.Writer, changes []store.Change, now time.Time) ([]record.Record, error) {
-	before, storedAt, err := s.read(ctx, changes)
+	before, documents, err := s.read(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +74,9 @@ func (s *Store) replace(ctx context.Context, writer record.Writer, changes []sto
 	}
 	models := make([]mongo.WriteModel, len(after))
 	for i, r := range after {
-		doc, err := encode(r, storedAt[r.ID].StoredAt, now)
+		doc, err := changedDocument(documents[r.ID], before[r.ID], r, now)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("record %q: %w", r.ID, err)
 		}
 		at := append(byID(r.ID), bson.E{Key: "revision", Value: r.Revision - 1})
 		models[i] = mongo.NewReplaceOneModel().SetFilter(at).SetReplacement(doc)
@@ -91,6 +94,19 @@ func (s *Store) replace(ctx context.Context, writer record.Writer, changes []sto
 	return after, nil
 }
 
+// changedDocument is what takes the place of a stored document.
+func changedDocument(of stored, before, after record.Record, now time.Time) (any, error) {
+	was, err := encode(before, of.StoredAt, of.ChangedAt)
+	if err != nil {
+		return nil, err
+	}
+	is, err := encode(after, of.StoredAt, now)
+	if err != nil {
+		return nil, err
+	}
+	return replacement(of.doc, was, is)
+}
+
 func byFilter(a, b mongo.WriteModel) int {
 	id := func(m mongo.WriteModel) string {
 		return m.(*mongo.ReplaceOneModel).Filter.(bson.D)[0].Value.(string) //nolint:forcetypeassert // made above
@@ -101,14 +117,13 @@ func byFilter(a, b mongo.WriteModel) int {
 	return 1
 }
 
-// read gets the records that changes are about.
+// read gets the records that changes are about, each with its whole document.
 func (s *Store) read(ctx context.Context, changes []store.Change) (map[string]record.Record, map[string]stored, error) {
 	var ids []string
 	for _, c := range changes {
 		ids = append(ids, c.ID)
 	}
-	found, err := all[stored](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}},
-		options.Find().SetProjection(whole()))
+	found, err := all[stored](ctx, s.events(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading: %w", err)
 	}

@@ -49,7 +49,7 @@ func Open(ctx context.Context, dsn string, cfg sqlstore.Config) (*sqlstore.Store
 	if p.clear {
 		cfg.Log.Warn(provider.ClearText, "mend_with", "sslmode=verify-full")
 	}
-	cfg.Dialect = dialect(p.conn, cfg)
+	cfg.Dialect, cfg.Schema = dialect(p.conn, cfg), sqlstore.Versions(schema)
 	listen := cfg.Dialect.Wake
 	cfg.Dialect.Wake = func(ctx context.Context, notify func(...wake.Cause)) {
 		var watch sync.WaitGroup
@@ -98,6 +98,12 @@ ELSE '' END`
 	return err
 }
 
+// lockVersion waits for the writes that are under way, each of which has read the
+// version, and keeps others from beginning before the new one can be seen.
+const lockVersion = `DO $$ BEGIN
+IF to_regclass('store_schema') IS NOT NULL THEN LOCK TABLE store_schema IN ACCESS EXCLUSIVE MODE; END IF;
+END $$`
+
 // prepare checks the server and brings the schema up to date. Where it is, no
 // lock is waited for: who may connect may take advisory locks, and must not keep
 // a service from starting.
@@ -112,7 +118,12 @@ func prepare(ctx context.Context, db *sql.DB, unsafe bool) error {
 	if errors.Is(err, provider.ErrForeign) {
 		return err
 	}
-	err = locked(ctx, db, func(tx *sql.Tx) error { return sqlstore.Migrate(ctx, tx, schema) })
+	err = locked(ctx, db, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, lockVersion); err != nil {
+			return fmt.Errorf("waiting for the writes of other programs: %w", err)
+		}
+		return sqlstore.Migrate(ctx, tx, schema)
+	})
 	if err != nil {
 		return fmt.Errorf("preparing the schema: %w", err)
 	}

@@ -50,7 +50,13 @@ func TestConformance(t *testing.T) {
 		Damage: func(t testing.TB, dsn, consumer string, d storetest.Damage) {
 			sqltest.Damage(t, raw(t, dsn), consumer, d)
 		},
-		Poison:            func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		Poison: func(t testing.TB, dsn, id string) { sqltest.Poison(t, raw(t, dsn), id) },
+		Edit: func(t testing.TB, dsn, id string, change func([]byte) []byte) {
+			db := raw(t, dsn)
+			defer db.Close() // not with the test: there are many
+			sqltest.Edit(t, db, id, change)
+		},
+		Schema:            func(t testing.TB, dsn string, newer bool) { sqltest.Schema(t, raw(t, dsn), newer) },
 		PoisonMaintenance: func(t testing.TB, dsn, csp, id string) { sqltest.PoisonMaintenance(t, raw(t, dsn), csp, id) },
 	})
 }

@@ -47,7 +47,7 @@ func Open(ctx context.Context, path string, cfg sqlstore.Config) (*sqlstore.Stor
 	if err := prepare(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
-	cfg.Dialect = dialect(path, cfg)
+	cfg.Dialect, cfg.Schema = dialect(path, cfg), sqlstore.Versions(schema)
 	return sqlstore.New(db, cfg), nil
 }
 

@@ -27,6 +27,11 @@ const Undecodable = "records that cannot be decoded"
 // again. No change of the batch was applied.
 var ErrConflict = errors.New("record has another revision")
 
+// ErrNewer means that only a newer program may change a record (see record.NeedsNewer),
+// or anything in the store, whose schema is a newer one. Nothing was applied; it is not
+// tried again with success before this program is newer.
+var ErrNewer = errors.New("a newer version is needed to change it")
+
 // ErrMoved means that the store is another server than the one it was asked to be:
 // nothing was applied.
 var ErrMoved = errors.New("another server has taken the store's place")
@@ -155,7 +160,8 @@ type Store interface {
 	List(ctx context.Context, q Query) ([]record.Record, error)
 	// Update applies a batch of compare-and-sets as writer, all or nothing, and
 	// returns the records as they are written, in the order of the changes:
-	// ErrConflict, ErrNotFound, or the joined errors of record.CheckWrite.
+	// ErrConflict, ErrNotFound, ErrNewer, or the joined errors of record.CheckWrite.
+	// What a record has that this version does not know stays as it is.
 	Update(ctx context.Context, writer record.Writer, changes []Change) ([]record.Record, error)
 	// Feed opens the named consumer's change feed at its stored position. With
 	// InsertsOnly each record comes once; otherwise a record comes again after

@@ -29,6 +29,7 @@ func maintenanceCases() []testCase {
 		{"maintenances: the writer is killed; no checkpoint is ahead of its maintenances", savedKilled},
 		{"maintenances: refused if it could not be given back unchanged", savedUnstorable},
 		{"maintenances: a document that cannot be decoded is named and left out", savedPoisoned},
+		{"maintenances: what this version does not know survives an update", newerMaintenance},
 		{"maintenances: only what is finished and has expired is forgotten", savedForgotten},
 	}
 }

@@ -42,6 +42,12 @@ type Backend struct {
 	Damage func(t testing.TB, dsn, consumer string, d Damage)
 	// Poison replaces a record's document by one that cannot be decoded.
 	Poison func(t testing.TB, dsn, id string)
+	// Edit changes the document of a record, or of a maintenance as "provider/id", or of
+	// a provider, as a program of another version would; nil leaves it.
+	Edit func(t testing.TB, dsn, id string, change func(doc []byte) []byte)
+	// Schema has the database be of a newer schema, as a newer program leaves it, or again
+	// of this one's.
+	Schema func(t testing.TB, dsn string, newer bool)
 	// Look opens the database for looking in another way than storeopen does; then
 	// the cases read through it, stores included. It belongs to RunReader.
 	Look func(t testing.TB, dsn string) store.Reader
@@ -117,6 +123,10 @@ func cases() []testCase {
 		{"update: many at once change one record, and one does", updateOneRecord},
 		{"update: callers that go hold nobody up", updateGivenUp},
 		{"update: each field has one writer, transitions are legal", updateOwnership},
+		{"newer: what this version does not know survives every update", newerUpdated},
+		{"newer: what this version does not know is appended as it came", newerAppended},
+		{"newer: a record that only a newer version may change, or understands, is left alone and holds up no other", newerLeft},
+		{"newer: nothing is written to a newer schema", newerSchema},
 		{"feed: a first feed starts at the beginning", feedFirst},
 		{"feed: a first feed may begin later; what is not finished comes nevertheless", feedBegun},
 		{"feed: inserts once, changes again with the latest content", feedKinds},

@@ -70,6 +70,15 @@ func WithCgo(root, out string) gobuild.Batch {
 	return b
 }
 
+// Earlier is the services of the demo of another commit, whose source root is. Where it is
+// in a folder of its own that lasts, what was built once is not built again; packages of
+// modules are compiled as for all others.
+func Earlier(root, out string) gobuild.Batch {
+	b := batch("services of an earlier commit", root, out, ofDemo)
+	b.Once = true
+	return b
+}
+
 // Connectors is the program that runs the connectors of many nodes in one process, for
 // benchmarks and tests of scale. It is never shipped.
 func Connectors(root, out string) gobuild.Batch {

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/nvidia/nvsentinel/data-models/extra"
 )
 
 // Verbs.
@@ -43,6 +45,16 @@ type idempotencyRecord struct {
 	Operation string `json:"operation,omitempty"`
 
 	stored *corev1.ConfigMap // nil without a key
+	extra  *extra.Extra      // what a newer version has written besides
+}
+
+// text is the record as it is stored.
+func (r idempotencyRecord) text() (string, error) {
+	doc, err := json.Marshal(r)
+	if err == nil {
+		doc, err = r.extra.PutJSON(doc, 0)
+	}
+	return string(doc), err
 }
 
 // resetSince says whether the machine was reset since an earlier record was made.
@@ -105,10 +117,12 @@ func (m Memory) read(ctx context.Context, digest string) (*idempotencyRecord, er
 	case err != nil:
 		return nil, status.Errorf(codes.Aborted, "recalling the key: %v", err)
 	}
-	known := idempotencyRecord{stored: stored}
-	if err := json.Unmarshal([]byte(stored.Data[recordKey]), &known); err != nil {
+	var known idempotencyRecord
+	more, err := extra.Decode([]byte(stored.Data[recordKey]), &known, func(r idempotencyRecord) ([]byte, error) { return json.Marshal(r) })
+	if err != nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "ConfigMap %s/%s is broken: %v", m.Namespace, stored.Name, err)
 	}
+	known.stored, known.extra = stored, more
 	return &known, nil
 }
 
@@ -124,7 +138,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted idempotencyRecord
 	if key == "" {
 		return known, nil
 	}
-	text, err := json.Marshal(known)
+	text, err := known.text()
 	if err != nil {
 		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
 	}
@@ -133,7 +147,7 @@ func (m Memory) intend(ctx context.Context, key string, wanted idempotencyRecord
 			Name: m.name(token), Labels: map[string]string{"app.kubernetes.io/managed-by": m.Prefix},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
-		Data: map[string]string{recordKey: string(text)},
+		Data: map[string]string{recordKey: text},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, status.Errorf(codes.Aborted, "writing down the key: %v", err)
@@ -147,11 +161,11 @@ func (m Memory) executed(ctx context.Context, known idempotencyRecord) error {
 		return nil
 	}
 	known.Executed = true
-	text, err := json.Marshal(known)
+	text, err := known.text()
 	if err != nil {
 		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
 	}
-	known.stored.Data = map[string]string{recordKey: string(text)}
+	known.stored.Data[recordKey] = text // beside what a newer version keeps there
 	if _, err := m.Client.CoreV1().ConfigMaps(m.Namespace).Update(ctx, known.stored, metav1.UpdateOptions{}); err != nil {
 		return status.Errorf(codes.Aborted, "writing down that the key was executed: %v", err)
 	}

@@ -63,11 +63,12 @@ func (d *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, a
 }
 
 // touch gives the faults of a page another revision. A record that got one
-// meanwhile from somebody else needs no touch.
+// meanwhile from somebody else needs no touch; nor does one that this version never
+// judges.
 func (d *Reconciler) touch(ctx context.Context, page []record.Record) error {
 	var changes []store.Change
 	for _, r := range page {
-		if r.IsFault() {
+		if r.IsFault() && record.NeedsNewer(r) == "" {
 			changes = append(changes, store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status})
 		}
 	}

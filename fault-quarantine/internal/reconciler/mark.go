@@ -118,7 +118,9 @@ func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired mar
 // judgement changed stands at the revision that was written; anything else that
 // changed it meanwhile is a conflict.
 func (d *Reconciler) finish(ctx context.Context, j decision.Judgement, written map[string]int64, now time.Time) error {
-	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool { return r.Status.QuarantineFinishTimestamp != nil })
+	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool {
+		return r.Status.QuarantineFinishTimestamp != nil || record.NeedsNewer(r) != ""
+	})
 	for batch := range slices.Chunk(unmarked, batchOf(j)) {
 		changes := make([]store.Change, len(batch))
 		for i, r := range batch {

@@ -79,7 +79,7 @@ func (d *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes
 func (d *Reconciler) Collect(out chan<- prometheus.Metric) {
 	d.waits.mu.Lock()
 	defer d.waits.mu.Unlock()
-	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitLemon: 0}
+	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitLemon: 0, decision.WaitNewer: 0}
 	for _, reason := range d.waits.reason {
 		count[reason]++
 	}

@@ -214,6 +214,8 @@ func waitingText(j decision.Judgement) string {
 		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
 	case decision.WaitLemon:
 		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
+	case decision.WaitNewer:
+		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/upgrade.md"
 	case decision.WaitRule:
 		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
 	default:

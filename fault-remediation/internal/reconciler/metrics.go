@@ -91,7 +91,7 @@ func (m *Metrics) stamped(step decision.Step, records []record.Record) {
 func wireAction(id string, records []record.Record) string {
 	for _, r := range records {
 		if r.ID == id {
-			return record.ActionNumber(r.Event.RecommendedAction).String()
+			return string(r.Event.Action())
 		}
 	}
 	return string(record.ActionUnknown)

@@ -70,7 +70,7 @@ func names(object, node string) int {
 	return len(object) + len(node)
 }
 
-func weightOpen(k Key, f Fault) int { return openBytes + names(k.Object, f.Node) }
+func weightOpen(k Key, f Fault) int { return openBytes + names(k.Object, f.Node) + f.Extra.Bytes() }
 
 func (w *weights) open(k Key, f Fault, sign int) { w.add(k.Policy, k.Object, sign*weightOpen(k, f)) }
 

@@ -29,7 +29,7 @@ func packed(t *testing.T, text string) []byte {
 func TestAStateThatSaysSomethingElseIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half a state":              {`{"version":1,`, "decoding the state"},
-		"a later version":           {`{"version":2,"epoch":"e"}`, `version 2, epoch "e" are not known`},
+		"a later version":           {`{"version":2,"epoch":"e"}`, "state of version 2: a newer version has written it"},
 		"no version":                {`{"epoch":"e"}`, `version 0, epoch "e" are not known`},
 		"no epoch":                  {`{"version":1}`, `version 1, epoch "" are not known`},
 		"an event that is none":     {`{"version":1,"epoch":"e","waiting":[{"metadata":{"seq":"1"}},{"no":"field"}]}`, "decoding waiting event 1"},

@@ -7,6 +7,7 @@ package machine
 import (
 	"slices"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -26,6 +27,8 @@ type Fault struct {
 	ComponentClass string          `json:"class"`
 	Codes          []string        `json:"codes,omitempty"`
 	Strategy       record.Strategy `json:"strategy"`
+	// Extra is what a newer version has written of the fault.
+	Extra *extra.Extra `json:"-"`
 }
 
 func (f Fault) equal(o Fault) bool {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
@@ -42,6 +43,7 @@ type Tracker struct {
 	open    map[Key]Fault
 	waiting []Waiting // by rising seq
 	weights weights
+	extra   *extra.Extra // what a newer version has written besides
 }
 
 // New makes an empty tracker; epoch names its counter.
@@ -203,7 +205,7 @@ func override(o *record.Override) *protos.BehaviourOverrides {
 
 // Copy is a snapshot to write, which later changes of t do not touch.
 func (t *Tracker) Copy() *Tracker {
-	out := &Tracker{epoch: t.epoch, runs: t.runs, began: t.began, last: t.last, open: maps.Clone(t.open)}
+	out := &Tracker{epoch: t.epoch, runs: t.runs, began: t.began, last: t.last, open: maps.Clone(t.open), extra: t.extra}
 	for _, w := range t.waiting {
 		out.waiting = append(out.waiting, Waiting{w.Seq, proto.CloneOf(w.Event)})
 	}

@@ -14,6 +14,7 @@ const (
 	drainSucceeded = "DrainSucceeded"
 	drainCancelled = "DrainCancelled"
 	drainBlocked   = "DrainBlocked"
+	newerVersion   = "NewerVersion"
 	// The two reasons that the predecessor's users know.
 	awaitingCompletion = "AwaitingPodCompletion"
 	awaitingDeadline   = "WaitingBeforeForceDelete"
@@ -45,7 +46,7 @@ type event struct{ reason, message string }
 
 // kind is the type of the Event: what asks for somebody is a Warning.
 func (e event) kind() string {
-	if e.reason == drainBlocked {
+	if e.reason == drainBlocked || e.reason == newerVersion {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
@@ -63,6 +64,8 @@ func announcement(v decision.View, step decision.Step) event {
 		return event{drainCancelled, step.Stamps[0].Status.Message + ", record " + step.Stamps[0].ID}
 	case step.Kind == decision.Wait && step.Why == decision.BudgetBlocked:
 		return event{drainBlocked, "disruption budgets refuse evictions; the drain status of the record names the pods, session " + step.Session}
+	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
+		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/upgrade.md; session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:
 		return event{awaitingCompletion, "pods may complete before the node is repaired, session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingDeadline:

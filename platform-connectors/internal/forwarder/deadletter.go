@@ -2,7 +2,6 @@ package forwarder
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -19,7 +18,7 @@ type refusal struct {
 // it.
 func (c *Sender) bury(ctx context.Context, s Sink, r refusal) error {
 	rec := r.record
-	body, err := json.Marshal(rec)
+	body, err := record.AppendJSON(nil, rec)
 	if err != nil {
 		return fmt.Errorf("encoding record %s: %w", rec.ID, err)
 	}

@@ -5,7 +5,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -256,8 +255,8 @@ func (g *Gateway) name(ctx context.Context, known string) (*protos.AppendRespons
 
 // pass decides about one document.
 func (g *Gateway) pass(caller passage.Caller, doc []byte, now time.Time) (record.Record, *passage.Refusal) {
-	var r record.Record
-	if err := json.Unmarshal(doc, &r); err != nil {
+	r, err := record.Decode(doc)
+	if err != nil {
 		return r, &passage.Refusal{Reason: passage.Malformed, Problem: fmt.Sprintf("it is no record: %v", err)}
 	}
 	return g.Callers.Policy.Pass(caller, r, now)

@@ -333,3 +333,26 @@ func TestAPlaceWithoutAServerKeepsNothing(t *testing.T) {
 		t.Error("something is kept of a server without a name")
 	}
 }
+
+// TestWhatIsUnknownIsRetained: the file of acknowledged records keeps what this version
+// does not know of a record, for the server that takes over.
+func TestWhatIsUnknownIsRetained(t *testing.T) {
+	a, err := openArchive(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.Decode([]byte(`{"id":"r1","minversion":7,"newer":{"x":1},"healthevent":{"recommendedaction":"NEWER_ACTION","newer":[null]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.put("server", time.Now(), []record.Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.segments[0].read()
+	if diff := cmp.Diff([]record.Record{r}, got); diff != "" || err != nil {
+		t.Errorf("%v (-kept +read):\n%s", err, diff)
+	}
+	if err := a.close(); err != nil {
+		t.Error(err)
+	}
+}

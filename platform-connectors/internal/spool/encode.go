@@ -2,7 +2,6 @@ package spool
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -17,7 +16,9 @@ import (
 // Fields of the body of a frame: a protobuf message that is written by hand. A
 // record's id and time of acceptance are in the frame's header. A body that
 // begins with a brace is the record's JSON document: what the message cannot
-// carry exactly, and what earlier versions wrote.
+// carry exactly, and what earlier versions wrote. The message gets no further field,
+// which an earlier version would pass over: a record with more is a JSON document,
+// which keeps it.
 const (
 	fieldEvent      protowire.Number = 1 // a HealthEvent
 	fieldUID        protowire.Number = 2
@@ -49,7 +50,7 @@ func encodeRecord(r record.Record, id uuid.UUID) ([]byte, digest, error) {
 			return appendText(b, fieldSeqEpoch, r.SeqEpoch), digest(sum[:len(digest{})]), nil
 		}
 	}
-	b, err := json.Marshal(r)
+	b, err := record.AppendJSON(nil, r)
 	if err != nil {
 		return nil, digest{}, fmt.Errorf("encoding record %s: %w", r.ID, err)
 	}
@@ -70,7 +71,8 @@ func exact(r record.Record) bool {
 	e := r.Event
 	_, action := protos.RecommendedAction_value[string(e.RecommendedAction)]
 	_, strategy := protos.ProcessingStrategy_value[string(e.ProcessingStrategy)]
-	accepted := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && r.Status.Blank()
+	accepted := r.Revision == 0 && r.Append == 0 && r.Accepted == "" && r.ExpireAt == nil && r.Status.Blank() &&
+		r.MinVersion == 0 && !r.HasExtra()
 	lists := (e.ErrorCode == nil || len(e.ErrorCode) > 0) && (e.Metadata == nil || len(e.Metadata) > 0) &&
 		(e.EntitiesImpacted == nil || len(e.EntitiesImpacted) > 0)
 	created := r.CreatedAt.Location() == time.UTC && time.Unix(0, r.CreatedAt.UnixNano()).Equal(r.CreatedAt)
@@ -86,8 +88,7 @@ func isJSON(body []byte) bool { return body[0] == '{' }
 func decodeRecord(f frame) (record.Record, error) {
 	var r record.Record
 	if isJSON(f.body) {
-		err := json.Unmarshal(f.body, &r)
-		return r, err
+		return record.Decode(f.body)
 	}
 	r.ID, r.CreatedAt = f.id.String(), f.accepted
 	for b := f.body; len(b) > 0; {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
@@ -48,6 +49,9 @@ func fill(t *testing.T, name string, v reflect.Value) {
 		*x = []record.Entity{{EntityType: "GPU", EntityValue: "0"}, {}}
 	case *time.Time:
 		*x = time.Date(2026, 3, 1, 11, 59, 0, 123456000, time.UTC)
+	case *[]byte:
+		*x = []byte{0x98, 0x06, 0x01} // field 99 of the wire's message
+	case **extra.Extra: // what no field is for; see the cases
 	case **record.Override:
 		*x = &record.Override{Force: true}
 	default:
@@ -72,6 +76,10 @@ func TestSpooledRecordIsTheOneThatWasAppended(t *testing.T) {
 		"a stamped record":            {func(r *record.Record) { r.Status.Session = "s" }, true},
 		"a changed event":             {func(r *record.Record) { r.Accepted = "digest" }, true},
 		"a time out of range":         {func(r *record.Record) { r.CreatedAt = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC) }, true},
+		"a member of a newer version": {func(r *record.Record) { r.Event.Extra = &extra.Extra{Fields: map[string]any{"newer": []any{"x"}}} }, true},
+		"one of the record":           {func(r *record.Record) { r.Extra = &extra.Extra{Fields: map[string]any{"newer": nil}} }, true},
+		"for a newer version":         {func(r *record.Record) { r.MinVersion = 2 }, true},
+		"an action of a newer one":    {func(r *record.Record) { r.Event.RecommendedAction = "NEWER_ACTION" }, true},
 		"a finer time":                {func(r *record.Record) { r.Event.GeneratedTimestamp = r.Event.GeneratedTimestamp.Add(1) }, true},
 	}
 	for name, tc := range tests {

@@ -3,7 +3,6 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -186,7 +185,8 @@ func (g *Gateway) History(ctx context.Context, after int64) ([]record.Record, er
 	}
 	out := make([]record.Record, len(reply.GetRecords()))
 	for i, doc := range reply.GetRecords() {
-		if err := json.Unmarshal(doc, &out[i]); err != nil {
+		var err error
+		if out[i], err = record.Decode(doc); err != nil {
 			return nil, fmt.Errorf("decoding a record of the node's history: %w", err)
 		}
 	}

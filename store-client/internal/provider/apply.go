@@ -42,8 +42,12 @@ func Apply(writer record.Writer, before map[string]record.Record, changes []stor
 }
 
 // changed is r after its change. A change without ExpireAt keeps the stored
-// one; fault-quarantine alone may set another.
+// one; fault-quarantine alone may set another. What this version does not know stays
+// as it is stored.
 func changed(writer record.Writer, r record.Record, c store.Change) (record.Record, error) {
+	if why := record.NeedsNewer(r); why != "" {
+		return r, fmt.Errorf("%w: %s", store.ErrNewer, why)
+	}
 	problem := record.CheckWrite(writer, r.Status, c.Status)
 	if c.ExpireAt != nil && !sameInstant(c.ExpireAt, r.ExpireAt) {
 		if writer != record.FaultQuarantine {
@@ -51,7 +55,9 @@ func changed(writer record.Writer, r record.Record, c store.Change) (record.Reco
 		}
 		r.ExpireAt = c.ExpireAt
 	}
+	extra := r.Status.Extra
 	r.Status = c.Status
+	r.Status.Extra = extra
 	r.Revision++
 	if problem == nil {
 		problem = Storable(r)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/nvidia/nvsentinel/data-models/extra"
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
@@ -44,7 +45,7 @@ func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error
 			return out, fmt.Errorf("%w: maintenance %.64q of %q, in an update of %q", ErrUnstorable, e.EventID, e.CSP, u.CSP)
 		}
 		e.Revision++
-		doc, err := encoded(e)
+		doc, err := encoded(e, e.Extra)
 		if err != nil {
 			return out, fmt.Errorf("maintenance %q: %w", e.EventID, err)
 		}
@@ -64,7 +65,7 @@ func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error
 	if p.CSP != u.CSP {
 		return out, fmt.Errorf("%w: the document of provider %q in an update of %q", ErrUnstorable, p.CSP, u.CSP)
 	}
-	doc, err := encoded(p)
+	doc, err := encoded(p, p.Extra)
 	if err != nil {
 		return out, fmt.Errorf("provider %q: %w", p.CSP, err)
 	}
@@ -72,13 +73,20 @@ func PrepareMaintenances(u store.MaintenanceUpdate) (PreparedMaintenances, error
 	return out, nil
 }
 
-func encoded(v any) ([]byte, error) {
+// encoded is a document with what this version does not know of it.
+func encoded(v any, x *extra.Extra) ([]byte, error) {
 	doc, err := json.Marshal(v)
+	if err == nil {
+		doc, err = x.PutJSON(doc, 0)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnstorable, err)
 	}
 	return doc, storableJSON(doc)
 }
+
+// known is a document without what this version does not know.
+func known[T any](v T) ([]byte, error) { return json.Marshal(v) }
 
 // Announced decodes documents of maintenances; those that cannot be decoded, or that
 // are not about what they are stored as, are named in the error.
@@ -90,7 +98,8 @@ type Announced struct {
 // Add decodes one document that is stored under an id and a revision.
 func (a *Announced) Add(csp, id string, revision int64, doc []byte) {
 	var e maintenance.Event
-	err := json.Unmarshal(doc, &e)
+	x, err := extra.Decode(doc, &e, known)
+	e.Extra = x
 	if err != nil || e.CSP != csp || e.EventID != id || e.Revision != revision {
 		a.ids = append(a.ids, id)
 		return
@@ -111,7 +120,8 @@ func (a *Announced) Sorted() ([]maintenance.Event, error) {
 // DecodeProvider decodes a provider's document that is stored at a revision.
 func DecodeProvider(csp string, revision int64, doc []byte) (maintenance.Provider, error) {
 	var p maintenance.Provider
-	err := json.Unmarshal(doc, &p)
+	x, err := extra.Decode(doc, &p, known)
+	p.Extra = x
 	if err == nil && (p.CSP != csp || p.Revision != revision) {
 		err = errors.New("its name or revision is not that of the document around it")
 	}

@@ -22,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Appends:     counter("nvsentinel_store_appends_total", "Records handed to the store, by result: appended, duplicate, refused.", "result"),
 		Conflicts:   counter("nvsentinel_store_conflicts_total", "Batches of updates that lost a race.", "writer"),
-		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates refused: another writer's field or an illegal transition.", "writer"),
+		Refusals:    counter("nvsentinel_store_refused_updates_total", "Batches of updates refused: another writer's field, an illegal transition, or a record that only a newer version may change.", "writer"),
 		Rescans:     counter("nvsentinel_store_feed_rescans_total", "Feeds that lost their position and read again.", "consumer", "reason"),
 		Undecodable: counter("nvsentinel_store_undecodable_records_total", "Stored documents that cannot be decoded, which a feed passed, or lists (consumer list) left out; dead letters.", "consumer"),
 		Lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // OperationTimeout bounds every call to the database, so that a connection
@@ -39,6 +40,13 @@ func Earlier(database, where string) error {
 	return fmt.Errorf("%w: %s in database %q is that of the earlier NVSentinel, or somebody else's, and is left as it is. "+
 		"Either give this suite a database of its own (another name in the address), or put the old one aside under another name; docs/coming-from-nvsentinel.md has both",
 		ErrForeign, where, database)
+}
+
+// NewerSchema is the refusal to use a store that a newer program has brought up to date.
+func NewerSchema(version, known int) error {
+	return fmt.Errorf("%w: the schema of the store has version %d, this program knows %d; "+
+		"install the version of the program that made it, or a newer one, or restore a backup from before (docs/upgrade.md)",
+		store.ErrNewer, version, known)
 }
 
 // ErrUnstorable is a record that no store can give back as it was handed over.

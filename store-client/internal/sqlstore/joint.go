@@ -276,7 +276,8 @@ var jointColumns = []column{
 }
 
 // jointSQL compares and sets: the rows of an update are written if all of them still
-// have the revision that was read and none is locked. Rows are locked in id order.
+// have the revision that was read and none is locked, and none at all to a newer schema.
+// Rows are locked in id order.
 func (s *Store) jointSQL(rows []row) (string, []any, error) {
 	places, columns := changeColumns[:3], slices.Concat(insertColumns[:1], jointColumns, changeColumns[3:])
 	names, sets := make([]string, len(columns)), []string{}
@@ -298,6 +299,7 @@ func (s *Store) jointSQL(rows []row) (string, []any, error) {
 fresh AS MATERIALIZED (SELECT part FROM given JOIN health_events AS h USING (id)
   WHERE h.revision = given.revision - 1 ORDER BY id FOR UPDATE OF h SKIP LOCKED),
 whole AS (SELECT part, COUNT(*) AS size FROM fresh GROUP BY part)
-UPDATE health_events AS h SET ` + strings.Join(sets, ", ") + ` FROM given AS rows JOIN whole USING (part, size) WHERE h.id = rows.id
+UPDATE health_events AS h SET ` + strings.Join(sets, ", ") + ` FROM given AS rows JOIN whole USING (part, size)
+WHERE h.id = rows.id AND (` + schemaSQL + `) <= ` + c.arg(s.Schema) + `
 RETURNING rows.part, ` + s.Dialect.Joint.Effects, c.args, nil
 }

@@ -10,7 +10,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +34,10 @@ type Config struct {
 	PollOnly bool
 	// ReadOnly says that the database's connections cannot write.
 	ReadOnly bool
+	// Schema is the version of the schema that this program knows. Nothing is written to
+	// a database with a newer one, which another program has brought up to date since
+	// this one opened it. 0 is of an account that may not read the version.
+	Schema int
 }
 
 // Store implements store.Store on a SQL database.
@@ -286,7 +289,10 @@ func (s *Store) write(ctx context.Context, f func(ctx context.Context, tx *sql.T
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	if err := f(ctx, tx); err != nil {
+	if err = s.checkVersion(ctx, tx); err == nil {
+		err = f(ctx, tx)
+	}
+	if err != nil {
 		if rollback := tx.Rollback(); rollback != nil && !errors.Is(rollback, sql.ErrTxDone) {
 			return errors.Join(err, fmt.Errorf("rolling back: %w", rollback))
 		}
@@ -321,8 +327,8 @@ func (s *Store) subscribe(heeds func(wake.Cause) bool) (<-chan struct{}, func())
 }
 
 func decode(doc []byte) (record.Record, error) {
-	var r record.Record
-	if err := json.Unmarshal(doc, &r); err != nil {
+	r, err := record.Decode(doc)
+	if err != nil {
 		return r, fmt.Errorf("%w: %w", store.ErrUndecodable, err)
 	}
 	return r, nil

@@ -35,7 +35,7 @@ func (s *Store) Update(ctx context.Context, writer record.Writer, changes []stor
 		return u.after, nil
 	case errors.Is(err, store.ErrConflict):
 		s.Metrics.Conflicts.WithLabelValues(string(writer)).Inc()
-	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition):
+	case errors.Is(err, record.ErrNotOwner), errors.Is(err, record.ErrIllegalTransition), errors.Is(err, store.ErrNewer):
 		s.Metrics.Refusals.WithLabelValues(string(writer)).Inc()
 	}
 	return nil, fmt.Errorf("updating %d records: %w", len(changes), err)

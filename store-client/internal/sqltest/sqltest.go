@@ -3,6 +3,8 @@ package sqltest
 
 import (
 	"database/sql"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -44,6 +46,39 @@ func Poison(t testing.TB, db *sql.DB, id string) {
 func PoisonMaintenance(t testing.TB, db *sql.DB, csp, id string) {
 	t.Helper()
 	exec(t, db, "UPDATE maintenance_events SET doc = $1 WHERE csp = $2 AND event_id = $3", `{"revision": "not a number"}`, csp, id)
+}
+
+// Edit changes a document; see storetest.Backend.
+func Edit(t testing.TB, db *sql.DB, id string, change func(doc []byte) []byte) {
+	t.Helper()
+	for _, from := range []string{
+		"health_events WHERE id = $1", "maintenance_events WHERE csp || '/' || event_id = $1", "maintenance_providers WHERE csp = $1",
+	} {
+		var doc []byte
+		err := db.QueryRowContext(t.Context(), "SELECT doc FROM "+from, id).Scan(&doc)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("reading the document %s: %v", id, err)
+		}
+		if doc = change(doc); doc != nil {
+			table, where, _ := strings.Cut(from, " ")
+			exec(t, db, "UPDATE "+table+" SET doc = $2 "+where, id, string(doc))
+		}
+		return
+	}
+	t.Fatalf("there is no document %s", id)
+}
+
+// Schema has the database be of a newer schema, or of this program's.
+func Schema(t testing.TB, db *sql.DB, newer bool) {
+	t.Helper()
+	if newer {
+		exec(t, db, "INSERT INTO store_schema (version) VALUES (1000)")
+	} else {
+		exec(t, db, "DELETE FROM store_schema WHERE version = 1000")
+	}
 }
 
 // exec changes exactly one row.

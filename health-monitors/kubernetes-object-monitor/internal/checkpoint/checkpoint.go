@@ -91,9 +91,12 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 }
 
 // open decodes the state; one that is damaged is set aside, and the monitor
-// begins anew.
+// begins anew. One of a newer version is left as it is.
 func (c *Checkpoint) open(data []byte) error {
 	tracker, err := machine.Decode(data)
+	if errors.Is(err, machine.ErrNewer) {
+		return fmt.Errorf("reading the state in ConfigMap %s: %w", c.Name, err)
+	}
 	if err != nil {
 		if c.object != nil {
 			c.Log.Error("the state was unreadable and is set aside; open faults are not known any more", "error", err)

@@ -1,0 +1,264 @@
+// Package extra keeps what a stored document has and the program that handles it does
+// not know: fields of a newer version. A document is decoded with its Extra and encoded
+// with it again, so that no writer deletes what another version wrote.
+package extra
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Extra is what a stored document has and this version does not know, each value at
+// its place. Values are trees of map[string]any, []any and the scalars of the encoding
+// that they came from.
+type Extra struct {
+	// Fields are the members that this version does not know, by name.
+	Fields map[string]any
+	// In is the Extra of members that this version knows.
+	In map[string]*Extra
+	// Items is the Extra of the elements of a list.
+	Items []Item
+}
+
+// Item is the Extra of one element of a list.
+type Item struct {
+	// Identity tells the element from others of the list; see identityOf.
+	Identity string
+	Extra    *Extra
+}
+
+// Decode decodes a document of package json into a pointer, and returns what it has
+// besides. known encodes what was decoded, without any Extra. Documents with an Extra
+// take several times as long: there are few, or an upgrade is under way.
+func Decode[T any](doc []byte, into *T, known func(T) ([]byte, error)) (*Extra, error) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.DisallowUnknownFields()
+	if dec.Decode(into) == nil && ended(dec) {
+		return nil, nil
+	}
+	*into = *new(T)
+	if err := json.Unmarshal(doc, into); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what it was decoding
+	}
+	text, err := known(*into)
+	if err != nil {
+		return nil, err
+	}
+	return PruneJSON(doc, text)
+}
+
+// ended says that nothing follows what was decoded.
+func ended(dec *json.Decoder) bool {
+	_, err := dec.Token()
+	return errors.Is(err, io.EOF)
+}
+
+// PruneJSON is Prune of documents of package json.
+func PruneJSON(stored, known []byte) (*Extra, error) {
+	s, err := tree(stored)
+	if err != nil {
+		return nil, err
+	}
+	k, err := tree(known)
+	if err != nil {
+		return nil, err
+	}
+	return Prune(s, k), nil
+}
+
+// PutJSON is Put for a document of package json that begins at a place of b.
+func (x *Extra) PutJSON(b []byte, at int) ([]byte, error) {
+	if x == nil {
+		return b, nil
+	}
+	known, err := tree(b[at:])
+	if err != nil {
+		return nil, err
+	}
+	doc, err := json.Marshal(x.Put(known))
+	if err != nil {
+		return nil, fmt.Errorf("encoding what this version does not know: %w", err)
+	}
+	return append(b[:at], doc...), nil
+}
+
+// tree decodes a document without changing a number.
+func tree(doc []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var out any
+	if err := dec.Decode(&out); err != nil {
+		return nil, fmt.Errorf("reading what this version does not know: %w", err)
+	}
+	return out, nil
+}
+
+// Prune returns what the stored tree has and the known tree has not; nil is nothing.
+// known is the stored document as this version decodes and encodes it. Names that
+// differ in upper and lower case only are one name, as package json reads them.
+func Prune(stored, known any) *Extra {
+	switch s := stored.(type) {
+	case map[string]any:
+		if k, ok := known.(map[string]any); ok {
+			return pruneObject(s, k)
+		}
+	case []any:
+		if k, ok := known.([]any); ok {
+			return pruneList(s, k)
+		}
+	}
+	return nil
+}
+
+func pruneObject(stored, known map[string]any) *Extra {
+	names, out := folded(known), &Extra{}
+	for name, value := range stored {
+		if of, ok := known[name]; ok {
+			if in := Prune(value, of); in != nil {
+				out.In = put(out.In, name, in)
+			}
+		} else if !names[fold(name)] {
+			out.Fields = put(out.Fields, name, value)
+		}
+	}
+	return out.OrNil()
+}
+
+func pruneList(stored, known []any) *Extra {
+	out := &Extra{}
+	for i := range min(len(stored), len(known)) {
+		if in := Prune(stored[i], known[i]); in != nil {
+			out.Items = append(out.Items, Item{identityOf(i, known[i]), in})
+		}
+	}
+	return out.OrNil()
+}
+
+// Put adds what was pruned to a tree of the same kind, which it may change. What the
+// tree says itself is never replaced; an element that is gone takes its Extra along.
+func (x *Extra) Put(tree any) any {
+	if x == nil {
+		return tree
+	}
+	switch t := tree.(type) {
+	case map[string]any:
+		names := folded(t)
+		for name, value := range x.Fields {
+			if !names[fold(name)] {
+				t[name] = value
+			}
+		}
+		for name, in := range x.In {
+			if value, ok := t[name]; ok {
+				t[name] = in.Put(value)
+			}
+		}
+	case []any:
+		left := slices.Clone(x.Items)
+		for i, element := range t {
+			identity := identityOf(i, element)
+			at := slices.IndexFunc(left, func(item Item) bool { return item.Identity == identity })
+			if at >= 0 {
+				t[i], left = left[at].Extra.Put(element), slices.Delete(left, at, at+1)
+			}
+		}
+	}
+	return tree
+}
+
+// Take removes and returns the Extra of a member.
+func (x *Extra) Take(name string) *Extra {
+	if x == nil {
+		return nil
+	}
+	out := x.In[name]
+	if delete(x.In, name); len(x.In) == 0 {
+		x.In = nil
+	}
+	return out
+}
+
+// OrNil is x, or nil if it is of nothing.
+func (x *Extra) OrNil() *Extra {
+	if x == nil || len(x.Fields) == 0 && len(x.In) == 0 && len(x.Items) == 0 {
+		return nil
+	}
+	return x
+}
+
+// Bytes is about what the Extra takes in a document.
+func (x *Extra) Bytes() int {
+	if x == nil {
+		return 0
+	}
+	n := 0
+	for name, value := range x.Fields {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return 1 << 30 // a tree of package json always encodes
+		}
+		n += len(name) + len(text) + 4
+	}
+	for _, in := range x.In {
+		n += in.Bytes()
+	}
+	for _, item := range x.Items {
+		n += item.Extra.Bytes()
+	}
+	return n
+}
+
+// identities are the members that tell the elements of lists apart: those of a record,
+// and conditions.
+var identities = []string{"ordinal", "key", "name", "effect", "type", "entitytype", "entityvalue"}
+
+// identityOf is what stays the same of an element while others come and go; its place,
+// for an element that has nothing of the kind.
+func identityOf(place int, element any) string {
+	object, _ := element.(map[string]any)
+	var out []string
+	for _, name := range identities {
+		if value, ok := object[name]; ok {
+			out = append(out, fmt.Sprintf("%s=%q", name, fmt.Sprint(value)))
+		}
+	}
+	if len(out) == 0 {
+		return fmt.Sprint(place)
+	}
+	return strings.Join(out, " ")
+}
+
+func folded(object map[string]any) map[string]bool {
+	out := make(map[string]bool, len(object))
+	for name := range object {
+		out[fold(name)] = true
+	}
+	return out
+}
+
+// fold is the same for all names that package json takes for one.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		for {
+			next := unicode.SimpleFold(r)
+			if next <= r {
+				return next // the first of those that fold to each other
+			}
+			r = next
+		}
+	}, name)
+}
+
+func put[V any](m map[string]V, name string, value V) map[string]V {
+	if m == nil {
+		m = map[string]V{}
+	}
+	m[name] = value
+	return m
+}
