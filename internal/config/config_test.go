@@ -173,7 +173,7 @@ func TestErrors(t *testing.T) {
 		{"bad ratio", "", []string{"--ratio=x"}, "invalid value \"x\" for flag -ratio: \"x\" is not a number"},
 		{"unknown flag", "", []string{"--nmae=x"}, "flag provided but not defined: -nmae"},
 		{"missing variable", "words = ['a', '${env:NONE}']\n", nil, "words[1]: resolving ${env:NONE}: the environment has no NONE; set it, for example by secretKeyRef"},
-		{"missing secret file", "word = '${file:/does/not/exist}'\n", nil, "word: resolving ${file:/does/not/exist}: reading a secret: stat /does/not/exist: no such file or directory"},
+		{"missing secret file", "word = '${file:/does/not/exist}'\n", nil, "word: resolving ${file:/does/not/exist}: stat /does/not/exist: no such file or directory"},
 		{"relative secret file", "", []string{"--word=${file:word}"}, "word: resolving ${file:word}: the path of a file must be absolute"},
 		{"part of a secret", "[byName]\na = 'postgres://u:${env:SECRET}@h'\n", nil, "byName.a: ${env:SECRET} is part of a longer text; a reference must be the whole text: put all of it into the file or the variable"},
 		{

@@ -137,19 +137,19 @@ func (r reference) value(lookup func(string) (string, bool)) (string, error) {
 func ReadSecret(path string) (string, error) {
 	info, err := os.Stat(path) // before it is opened: to open a named pipe waits for a writer
 	if err != nil {
-		return "", fmt.Errorf("reading a secret: %w", err)
+		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("reading a secret: %s is not a regular file; name the file of one key of the Secret", path)
+		return "", fmt.Errorf("%s is not a regular file; name the file of one key of the Secret", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("reading a secret: %w", err)
+		return "", err
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err != nil {
-		return "", fmt.Errorf("reading a secret: %w", err)
+		return "", err
 	}
 	return oneLine(path, content)
 }
@@ -159,11 +159,11 @@ func oneLine(path string, content []byte) (string, error) {
 	text := strings.TrimRight(string(content), "\r\n")
 	switch {
 	case len(content) > maxSecret:
-		return "", fmt.Errorf("reading a secret: %s has more than %d bytes", path, maxSecret)
+		return "", fmt.Errorf("%s has more than %d bytes", path, maxSecret)
 	case text == "":
-		return "", fmt.Errorf("reading a secret: %s is empty", path)
+		return "", fmt.Errorf("%s is empty", path)
 	case strings.ContainsFunc(text, unicode.IsControl):
-		return "", fmt.Errorf("reading a secret: %s must hold one line without control characters", path)
+		return "", fmt.Errorf("%s must hold one line without control characters", path)
 	}
 	return text, nil
 }

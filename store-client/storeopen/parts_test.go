@@ -45,7 +45,7 @@ func TestAddress(t *testing.T) {
 		{name: "two addresses", store: "mongodb://h", parts: storeopen.Parts{URI: config.NewSecret("mongodb://i")}, fail: "give one"},
 		{name: "two passwords", store: "mongodb://u@h", parts: storeopen.Parts{Password: config.NewSecret("p"), PasswordFile: config.SecretFile(word)}, fail: "give one"},
 		{name: "no host", parts: storeopen.Parts{Provider: "mongodb"}, fail: "datastore.host (DATASTORE_HOST) is empty"},
-		{name: "no such file", store: "mongodb://u@h", parts: storeopen.Parts{PasswordFile: "/absent"}, fail: "datastore.passwordFile: reading a secret: stat /absent"},
+		{name: "no such file", store: "mongodb://u@h", parts: storeopen.Parts{PasswordFile: "/absent"}, fail: "datastore.passwordFile: stat /absent"},
 		{name: "sqlite has no connection", store: "sqlite:///x", parts: storeopen.Parts{MaxConnections: 3}, fail: "datastore.maxConnections"},
 		{name: "a mechanism of mongodb", store: "postgres://h/d", parts: storeopen.Parts{AuthMechanism: "MONGODB-X509"}, fail: "datastore.authMechanism"},
 		{name: "a lifetime of postgresql", store: "mongodb://h", parts: storeopen.Parts{ConnectionLifetime: time.Hour}, fail: "datastore.connectionLifetime"},

@@ -29,10 +29,13 @@ func (TokenFile) Refused(string) bool { return false }
 // word is a secret without blanks around it.
 func word(file config.SecretFile) (string, error) {
 	text, err := file.Read()
-	if err == nil && strings.TrimSpace(text) == "" {
-		err = fmt.Errorf("reading a secret: %s is empty", file)
+	if err != nil {
+		return "", fmt.Errorf("reading a secret: %w", err)
 	}
-	return strings.TrimSpace(text), err
+	if text = strings.TrimSpace(text); text == "" {
+		return "", fmt.Errorf("reading a secret: %s is empty", file)
+	}
+	return text, nil
 }
 
 // ClientCredentials are OAuth2 client credentials (RFC 6749, section 4.4).
