@@ -34,9 +34,9 @@ func (r *Reconciler) identify(ctx context.Context, machines fleet.Fleet) {
 // machines is the fleet, with what the provider said of contested machines.
 func (r *Reconciler) machines() fleet.Fleet { return r.Fleet().WithNames(r.names) }
 
-// tellContested shows the machines that several Nodes claim, and logs each that is new, or
+// reportContested shows the machines that several Nodes claim, and logs each that is new, or
 // is none any more.
-func (r *Reconciler) tellContested(machines fleet.Fleet) {
+func (r *Reconciler) reportContested(machines fleet.Fleet) {
 	now := map[string]string{}
 	undecided := 0
 	for machine, nodes := range machines.Contested() {

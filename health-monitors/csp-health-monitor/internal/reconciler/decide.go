@@ -15,7 +15,7 @@ import (
 // decide decides about every unfinished maintenance and saves what follows.
 func (r *Reconciler) decide(ctx context.Context) error {
 	machines, now := r.machines(), r.Clock.Now()
-	r.tellContested(machines)
+	r.reportContested(machines)
 	r.Metrics.Waiting.Reset()
 	var changed []maintenance.Event
 	for _, id := range slices.Sorted(maps.Keys(r.mirror)) {
