@@ -189,4 +189,8 @@ func TestEvents(t *testing.T) {
 			t.Errorf("strategy %q: %v", strategy, f)
 		}
 	}
+	o.Spec = v1alpha1.HealthEventRemediationSpec{RecommendedAction: "NEWER_ACTION"}
+	if f := Fault(o); f.GetRecommendedAction() != protos.RecommendedAction_UNKNOWN || f.GetMetadata()["unknownRecommendedAction"] != "NEWER_ACTION" || f.GetMetadata()["seq"] != "1" {
+		t.Errorf("an action of a newer version: %v", f)
+	}
 }

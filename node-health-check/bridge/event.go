@@ -27,9 +27,14 @@ func Fault(o *v1alpha1.HealthEventRemediation) *protos.HealthEvent {
 	e := frame(o, "fault", "1")
 	e.IsFatal, e.GeneratedTimestamp = true, timestamppb.New(o.CreationTimestamp.Time)
 	e.Message = fmt.Sprintf("node %s is unhealthy for too long, says NodeHealthCheck %s", NodeOf(o), owner(o))
-	e.RecommendedAction = protos.RecommendedAction_RESTART_VM
-	if action, known := protos.RecommendedAction_value[o.Spec.RecommendedAction]; known {
-		e.RecommendedAction = protos.RecommendedAction(action)
+	switch action := record.Action(o.Spec.RecommendedAction); {
+	case action == "":
+		e.RecommendedAction = protos.RecommendedAction_RESTART_VM
+	case action.Known():
+		e.RecommendedAction = record.ActionNumber(action)
+	default: // of a newer version: a person's here, never a harsher one
+		e.RecommendedAction = protos.RecommendedAction_UNKNOWN
+		e.Metadata[record.MetadataUnknownAction] = string(action)
 	}
 	return e
 }

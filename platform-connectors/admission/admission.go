@@ -40,6 +40,9 @@ const (
 	MaxText = 512
 	// MaxMetadataValue is in bytes; a longer value is cut.
 	MaxMetadataValue = 4 << 10
+	// MaxUnread bounds the fields of one event that this version does not know, in bytes;
+	// more are left out.
+	MaxUnread = 16 << 10
 	// MaxEvents bounds a batch; the publisher of a larger one is refused and
 	// sends its events in smaller batches.
 	MaxEvents = 4096
@@ -63,6 +66,7 @@ const (
 	CutOverride        Cut = "override"
 	CutUnknownAction   Cut = "unknown-action"
 	CutUnknownStrategy Cut = "unknown-strategy"
+	CutUnread          Cut = "unknown-fields"
 	// CutUTF8 is a whole request with text that is not UTF-8; see Decode.
 	CutUTF8 Cut = "invalid-utf8"
 )
@@ -71,7 +75,7 @@ const (
 func Cuts() []Cut {
 	return []Cut{
 		CutControl, CutMessage, CutEntities, CutCodes, CutPairs, CutSubUnits,
-		CutFaultBytes, CutMetadata, CutText, CutOverride, CutUnknownAction, CutUnknownStrategy, CutUTF8,
+		CutFaultBytes, CutMetadata, CutText, CutOverride, CutUnknownAction, CutUnknownStrategy, CutUnread, CutUTF8,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -104,6 +105,14 @@ func TestNormaliseCuts(t *testing.T) {
 				e.Metadata = map[string]string{record.MetadataUnknownAction: "42", "rack": "r"}
 			},
 			cuts: []Cut{CutUnknownAction},
+		},
+		"fields of a newer version": {
+			change: func(p *protos.HealthEvent) { p.ProtoReflect().SetUnknown(unread(MaxUnread)) },
+			want:   func(e *record.Event) { e.Unread = unread(MaxUnread) },
+		},
+		"too many of them": {
+			change: func(p *protos.HealthEvent) { p.ProtoReflect().SetUnknown(unread(MaxUnread + 1)) },
+			cuts:   []Cut{CutUnread},
 		},
 		"no class": {
 			change: func(p *protos.HealthEvent) { p.ComponentClass = "" },
@@ -448,4 +457,11 @@ func broken(e record.Event) string {
 		}
 	}
 	return ""
+}
+
+// unread is a field that the wire's message does not have, of as many bytes in all.
+func unread(size int) []byte {
+	field := protowire.AppendTag(nil, 99, protowire.BytesType)
+	head := len(field) + protowire.SizeVarint(uint64(size-len(field)-2))
+	return protowire.AppendBytes(field, make([]byte, size-head))
 }

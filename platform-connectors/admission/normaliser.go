@@ -31,6 +31,10 @@ func (n *normaliser) clean() {
 		*s = n.printable(*s)
 	}
 	e.Message = n.text(e.Message, MaxMessage, CutMessage)
+	if len(e.Unread) > MaxUnread {
+		e.Unread = nil
+		n.cut(CutUnread)
+	}
 	for i := range e.ErrorCode {
 		e.ErrorCode[i] = n.text(e.ErrorCode[i], MaxText, CutText)
 	}

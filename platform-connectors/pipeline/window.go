@@ -111,8 +111,8 @@ func Demote(e record.Event, of string) record.Event {
 }
 
 // Key is what two events must share for one to be a repeat of the other: all
-// that a later room decides by, the strategy and the boot included. Order of
-// entities and codes does not count.
+// that a later room decides by, the strategy and the boot included, and what only a
+// newer version knows. Order of entities and codes does not count.
 func Key(e record.Event) string {
 	var entities []string
 	for _, x := range e.EntitiesImpacted {
@@ -124,7 +124,7 @@ func Key(e record.Event) string {
 	b, err := json.Marshal([]any{
 		e.NodeName, e.Agent, e.ComponentClass, e.CheckName, slices.Compact(entities), slices.Compact(codes),
 		e.ProcessingStrategy, e.IsFatal, e.EffectiveAction(), e.BootID(), e.QuarantineOverrides, e.DrainOverrides,
-		registers(e),
+		registers(e), e.Unread, e.Extra,
 	})
 	if err != nil {
 		return strings.Join(append(entities, e.ID), "\x00") // strings always encode; if not, nothing repeats it

@@ -84,18 +84,19 @@ func TestConclude(t *testing.T) {
 		succeeded metav1.ConditionStatus
 		reason    string
 	}{
-		"under way":                         {running, waiting, "", "", unknown, v1alpha1.ReasonStarted},
-		"one is done":                       {done, waiting, "", "", unknown, v1alpha1.ReasonStarted},
-		"the brake is on":                   {done, waiting, ReasonBrake, "", unknown, v1alpha1.ReasonStarted},
-		"the quarantine is over":            {done, waiting, v1alpha1.ReasonSessionOver, "", no, v1alpha1.ReasonSessionOver},
-		"the node is opted out":             {done, waiting, v1alpha1.ReasonNodeExcluded, "", no, v1alpha1.ReasonNodeExcluded},
-		"both are done":                     {done, done, "", "", yes, v1alpha1.ReasonDone},
-		"one is skipped":                    {skipped, done, "", "", yes, v1alpha1.ReasonDone},
-		"one failed":                        {failed, skipped, "", "", no, v1alpha1.ReasonStepFailed},
-		"one failed, the other cleans up":   {failed, running, "", "", unknown, v1alpha1.ReasonStarted},
-		"one failed, and it is over":        {failed, waiting, v1alpha1.ReasonSessionOver, "", no, v1alpha1.ReasonStepFailed},
-		"one failed, which does not matter": {failed, done, "", v1alpha1.Continue, yes, v1alpha1.ReasonDone},
-		"one failed, which is for a person": {failed, done, "", v1alpha1.Escalate, no, v1alpha1.ReasonEscalated},
+		"under way":                          {running, waiting, "", "", unknown, v1alpha1.ReasonStarted},
+		"one is done":                        {done, waiting, "", "", unknown, v1alpha1.ReasonStarted},
+		"the brake is on":                    {done, waiting, ReasonBrake, "", unknown, v1alpha1.ReasonStarted},
+		"the quarantine is over":             {done, waiting, v1alpha1.ReasonSessionOver, "", no, v1alpha1.ReasonSessionOver},
+		"the node is opted out":              {done, waiting, v1alpha1.ReasonNodeExcluded, "", no, v1alpha1.ReasonNodeExcluded},
+		"both are done":                      {done, done, "", "", yes, v1alpha1.ReasonDone},
+		"one is as only a newer version has": {done, "Paused", "", "", unknown, v1alpha1.ReasonStarted},
+		"one is skipped":                     {skipped, done, "", "", yes, v1alpha1.ReasonDone},
+		"one failed":                         {failed, skipped, "", "", no, v1alpha1.ReasonStepFailed},
+		"one failed, the other cleans up":    {failed, running, "", "", unknown, v1alpha1.ReasonStarted},
+		"one failed, and it is over":         {failed, waiting, v1alpha1.ReasonSessionOver, "", no, v1alpha1.ReasonStepFailed},
+		"one failed, which does not matter":  {failed, done, "", v1alpha1.Continue, yes, v1alpha1.ReasonDone},
+		"one failed, which is for a person":  {failed, done, "", v1alpha1.Escalate, no, v1alpha1.ReasonEscalated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, run := chainOf(t, v1alpha1.Step{Name: "one", OnFailure: tc.onFailure}, v1alpha1.Step{Name: "two"})

@@ -93,6 +93,8 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, a
 			return nil, st.State != v1alpha1.StepWaiting
 		}
 	case v1alpha1.StepRunning:
+	default: // a newer version gave it, for one to go on with
+		return nil, false
 	}
 	if !usable {
 		wait(st, ReasonTemplate, f.Problems[s.Template])
@@ -291,7 +293,7 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	steps := run.Status.Steps
 	failed := c.failed(steps)
 	open := slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool {
-		return st.State == v1alpha1.StepWaiting || st.State == v1alpha1.StepRunning
+		return !slices.Contains([]v1alpha1.StepState{v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepSkipped}, st.State)
 	})
 	switch {
 	case open >= 0 && !ends(steps[open].Reason):

@@ -113,6 +113,7 @@ func TestAStepWithoutAStamp(t *testing.T) {
 	}{
 		"not begun":                        {unset, false, v1alpha1.StepWaiting, v1alpha1.StepFailed, ReasonStamp, false, true},
 		"under way":                        {unset, false, v1alpha1.StepRunning, v1alpha1.StepRunning, "", true, false},
+		"as only a newer version has":      {works, false, "Paused", "Paused", "", false, false},
 		"done, and looked after":           {unset, false, v1alpha1.StepDone, v1alpha1.StepDone, "", true, true},
 		"of what can't be read, not begun": {works, true, v1alpha1.StepWaiting, v1alpha1.StepFailed, ReasonExpression, false, true},
 		"of what can't be read, under way": {works, true, v1alpha1.StepRunning, v1alpha1.StepRunning, "", true, false},

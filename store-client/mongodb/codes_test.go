@@ -86,7 +86,7 @@ func TestRefusedTokens(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			answers := []bson.D{batch(Positions, stored), head, failure(tt.code, tt.name)}
 			if tt.again {
-				answers = append(answers, batch(Positions, stored), batch(Events), head, updated())
+				answers = append(answers, batch(Positions, stored), batch(Events), head, batch(schemas), updated())
 			} else {
 				answers = append(answers, batch(Events))
 			}
@@ -123,7 +123,7 @@ func TestAnEndedStreamIsNotSilence(t *testing.T) {
 	s := scripted(t, registry,
 		batch(Positions, line), head, batch(Events), // the feed opens; its cursor is closed
 		batch(state, bson.D{{Key: "_id", Value: "home"}, {Key: "name", Value: "elsewhere"}}),
-		batch(Positions, line), batch(Events), head, updated(), batch(Events, asSent(t, doc)))
+		batch(Positions, line), batch(Events), head, batch(schemas), updated(), batch(Events, asSent(t, doc)))
 	feed, err := s.Feed(t.Context(), "c", record.ProcessableHealthEventInserts())
 	if err != nil {
 		t.Fatal(err)
