@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -54,10 +53,11 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	g := &gateway.Gateway{
 		Callers: &gateway.Callers{
 			Connectors: review("connectors", cfg.Gateway.Audience), Publishers: review("publishers", cfg.Publishers.Audience),
-			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents}, Clock: d.Clock,
+			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents},
+			PerAddress: cfg.Gateway.PerAddress, Clock: d.Clock,
 		},
 		Shares: &gateway.Shares{PerSecond: cfg.Gateway.NodeBytes, Burst: burst, Clock: d.Clock},
-		Store:  store, PerNode: cfg.Gateway.PerNode, Bytes: semaphore.NewWeighted(cfg.Gateway.MaxBytes),
+		Store:  store, PerNode: cfg.Gateway.PerNode, Memory: gateway.NewMemory(cfg.Gateway.MaxBytes), MaxCalls: gateway.MaxCalls,
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
 	var listen net.ListenConfig
@@ -67,7 +67,7 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	d.Log.Info("taking the connectors of nodes", "address", l.Addr().String())
 	certificates := gateway.Certificates{Cert: cfg.Gateway.CertFile, Key: cfg.Gateway.KeyFile, ClientCA: cfg.Gateway.ClientCAFile}
-	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerAddress: cfg.Gateway.PerAddress}
+	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerNode: cfg.Gateway.NodeConnections, PerAddress: cfg.Gateway.PerAddress}
 	d.Go("gateway", func(ctx context.Context) error { return gateway.Serve(ctx, l, g, certificates, limits) })
 	if err := inspection(ctx, d, cfg); err != nil { // looking must not keep events from the store
 		d.Log.Error("the store cannot be read through this gateway until it is started again; connectors are served", "error", err)

@@ -77,11 +77,13 @@ type Gateway struct {
 	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
 	// NodeBytes bounds what one node brings in the long run, per second.
 	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
-	// MaxBytes bounds the requests that are worked on.
-	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
-	// Connections bounds all connections, PerAddress those of one address.
-	Connections int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
-	PerAddress  int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
+	// MaxBytes bounds the requests that are received and worked on.
+	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
+	// Connections bounds all connections, NodeConnections those of one node, PerAddress
+	// those of one address on which no token was verified yet.
+	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"connections of one node, by its token, at the same time, at most; more are told so and closed"`
+	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address on which no token was verified yet, at most; more are told so and closed; raise it to the number of nodes behind one address, if a NAT hides theirs"`
 	// InspectAddress is where the store can be read, by whoever reaches it; empty is
 	// nowhere.
 	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
@@ -93,7 +95,7 @@ func Default() Config {
 		Role: RoleNode, Config: nodeconnector.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
-			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
 			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
 		},
 	}
@@ -185,7 +187,8 @@ func (c Config) validateGateway() error {
 		value int
 	}{
 		{"gateway.reviews (--gateway-token-reviews)", g.Reviews}, {"gateway.perNode (--gateway-calls-per-node)", g.PerNode},
-		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
+		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.nodeConnections (--gateway-connections-per-node)", g.NodeConnections},
+		{"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
 	} {
 		if f.value < 1 {
 			problems = append(problems, fmt.Errorf("%s is less than 1", f.key))

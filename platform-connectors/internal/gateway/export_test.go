@@ -1,5 +1,17 @@
 package gateway
 
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Window is how many bytes of a request a caller may send ahead of being read.
+const Window = window
+
+// Introduction is how long a connection may be open before a token was verified on it.
+const Introduction = introduction
+
 // Forgive forgets refused tokens, for tests whose attackers share an address.
 func (c *Callers) Forgive() {
 	c.mu.Lock()
@@ -7,9 +19,50 @@ func (c *Callers) Forgive() {
 	c.peers = nil
 }
 
+// Asking is how many calls wait for a verdict about their token.
+func (c *Callers) Asking() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asking
+}
+
 // Busy is how many calls of a node are under way.
 func (g *Gateway) Busy(node string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.busy[node]
+	if n := g.busy[node]; n != nil {
+		return n.calls
+	}
+	return 0
+}
+
+// Waiting is how many requests wait for memory, Holding how many bytes requests hold.
+func (g *Gateway) Waiting() int { return int(testutil.ToFloat64(g.Metrics.waiting)) }
+
+func (g *Gateway) Holding() int { return int(testutil.ToFloat64(g.Metrics.held)) }
+
+// Refused is how many connections were refused for a reason.
+func (m *Metrics) Refused(why Refused) int {
+	return int(testutil.ToFloat64(m.turnedAway.WithLabelValues(string(why))))
+}
+
+// Calls is how many calls were answered.
+func (m *Metrics) Calls(name string) (n int) {
+	answered := make(chan prometheus.Metric)
+	go func() {
+		defer close(answered)
+		m.calls.Collect(answered)
+	}()
+	for metric := range answered {
+		var out dto.Metric
+		if err := metric.Write(&out); err != nil {
+			panic(err)
+		}
+		for _, l := range out.GetLabel() {
+			if l.GetName() == "call" && l.GetValue() == name {
+				n += int(out.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
 }

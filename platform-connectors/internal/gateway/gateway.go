@@ -10,14 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -40,13 +37,12 @@ const (
 	// historyPage is how many records a page of a history has, at most; few,
 	// because each may be large.
 	historyPage = 64
-	// historyBytes ends a page that has as many bytes.
-	historyBytes = 4 << 20
-	// historyCost is what a page costs of the node's share, besides its request.
-	historyCost = 64 << 10
-	// patience bounds how long a caller may take to send its request, and how
-	// long the store may take for it.
-	patience = 20 * time.Second
+	// historyPart is how many bytes of a page one answer bears; the next page begins
+	// where it ends.
+	historyPart = 1 << 20
+	// MaxCalls bounds the calls under way. Until its request is received each holds
+	// what flow control lets a caller send ahead, 64 KiB.
+	MaxCalls = 512
 )
 
 // Store is what the gateway needs of the record store.
@@ -64,128 +60,38 @@ type Gateway struct {
 	PerNode int
 	// Shares bounds what one node brings over time.
 	Shares *Shares
-	// Bytes bounds the requests that are worked on at the same time; it is at least
-	// MaxMessage. Who waits is served in the order of coming.
-	Bytes   *semaphore.Weighted
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Metrics *Metrics
+	// Memory bounds the requests that are received and worked on at the same time.
+	Memory *Memory
+	// MaxCalls bounds the calls under way.
+	MaxCalls int
+	Clock    clock.WithTicker
+	Log      *slog.Logger
+	Metrics  *Metrics
+
+	underWay atomic.Int64
 
 	mu   sync.Mutex
-	busy map[string]int
+	busy map[string]*busyNode
 
 	asking sync.Mutex // guards the fields below
 	server string
 	asked  time.Time
 }
 
-// service is that of the wire, in the form of streams: gRPC reads a unary request
-// before it calls anybody, and here the caller has to be known first.
-func service() *grpc.ServiceDesc {
-	return &grpc.ServiceDesc{
-		ServiceName: protos.Gateway_ServiceDesc.ServiceName,
-		HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{
-			{StreamName: "Append", Handler: handler("append", (*Gateway).append)},
-			{StreamName: "Dead", Handler: handler("dead", (*Gateway).dead)},
-			{StreamName: "History", Handler: handler("history", (*Gateway).history)},
-		},
-		Metadata: protos.Gateway_ServiceDesc.Metadata,
-	}
-}
-
-// handler knows the caller, then reads its one request, then answers.
-func handler[Q any, P interface {
-	*Q
-	proto.Message
-}, A proto.Message](call string, answer func(*Gateway, context.Context, passage.Caller, P) (A, error),
-) grpc.StreamHandler {
-	return func(srv any, stream grpc.ServerStream) error {
-		g, ok := srv.(*Gateway)
-		if !ok {
-			return status.Errorf(codes.Internal, "the service is a %T", srv)
-		}
-		err := g.serve(stream, func(ctx context.Context, caller passage.Caller) (proto.Message, error) {
-			request := P(new(Q))
-			if err := g.receive(stream, request); err != nil {
-				return nil, err
-			}
-			size := min(int64(proto.Size(request)), MaxMessage)
-			if !g.Shares.Spend(caller.Node, size) {
-				return nil, status.Errorf(codes.ResourceExhausted, "node %s sends more than %d bytes a second, nothing was taken, send again later", caller.Node, g.Shares.PerSecond)
-			}
-			if err := g.Bytes.Acquire(ctx, size); err != nil {
-				return nil, status.Error(codes.Unavailable, "the gateway has too much before it, nothing was taken, send again")
-			}
-			defer g.Bytes.Release(size)
-			return answer(g, ctx, caller, request)
-		})
-		g.Metrics.calls.WithLabelValues(call, status.Code(err).String()).Inc()
-		if status.Code(err) == codes.Unavailable {
-			stream.SetTrailer(notAgain)
-		}
-		return err
-	}
-}
-
-// notAgain keeps gRPC itself from sending a call again that was answered (gRFC A6): while
-// the store is away, every connector would ask several times as often as it means to.
-var notAgain = metadata.Pairs("grpc-retry-pushback-ms", "-1")
-
-// serve answers a caller that is known and has not too many calls under way.
-func (g *Gateway) serve(stream grpc.ServerStream, answer func(context.Context, passage.Caller) (proto.Message, error)) error {
-	ctx, cancel := context.WithTimeout(stream.Context(), 2*patience)
-	defer cancel()
+// enter identifies a caller and its connection.
+func (g *Gateway) enter(ctx context.Context) (passage.Caller, error) {
 	caller, err := g.Callers.Enter(ctx)
 	if err != nil {
-		return err
+		return caller, err
 	}
-	if !g.enter(caller.Node) {
-		return status.Errorf(codes.Unavailable, "node %s has %d calls under way, nothing was taken, send again", caller.Node, g.PerNode)
+	if conn := connectionOf(ctx); conn != nil {
+		return caller, conn.identify(caller.Node)
 	}
-	defer g.leave(caller.Node)
-	reply, err := answer(ctx, caller)
-	if err != nil {
-		return err
-	}
-	return stream.SendMsg(reply)
-}
-
-// receive reads the request; who sends it slowly is left.
-func (g *Gateway) receive(stream grpc.ServerStream, into proto.Message) error {
-	done := make(chan error, 1)
-	go func() { done <- stream.RecvMsg(into) }()
-	select {
-	case err := <-done:
-		return err
-	case <-g.Clock.After(patience):
-		return status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", patience)
-	}
-}
-
-func (g *Gateway) enter(node string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy[node] >= g.PerNode {
-		return false
-	}
-	if g.busy == nil {
-		g.busy = map[string]int{}
-	}
-	g.busy[node]++
-	return true
-}
-
-func (g *Gateway) leave(node string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy[node]--; g.busy[node] == 0 {
-		delete(g.busy, node)
-	}
+	return caller, nil
 }
 
 // append passes on what may be passed on, in one call of the store.
-func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.AppendRequest) (*protos.AppendResponse, error) {
+func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendResponse, error) {
 	if n := len(q.GetRecords()); n > maxRecords {
 		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d", n, maxRecords)
 	}
@@ -194,19 +100,21 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 	out := &protos.AppendResponse{}
 	var passed []record.Record
 	var of []*protos.Result
+	var refusals refusals
 	for _, doc := range q.GetRecords() {
 		result := &protos.Result{}
 		out.Results = append(out.Results, result)
-		r, refusal := g.pass(caller, doc, now)
+		r, refusal := g.pass(c.caller, doc, now)
 		if refusal != nil {
 			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
 			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
-			g.Log.Warn("a record was refused", "node", caller.Node, "reason", refusal.Reason, "problem", refusal.Problem)
+			refusals.add(refusal)
 			continue
 		}
 		passed, of = append(passed, r), append(of, result)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	refusals.log(g.Log, c.caller.Node)
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
 	if len(q.GetRecords()) == 0 {
 		return g.name(ctx, q.GetServer())
@@ -234,6 +142,24 @@ func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.A
 		}
 	}
 	return out, nil
+}
+
+// refusals are those of one call: one line of the log, however many there are.
+type refusals struct {
+	n     int
+	first *passage.Refusal
+}
+
+func (r *refusals) add(refusal *passage.Refusal) {
+	if r.n++; r.n == 1 {
+		r.first = refusal
+	}
+}
+
+func (r *refusals) log(log *slog.Logger, node string) {
+	if r.n > 0 {
+		log.Warn("records were refused", "node", node, "records", r.n, "first_reason", r.first.Reason, "first_problem", r.first.Problem)
+	}
 }
 
 // nameFor is how long a name of the server is passed on without asking again.
@@ -275,14 +201,14 @@ func outcomeOf(r store.AppendResult) protos.Outcome {
 }
 
 // dead keeps a letter under the node's name: another node's stay as they are.
-func (g *Gateway) dead(ctx context.Context, caller passage.Caller, q *protos.DeadRequest) (*protos.DeadResponse, error) {
+func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, error) {
 	if len(q.GetBody()) > MaxDead {
 		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", len(q.GetBody()), MaxDead)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
 	err := g.Store.Dead(ctx, store.DeadLetter{
-		ID: cut(q.GetId(), 128), Source: "platform-connectors/" + caller.Node, Reason: cut(q.GetReason(), 1024),
+		ID: cut(q.GetId(), 128), Source: "platform-connectors/" + c.caller.Node, Reason: cut(q.GetReason(), 1024),
 		Body: q.GetBody(), At: g.Clock.Now().UTC(),
 	})
 	if err != nil {
@@ -294,25 +220,28 @@ func (g *Gateway) dead(ctx context.Context, caller passage.Caller, q *protos.Dea
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // history reads a page of the caller's own node.
-func (g *Gateway) history(ctx context.Context, caller passage.Caller, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (g *Gateway) history(c *call, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
+	if err := g.hold(c, MaxMessage); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
-	page, err := destination.History(ctx, g.Store, caller.Node, q.GetAfter(), historyPage)
+	page, err := destination.History(ctx, g.Store, c.caller.Node, q.GetAfter(), historyPage)
 	if err != nil {
 		return nil, g.away(err)
 	}
-	g.Shares.Spend(caller.Node, historyCost)
 	out, size := &protos.HistoryResponse{}, 0
 	for _, r := range page {
 		doc, err := record.AppendJSON(nil, r)
 		if err != nil {
 			return nil, g.away(err)
 		}
-		if size += len(doc); size > historyBytes && len(out.GetRecords()) > 0 {
+		if size+len(doc) > historyPart && len(out.GetRecords()) > 0 {
 			break
 		}
-		out.Records = append(out.Records, doc)
+		out.Records, size = append(out.Records, doc), size+len(doc)
 	}
+	g.Shares.Spend(c.caller.Node, int64(size))
 	return out, nil
 }
 

@@ -11,7 +11,9 @@ type Metrics struct {
 	calls       *prometheus.CounterVec
 	refused     *prometheus.CounterVec
 	connections prometheus.Gauge
-	turnedAway  prometheus.Counter
+	held        prometheus.Gauge
+	waiting     prometheus.Gauge
+	turnedAway  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -24,13 +26,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_gateway_refused_records_total", Help: "Records that no connector's caller may bring, by reason. Any of them is worth a look at its node.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{Name: "nvsentinel_gateway_connections", Help: "Open connections."}),
-		turnedAway: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "nvsentinel_gateway_connections_refused_total", Help: "Connections closed at once, because their address or all together had too many.",
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nvsentinel_gateway_request_bytes", Help: "Bytes of memory that requests hold: from before they are received until they are answered.",
 		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "nvsentinel_gateway_requests_waiting", Help: "Requests that are not received yet, because they wait for memory.",
+		}),
+		turnedAway: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nvsentinel_gateway_connections_refused_total",
+			Help: "Connections that were refused or ended, by reason: too many of the gateway, of an address on which no token was verified yet, or of a node; anonymous: no token in time; unread: the peer does not read answers.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range RefusedReasons() {
+		m.turnedAway.WithLabelValues(string(reason))
 	}
 	for _, reason := range passage.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	r.MustRegister(m.calls, m.refused, m.connections, m.turnedAway)
+	r.MustRegister(m.calls, m.refused, m.connections, m.held, m.waiting, m.turnedAway)
 	return m
 }
