@@ -81,6 +81,7 @@ func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	id := bson.D{{Key: "source", Value: provider.Text(deadLetter.Source)}, {Key: "id", Value: provider.Text(deadLetter.ID)}}
 	_, err := s.db.Collection(DeadLetters).ReplaceOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{
 		{Key: "reason", Value: provider.Text(deadLetter.Reason)}, {Key: "body", Value: deadLetter.Body}, {Key: "at", Value: deadLetter.At},
+		{Key: "bytes", Value: int64(len(deadLetter.Body))},
 	}, options.Replace().SetUpsert(true))
 	if err != nil {
 		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
