@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -60,6 +62,11 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		Store:  store, PerNode: cfg.Gateway.PerNode, Memory: gateway.NewMemory(cfg.Gateway.MaxBytes), MaxCalls: gateway.MaxCalls,
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
+	g.Quotas = gateway.NewQuotas(&gateway.Quotas{
+		Limits: quota.Limits{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
+		Days: opened, Clock: d.Clock, Log: d.Log, Metrics: g.Metrics,
+	})
+	d.Go("quotas", g.Quotas.Run)
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", cfg.Gateway.Listen)
 	if err != nil {
@@ -73,6 +80,16 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 		d.Log.Error("the store cannot be read through this gateway until it is started again; connectors are served", "error", err)
 	}
 	return nil
+}
+
+// gatewayName is the one by which this gateway finds again what it has noted of its nodes:
+// that of its pod, and of its address, where several share a host.
+func gatewayName(cfg config.Config) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gateway"
+	}
+	return host + " " + cfg.Gateway.Listen
 }
 
 // inspection lets the store be read at a loopback address, over connections of its own

@@ -77,6 +77,9 @@ type Gateway struct {
 	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
 	// NodeBytes bounds what one node brings in the long run, per second.
 	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
+	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
+	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1 MiB" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
+	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"records that one node may bring in a day (UTC), likewise; 0 is no bound"`
 	// MaxBytes bounds the requests that are received and worked on.
 	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
 	// Connections bounds all connections, NodeConnections those of one node, PerAddress
@@ -95,7 +98,8 @@ func Default() Config {
 		Role: RoleNode, Config: nodeconnector.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
-			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
+			MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
 			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
 		},
 	}
@@ -151,6 +155,9 @@ func (c Config) ClusterAgents() []string {
 // maxVerdictLife bounds how long a withdrawn account still gets in.
 const maxVerdictLife = 10 * time.Minute
 
+// The least quota of a node: one that every node uses up would leave only first faults.
+const minDayBytes, minDayRecords = 1 << 20, 1000
+
 // validateGateway checks what only the gateway needs.
 func (c Config) validateGateway() error {
 	g := c.Gateway
@@ -178,6 +185,12 @@ func (c Config) validateGateway() error {
 	}
 	if g.NodeBytes < 1 {
 		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
+	}
+	if g.DayBytes != 0 && g.DayBytes < minDayBytes {
+		problems = append(problems, fmt.Errorf("gateway.dayBytes (--gateway-day-bytes-per-node) %d is neither 0 nor at least %d", g.DayBytes, minDayBytes))
+	}
+	if g.DayRecords != 0 && g.DayRecords < minDayRecords {
+		problems = append(problems, fmt.Errorf("gateway.dayRecords (--gateway-day-records-per-node) %d is neither 0 nor at least %d", g.DayRecords, minDayRecords))
 	}
 	if g.MaxBytes < gateway.MaxMessage {
 		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))

@@ -22,6 +22,10 @@ const Audience = "gateway.nvsentinel.nvidia.com"
 // calls.
 const PublisherHeader = "nvsentinel-publisher-authorization"
 
+// AnewHeader says that somebody has ended faults of the connector's node since its last
+// call: what it brings repeats nothing.
+const AnewHeader = "nvsentinel-anew"
+
 // Bounds of callers that nobody knows.
 const (
 	// firstPause is how long a peer has to wait after its first refused token;

@@ -150,6 +150,8 @@ type connection struct {
 	until   time.Time // it ends then, unless its node is known
 	// unread is what was handed to gRPC and not to the network yet, about.
 	unread atomic.Int64
+	// known is what is known to be stored of its node's records.
+	known known
 }
 
 // identify notes whose connection it is, by a token that was verified. Its error is for

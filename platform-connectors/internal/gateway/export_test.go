@@ -1,9 +1,17 @@
 package gateway
 
 import (
+	"context"
+	"testing"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 // Window is how many bytes of a request a caller may send ahead of being read.
@@ -65,4 +73,53 @@ func (m *Metrics) Calls(name string) (n int) {
 		}
 	}
 	return n
+}
+
+// Rationed is how many records were counted or changed by a verdict.
+func (m *Metrics) Rationed(verdict quota.Verdict) int {
+	return int(testutil.ToFloat64(m.rationed.WithLabelValues(string(verdict))))
+}
+
+// Shares are those of nodes that are a metric.
+func (m *Metrics) Shares() map[string]float64 {
+	out, found := map[string]float64{}, make(chan prometheus.Metric)
+	go func() {
+		defer close(found)
+		m.share.Collect(found)
+	}()
+	for metric := range found {
+		var one dto.Metric
+		if err := metric.Write(&one); err != nil {
+			panic(err)
+		}
+		out[one.GetLabel()[0].GetValue()] = one.GetGauge().GetValue()
+	}
+	return out
+}
+
+// MustExchange exchanges at once what nodes have brought.
+func (q *Quotas) MustExchange(t *testing.T) {
+	t.Helper()
+	if err := q.exchange(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ration decides about the records of one call, of so many bytes each, which the store
+// takes.
+func (g *Gateway) Ration(node string, records []record.Record, size int64) error {
+	c := &call{ctx: context.Background(), caller: passage.Caller{Node: node}}
+	a := g.allow(c, "")
+	defer a.end()
+	var results []store.AppendResult
+	for _, r := range records {
+		_, verdict, err := a.decide(c, r, size)
+		if err != nil {
+			break // it waits for its turn
+		}
+		if !verdict.Counted() {
+			results = append(results, store.Appended)
+		}
+	}
+	return a.settle(results, "")
 }

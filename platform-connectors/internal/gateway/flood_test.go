@@ -94,12 +94,14 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestAFloodHoldsLittle: what waits for the store, or for memory, is not in memory: 160
-// MiB of requests take the bound and what flow control lets each send ahead.
+// TestAFloodHoldsLittle: what waits for the store, or for memory, is not in memory: 40 MiB
+// of requests take the bound and what flow control lets each send ahead.
 func TestAFloodHoldsLittle(t *testing.T) {
-	const nodes, calls, size, bound = 10, 4, 4 << 20, gateway.MaxMessage
+	const nodes, calls, size, bound = 10, 4, 1 << 20, 4 << 20
 	var l *locked
-	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { l, g.PerNode = lockStore(g), calls })
+	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
+		l, g.PerNode, g.Memory = lockStore(g), calls, gateway.NewMemory(bound)
+	})
 	defer func() { close(l.free) }()
 	send := h.flood(nodes, calls, size)
 	before := heap()
@@ -109,7 +111,7 @@ func TestAFloodHoldsLittle(t *testing.T) {
 	})
 	// A request is held as it came, as documents and as records: thrice, and a call
 	// that waits has its window.
-	most := before + 4*bound + nodes*calls*2*gateway.Window + 8<<20
+	most := before + 3*bound + nodes*calls*2*gateway.Window + 8<<20
 	now := heap()
 	t.Logf("%d MiB of requests take %d MiB of memory", nodes*calls*size>>20, (now-before)>>20)
 	if now > most {
@@ -208,16 +210,14 @@ func TestCallsAreBounded(t *testing.T) {
 // TestAnswersThatNobodyReads end their connection.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	h := newHall(t)
-	for range 20 {
-		large := storetest.Record("gpu-7", func(r *record.Record) {
-			r.Event.Metadata = map[string]string{}
-			for i := range 60 {
-				r.Event.Metadata[fmt.Sprint("k", i)] = strings.Repeat("&", 4<<10)
-			}
-		})
-		if _, err := h.connector(of("gpu-7")).Append(t.Context(), []record.Record{large}); err != nil {
-			t.Fatal(err)
+	large := storetest.Record("gpu-7", func(r *record.Record) {
+		r.Event.Metadata = map[string]string{}
+		for i := range 60 {
+			r.Event.Metadata[fmt.Sprint("k", i)] = strings.Repeat("&", 4<<10)
 		}
+	})
+	if _, err := h.connector(of("gpu-7")).Append(t.Context(), []record.Record{large}); err != nil {
+		t.Fatal(err)
 	}
 	r := h.dialRaw(0)
 	for n := 1; h.gateway.Metrics.Refused(gateway.Unread) == 0 && n <= 8; n++ {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -49,6 +51,7 @@ const (
 type Store interface {
 	store.Identified
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
+	TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound, now time.Time) (int, error)
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }
 
@@ -60,6 +63,8 @@ type Gateway struct {
 	PerNode int
 	// Shares bounds what one node brings over time.
 	Shares *Shares
+	// Quotas bounds what is stored of one node in a day; nil bounds nothing.
+	Quotas *Quotas
 	// Memory bounds the requests that are received and worked on at the same time.
 	Memory *Memory
 	// MaxCalls bounds the calls under way.
@@ -101,6 +106,8 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 	var passed []record.Record
 	var of []*protos.Result
 	var refusals refusals
+	allowed := g.allow(c, q.GetServer())
+	defer allowed.end()
 	for _, doc := range q.GetRecords() {
 		result := &protos.Result{}
 		out.Results = append(out.Results, result)
@@ -109,6 +116,14 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
 			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
 			refusals.add(refusal)
+			continue
+		}
+		r, verdict, err := allowed.decide(c, r, int64(len(doc)))
+		if err != nil {
+			return nil, err
+		}
+		if verdict.Counted() {
+			result.Outcome, result.Problem = protos.Outcome_OUTCOME_COUNTED, g.Quotas.problem(c.caller.Node)
 			continue
 		}
 		passed, of = append(passed, r), append(of, result)
@@ -120,11 +135,12 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 		return g.name(ctx, q.GetServer())
 	}
 	if len(passed) == 0 {
-		return out, nil
+		return out, allowed.settle(nil, "")
 	}
 	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), passed)
 	out.Server = server
 	if errors.Is(err, store.ErrMoved) {
+		allowed.failed()
 		out.Results = nil
 		return out, nil
 	}
@@ -132,7 +148,11 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(passed))
 	}
 	if err != nil {
+		allowed.failed()
 		return nil, g.away(err)
+	}
+	if err := allowed.settle(results, server); err != nil {
+		return nil, err
 	}
 	crashpoint.Here("platform-connectors/gateway-appended")
 	for i, result := range results {
@@ -195,26 +215,36 @@ func outcomeOf(r store.AppendResult) protos.Outcome {
 		return protos.Outcome_OUTCOME_APPENDED
 	case store.Duplicate:
 		return protos.Outcome_OUTCOME_DUPLICATE
-	case store.Refused:
+	case store.Refused, store.Counted:
 	}
 	return protos.Outcome_OUTCOME_REFUSED
 }
 
-// dead keeps a letter under the node's name: another node's stay as they are.
+// dead keeps a letter under the node's name: another node's stay as they are. Its oldest
+// go when it has too many; when its quota and the reserve are spent, no more are kept.
 func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, error) {
-	if len(q.GetBody()) > MaxDead {
-		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", len(q.GetBody()), MaxDead)
+	size := int64(len(q.GetBody()))
+	if size > MaxDead {
+		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", size, MaxDead)
+	}
+	if g.Quotas.spent(c.caller.Node) {
+		g.Metrics.rationed.WithLabelValues(droppedLetter).Inc()
+		return &protos.DeadResponse{Dropped: 1}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
-	err := g.Store.Dead(ctx, store.DeadLetter{
-		ID: cut(q.GetId(), 128), Source: "platform-connectors/" + c.caller.Node, Reason: cut(q.GetReason(), 1024),
-		Body: q.GetBody(), At: g.Clock.Now().UTC(),
-	})
+	now, bound := g.Clock.Now().UTC(), store.OfConnectors()
+	bound.Source, bound.Prefix = bound.Source+"/"+c.caller.Node, false
+	err := g.Store.Dead(ctx, store.DeadLetter{ID: cut(q.GetId(), 128), Source: bound.Source, Reason: cut(q.GetReason(), 1024), Body: q.GetBody(), At: now})
 	if err != nil {
 		return nil, g.away(err)
 	}
-	return &protos.DeadResponse{}, nil
+	g.Quotas.note(c.caller.Node, quota.Use{Bytes: size, Records: 1}, 0, 0)
+	dropped, err := g.Store.TrimDeadLetters(ctx, bound, now)
+	if err != nil {
+		return nil, g.away(err)
+	}
+	return &protos.DeadResponse{Dropped: int32(min(dropped, math.MaxInt32))}, nil
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }

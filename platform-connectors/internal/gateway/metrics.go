@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 )
 
 // Metrics of a gateway.
@@ -14,7 +15,12 @@ type Metrics struct {
 	held        prometheus.Gauge
 	waiting     prometheus.Gauge
 	turnedAway  *prometheus.CounterVec
+	rationed    *prometheus.CounterVec
+	share       *prometheus.GaugeVec
 }
+
+// droppedLetter is the label value of dead letters that are not kept.
+const droppedLetter = "dead-letter"
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
@@ -36,6 +42,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "nvsentinel_gateway_connections_refused_total",
 			Help: "Connections that were refused or ended, by reason: too many of the gateway, of an address on which no token was verified yet, or of a node; anonymous: no token in time; unread: the peer does not read answers.",
 		}, []string{"reason"}),
+		rationed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "nvsentinel_gateway_rationed_records_total",
+			Help: "Records of nodes beyond their quota of the day: persist-only and repeat are counted and not stored, merge are stored as a fault of the whole check; dead-letter are dead letters that are not kept.",
+		}, []string{"verdict"}),
+		share: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nvsentinel_gateway_node_quota_share",
+			Help: "Part of its quota of the day that a node has used through all gateways, of nodes that have used half of it and more, at most 100.",
+		}, []string{"node"}),
+	}
+	m.rationed.WithLabelValues(droppedLetter)
+	for _, verdict := range quota.Verdicts() {
+		m.rationed.WithLabelValues(string(verdict))
 	}
 	for _, reason := range RefusedReasons() {
 		m.turnedAway.WithLabelValues(string(reason))
@@ -43,6 +61,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range passage.Reasons() {
 		m.refused.WithLabelValues(string(reason))
 	}
-	r.MustRegister(m.calls, m.refused, m.connections, m.held, m.waiting, m.turnedAway)
+	r.MustRegister(m.calls, m.refused, m.connections, m.held, m.waiting, m.turnedAway, m.rationed, m.share)
 	return m
 }
