@@ -95,27 +95,34 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsIsKnown: since when, why, and whether a fatal fault is among it.
+// TestWhatWaitsIsKnown: since when, why, and whether a fatal fault that acts is among it.
 func TestWhatWaitsIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, b := &queue{entries: entries(2)}, &books{failures: 8}
-		q.entries[1].Record.Event.IsFatal = true
-		r := newForwarder(q, q, b, 0)
-		if got := r.Backlog(); got != (delivery.Backlog{}) {
-			t.Errorf("before the first: %+v", got)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		q.end = cancel
-		start := time.Now()
-		go func() { _ = r.Run(ctx) }()
-		time.Sleep(5 * time.Second)
-		if got := r.Backlog(); !got.Since.Equal(start) || !got.Fatal || got.Problem == "" || got.Delivered {
-			t.Errorf("while the store is away: %+v", got)
-		}
-		time.Sleep(5 * time.Minute)
-		if got := r.Backlog(); got != (delivery.Backlog{Delivered: true}) || len(b.stored) != 2 {
-			t.Errorf("when it is back: %+v", got)
-		}
-	})
+	for _, tc := range []struct {
+		strategy record.Strategy
+		healthy  bool
+		fatal    bool
+	}{{record.Process, false, true}, {record.PersistOnly, false, false}, {record.Process, true, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			q, b := &queue{entries: entries(2)}, &books{failures: 8}
+			e := &q.entries[1].Record.Event
+			e.IsFatal, e.ProcessingStrategy, e.IsHealthy = true, tc.strategy, tc.healthy
+			r := newForwarder(q, q, b, 0)
+			if got := r.Backlog(); got != (delivery.Backlog{}) {
+				t.Errorf("before the first: %+v", got)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			q.end = cancel
+			start := time.Now()
+			go func() { _ = r.Run(ctx) }()
+			time.Sleep(5 * time.Second)
+			if got := r.Backlog(); !got.Since.Equal(start) || got.Fatal != tc.fatal || got.Problem == "" || got.Delivered {
+				t.Errorf("while the store is away: %+v of %+v", got, tc)
+			}
+			time.Sleep(5 * time.Minute)
+			if got := r.Backlog(); got != (delivery.Backlog{Delivered: true}) || len(b.stored) != 2 {
+				t.Errorf("when it is back: %+v", got)
+			}
+		})
+	}
 }
