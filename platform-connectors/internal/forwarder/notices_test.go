@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,9 +57,10 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 		q, c := &queue{entries: entries(10)}, &counting{books{refuse: map[string]bool{"0": true}}}
 		r := newForwarder(q, q, &c.books, 0)
 		client := fake.NewClientset()
-		failing := true
+		var failing atomic.Bool
+		failing.Store(true)
 		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return failing, nil, errors.New("not now")
+			return failing.Load(), nil, errors.New("not now")
 		})
 		notices := &Notices{
 			Node:   func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}} },
@@ -77,7 +79,7 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { _ = notices.Run(ctx) }()
 		time.Sleep(noticeEvery + time.Second)
-		failing = false
+		failing.Store(false)
 		time.Sleep(noticeEvery)
 		cancel()
 		list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -120,6 +122,7 @@ func TestWhatWaitsIsKnown(t *testing.T) {
 				t.Errorf("while the store is away: %+v of %+v", got, tc)
 			}
 			time.Sleep(5 * time.Minute)
+			synctest.Wait()
 			if got := r.Backlog(); got != (delivery.Backlog{Delivered: true}) || len(b.stored) != 2 {
 				t.Errorf("when it is back: %+v", got)
 			}

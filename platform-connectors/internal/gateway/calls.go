@@ -119,13 +119,12 @@ func (g *Gateway) serve(stream grpc.ServerStream, answer func(*call) (proto.Mess
 	if err != nil {
 		return err
 	}
-	if err := stream.SendMsg(reply); err != nil {
-		return err
+	if conn := connectionOf(ctx); conn != nil {
+		if err := conn.answer(proto.Size(reply)); err != nil {
+			return err
+		}
 	}
-	if conn := connectionOf(ctx); conn != nil { // gRPC keeps it until the caller reads
-		conn.answered(proto.Size(reply))
-	}
-	return nil
+	return stream.SendMsg(reply)
 }
 
 // wire is what gRPC's server has of a call below its messages. Its methods are not part

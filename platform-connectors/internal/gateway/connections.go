@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 )
 
@@ -23,8 +25,8 @@ const (
 	lastWords = 5 * time.Second
 	// sweep is the time between two looks for connections whose time is over.
 	sweep = 5 * time.Second
-	// maxUnread bounds the answers that a connection has not been able to send,
-	// because its peer reads nothing, in bytes.
+	// maxUnread is how many bytes of answers a connection may have that it has not been
+	// able to send, because its peer reads nothing, when it is to send another one.
 	maxUnread = 4 << 20
 	// logAgain is the time between two lines of the log about the same refusal.
 	logAgain = time.Minute
@@ -232,15 +234,18 @@ func (s *connections) overdue() []*connection {
 	return out
 }
 
-// answered notes bytes of an answer; a peer that reads none of them is left.
-func (c *connection) answered(n int) {
-	if c.unread.Add(int64(n)) <= maxUnread {
-		return
+// answer notes bytes of an answer that is about to be handed to gRPC, which keeps it until
+// the peer reads. A peer that has left too many bytes unread is left.
+func (c *connection) answer(n int) error {
+	if c.unread.Load() <= maxUnread {
+		c.unread.Add(int64(n))
+		return nil
 	}
 	c.of.mu.Lock()
 	c.of.refuse(Unread, "node", c.node, "address", c.address)
 	c.of.mu.Unlock()
 	_ = c.Close()
+	return status.Error(codes.ResourceExhausted, "earlier answers on this connection were not read")
 }
 
 // Write sends bytes, among them those of answers.
