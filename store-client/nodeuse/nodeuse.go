@@ -6,6 +6,7 @@ package nodeuse
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -74,20 +75,23 @@ type Writer interface {
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
-// Read reads the newest day of each gateway.
+// Read reads the newest day of each gateway. One that cannot be read is left out and part of
+// the error; without any the store was not read.
 func Read(ctx context.Context, s Reader) (out []Day, err error) {
 	letters, err := s.DeadLetters(ctx, Source)
 	if err != nil {
 		return nil, fmt.Errorf("reading what nodes have brought: %w", err)
 	}
+	out = []Day{}
 	for _, l := range letters {
 		d := Day{Gateway: l.ID}
-		if err := json.Unmarshal(l.Body, &d); err != nil {
-			return nil, fmt.Errorf("reading what nodes have brought: gateway %s: %w", l.ID, err)
+		if problem := json.Unmarshal(l.Body, &d); problem != nil {
+			err = errors.Join(err, fmt.Errorf("reading what nodes have brought through gateway %s: %w", l.ID, problem))
+			continue
 		}
 		out = append(out, d)
 	}
-	return out, nil
+	return out, err
 }
 
 // Write replaces the day of a gateway.

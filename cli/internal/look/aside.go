@@ -69,10 +69,7 @@ func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
 // counted is what gateways have counted of nodes on the newest day of each node.
 func (s Sources) counted(ctx context.Context) ([]timeline.Counted, error) {
 	days, err := nodeuse.Read(ctx, s.Records)
-	if err != nil {
-		return nil, err
-	}
-	return sum(days), nil
+	return sum(days), err
 }
 
 // sum adds up what gateways have counted of each node on its newest day; the nodes of most

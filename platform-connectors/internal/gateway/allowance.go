@@ -150,8 +150,9 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 		a.quotas.trickle.Spend(a.node, a.tardy)
 	}
 	a.quotas.note(a.node, taken, a.counted, a.bytes)
+	a.quotas.Metrics.countedBytes.Add(float64(a.bytes))
 	for verdict, n := range a.verdicts {
-		a.quotas.Metrics.rationed.WithLabelValues(string(verdict)).Add(float64(n))
+		a.quotas.Metrics.overQuota.WithLabelValues(string(verdict)).Add(float64(n))
 	}
 	return nil
 }

@@ -75,9 +75,9 @@ func (m *Metrics) Calls(name string) (n int) {
 	return n
 }
 
-// Rationed is how many records were counted or changed by a verdict.
-func (m *Metrics) Rationed(verdict quota.Verdict) int {
-	return int(testutil.ToFloat64(m.rationed.WithLabelValues(string(verdict))))
+// OverQuota is how many records were counted or changed by a verdict.
+func (m *Metrics) OverQuota(verdict quota.Verdict) int {
+	return int(testutil.ToFloat64(m.overQuota.WithLabelValues(string(verdict))))
 }
 
 // Shares are those of nodes that are a metric.
@@ -105,9 +105,9 @@ func (q *Quotas) MustExchange(t *testing.T) {
 	}
 }
 
-// Ration decides about the records of one call, of so many bytes each, which the store
+// Decide decides about the records of one call, of so many bytes each, which the store
 // takes.
-func (g *Gateway) Ration(node string, records []record.Record, size int64) error {
+func (g *Gateway) Decide(node string, records []record.Record, size int64) error {
 	c := &call{ctx: context.Background(), caller: passage.Caller{Node: node}}
 	a := g.allow(c, "")
 	defer a.end()

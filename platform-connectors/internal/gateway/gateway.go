@@ -228,7 +228,7 @@ func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, er
 		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", size, MaxDead)
 	}
 	if g.Quotas.spent(c.caller.Node) {
-		g.Metrics.rationed.WithLabelValues(droppedLetter).Inc()
+		g.Metrics.overQuota.WithLabelValues(droppedLetter).Inc()
 		return &protos.DeadResponse{Dropped: 1}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, patience)

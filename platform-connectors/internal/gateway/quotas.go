@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -167,14 +168,13 @@ func (q *Quotas) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeDeadline)
 	defer cancel()
 	days, err := nodeuse.Read(ctx, q.Days)
-	if err != nil {
+	if days == nil {
 		return err
 	}
-	mine, worth := q.learn(days)
-	if !worth {
-		return nil
+	if mine, worth := q.learn(days); worth {
+		err = errors.Join(err, nodeuse.Write(ctx, q.Days, mine, q.Clock.Now().UTC()))
 	}
-	return nodeuse.Write(ctx, q.Days, mine, q.Clock.Now().UTC())
+	return err
 }
 
 // learn takes what gateways have noted and returns what this one is to note, if there is

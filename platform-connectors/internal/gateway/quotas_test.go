@@ -26,8 +26,8 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
-// rationed is a gateway whose nodes have a quota of so many records a day.
-func rationed(t *testing.T, clk *testkit.Clock, records int64) *hall {
+// withQuota is a gateway whose nodes have a quota of so many records a day.
+func withQuota(t *testing.T, clk *testkit.Clock, records int64) *hall {
 	return newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) {
 		g.Clock = clk
 		g.Shares = &gateway.Shares{PerSecond: 1 << 30, Burst: 1 << 40, Clock: clk}
@@ -80,7 +80,7 @@ func many(n int, make func(i int) record.Record) (out []record.Record) {
 // recoveries are stored, other nodes are not concerned, and the next day is another one.
 func TestBeyondItsQuota(t *testing.T) {
 	clk := testkit.NewClock()
-	h := rationed(t, clk, 5)
+	h := withQuota(t, clk, 5)
 	c := h.connector(of("gpu-7"))
 	bring(t, c, many(5, func(int) record.Record { return fault("gpu-7", "0", observed) })...)
 	got := bring(t, c,
@@ -101,7 +101,7 @@ func TestBeyondItsQuota(t *testing.T) {
 	if n := len(h.stored()); n != 5+4+1+1 {
 		t.Errorf("%d records are stored", n)
 	}
-	if n := h.gateway.Metrics.Rationed(quota.Observed) + h.gateway.Metrics.Rationed(quota.Repeat); n != 2 {
+	if n := h.gateway.Metrics.OverQuota(quota.Observed) + h.gateway.Metrics.OverQuota(quota.Repeat); n != 2 {
 		t.Errorf("%d records are counted in metrics", n)
 	}
 	clk.Step(24 * time.Hour)
@@ -115,7 +115,7 @@ func TestBeyondItsQuota(t *testing.T) {
 func TestANodeThatSaysEverNewThings(t *testing.T) {
 	clk := testkit.NewClock()
 	const day, flood = 50, 1000
-	h := rationed(t, clk, day)
+	h := withQuota(t, clk, day)
 	c := h.connector(of("gpu-7"))
 	noise := many(flood, func(i int) record.Record { return fault("gpu-7", fmt.Sprint(i)) })
 	for part := range flood / 100 {
@@ -148,7 +148,7 @@ func TestANodeThatSaysEverNewThings(t *testing.T) {
 func TestAnAlternatingNode(t *testing.T) {
 	clk := testkit.NewClock()
 	const day = 20
-	h := rationed(t, clk, day)
+	h := withQuota(t, clk, day)
 	c := h.connector(of("gpu-7"))
 	stored := 0
 	turn := func() error {
@@ -187,7 +187,7 @@ func TestAnAlternatingNode(t *testing.T) {
 // know within a minute.
 func TestAQuotaOutlivesItsGateway(t *testing.T) {
 	clk := testkit.NewClock()
-	h := rationed(t, clk, 10)
+	h := withQuota(t, clk, 10)
 	bring(t, h.connector(of("gpu-7")), many(12, func(int) record.Record { return fault("gpu-7", "0", observed) })...)
 	h.gateway.Quotas.MustExchange(t)
 	for _, name := range []string{"one", "two"} {
@@ -228,7 +228,7 @@ func TestAQuotaOutlivesItsGateway(t *testing.T) {
 // once more at the end.
 func TestAQuotaIsExchangedByItself(t *testing.T) {
 	clk := testkit.NewClock()
-	h := rationed(t, clk, 16)
+	h := withQuota(t, clk, 16)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.gateway.Quotas.Run(ctx) }()
@@ -296,7 +296,7 @@ func TestWhatIsNotStoredIsNoRepeat(t *testing.T) {
 
 // TestWhoSpeaksForAllNodesHasNoQuota: it is no node's.
 func TestWhoSpeaksForAllNodesHasNoQuota(t *testing.T) {
-	h := rationed(t, testkit.NewClock(), 1)
+	h := withQuota(t, testkit.NewClock(), 1)
 	c := h.connector(of("gpu-7"))
 	bring(t, c, fault("gpu-7", "0"))
 	derived := fault("gpu-9", "0", observed, func(r *record.Record) {
@@ -313,7 +313,7 @@ func TestWhoSpeaksForAllNodesHasNoQuota(t *testing.T) {
 // are spent no more are kept; its connector is told.
 func TestDeadLettersOfANodeAreBounded(t *testing.T) {
 	clk := testkit.NewClock()
-	h := rationed(t, clk, 10)
+	h := withQuota(t, clk, 10)
 	c := h.connector(of("gpu-7"))
 	dead := func(id string, bytes int) (dropped int) {
 		ctx := destination.ListenDropped(t.Context(), func(n int) { dropped += n })
@@ -337,7 +337,7 @@ func TestDeadLettersOfANodeAreBounded(t *testing.T) {
 	if dropped != 2+100-15 { // the first of them has another one of 4 MiB go
 		t.Errorf("%d are dropped", dropped)
 	}
-	if n := h.gateway.Metrics.Rationed("dead-letter"); n != 100-15 {
+	if n := h.gateway.Metrics.OverQuota("dead-letter"); n != 100-15 {
 		t.Errorf("%d are counted", n)
 	}
 }
@@ -345,10 +345,10 @@ func TestDeadLettersOfANodeAreBounded(t *testing.T) {
 // TestSharesAreAMetric of the nodes that have used most, and of no more than a bound.
 func TestSharesAreAMetric(t *testing.T) {
 	clk := testkit.NewClock()
-	h := rationed(t, clk, 1000)
+	h := withQuota(t, clk, 1000)
 	for i := range 120 {
 		records := many(490+i, func(i int) record.Record { return fault("n", fmt.Sprint(i), observed) })
-		if err := h.gateway.Ration(fmt.Sprint("gpu-", i), records, 1); err != nil {
+		if err := h.gateway.Decide(fmt.Sprint("gpu-", i), records, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -368,7 +368,7 @@ func BenchmarkAllowance(b *testing.B) {
 			g := &gateway.Gateway{Clock: clk, Metrics: gateway.NewMetrics(prometheus.NewRegistry())}
 			g.Quotas = gateway.NewQuotas(&gateway.Quotas{Limits: quota.Limits{Records: bound}, Clock: clk, Metrics: g.Metrics})
 			for b.Loop() {
-				if err := g.Ration("gpu-7", records, 1000); err != nil {
+				if err := g.Decide("gpu-7", records, 1000); err != nil {
 					b.Fatal(err)
 				}
 			}
