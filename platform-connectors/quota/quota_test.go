@@ -36,6 +36,19 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+func TestUse(t *testing.T) {
+	if got := (quota.Use{Bytes: 1, Records: 20}).Plus(quota.Use{Bytes: 300, Records: 4000}); got != (quota.Use{Bytes: 301, Records: 4020}) {
+		t.Errorf("%+v", got)
+	}
+	counted := ""
+	for _, v := range append(quota.Verdicts(), quota.Store) {
+		counted += fmt.Sprint(v, " ", v.Counted(), " ")
+	}
+	if counted != "merge false persist-only true repeat true store false " {
+		t.Errorf("counted: %s", counted)
+	}
+}
+
 // event is a record of a life, in short: "f" a fault, "r" a recovery, what it is about, and
 // anything that edits it.
 func event(kind, gpu string, edit ...func(*record.Record)) record.Record {
@@ -191,13 +204,29 @@ func TestWhatIsKnownIsBounded(t *testing.T) {
 	for i := range quota.MaxKnown {
 		s.Decide(quota.Beyond, event("f", fmt.Sprint(i)), testkit.Start)
 	}
+	id := 0
+	next := func(r *record.Record) { id++; r.ID = fmt.Sprint("next ", id) }
 	for range 2 {
-		if _, v := s.Decide(quota.Beyond, event("f", "one more"), testkit.Start); v != quota.Store {
+		if _, v := s.Decide(quota.Beyond, event("f", "one more", next), testkit.Start); v != quota.Store {
 			t.Errorf("one more: %s", v)
 		}
 	}
 	if _, v := s.Decide(quota.Beyond, event("f", "0", func(r *record.Record) { r.ID = "again" }), testkit.Start); v != quota.Repeat {
 		t.Errorf("the first again: %s", v)
+	}
+	if _, v := s.Decide(quota.Beyond, event("f", fmt.Sprint(quota.MaxKnown-1), next), testkit.Start); v != quota.Repeat {
+		t.Errorf("the last that is known again: %s", v)
+	}
+	s.Decide(quota.Beyond, event("r", ""), testkit.Start)
+	// What is stored again after the window takes no more room.
+	now := testkit.Start
+	for range quota.MaxKnown + 1 {
+		now = now.Add(quota.Window)
+		s.Decide(quota.Beyond, event("f", "again and again", next), now)
+	}
+	s.Decide(quota.Beyond, event("f", "another", next), now)
+	if _, v := s.Decide(quota.Beyond, event("f", "another", next), now); v != quota.Repeat {
+		t.Errorf("one of two that are known: %s", v)
 	}
 	s.Decide(quota.Beyond, event("r", ""), testkit.Start)
 	for i, want := range []quota.Verdict{quota.Store, quota.Repeat} {
