@@ -33,10 +33,8 @@ type allowance struct {
 	// go at a trickle.
 	sizes []int64
 	tardy int64
-	// counted are the records that do not, of so many bytes; repeats is how many of
-	// them are left out because of what the store has.
+	// counted are the records that do not, of so many bytes.
 	counted, bytes int64
-	repeats        int
 	verdicts       map[quota.Verdict]int
 }
 
@@ -92,17 +90,8 @@ func (a *allowance) decide(c *call, r record.Record, size int64) (record.Record,
 		a.begin(c)
 		r, verdict = a.known.stored.Decide(level, r, a.now)
 	}
-	if verdict != quota.Store {
-		if a.verdicts == nil {
-			a.verdicts = map[quota.Verdict]int{}
-		}
-		a.verdicts[verdict]++
-	}
+	a.count(verdict, size)
 	if verdict.Counted() {
-		a.counted, a.bytes = a.counted+1, a.bytes+size
-		if verdict == quota.Repeat {
-			a.repeats++
-		}
 		return r, verdict, nil
 	}
 	if level == quota.Spent {
@@ -116,6 +105,20 @@ func (a *allowance) decide(c *call, r record.Record, size int64) (record.Record,
 	a.use = a.use.Plus(quota.Use{Bytes: size, Records: 1})
 	a.sizes = append(a.sizes, size)
 	return r, verdict, nil
+}
+
+// count notes a verdict.
+func (a *allowance) count(verdict quota.Verdict, size int64) {
+	if verdict == quota.Store {
+		return
+	}
+	if a.verdicts == nil {
+		a.verdicts = map[quota.Verdict]int{}
+	}
+	a.verdicts[verdict]++
+	if verdict.Counted() {
+		a.counted, a.bytes = a.counted+1, a.bytes+size
+	}
 }
 
 // failed is called when the store did not take what it was given.
@@ -134,7 +137,7 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 	}
 	if a.known != nil && server != "" {
 		s := &a.known.stored
-		if s.Server != "" && s.Server != server && a.repeats > 0 {
+		if s.Server != "" && s.Server != server && a.verdicts[quota.Repeat] > 0 {
 			*s = quota.Stored{Server: server}
 			return status.Error(codes.Unavailable, "another store has taken the place of the one before, send again")
 		}

@@ -145,16 +145,9 @@ func (g *Gateway) receive(c *call, into proto.Message) error {
 	if !ok {
 		return status.Error(codes.Internal, "this release of gRPC does not let a request be read in pieces")
 	}
-	head := make([]byte, 5)
-	if err := g.within(func() error { return from.ReadMessageHeader(head) }); err != nil {
+	size, err := g.announced(from)
+	if err != nil {
 		return err
-	}
-	size := int64(binary.BigEndian.Uint32(head[1:]))
-	switch {
-	case head[0] != 0:
-		return status.Error(codes.Unimplemented, "compressed requests are not read")
-	case size > MaxMessage:
-		return status.Errorf(codes.ResourceExhausted, "a request of %d bytes, at most %d", size, MaxMessage)
 	}
 	if wait, ok := g.Shares.Spend(c.caller.Node, 0); !ok {
 		return later(wait, "node %s sends more than %d bytes a second, nothing was taken, send again later", c.caller.Node, g.Shares.PerSecond)
@@ -166,26 +159,44 @@ func (g *Gateway) receive(c *call, into proto.Message) error {
 	defer received()
 	g.Shares.Spend(c.caller.Node, size)
 	body := make([]byte, 0, size)
-	err = g.within(func() error {
-		for len(body) < cap(body) {
-			part, err := from.Read(min(piece, cap(body)-len(body)))
-			if err != nil {
-				return err
-			}
-			for _, b := range part {
-				body = append(body, b.ReadOnlyData()...)
-			}
-			part.Free()
-		}
-		return nil
-	})
-	if err != nil {
+	if err := g.within(func() (err error) { body, err = fill(from, body); return err }); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(body, into); err != nil {
 		return status.Errorf(codes.InvalidArgument, "decoding the request: %v", err)
 	}
 	return nil
+}
+
+// announced reads how long a request is.
+func (g *Gateway) announced(from wire) (size int64, err error) {
+	head := make([]byte, 5)
+	if err := g.within(func() error { return from.ReadMessageHeader(head) }); err != nil {
+		return 0, err
+	}
+	size = int64(binary.BigEndian.Uint32(head[1:]))
+	switch {
+	case head[0] != 0:
+		return 0, status.Error(codes.Unimplemented, "compressed requests are not read")
+	case size > MaxMessage:
+		return 0, status.Errorf(codes.ResourceExhausted, "a request of %d bytes, at most %d", size, MaxMessage)
+	}
+	return size, nil
+}
+
+// fill reads a request until the body has its capacity.
+func fill(from wire, body []byte) ([]byte, error) {
+	for len(body) < cap(body) {
+		part, err := from.Read(min(piece, cap(body)-len(body)))
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range part {
+			body = append(body, b.ReadOnlyData()...)
+		}
+		part.Free()
+	}
+	return body, nil
 }
 
 // acquire waits for the memory of a request, which is the call's until it is answered.
