@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,9 @@ import (
 type known struct {
 	mu     sync.Mutex
 	stored quota.Stored
+	// missed says that records were stored which it does not know of, by a call within
+	// the quota: what they ended is not known either.
+	missed atomic.Bool
 }
 
 // allowance is what of one call may be stored. Its methods may be called on nil, which
@@ -26,7 +30,8 @@ type allowance struct {
 	node   string
 	now    time.Time
 	// use is what the node has brought, with what this call brings.
-	use quota.Use
+	use  quota.Use
+	conn *connection
 	// known is the connection's, and locked, while the node is beyond its quota.
 	known *known
 	// sizes are those of the records that go to the store; tardy those of them that
@@ -44,9 +49,10 @@ func (g *Gateway) allow(c *call, server string) *allowance {
 	if g.Quotas.off() || c.caller.Publisher != nil {
 		return nil
 	}
-	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node)}
+	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node), conn: connectionOf(c.ctx)}
+	a.miss()
 	if a.level() > quota.Within {
-		a.begin(c)
+		a.begin()
 		s := &a.known.stored
 		if len(metadata.ValueFromIncomingContext(c.ctx, AnewHeader)) > 0 {
 			s.Forget()
@@ -59,13 +65,24 @@ func (g *Gateway) allow(c *call, server string) *allowance {
 }
 
 // begin takes what is known of the connection for this call alone.
-func (a *allowance) begin(c *call) {
-	if a.known == nil {
-		a.known = &known{}
-		if conn := connectionOf(c.ctx); conn != nil {
-			a.known = &conn.known
-		}
-		a.known.mu.Lock()
+func (a *allowance) begin() {
+	if a.known != nil {
+		return
+	}
+	a.known = &known{}
+	if a.conn != nil {
+		a.known = &a.conn.known
+	}
+	a.known.mu.Lock()
+	if a.known.missed.Swap(false) {
+		a.known.stored.Forget()
+	}
+}
+
+// miss has a call within the quota say that it stores records nobody remembers.
+func (a *allowance) miss() {
+	if a.conn != nil && a.known == nil && a.level() == quota.Within {
+		a.conn.known.missed.Store(true)
 	}
 }
 
@@ -80,14 +97,14 @@ func (a *allowance) level() quota.Level { return a.quotas.Limits.Level(a.use) }
 
 // decide says what becomes of a record of so many bytes; its error is for the caller and
 // holds for the whole call.
-func (a *allowance) decide(c *call, r record.Record, size int64) (record.Record, quota.Verdict, error) {
+func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Verdict, error) {
 	if a == nil {
 		return r, quota.Store, nil
 	}
 	level := a.level()
 	verdict := quota.Store
 	if level > quota.Within {
-		a.begin(c)
+		a.begin()
 		r, verdict = a.known.stored.Decide(level, r, a.now)
 	}
 	a.count(verdict, size)
@@ -97,8 +114,8 @@ func (a *allowance) decide(c *call, r record.Record, size int64) (record.Record,
 	if level == quota.Spent {
 		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
 			a.known.stored.Forget()
-			return r, verdict, later(wait, "node %s has brought more than twice a day's quota, of which %d records and %d bytes are one: its new faults and recoveries are stored at a trickle, "+
-				"nothing was taken, send again later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes)
+			return r, verdict, later(wait, "node %s has brought more than twice a day's %d records or %d bytes: its new faults and recoveries are stored at %d bytes a second, "+
+				"nothing was taken, send again later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes, trickle)
 		}
 		a.tardy += max(size, leastRecord)
 	}
@@ -135,6 +152,7 @@ func (a *allowance) settle(results []store.AppendResult, server string) error {
 	if a == nil {
 		return nil
 	}
+	a.miss()
 	if a.known != nil && server != "" {
 		s := &a.known.stored
 		if s.Server != "" && s.Server != server && a.verdicts[quota.Repeat] > 0 {

@@ -113,7 +113,7 @@ func (g *Gateway) Decide(node string, records []record.Record, size int64) error
 	defer a.end()
 	var results []store.AppendResult
 	for _, r := range records {
-		_, verdict, err := a.decide(c, r, size)
+		_, verdict, err := a.decide(r, size)
 		if err != nil {
 			break // it waits for its turn
 		}

@@ -101,51 +101,29 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d", n, maxRecords)
 	}
 	crashpoint.Here("platform-connectors/gateway-received")
-	now := g.Clock.Now().UTC()
-	out := &protos.AppendResponse{}
-	var passed []record.Record
-	var of []*protos.Result
-	var refusals refusals
-	allowed := g.allow(c, q.GetServer())
-	defer allowed.end()
-	for _, doc := range q.GetRecords() {
-		result := &protos.Result{}
-		out.Results = append(out.Results, result)
-		r, refusal := g.pass(c.caller, doc, now)
-		if refusal != nil {
-			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
-			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
-			refusals.add(refusal)
-			continue
-		}
-		r, verdict, err := allowed.decide(c, r, int64(len(doc)))
-		if err != nil {
-			return nil, err
-		}
-		if verdict.Counted() {
-			result.Outcome, result.Problem = protos.Outcome_OUTCOME_COUNTED, g.Quotas.problem(c.caller.Node)
-			continue
-		}
-		passed, of = append(passed, r), append(of, result)
-	}
-	refusals.log(g.Log, c.caller.Node)
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
 	if len(q.GetRecords()) == 0 {
 		return g.name(ctx, q.GetServer())
 	}
-	if len(passed) == 0 {
-		return out, allowed.settle(nil, "")
+	allowed := g.allow(c, q.GetServer())
+	defer allowed.end()
+	s, err := g.sift(c, q, allowed)
+	if err != nil {
+		return nil, err
 	}
-	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), passed)
-	out.Server = server
+	if len(s.passed) == 0 {
+		return s.answer, allowed.settle(nil, "")
+	}
+	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), s.passed)
+	s.answer.Server = server
 	if errors.Is(err, store.ErrMoved) {
 		allowed.failed()
-		out.Results = nil
-		return out, nil
+		s.answer.Results = nil
+		return s.answer, nil
 	}
-	if err == nil && len(results) != len(passed) {
-		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(passed))
+	if err == nil && len(results) != len(s.passed) {
+		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(s.passed))
 	}
 	if err != nil {
 		allowed.failed()
@@ -156,12 +134,47 @@ func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendRespon
 	}
 	crashpoint.Here("platform-connectors/gateway-appended")
 	for i, result := range results {
-		of[i].Outcome = outcomeOf(result)
+		s.of[i].Outcome = outcomeOf(result)
 		if result == store.Refused {
-			of[i].Problem = destination.OtherContent
+			s.of[i].Problem = destination.OtherContent
 		}
 	}
-	return out, nil
+	return s.answer, nil
+}
+
+// sifted are the records of a call that go to the store, each with its place in the answer.
+type sifted struct {
+	answer *protos.AppendResponse
+	passed []record.Record
+	of     []*protos.Result
+}
+
+// sift decides about each record of a call.
+func (g *Gateway) sift(c *call, q *protos.AppendRequest, allowed *allowance) (sifted, error) {
+	now, s := g.Clock.Now().UTC(), sifted{answer: &protos.AppendResponse{}}
+	var refusals refusals
+	for _, doc := range q.GetRecords() {
+		result := &protos.Result{}
+		s.answer.Results = append(s.answer.Results, result)
+		r, refusal := g.pass(c.caller, doc, now)
+		if refusal != nil {
+			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
+			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
+			refusals.add(refusal)
+			continue
+		}
+		r, verdict, err := allowed.decide(r, int64(len(doc)))
+		if err != nil {
+			return s, err
+		}
+		if verdict.Counted() {
+			result.Outcome, result.Problem = protos.Outcome_OUTCOME_COUNTED, g.Quotas.problem(c.caller.Node)
+			continue
+		}
+		s.passed, s.of = append(s.passed, r), append(s.of, result)
+	}
+	refusals.log(g.Log, c.caller.Node)
+	return s, nil
 }
 
 // refusals are those of one call: one line of the log, however many there are.

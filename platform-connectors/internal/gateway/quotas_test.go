@@ -294,6 +294,24 @@ func TestWhatIsNotStoredIsNoRepeat(t *testing.T) {
 	}
 }
 
+// TestANewDayBetween: what was known to be stored on the day before is forgotten by a call
+// within the quota, which may have ended it.
+func TestANewDayBetween(t *testing.T) {
+	clk := testkit.NewClock()
+	clk.SetTime(testkit.Start.Truncate(24 * time.Hour).Add(24*time.Hour - 10*time.Second))
+	h := withQuota(t, clk, 3)
+	c := h.connector(of("gpu-7"))
+	bring(t, c, many(3, func(i int) record.Record { return fault("gpu-7", fmt.Sprint("x", i)) })...)
+	if got := bring(t, c, fault("gpu-7", "0"), fault("gpu-7", "0")); got[0] != store.Appended || got[1] != store.Counted {
+		t.Fatalf("before midnight: %v", got)
+	}
+	clk.Step(15 * time.Second)
+	bring(t, c, fault("gpu-7", "0", healthy), fault("gpu-7", "x", observed), fault("gpu-7", "x", observed))
+	if got := bring(t, c, fault("gpu-7", "0"), fault("gpu-7", "0")); got[0] != store.Appended || got[1] != store.Counted {
+		t.Errorf("after a recovery within the new day's quota: %v", got)
+	}
+}
+
 // TestWhoSpeaksForAllNodesHasNoQuota: it is no node's.
 func TestWhoSpeaksForAllNodesHasNoQuota(t *testing.T) {
 	h := withQuota(t, testkit.NewClock(), 1)
