@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -15,6 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/config"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/remote"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
@@ -54,12 +55,18 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	g := &gateway.Gateway{
 		Callers: &gateway.Callers{
 			Connectors: review("connectors", cfg.Gateway.Audience), Publishers: review("publishers", cfg.Publishers.Audience),
-			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents}, Clock: d.Clock,
+			Accounts: cfg.Gateway.Accounts, Policy: passage.Policy{Agents: cfg.Publishers.Policy("").Agents},
+			PerAddress: cfg.Gateway.PerAddress, Clock: d.Clock,
 		},
 		Shares: &gateway.Shares{PerSecond: cfg.Gateway.NodeBytes, Burst: burst, Clock: d.Clock},
-		Store:  store, PerNode: cfg.Gateway.PerNode, Bytes: semaphore.NewWeighted(cfg.Gateway.MaxBytes),
+		Store:  store, PerNode: cfg.Gateway.PerNode, Memory: gateway.NewMemory(cfg.Gateway.MaxBytes), MaxCalls: gateway.MaxCalls,
 		Clock: d.Clock, Log: d.Log, Metrics: gateway.NewMetrics(d.Registry),
 	}
+	g.Quotas = gateway.NewQuotas(&gateway.Quotas{
+		Limits: quota.Limits{Bytes: cfg.Gateway.DayBytes, Records: cfg.Gateway.DayRecords}, Gateway: gatewayName(cfg),
+		Days: opened, Clock: d.Clock, Log: d.Log, Metrics: g.Metrics,
+	})
+	d.Go("quotas", g.Quotas.Run)
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", cfg.Gateway.Listen)
 	if err != nil {
@@ -67,12 +74,22 @@ func buildGateway(ctx context.Context, d *daemon.Daemon, cfg config.Config) erro
 	}
 	d.Log.Info("taking the connectors of nodes", "address", l.Addr().String())
 	certificates := gateway.Certificates{Cert: cfg.Gateway.CertFile, Key: cfg.Gateway.KeyFile, ClientCA: cfg.Gateway.ClientCAFile}
-	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerAddress: cfg.Gateway.PerAddress}
+	limits := gateway.Limits{Connections: cfg.Gateway.Connections, PerNode: cfg.Gateway.NodeConnections, PerAddress: cfg.Gateway.PerAddress}
 	d.Go("gateway", func(ctx context.Context) error { return gateway.Serve(ctx, l, g, certificates, limits) })
 	if err := inspection(ctx, d, cfg); err != nil { // looking must not keep events from the store
 		d.Log.Error("the store cannot be read through this gateway until it is started again; connectors are served", "error", err)
 	}
 	return nil
+}
+
+// gatewayName is the one by which this gateway finds again what it has noted of its nodes:
+// that of its pod, and of its address, where several share a host.
+func gatewayName(cfg config.Config) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gateway"
+	}
+	return host + " " + cfg.Gateway.Listen
 }
 
 // inspection lets the store be read at a loopback address, over connections of its own

@@ -72,6 +72,8 @@ type FleetFacts struct {
 	Consumers []Consumer
 	// Newest are the newest PROCESS faults, of whatever verdict.
 	Newest []record.Record
+	// Counted is what of nodes' events was counted and not stored on the newest day.
+	Counted []Counted
 	// Uncovered are GPU nodes without a live publisher.
 	Uncovered []Uncovered
 }

@@ -36,6 +36,10 @@ type Fleet struct {
 	Stranded []Stranded `json:"stranded,omitempty"`
 	// Uncovered are GPU nodes without a live publisher.
 	Uncovered []Uncovered `json:"uncovered,omitempty"`
+	// Undelivered are nodes whose events do not reach the store.
+	Undelivered []Undelivered `json:"undelivered,omitempty"`
+	// Counted are nodes of which events are counted and not stored.
+	Counted []Counted `json:"counted,omitempty"`
 	// SetAside are records that killed a service and are passed over.
 	SetAside []SetAside `json:"setAside,omitempty"`
 	// Undecodable are ids of stored records that cannot be decoded: everybody goes
@@ -123,7 +127,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Refused: f.Refused}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, Undelivered: undeliveredOf(f.Nodes), Counted: f.Counted, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Refused: f.Refused}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

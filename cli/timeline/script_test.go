@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
@@ -43,6 +44,8 @@ type script struct {
 //	aside id= consumer= key= at= deaths=
 //	undecodable id=
 //	uncovered node= at= id=            a GPU node without a live publisher
+//	counted node= records= first= last=  events beyond a quota; a thousand bytes each
+//	undelivered node= at=              a condition of a Node that is there; the input is its message
 //	missing store|cluster|brake        the input is the problem
 //	back                               the store is read again
 //	check name= phase= [storm=]        a NodeHealthCheck; the input is its reason, and then a
@@ -105,6 +108,12 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 	case "uncovered":
 		s.fleet.Uncovered = append(s.fleet.Uncovered, timeline.Uncovered{Node: a.text("node"), Since: a.time("at"), Why: d.Input, Record: a.text("id")})
+	case "counted":
+		n := int64(a.number("records"))
+		s.fleet.Counted = append(s.fleet.Counted, timeline.Counted{Node: a.text("node"), Records: n, Bytes: 1000 * n, First: a.time("first"), Last: a.time("last")})
+	case "undelivered":
+		i := slices.IndexFunc(s.fleet.Nodes, func(n timeline.Node) bool { return n.Name == a.text("node") })
+		s.fleet.Nodes[i].Conditions = append(s.fleet.Nodes[i].Conditions, timeline.Condition{Type: nodemark.EventDelivery, Status: "True", Message: d.Input, Since: a.time("at")})
 	case "undecodable":
 		s.fleet.Undecodable = append(s.fleet.Undecodable, a.text("id"))
 	case "back":

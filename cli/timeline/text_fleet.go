@@ -45,6 +45,8 @@ func (f Fleet) Write(w io.Writer, style Style) error {
 	p.checks(f)
 	p.dry(f)
 	p.uncovered(f)
+	p.undelivered(f)
+	p.counted(f)
 	for _, a := range f.SetAside {
 		p.line("%s", p.paint(Alert, "! "+plain(a.text(f.At))+" ("+plain(a.Key)+")"))
 	}

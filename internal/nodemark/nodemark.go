@@ -106,6 +106,10 @@ const (
 	True = "True"
 )
 
+// EventDelivery is the type of the condition by which a connector says that its node's
+// events do not reach the store. It is no check: nobody judges by it.
+const EventDelivery = "EventDelivery"
+
 // DefaultLabelPrefix is the prefix of CordonLabels where none is configured.
 const DefaultLabelPrefix = "k8saas.nvidia.com/"
 

@@ -18,10 +18,11 @@ const (
 	cutMark     = "..."
 )
 
-// foreign are the conditions of the kubelet and the node controller; a check of
-// that name gets no condition.
+// foreign are the conditions of the kubelet and the node controller, and the connector's
+// own; a check of that name gets no condition.
 var foreign = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+	nodemark.EventDelivery,
 }
 
 // Desired lists the conditions the Node must have, by type: one for each check

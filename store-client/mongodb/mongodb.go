@@ -186,6 +186,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	if _, err := s.events().Indexes().CreateMany(ctx, indexes()); err != nil {
 		return fmt.Errorf("making the indexes: %w", err)
 	}
+	if _, err := s.db.Collection(DeadLetters).Indexes().CreateOne(ctx, bySource()); err != nil {
+		return fmt.Errorf("making the index of the dead letters: %w", err)
+	}
 	for id, first := range map[string]bson.D{"home": {{Key: "name", Value: uuid.NewString()}}, "append": {{Key: "n", Value: int64(0)}}} {
 		_, err := s.db.Collection(state).UpdateOne(ctx, byID(id), bson.D{{Key: "$setOnInsert", Value: first}}, options.UpdateOne().SetUpsert(true))
 		if err != nil && !mongo.IsDuplicateKeyError(err) {

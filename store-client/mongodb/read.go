@@ -85,6 +85,7 @@ func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	}
 	_, err = s.db.Collection(DeadLetters).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, bson.D{{Key: "$set", Value: bson.D{
 		{Key: "reason", Value: provider.Text(deadLetter.Reason)}, {Key: "body", Value: deadLetter.Body}, {Key: "at", Value: deadLetter.At},
+		{Key: "bytes", Value: int64(len(deadLetter.Body))},
 	}}}, options.UpdateOne().SetUpsert(true))
 	if err != nil {
 		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)

@@ -159,8 +159,23 @@ func TestAppendAccountAppends(t *testing.T) {
 	if diff := cmp.Diff([]store.AppendResult{store.Refused, store.Duplicate, store.Appended, store.Duplicate}, again); diff != "" {
 		t.Errorf("results of a second append (-want +got):\n%s", diff)
 	}
-	if err := a.Dead(t.Context(), store.DeadLetter{ID: "1", Source: "platform-connectors", Reason: "why", Body: []byte("{}")}); err != nil {
-		t.Error(err)
+}
+
+// TestAppendAccountKeepsDeadLetters of each node, and of nobody else.
+func TestAppendAccountKeepsDeadLetters(t *testing.T) {
+	e := newEstate(t)
+	a := e.open(t)
+	for _, source := range []string{"platform-connectors/gpu-7", "platform-connectors"} {
+		if err := a.Dead(t.Context(), store.DeadLetter{ID: "1", Source: source, Reason: "why", Body: []byte("{}")}); err != nil {
+			t.Errorf("a letter of %q: %v", source, err)
+		}
+	}
+	letters, err := e.services.DeadLetters(t.Context(), store.Connectors)
+	if err != nil || len(letters) != 2 || letters[0].ID != "1" || letters[1].ID != "gpu-7/1" {
+		t.Errorf("%+v, %v", letters, err)
+	}
+	if err := a.Dead(t.Context(), store.DeadLetter{ID: "1", Source: "fault-quarantine: killed by a record", Reason: "why"}); err == nil {
+		t.Error("a letter of a service is kept")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/store-client/internal/provider"
@@ -127,10 +128,14 @@ func (a *Appender) insert(ctx context.Context, records []record.Record) (map[str
 	return stored, nil
 }
 
-// Dead implements store.Appender.
+// Dead implements store.Appender. The account keeps letters of one source, that of all
+// connectors: the node of one is the first part of its id.
 func (a *Appender) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
 	defer cancel()
+	if source, node, ok := strings.Cut(deadLetter.Source, "/"); ok && source == store.Connectors {
+		deadLetter.Source, deadLetter.ID = source, node+"/"+deadLetter.ID
+	}
 	_, err := a.db.ExecContext(ctx, "SELECT keep_dead_letter($1, $2, $3, $4)",
 		provider.Text(deadLetter.Source), provider.Text(deadLetter.ID), provider.Text(deadLetter.Reason), deadLetter.Body)
 	if err != nil {

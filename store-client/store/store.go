@@ -49,6 +49,9 @@ const (
 	// the record back unchanged (no id, U+0000, invalid UTF-8, a year outside
 	// 0..9999); nothing of it was written.
 	Refused
+	// Counted: not stored, because what stands before the store counts it. No store
+	// answers it.
+	Counted
 )
 
 // String names the result.
@@ -60,6 +63,8 @@ func (r AppendResult) String() string {
 		return "duplicate"
 	case Refused:
 		return "refused"
+	case Counted:
+		return "counted"
 	}
 	return fmt.Sprintf("AppendResult(%d)", int(r))
 }
@@ -181,6 +186,9 @@ type Store interface {
 	// DeadLetters reads the dead letters of a source, the newest first: at most
 	// MaxDeadLetters, and none after the one that brings their bodies to PageBytes.
 	DeadLetters(ctx context.Context, source string) ([]DeadLetter, error)
+	// TrimDeadLetters deletes dead letters beyond a bound, of each source the oldest
+	// first, and returns how many.
+	TrimDeadLetters(ctx context.Context, bound DeadLetterBound, now time.Time) (int, error)
 	// Expire deletes records whose expireAt is before now and returns how many.
 	// One that a consumer has not come to yet, by the time of what each committed
 	// last, is left for at most ExpireGrace longer.

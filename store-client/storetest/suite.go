@@ -115,6 +115,7 @@ func cases() []testCase {
 		{"list: leaves out the records it is told to", listExcept},
 		{"dead letters: the same again replaces, and they are read by source", deadLetters},
 		{"dead letters: large ones end the list early", largeDeadLetters},
+		{"dead letters: too many, too large and too old ones go, the oldest of their source first", trimmedDeadLetters},
 		{"update: racing compare-and-sets, one wins each revision", updateRace},
 		{"update: a batch is all or nothing", updateAllOrNothing},
 		{"update: crossing batches end", updateCrossing},

@@ -135,6 +135,16 @@ func connector() []Filter {
 			"./" + room + "internal/reconciler", "PROCESS",
 		},
 		{
+			"platform-connectors", "beyond its node's quota an observation is counted, and makes no fault a repeat", room + "quota/stored.go",
+			"	case !r.Acts():\n		return r, Observed\n", "",
+			"./platform-connectors/quota", "TestDecide",
+		},
+		{
+			"platform-connectors", "an observed fault that waits is no fatal fault", room + "internal/forwarder/forwarder.go",
+			"return x.Acts() && x.IsFault()", "return x.IsFault()",
+			"./platform-connectors/internal/forwarder", "TestWhatWaitsIsKnown",
+		},
+		{
 			"platform-connectors", "an observation is no repeat, and has none", room + "pipeline/window.go",
 			"if !r.Acts() || ", "if ",
 			"./" + room + "pipeline", "Observation",

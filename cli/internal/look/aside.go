@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/store-client/aside"
+	"github.com/nvidia/nvsentinel/store-client/nodeuse"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -37,7 +39,16 @@ func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error)
 
 // ofConnector are the events that killed the connector of a node.
 func (s Sources) ofConnector(ctx context.Context, node string) (out []timeline.SetAside, err error) {
-	deadLetters, err := s.Records.DeadLetters(ctx, "platform-connectors/"+node)
+	deadLetters, err := s.Records.DeadLetters(ctx, store.Connectors+"/"+node)
+	// An account that only appends keeps the letters of all nodes under one source.
+	shared, problem := s.Records.DeadLetters(ctx, store.Connectors)
+	for _, l := range shared {
+		if id, ok := strings.CutPrefix(l.ID, node+"/"); ok {
+			l.ID = id
+			deadLetters = append(deadLetters, l)
+		}
+	}
+	err = errors.Join(err, problem)
 	for _, l := range deadLetters {
 		if strings.Contains(l.Reason, " killed ") {
 			out = append(out, timeline.SetAside{Consumer: timeline.NodesConnector, Record: l.ID, Key: node, At: l.At})
@@ -53,6 +64,36 @@ func (s Sources) undecodable(ctx context.Context) (ids []string, err error) {
 		ids = append(ids, l.ID)
 	}
 	return ids, err
+}
+
+// counted is what gateways have counted of nodes on the newest day of each node.
+func (s Sources) counted(ctx context.Context) ([]timeline.Counted, error) {
+	days, err := nodeuse.Read(ctx, s.Records)
+	return sum(days), err
+}
+
+// sum adds up what gateways have counted of each node on its newest day; the nodes of most
+// events are first.
+func sum(days []nodeuse.Day) (out []timeline.Counted) {
+	newest, of := map[string]string{}, map[string]nodeuse.Counted{}
+	for _, d := range days {
+		for node, n := range d.Nodes {
+			if n.Counted.Records == 0 || d.Day < newest[node] {
+				continue
+			}
+			if d.Day > newest[node] {
+				newest[node], of[node] = d.Day, nodeuse.Counted{}
+			}
+			of[node] = of[node].Plus(n.Counted)
+		}
+	}
+	for node, c := range of {
+		out = append(out, timeline.Counted{Node: node, Records: c.Records, Bytes: c.Bytes, First: c.First, Last: c.Last})
+	}
+	slices.SortFunc(out, func(a, b timeline.Counted) int {
+		return cmp.Or(cmp.Compare(b.Records, a.Records), strings.Compare(a.Node, b.Node))
+	})
+	return out
 }
 
 // ofNode are those about a node: its service was at the node, or it has the

@@ -139,6 +139,10 @@ func (s Sources) Fleet(ctx context.Context, now time.Time) timeline.FleetFacts {
 				f.Undecodable, err = s.undecodable(ctx)
 				return err
 			})
+			ask(ctx, s.Within, &f.Store, func(ctx context.Context) (err error) {
+				f.Counted, err = s.counted(ctx)
+				return err
+			})
 		}
 	})
 	both.Go(func() {

@@ -282,8 +282,22 @@ func TestExpire(t *testing.T) {
 	storetest.MustAppend(t, s, open, done)
 	handle(t, d)
 	clock.Step(2 * time.Hour)
+	for _, l := range []store.DeadLetter{
+		{ID: "new", Source: "platform-connectors/gpu-7", At: clock.Now()},
+		{ID: "old", Source: "platform-connectors/gpu-7", At: clock.Now().Add(-31 * 24 * time.Hour)},
+		{ID: "old", Source: "fault-quarantine: killed by a record", At: clock.Now().Add(-31 * 24 * time.Hour)},
+	} {
+		if err := s.Dead(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := d.Expiry().Do(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for source, want := range map[string]string{"platform-connectors/gpu-7": "new", "fault-quarantine: killed by a record": "old"} {
+		if letters, err := s.DeadLetters(t.Context(), source); err != nil || len(letters) != 1 || letters[0].ID != want {
+			t.Errorf("dead letters of %s: %+v, %v; want %s", source, letters, err, want)
+		}
 	}
 	if _, err := s.Get(t.Context(), done.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an expired record is %v", err)

@@ -77,11 +77,16 @@ type Gateway struct {
 	PerNode int `toml:"perNode" bounds:"at least 1" flag:"gateway-calls-per-node" usage:"calls of one node at the same time, at most; more are told to send again"`
 	// NodeBytes bounds what one node brings in the long run, per second.
 	NodeBytes int64 `toml:"nodeBytes" bounds:"at least 1 byte" flag:"gateway-bytes-per-node" usage:"bytes a second that one node may bring in the long run; more are told to send again"`
-	// MaxBytes bounds the requests that are worked on.
-	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are worked on at the same time, at most; others wait"`
-	// Connections bounds all connections, PerAddress those of one address.
-	Connections int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
-	PerAddress  int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address at the same time, at most; more are closed"`
+	// DayBytes and DayRecords are the quota of one node for a day; 0 is none.
+	DayBytes   int64 `toml:"dayBytes" bounds:"0, or at least 1 MiB" flag:"gateway-day-bytes-per-node" usage:"bytes that one node may bring in a day (UTC) before its PERSIST_ONLY events and repeats are counted instead of stored; 0 is no bound"`
+	DayRecords int64 `toml:"dayRecords" bounds:"0, or at least 1000" flag:"gateway-day-records-per-node" usage:"records that one node may bring in a day (UTC), likewise; 0 is no bound"`
+	// MaxBytes bounds the requests that are received and worked on.
+	MaxBytes int64 `toml:"maxBytes" flag:"gateway-max-bytes" usage:"bytes of requests that are received and worked on at the same time, at most; others wait before they are received"`
+	// Connections bounds all connections, NodeConnections those of one node, PerAddress
+	// those of one address on which no token was verified yet.
+	Connections     int `toml:"connections" bounds:"at least 1" flag:"gateway-connections" usage:"connections at the same time, at most; more are closed"`
+	NodeConnections int `toml:"nodeConnections" bounds:"at least 1" flag:"gateway-connections-per-node" usage:"connections of one node, by its token, at the same time, at most; more are told so and closed"`
+	PerAddress      int `toml:"perAddress" bounds:"at least 1" flag:"gateway-connections-per-address" usage:"connections of one address on which no token was verified yet, at most; more are told so and closed; raise it to the number of nodes behind one address, if a NAT hides theirs"`
 	// InspectAddress is where the store can be read, by whoever reaches it; empty is
 	// nowhere.
 	InspectAddress string `toml:"inspectAddress" bounds:"of the loopback interface, or empty" flag:"inspect-address" usage:"host:port of the loopback interface where role gateway lets the store be read, for nvsentinel of who may forward a port into its pod; nobody is asked who he is there; empty turns it off"`
@@ -93,7 +98,8 @@ func Default() Config {
 		Role: RoleNode, Config: nodeconnector.Default(), StoreAccount: AccountOwner, Lease: lease.Default(), Coverage: coverage.Default(),
 		Gateway: Gateway{
 			Listen: ":8443", CertFile: "/etc/nvsentinel/gateway/tls.crt", KeyFile: "/etc/nvsentinel/gateway/tls.key",
-			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, MaxBytes: 64 << 20, Connections: 20000, PerAddress: 16,
+			Audience: gateway.Audience, VerdictLife: 5 * time.Minute, Reviews: 16, PerNode: 4, NodeBytes: 2 << 20, DayBytes: 64 << 20, DayRecords: 20000,
+			MaxBytes: 64 << 20, Connections: 20000, NodeConnections: 8, PerAddress: 64,
 			InspectAddress: fmt.Sprintf("127.0.0.1:%d", remote.Port),
 		},
 	}
@@ -149,6 +155,9 @@ func (c Config) ClusterAgents() []string {
 // maxVerdictLife bounds how long a withdrawn account still gets in.
 const maxVerdictLife = 10 * time.Minute
 
+// The least quota of a node: one that every node uses up would leave only first faults.
+const minDayBytes, minDayRecords = 1 << 20, 1000
+
 // validateGateway checks what only the gateway needs.
 func (c Config) validateGateway() error {
 	g := c.Gateway
@@ -177,6 +186,12 @@ func (c Config) validateGateway() error {
 	if g.NodeBytes < 1 {
 		problems = append(problems, fmt.Errorf("gateway.nodeBytes (--gateway-bytes-per-node) %d is less than 1", g.NodeBytes))
 	}
+	if g.DayBytes != 0 && g.DayBytes < minDayBytes {
+		problems = append(problems, fmt.Errorf("gateway.dayBytes (--gateway-day-bytes-per-node) %d is neither 0 nor at least %d", g.DayBytes, minDayBytes))
+	}
+	if g.DayRecords != 0 && g.DayRecords < minDayRecords {
+		problems = append(problems, fmt.Errorf("gateway.dayRecords (--gateway-day-records-per-node) %d is neither 0 nor at least %d", g.DayRecords, minDayRecords))
+	}
 	if g.MaxBytes < gateway.MaxMessage {
 		problems = append(problems, fmt.Errorf("gateway.maxBytes (--gateway-max-bytes) %d is less than %d", g.MaxBytes, gateway.MaxMessage))
 	}
@@ -185,7 +200,8 @@ func (c Config) validateGateway() error {
 		value int
 	}{
 		{"gateway.reviews (--gateway-token-reviews)", g.Reviews}, {"gateway.perNode (--gateway-calls-per-node)", g.PerNode},
-		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
+		{"gateway.connections (--gateway-connections)", g.Connections}, {"gateway.nodeConnections (--gateway-connections-per-node)", g.NodeConnections},
+		{"gateway.perAddress (--gateway-connections-per-address)", g.PerAddress},
 	} {
 		if f.value < 1 {
 			problems = append(problems, fmt.Errorf("%s is less than 1", f.key))

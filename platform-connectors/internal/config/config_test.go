@@ -107,7 +107,7 @@ func TestRoleGateway(t *testing.T) {
 	}
 	for _, key := range []string{
 		"--kubernetes", "--store-account", "--gateway-listen", "--gateway-cert-file", "--gateway-key-file", "--gateway-token-audience", "--gateway-accounts",
-		"--gateway-token-verdict-life", "--gateway-token-reviews", "--gateway-calls-per-node", "--gateway-bytes-per-node", "--gateway-max-bytes", "--gateway-connections", "--gateway-connections-per-address",
+		"--gateway-token-verdict-life", "--gateway-token-reviews", "--gateway-calls-per-node", "--gateway-bytes-per-node", "--gateway-max-bytes", "--gateway-connections", "--gateway-connections-per-node", "--gateway-connections-per-address",
 	} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error does not name %s:\n%v", key, err)

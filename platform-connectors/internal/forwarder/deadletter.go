@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -26,6 +27,7 @@ func (c *Sender) bury(ctx context.Context, s Sink, r refusal) error {
 		ID: rec.ID, Source: DeadLettersOf(rec.Event.NodeName), Reason: r.problem,
 		Body: body, At: c.Clock.Now().UTC(),
 	}
+	ctx = places.ListenDropped(ctx, func(n int) { c.Notices.Add(DeadLettersDropped, n) })
 	if err := s.Dead(ctx, deadLetter); err != nil {
 		return fmt.Errorf("keeping the dead letter of record %s: %w", rec.ID, err)
 	}

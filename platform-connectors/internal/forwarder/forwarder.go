@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -14,6 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
+	places "github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 	"github.com/nvidia/nvsentinel/platform-connectors/repeats"
 )
@@ -54,8 +58,12 @@ type Forwarder struct {
 
 	ahead *batch    // of Run
 	ready *outgoing // of step, until the sink has it
+	anew  bool      // of the next that is not empty
 
 	outage outage.Outage
+
+	mu   sync.Mutex
+	wait delivery.Backlog
 }
 
 // batch is what the spool holds after a place.
@@ -71,6 +79,8 @@ type batch struct {
 type outgoing struct {
 	records []record.Record
 	upTo    uint64
+	// anew says that somebody has ended faults of the node: none of it repeats anything.
+	anew bool
 }
 
 // Ready says whether the store took the last batch.
@@ -95,6 +105,7 @@ func (r *Forwarder) Run(ctx context.Context) error {
 		calm := r.Clock.After(pace)
 		upTo, err := r.step(ctx, s, at)
 		r.note(err)
+		r.end(err)
 		if err != nil {
 			calm = r.Clock.After(patience.NextBackOff())
 		} else {
@@ -162,6 +173,32 @@ func unlessEnded(ctx context.Context, err error) error {
 	}
 }
 
+// Backlog is what the sink has not taken yet of what was begun to be sent.
+func (r *Forwarder) Backlog() delivery.Backlog {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wait
+}
+
+// begin notes that records are on their way, end that the sink has them.
+func (r *Forwarder) begin(records []record.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wait = delivery.Backlog{Since: r.Clock.Now(), Delivered: r.wait.Delivered, Fatal: slices.ContainsFunc(records, func(x record.Record) bool {
+		return x.Acts() && x.IsFault() && x.Event.IsFatal
+	})}
+}
+
+func (r *Forwarder) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.wait = delivery.Backlog{Delivered: r.wait.Delivered || !r.wait.Since.IsZero()}
+	} else if !r.wait.Since.IsZero() {
+		r.wait.Problem = err.Error()
+	}
+}
+
 // note counts failures, and logs the first one of a row and its end.
 func (r *Forwarder) note(err error) {
 	if err != nil {
@@ -183,9 +220,17 @@ func (r *Forwarder) step(ctx context.Context, s Sink, after uint64) (uint64, err
 			return after, err
 		}
 		r.readAhead(upTo)
-		r.ready = &outgoing{r.Tally.take(ctx, entries, r.complete(entries)), upTo}
+		records, anew := r.Tally.take(ctx, entries, r.complete(entries))
+		r.ready = &outgoing{records, upTo, anew || r.anew}
+		r.anew = r.ready.anew && len(records) == 0
+		if len(r.ready.records) > 0 {
+			r.begin(r.ready.records)
+		}
 	}
 	upTo := r.ready.upTo
+	if r.ready.anew {
+		ctx = places.Anew(ctx)
+	}
 	if len(r.ready.records) > 0 {
 		refused, err := r.Sender.sendAll(ctx, s, r.ready.records)
 		if err != nil {
@@ -210,7 +255,8 @@ func (r *Forwarder) Try(rec record.Record) {
 	entries := []spool.Entry{{Index: 1, Record: rec}}
 	out := r.complete(entries)
 	alone := Tally{Shape: r.Tally.Shape, Clock: r.Clock, counter: repeats.New(repeats.MaxWindow)}
-	_, _ = json.Marshal(alone.take(ctx, entries, out)) // one that cannot be sent is found when it is
+	records, _ := alone.take(ctx, entries, out)
+	_, _ = json.Marshal(records) // one that cannot be sent is found when it is
 }
 
 // complete sets the machine where none was known yet.

@@ -60,6 +60,7 @@ type books struct {
 	dead                   []string
 	reasons                []string // of the dead
 	appends                int
+	anew                   int // of these, those after a person's hand
 }
 
 // open is the books as a source.
@@ -71,6 +72,9 @@ func (o open) Opened() (Sink, bool) { return o.books, o.books != nil }
 
 func (b *books) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
 	b.appends++
+	if places.IsAnew(ctx) {
+		b.anew++
+	}
 	if b.failures > 0 {
 		b.failures--
 		return nil, errors.New("connection refused")

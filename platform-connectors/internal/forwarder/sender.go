@@ -63,9 +63,11 @@ type Transformer interface {
 type Sender struct {
 	Source    Source
 	Transform Transformer
-	Clock     clock.PassiveClock
-	Log       *slog.Logger
-	Metrics   *Metrics
+	// Notices are what people are to know of.
+	Notices *Notices
+	Clock   clock.PassiveClock
+	Log     *slog.Logger
+	Metrics *Metrics
 }
 
 // Metrics of the way to the sink.
@@ -78,9 +80,9 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer, dead prometheus.Counter) *Metrics {
 	m := &Metrics{dead: dead, appended: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "platform_connector_appended_total",
-		Help: "Records handed to the store, by result; error counts batches that are tried again.",
+		Help: "Records handed to the store, by result; counted ones are not stored, because their node is beyond its quota; error counts batches that are tried again.",
 	}, []string{"result"})}
-	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), "error"} {
+	for _, result := range []string{store.Appended.String(), store.Duplicate.String(), store.Refused.String(), store.Counted.String(), "error"} {
 		m.appended.WithLabelValues(result)
 	}
 	r.MustRegister(m.appended)
@@ -139,13 +141,18 @@ func (c *Sender) send(ctx context.Context, s Sink, records []record.Record) (ref
 			return nil, err
 		}
 		settled(results)
+		counted := 0
 		for i, result := range results {
-			if result == store.Refused {
+			switch result {
+			case store.Refused:
 				refused = append(refused, refusal{out[i], cmp.Or(problems[out[i].ID], places.OtherContent)})
-				continue
+			case store.Counted:
+				counted++
+			case store.Appended, store.Duplicate:
+				c.skip(ctx, out[i])
 			}
-			c.skip(ctx, out[i])
 		}
+		c.Notices.Add(EventsCounted, counted)
 	}
 	return refused, nil
 }

@@ -51,11 +51,12 @@ func (t *Tally) See(node *corev1.Node) {
 }
 
 // take returns what of the spool's entries, whose records are given too, goes to
-// the sink now.
-func (t *Tally) take(ctx context.Context, entries []spool.Entry, records []record.Record) []record.Record {
-	now, out := t.Clock.Now(), make([]record.Record, 0, len(records))
+// the sink now, and whether somebody has ended faults of the node since the last time.
+func (t *Tally) take(ctx context.Context, entries []spool.Entry, records []record.Record) (out []record.Record, released bool) {
+	now := t.Clock.Now()
+	out = make([]record.Record, 0, len(records))
 	t.mu.Lock()
-	released := t.released
+	released = t.released
 	t.released = false
 	t.mu.Unlock()
 	if released {
@@ -67,7 +68,7 @@ func (t *Tally) take(ctx context.Context, entries []spool.Entry, records []recor
 	for i, r := range records {
 		out = append(out, t.counter.Take(now, entries[i].Index, r, t.Shape(ctx, r).Event)...)
 	}
-	return out
+	return out, released
 }
 
 // stored notes what the sink has, or refused.

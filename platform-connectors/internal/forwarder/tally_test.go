@@ -163,6 +163,10 @@ func TestAPersonEndsTheWindow(t *testing.T) {
 				if got := rows(b); got != tc.want {
 					t.Errorf("there is %q, want %q", got, tc.want)
 				}
+				// Who stands before the store is told with the first call after it.
+				if ended := strings.Contains(tc.want, "2x2-0"); b.anew != map[bool]int{true: 1}[ended] {
+					t.Errorf("%d appends say that faults were ended by hand", b.anew)
+				}
 			})
 		})
 	}

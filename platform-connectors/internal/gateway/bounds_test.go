@@ -1,18 +1,12 @@
 package gateway_test
 
 import (
-	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -83,26 +77,6 @@ func TestWhoSendsSlowlyIsLeft(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded per address.
-func TestConnectionsAreBounded(t *testing.T) {
-	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.PerAddress = 2 })
-	for range 2 {
-		conn, err := tls.Dial("tcp", h.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-	}
-	conn, err := net.Dial("tcp", h.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !strings.Contains(fmt.Sprint(err), "reset") {
-		t.Errorf("a third connection: %v, want it closed", err)
-	}
-}
-
 // TestOneMadNode brings more than its share: it has to wait, and nobody else has.
 func TestOneMadNode(t *testing.T) {
 	clk := testkit.NewClock()
@@ -135,32 +109,6 @@ func TestOneMadNode(t *testing.T) {
 	clk.Step(4 * time.Second)
 	if err := bring(mad, "gpu-7"); err != nil {
 		t.Errorf("after a while: %v", err)
-	}
-}
-
-// TestWorkWaitsForBytes: while as much is worked on as may be, a request waits, and is
-// answered when there is room again.
-func TestWorkWaitsForBytes(t *testing.T) {
-	busy := semaphore.NewWeighted(gateway.MaxMessage)
-	h := newHall(t, func(g *gateway.Gateway, _ *gateway.Limits) { g.Bytes = busy })
-	if !busy.TryAcquire(gateway.MaxMessage) {
-		t.Fatal("a new gateway works on something")
-	}
-	bring := func(ctx context.Context) error {
-		_, err := h.connector(of("gpu-7")).Append(ctx, []record.Record{storetest.Record("gpu-7")})
-		return err
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := bring(ctx); err == nil {
-		t.Error("a request was answered beyond the bound")
-	}
-	if n := len(h.stored()); n != 0 {
-		t.Errorf("%d records were stored beyond the bound", n)
-	}
-	busy.Release(gateway.MaxMessage)
-	if err := bring(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
@@ -23,6 +22,10 @@ const Audience = "gateway.nvsentinel.nvidia.com"
 // calls.
 const PublisherHeader = "nvsentinel-publisher-authorization"
 
+// AnewHeader says that somebody has ended faults of the connector's node since its last
+// call: what it brings repeats nothing.
+const AnewHeader = "nvsentinel-anew"
+
 // Bounds of callers that nobody knows.
 const (
 	// firstPause is how long a peer has to wait after its first refused token;
@@ -31,6 +34,8 @@ const (
 	longestPause = time.Minute
 	// maxPeers bounds how many peers' refusals are remembered.
 	maxPeers = 16384
+	// maxAsking bounds the calls whose token is asked about, or waits for it.
+	maxAsking = MaxCalls / 2
 )
 
 // Tokens verifies tokens.
@@ -47,13 +52,18 @@ type Callers struct {
 	// Accounts are those of the nodes' connectors.
 	Accounts []string
 	Policy   passage.Policy
-	Clock    clock.PassiveClock
+	// PerAddress bounds the calls of one address whose tokens are asked about, or wait
+	// for it.
+	PerAddress int
+	Clock      clock.PassiveClock
 
-	mu    sync.Mutex
-	peers map[string]*visitor
+	mu     sync.Mutex
+	peers  map[string]*visitor
+	asking int
 }
 
-// visitor is an address whose tokens are asked about, or were refused.
+// visitor is an address, or a node whose connection is known, whose tokens are asked
+// about, or were refused.
 type visitor struct {
 	// turn is held while one of its tokens is asked about.
 	turn chan struct{}
@@ -111,7 +121,7 @@ func (c *Callers) identify(ctx context.Context, tokens Tokens, header string, re
 		id, err := tokens.Identify(ctx, token)
 		return id, told(err)
 	}
-	from := address(ctx)
+	from := origin(ctx)
 	if err := c.begin(ctx, from); err != nil {
 		return authn.Identity{}, err
 	}
@@ -132,7 +142,10 @@ func told(err error) error {
 }
 
 // errPaused is the answer to an address whose tokens were refused.
-var errPaused = status.Error(codes.ResourceExhausted, "tokens from this address were refused: it has to wait before another one is looked at")
+var errPaused = later(firstPause, "tokens from this address were refused: it has to wait before another one is looked at")
+
+// errAsking is the answer when too many calls wait for a verdict about their token.
+var errAsking = later(firstPause, "too many calls wait until their tokens are verified, send again")
 
 // begin waits until a token of an address may be asked about: one at a time, and
 // after a refused one not at once. Whoever has no valid token can so cause few
@@ -145,11 +158,16 @@ func (c *Callers) begin(ctx context.Context, from string) error {
 		v = &visitor{turn: make(chan struct{}, 1)}
 		c.peers[from] = v
 	}
-	if c.Clock.Now().Before(v.until) {
+	switch {
+	case c.Clock.Now().Before(v.until):
 		c.mu.Unlock()
 		return errPaused
+	case v.waiting >= c.PerAddress || c.asking >= maxAsking:
+		c.mu.Unlock()
+		return errAsking
 	}
 	v.waiting++
+	c.asking++
 	c.mu.Unlock()
 	var err error
 	select {
@@ -165,6 +183,7 @@ func (c *Callers) begin(ctx context.Context, from string) error {
 	}
 	if err != nil {
 		v.waiting--
+		c.asking--
 	}
 	return err
 }
@@ -175,6 +194,7 @@ func (c *Callers) end(from string, err error) {
 	defer c.mu.Unlock()
 	v := c.peers[from]
 	v.waiting--
+	c.asking--
 	<-v.turn
 	denied, ok := asDenied(err)
 	if err == nil || !ok || denied.Code != codes.Unauthenticated {
@@ -210,15 +230,13 @@ func (c *Callers) forget() {
 	}
 }
 
-// address is the peer's, without its port.
-func address(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return ""
+// origin is who is held responsible for a token that is refused.
+func origin(ctx context.Context) string {
+	if conn := connectionOf(ctx); conn != nil {
+		return conn.origin()
 	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
+	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr.String()
 	}
-	return host
+	return ""
 }

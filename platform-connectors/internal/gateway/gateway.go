@@ -8,15 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -25,6 +23,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
 	"github.com/nvidia/nvsentinel/platform-connectors/passage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -39,19 +38,19 @@ const (
 	// historyPage is how many records a page of a history has, at most; few,
 	// because each may be large.
 	historyPage = 64
-	// historyBytes ends a page that has as many bytes.
-	historyBytes = 4 << 20
-	// historyCost is what a page costs of the node's share, besides its request.
-	historyCost = 64 << 10
-	// patience bounds how long a caller may take to send its request, and how
-	// long the store may take for it.
-	patience = 20 * time.Second
+	// historyPart is how many bytes of a page one answer bears; the next page begins
+	// where it ends.
+	historyPart = 1 << 20
+	// MaxCalls bounds the calls under way. Until its request is received each holds
+	// what flow control lets a caller send ahead, 64 KiB.
+	MaxCalls = 512
 )
 
 // Store is what the gateway needs of the record store.
 type Store interface {
 	store.Identified
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
+	TrimDeadLetters(ctx context.Context, bound store.DeadLetterBound, now time.Time) (int, error)
 	List(ctx context.Context, q store.Query) ([]record.Record, error)
 }
 
@@ -63,176 +62,136 @@ type Gateway struct {
 	PerNode int
 	// Shares bounds what one node brings over time.
 	Shares *Shares
-	// Bytes bounds the requests that are worked on at the same time; it is at least
-	// MaxMessage. Who waits is served in the order of coming.
-	Bytes   *semaphore.Weighted
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Metrics *Metrics
+	// Quotas bounds what is stored of one node in a day; nil bounds nothing.
+	Quotas *Quotas
+	// Memory bounds the requests that are received and worked on at the same time.
+	Memory *Memory
+	// MaxCalls bounds the calls under way.
+	MaxCalls int
+	Clock    clock.WithTicker
+	Log      *slog.Logger
+	Metrics  *Metrics
+
+	underWay atomic.Int64
 
 	mu   sync.Mutex
-	busy map[string]int
+	busy map[string]*busyNode
 
 	asking sync.Mutex // guards the fields below
 	server string
 	asked  time.Time
 }
 
-// service is that of the wire, in the form of streams: gRPC reads a unary request
-// before it calls anybody, and here the caller has to be known first.
-func service() *grpc.ServiceDesc {
-	return &grpc.ServiceDesc{
-		ServiceName: protos.Gateway_ServiceDesc.ServiceName,
-		HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{
-			{StreamName: "Append", Handler: handler("append", (*Gateway).append)},
-			{StreamName: "Dead", Handler: handler("dead", (*Gateway).dead)},
-			{StreamName: "History", Handler: handler("history", (*Gateway).history)},
-		},
-		Metadata: protos.Gateway_ServiceDesc.Metadata,
-	}
-}
-
-// handler knows the caller, then reads its one request, then answers.
-func handler[Q any, P interface {
-	*Q
-	proto.Message
-}, A proto.Message](call string, answer func(*Gateway, context.Context, passage.Caller, P) (A, error),
-) grpc.StreamHandler {
-	return func(srv any, stream grpc.ServerStream) error {
-		g, ok := srv.(*Gateway)
-		if !ok {
-			return status.Errorf(codes.Internal, "the service is a %T", srv)
-		}
-		err := g.serve(stream, func(ctx context.Context, caller passage.Caller) (proto.Message, error) {
-			request := P(new(Q))
-			if err := g.receive(stream, request); err != nil {
-				return nil, err
-			}
-			size := min(int64(proto.Size(request)), MaxMessage)
-			if !g.Shares.Spend(caller.Node, size) {
-				return nil, status.Errorf(codes.ResourceExhausted, "node %s sends more than %d bytes a second, nothing was taken, send again later", caller.Node, g.Shares.PerSecond)
-			}
-			if err := g.Bytes.Acquire(ctx, size); err != nil {
-				return nil, status.Error(codes.Unavailable, "the gateway has too much before it, nothing was taken, send again")
-			}
-			defer g.Bytes.Release(size)
-			return answer(g, ctx, caller, request)
-		})
-		g.Metrics.calls.WithLabelValues(call, status.Code(err).String()).Inc()
-		if status.Code(err) == codes.Unavailable {
-			stream.SetTrailer(notAgain)
-		}
-		return err
-	}
-}
-
-// notAgain keeps gRPC itself from sending a call again that was answered (gRFC A6): while
-// the store is away, every connector would ask several times as often as it means to.
-var notAgain = metadata.Pairs("grpc-retry-pushback-ms", "-1")
-
-// serve answers a caller that is known and has not too many calls under way.
-func (g *Gateway) serve(stream grpc.ServerStream, answer func(context.Context, passage.Caller) (proto.Message, error)) error {
-	ctx, cancel := context.WithTimeout(stream.Context(), 2*patience)
-	defer cancel()
+// enter identifies a caller and its connection.
+func (g *Gateway) enter(ctx context.Context) (passage.Caller, error) {
 	caller, err := g.Callers.Enter(ctx)
 	if err != nil {
-		return err
+		return caller, err
 	}
-	if !g.enter(caller.Node) {
-		return status.Errorf(codes.Unavailable, "node %s has %d calls under way, nothing was taken, send again", caller.Node, g.PerNode)
+	if conn := connectionOf(ctx); conn != nil {
+		return caller, conn.identify(caller.Node)
 	}
-	defer g.leave(caller.Node)
-	reply, err := answer(ctx, caller)
-	if err != nil {
-		return err
-	}
-	return stream.SendMsg(reply)
-}
-
-// receive reads the request; who sends it slowly is left.
-func (g *Gateway) receive(stream grpc.ServerStream, into proto.Message) error {
-	done := make(chan error, 1)
-	go func() { done <- stream.RecvMsg(into) }()
-	select {
-	case err := <-done:
-		return err
-	case <-g.Clock.After(patience):
-		return status.Errorf(codes.DeadlineExceeded, "the request did not arrive within %s", patience)
-	}
-}
-
-func (g *Gateway) enter(node string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy[node] >= g.PerNode {
-		return false
-	}
-	if g.busy == nil {
-		g.busy = map[string]int{}
-	}
-	g.busy[node]++
-	return true
-}
-
-func (g *Gateway) leave(node string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy[node]--; g.busy[node] == 0 {
-		delete(g.busy, node)
-	}
+	return caller, nil
 }
 
 // append passes on what may be passed on, in one call of the store.
-func (g *Gateway) append(ctx context.Context, caller passage.Caller, q *protos.AppendRequest) (*protos.AppendResponse, error) {
+func (g *Gateway) append(c *call, q *protos.AppendRequest) (*protos.AppendResponse, error) {
 	if n := len(q.GetRecords()); n > maxRecords {
 		return nil, status.Errorf(codes.InvalidArgument, "%d records in one call, at most %d", n, maxRecords)
 	}
 	crashpoint.Here("platform-connectors/gateway-received")
-	now := g.Clock.Now().UTC()
-	out := &protos.AppendResponse{}
-	var passed []record.Record
-	var of []*protos.Result
-	for _, doc := range q.GetRecords() {
-		result := &protos.Result{}
-		out.Results = append(out.Results, result)
-		r, refusal := g.pass(caller, doc, now)
-		if refusal != nil {
-			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
-			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
-			g.Log.Warn("a record was refused", "node", caller.Node, "reason", refusal.Reason, "problem", refusal.Problem)
-			continue
-		}
-		passed, of = append(passed, r), append(of, result)
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
 	if len(q.GetRecords()) == 0 {
 		return g.name(ctx, q.GetServer())
 	}
-	if len(passed) == 0 {
-		return out, nil
+	allowed := g.allow(c, q.GetServer())
+	defer allowed.end()
+	s, err := g.sift(c, q, allowed)
+	if err != nil {
+		return nil, err
 	}
-	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), passed)
-	out.Server = server
+	if len(s.passed) == 0 {
+		return s.answer, allowed.settle(nil, "")
+	}
+	results, server, err := g.Store.AppendTo(ctx, q.GetServer(), s.passed)
+	s.answer.Server = server
 	if errors.Is(err, store.ErrMoved) {
-		out.Results = nil
-		return out, nil
+		allowed.failed()
+		s.answer.Results = nil
+		return s.answer, nil
 	}
-	if err == nil && len(results) != len(passed) {
-		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(passed))
+	if err == nil && len(results) != len(s.passed) {
+		err = fmt.Errorf("the store answered for %d of %d records", len(results), len(s.passed))
 	}
 	if err != nil {
+		allowed.failed()
 		return nil, g.away(err)
+	}
+	if err := allowed.settle(results, server); err != nil {
+		return nil, err
 	}
 	crashpoint.Here("platform-connectors/gateway-appended")
 	for i, result := range results {
-		of[i].Outcome = outcomeOf(result)
+		s.of[i].Outcome = outcomeOf(result)
 		if result == store.Refused {
-			of[i].Problem = destination.OtherContent
+			s.of[i].Problem = destination.OtherContent
 		}
 	}
-	return out, nil
+	return s.answer, nil
+}
+
+// sifted are the records of a call that go to the store, each with its place in the answer.
+type sifted struct {
+	answer *protos.AppendResponse
+	passed []record.Record
+	of     []*protos.Result
+}
+
+// sift decides about each record of a call.
+func (g *Gateway) sift(c *call, q *protos.AppendRequest, allowed *allowance) (sifted, error) {
+	now, s := g.Clock.Now().UTC(), sifted{answer: &protos.AppendResponse{}}
+	var refusals refusals
+	for _, doc := range q.GetRecords() {
+		result := &protos.Result{}
+		s.answer.Results = append(s.answer.Results, result)
+		r, refusal := g.pass(c.caller, doc, now)
+		if refusal != nil {
+			result.Outcome, result.Problem = protos.Outcome_OUTCOME_REFUSED, refusal.Problem
+			g.Metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
+			refusals.add(refusal)
+			continue
+		}
+		r, verdict, err := allowed.decide(r, int64(len(doc)))
+		if err != nil {
+			return s, err
+		}
+		if verdict.Counted() {
+			result.Outcome, result.Problem = protos.Outcome_OUTCOME_COUNTED, g.Quotas.problem(c.caller.Node)
+			continue
+		}
+		s.passed, s.of = append(s.passed, r), append(s.of, result)
+	}
+	refusals.log(g.Log, c.caller.Node)
+	return s, nil
+}
+
+// refusals are those of one call: one line of the log, however many there are.
+type refusals struct {
+	n     int
+	first *passage.Refusal
+}
+
+func (r *refusals) add(refusal *passage.Refusal) {
+	if r.n++; r.n == 1 {
+		r.first = refusal
+	}
+}
+
+func (r *refusals) log(log *slog.Logger, node string) {
+	if r.n > 0 {
+		log.Warn("records were refused", "node", node, "records", r.n, "first_reason", r.first.Reason, "first_problem", r.first.Problem)
+	}
 }
 
 // nameFor is how long a name of the server is passed on without asking again.
@@ -268,50 +227,63 @@ func outcomeOf(r store.AppendResult) protos.Outcome {
 		return protos.Outcome_OUTCOME_APPENDED
 	case store.Duplicate:
 		return protos.Outcome_OUTCOME_DUPLICATE
-	case store.Refused:
+	case store.Refused, store.Counted:
 	}
 	return protos.Outcome_OUTCOME_REFUSED
 }
 
-// dead keeps a letter under the node's name: another node's stay as they are.
-func (g *Gateway) dead(ctx context.Context, caller passage.Caller, q *protos.DeadRequest) (*protos.DeadResponse, error) {
-	if len(q.GetBody()) > MaxDead {
-		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", len(q.GetBody()), MaxDead)
+// dead keeps a letter under the node's name: another node's stay as they are. Its oldest
+// go when it has too many; when its quota and the reserve are spent, no more are kept.
+func (g *Gateway) dead(c *call, q *protos.DeadRequest) (*protos.DeadResponse, error) {
+	size := int64(len(q.GetBody()))
+	if size > MaxDead {
+		return nil, status.Errorf(codes.InvalidArgument, "a letter of %d bytes, at most %d", size, MaxDead)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	if g.Quotas.spent(c.caller.Node) {
+		g.Metrics.overQuota.WithLabelValues(droppedLetter).Inc()
+		return &protos.DeadResponse{Dropped: 1}, nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
-	err := g.Store.Dead(ctx, store.DeadLetter{
-		ID: cut(q.GetId(), 128), Source: "platform-connectors/" + caller.Node, Reason: cut(q.GetReason(), 1024),
-		Body: q.GetBody(), At: g.Clock.Now().UTC(),
-	})
+	now, bound := g.Clock.Now().UTC(), store.OfConnectors()
+	bound.Source, bound.Prefix = bound.Source+"/"+c.caller.Node, false
+	err := g.Store.Dead(ctx, store.DeadLetter{ID: cut(q.GetId(), 128), Source: bound.Source, Reason: cut(q.GetReason(), 1024), Body: q.GetBody(), At: now})
 	if err != nil {
 		return nil, g.away(err)
 	}
-	return &protos.DeadResponse{}, nil
+	g.Quotas.note(c.caller.Node, quota.Use{Bytes: size, Records: 1}, 0, 0)
+	dropped, err := g.Store.TrimDeadLetters(ctx, bound, now)
+	if err != nil {
+		return nil, g.away(err)
+	}
+	return &protos.DeadResponse{Dropped: int32(min(dropped, math.MaxInt32))}, nil
 }
 
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // history reads a page of the caller's own node.
-func (g *Gateway) history(ctx context.Context, caller passage.Caller, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (g *Gateway) history(c *call, q *protos.HistoryRequest) (*protos.HistoryResponse, error) {
+	if err := g.hold(c, MaxMessage); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
-	page, err := destination.History(ctx, g.Store, caller.Node, q.GetAfter(), historyPage)
+	page, err := destination.History(ctx, g.Store, c.caller.Node, q.GetAfter(), historyPage)
 	if err != nil {
 		return nil, g.away(err)
 	}
-	g.Shares.Spend(caller.Node, historyCost)
 	out, size := &protos.HistoryResponse{}, 0
 	for _, r := range page {
 		doc, err := record.AppendJSON(nil, r)
 		if err != nil {
 			return nil, g.away(err)
 		}
-		if size += len(doc); size > historyBytes && len(out.GetRecords()) > 0 {
+		if size+len(doc) > historyPart && len(out.GetRecords()) > 0 {
 			break
 		}
-		out.Records = append(out.Records, doc)
+		out.Records, size = append(out.Records, doc), size+len(doc)
 	}
+	g.Shares.Spend(c.caller.Node, int64(size))
 	return out, nil
 }
 

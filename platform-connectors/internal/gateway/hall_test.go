@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -112,14 +111,14 @@ func newHall(t *testing.T, edit ...func(*gateway.Gateway, *gateway.Limits)) *hal
 	}
 	h.gateway = &gateway.Gateway{
 		Callers: &gateway.Callers{
-			Connectors: review(gateway.Audience), Publishers: review(authn.Audience), Accounts: []string{connectors}, Clock: clock.RealClock{},
+			Connectors: review(gateway.Audience), Publishers: review(authn.Audience), Accounts: []string{connectors}, PerAddress: 100, Clock: clock.RealClock{},
 			Policy: passage.Policy{Agents: append(authz.DefaultAgents(), authz.Agent{Name: "health-events-analyzer", Account: analyzer, ClusterWide: true})},
 		},
 		Shares: &gateway.Shares{PerSecond: 1 << 20, Burst: 64 << 20, Clock: clock.RealClock{}},
-		Store:  h.store, PerNode: 2, Bytes: semaphore.NewWeighted(gateway.MaxMessage),
+		Store:  h.store, PerNode: 2, Memory: gateway.NewMemory(gateway.MaxMessage), MaxCalls: gateway.MaxCalls,
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: gateway.NewMetrics(prometheus.NewRegistry()),
 	}
-	limits := gateway.Limits{Connections: 100, PerAddress: 100}
+	limits := gateway.Limits{Connections: 200, PerNode: 100, PerAddress: 100}
 	for _, e := range edit {
 		e(h.gateway, &limits)
 	}

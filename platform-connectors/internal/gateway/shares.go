@@ -25,8 +25,8 @@ type share struct {
 }
 
 // Spend notes n bytes of a node; false says that it has brought too much before
-// and has to wait.
-func (s *Shares) Spend(node string, n int64) bool {
+// and has to wait, about how long.
+func (s *Shares) Spend(node string, n int64) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock.Now()
@@ -42,10 +42,10 @@ func (s *Shares) Spend(node string, n int64) bool {
 	}
 	bytes := s.left(s.of[node], now)
 	if bytes >= s.Burst {
-		return false
+		return time.Duration((bytes-s.Burst)/s.PerSecond+1) * time.Second, false
 	}
 	s.of[node] = share{bytes + n, now}
-	return true
+	return 0, true
 }
 
 // left is what of a share is not worked off at a time.

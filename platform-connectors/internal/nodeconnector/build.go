@@ -40,13 +40,15 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	follower := newFollower(d, cfg, queue, node, stages)
 	tally := newTally(d, cfg, node, stages)
 	records := openRecords(d, cfg, up, queue)
-	sender := newSender(d, queue, records, stages)
+	notices := newNotices(d, node, client)
+	sender := newSender(d, queue, records, stages, notices)
 	forward := newForwarder(d, queue, node, sender, tally)
 	p := parts{queue, node, history(up, records), client, stages, sinkOf{records}}
 	if client != nil {
 		startSink(d, cfg, p)
 	}
 	startForwarder(d, forward)
+	watchDelivery(d, p, forward, records, notices)
 	startFollower(d, follower)
 	tellOfFatal(d, cfg, p)
 	authenticator, err := newAuthenticator(d, cfg, client)

@@ -14,8 +14,10 @@ import (
 	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/canary"
+	watch "github.com/nvidia/nvsentinel/platform-connectors/internal/delivery"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
@@ -132,11 +134,18 @@ func (p past) Opened() (sink.History, bool) {
 	return h, ok
 }
 
-func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *transform.Runner) *forwarder.Sender {
+func newSender(d *daemon.Daemon, q queue, source *destination.Lazy, stages *transform.Runner, notices *forwarder.Notices) *forwarder.Sender {
 	return &forwarder.Sender{
-		Source: sinkOf{source}, Transform: stages, Clock: d.Clock, Log: d.Log,
+		Source: sinkOf{source}, Transform: stages, Notices: notices, Clock: d.Clock, Log: d.Log,
 		Metrics: forwarder.NewMetrics(d.Registry, q.metrics.DeadLetters.WithLabelValues(spool.DeadRefused)),
 	}
+}
+
+// newNotices tells people what becomes of the node's events.
+func newNotices(d *daemon.Daemon, node *nodecache.Node, client *nodeclient.Client) *forwarder.Notices {
+	n := &forwarder.Notices{Node: node.Object, Client: client, Clock: d.Clock, Log: d.Log}
+	d.Go("notices", n.Run)
+	return n
 }
 
 // newForwarder is made before anybody reads the spool, which tries each event with it.
@@ -154,6 +163,22 @@ func startForwarder(d *daemon.Daemon, f *forwarder.Forwarder) {
 		_, detail := f.Ready() // the age of the spool says when it is too late
 		return true, detail
 	})
+}
+
+// watchDelivery shows that events do not reach the store, or that it is not open.
+func watchDelivery(d *daemon.Daemon, p parts, f *forwarder.Forwarder, records *destination.Lazy, notices *forwarder.Notices) {
+	w := &watch.Watch{
+		Backlog: func() delivery.Backlog {
+			if open, detail := records.Ready(); !open && p.queue.spool.Bytes() > 0 {
+				return delivery.Backlog{Since: d.Clock.Now().Add(-p.queue.spool.Oldest()), Problem: detail}
+			}
+			return f.Backlog()
+		},
+		Tell: func() { notices.Add(forwarder.EventsWaiting, 1) },
+		Node: p.node.Object, Client: p.client, Clock: d.Clock, Log: d.Log,
+	}
+	w.Register(d.Registry)
+	d.Go("delivery", w.Run)
 }
 
 // tellOfFatal tells of events that killed this process in lives before this one.

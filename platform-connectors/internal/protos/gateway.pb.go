@@ -33,6 +33,9 @@ const (
 	Outcome_OUTCOME_DUPLICATE   Outcome = 2
 	// It can never be stored.
 	Outcome_OUTCOME_REFUSED Outcome = 3
+	// It is counted and not stored, because its node has brought more than its quota of
+	// the day; it is for the record only, or repeats what is stored.
+	Outcome_OUTCOME_COUNTED Outcome = 4
 )
 
 // Enum value maps for Outcome.
@@ -42,12 +45,14 @@ var (
 		1: "OUTCOME_APPENDED",
 		2: "OUTCOME_DUPLICATE",
 		3: "OUTCOME_REFUSED",
+		4: "OUTCOME_COUNTED",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED": 0,
 		"OUTCOME_APPENDED":    1,
 		"OUTCOME_DUPLICATE":   2,
 		"OUTCOME_REFUSED":     3,
+		"OUTCOME_COUNTED":     4,
 	}
 )
 
@@ -303,7 +308,10 @@ func (x *DeadRequest) GetBody() []byte {
 }
 
 type DeadResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many dead letters of the node are gone, because they are too many, too large or
+	// too old: the oldest first.
+	Dropped       int32 `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +344,13 @@ func (x *DeadResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeadResponse.ProtoReflect.Descriptor instead.
 func (*DeadResponse) Descriptor() ([]byte, []int) {
 	return file_gateway_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeadResponse) GetDropped() int32 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
 }
 
 type HistoryRequest struct {
@@ -445,17 +460,19 @@ const file_gateway_proto_rawDesc = "" +
 	"\vDeadRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\"\x0e\n" +
-	"\fDeadResponse\"&\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\"(\n" +
+	"\fDeadResponse\x12\x18\n" +
+	"\adropped\x18\x01 \x01(\x05R\adropped\"&\n" +
 	"\x0eHistoryRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x03R\x05after\"+\n" +
 	"\x0fHistoryResponse\x12\x18\n" +
-	"\arecords\x18\x01 \x03(\fR\arecords*d\n" +
+	"\arecords\x18\x01 \x03(\fR\arecords*y\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_APPENDED\x10\x01\x12\x15\n" +
 	"\x11OUTCOME_DUPLICATE\x10\x02\x12\x13\n" +
-	"\x0fOUTCOME_REFUSED\x10\x032\x8b\x02\n" +
+	"\x0fOUTCOME_REFUSED\x10\x03\x12\x13\n" +
+	"\x0fOUTCOME_COUNTED\x10\x042\x8b\x02\n" +
 	"\aGateway\x12U\n" +
 	"\x06Append\x12$.nvsentinel.gateway.v1.AppendRequest\x1a%.nvsentinel.gateway.v1.AppendResponse\x12O\n" +
 	"\x04Dead\x12\".nvsentinel.gateway.v1.DeadRequest\x1a#.nvsentinel.gateway.v1.DeadResponse\x12X\n" +

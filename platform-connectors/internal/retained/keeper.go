@@ -193,7 +193,7 @@ func (k *Keeper) put(ctx context.Context, server string, records []record.Record
 	k.server = server
 	stored := make([]record.Record, 0, len(records))
 	for i, r := range records {
-		if i < len(results) && results[i] != store.Refused {
+		if i < len(results) && results[i] != store.Refused && results[i] != store.Counted {
 			stored = append(stored, r)
 		}
 	}

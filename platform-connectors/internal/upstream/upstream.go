@@ -37,6 +37,8 @@ const (
 	attempt = 25 * time.Second
 	// publisherHeader bears the token of a cluster-wide publisher.
 	publisherHeader = "nvsentinel-publisher-authorization"
+	// anewHeader says that somebody has ended faults of the node since the last call.
+	anewHeader = "nvsentinel-anew"
 	// policy: one connection to one gateway, chosen by chance, another one when
 	// that is gone. A call waits for a connection until its deadline, and is sent
 	// again where it was not answered: appending twice is appending once.
@@ -106,6 +108,9 @@ func (g *Gateway) Append(ctx context.Context, batch []record.Record) ([]store.Ap
 // several calls the first ones may have been appended when the store moves.
 func (g *Gateway) AppendTo(ctx context.Context, server string, batch []record.Record) ([]store.AppendResult, string, error) {
 	ctx = forPublisher(ctx)
+	if destination.IsAnew(ctx) {
+		ctx = metadata.AppendToOutgoingContext(ctx, anewHeader, "true")
+	}
 	out := make([]store.AppendResult, 0, len(batch))
 	request, size, first := &protos.AppendRequest{Server: server}, 0, 0
 	for i, r := range batch {
@@ -157,6 +162,9 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 			out[i] = store.Refused
 			destination.Tell(ctx, batch[i].ID, result.GetProblem())
 			g.log.Error("the gateway refused a record", "id", batch[i].ID, "problem", result.GetProblem())
+		case protos.Outcome_OUTCOME_COUNTED:
+			out[i] = store.Counted
+			destination.Tell(ctx, batch[i].ID, result.GetProblem())
 		case protos.Outcome_OUTCOME_UNSPECIFIED:
 			return nil, "", fmt.Errorf("the gateway does not say what became of record %d", i)
 		}
@@ -168,10 +176,11 @@ func (g *Gateway) append(ctx context.Context, q *protos.AppendRequest, batch []r
 func (g *Gateway) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
 	ctx, cancel := context.WithTimeout(forPublisher(ctx), attempt)
 	defer cancel()
-	_, err := g.api.Dead(ctx, &protos.DeadRequest{Id: deadLetter.ID, Reason: deadLetter.Reason, Body: deadLetter.Body})
+	reply, err := g.api.Dead(ctx, &protos.DeadRequest{Id: deadLetter.ID, Reason: deadLetter.Reason, Body: deadLetter.Body})
 	if err != nil {
 		return fmt.Errorf("asking the gateway to keep dead letter %q: %w", deadLetter.ID, err)
 	}
+	destination.TellDropped(ctx, int(reply.GetDropped()))
 	return nil
 }
 

@@ -12,6 +12,7 @@ type Metrics struct {
 	Lag         *prometheus.GaugeVec
 	Held        *prometheus.GaugeVec
 	Expired     prometheus.Counter
+	Trimmed     prometheus.Counter
 }
 
 // NewMetrics registers a store's metrics; a nil registerer keeps them private.
@@ -34,9 +35,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "How long the oldest transaction under way on the database server, of anybody, has been seen. Feeds go on; the server's cleaning does not.",
 		}, []string{"consumer"}),
 		Expired: prometheus.NewCounter(prometheus.CounterOpts{Name: "nvsentinel_store_expired_records_total", Help: "Records deleted after their expiry."}),
+		Trimmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "nvsentinel_store_dropped_dead_letters_total", Help: "Dead letters deleted because their source had too many, too large or too old ones.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Held, m.Expired)
+		reg.MustRegister(m.Appends, m.Conflicts, m.Refusals, m.Rescans, m.Undecodable, m.Lag, m.Held, m.Expired, m.Trimmed)
 	}
 	return m
 }

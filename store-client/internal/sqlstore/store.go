@@ -180,46 +180,6 @@ func listSQL(q store.Query, limit int) (string, []any) {
 	return query, c.args
 }
 
-// Dead implements store.Store. The same letter again replaces the first.
-func (s *Store) Dead(ctx context.Context, deadLetter store.DeadLetter) error {
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO dead_letters (source, id, reason, body, at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (source, id) DO UPDATE SET reason = excluded.reason, body = excluded.body, at = excluded.at`,
-			provider.Text(deadLetter.Source), provider.Text(deadLetter.ID), provider.Text(deadLetter.Reason), deadLetter.Body, s.Dialect.Time(&deadLetter.At))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("keeping dead letter %q of %s: %w", deadLetter.ID, deadLetter.Source, err)
-	}
-	return nil
-}
-
-// DeadLetters implements store.Store.
-func (s *Store) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
-	ctx, cancel := context.WithTimeout(ctx, provider.OperationTimeout)
-	defer cancel()
-	var out []store.DeadLetter
-	size := 0
-	err := each(ctx, s.db, "SELECT id, reason, body, at FROM dead_letters WHERE source = $1 ORDER BY at DESC, id LIMIT $2",
-		[]any{source, store.MaxDeadLetters}, func(scan func(...any) error) error {
-			if size >= store.PageBytes {
-				return nil
-			}
-			l := store.DeadLetter{Source: source}
-			var at instant
-			if err := scan(&l.ID, &l.Reason, &l.Body, &at); err != nil {
-				return err
-			}
-			l.At = at.time()
-			out, size = append(out, l), size+len(l.Body)
-			return nil
-		})
-	if err != nil {
-		return nil, fmt.Errorf("reading the dead letters of %s: %w", source, err)
-	}
-	return out, nil
-}
-
 // expireBatch bounds the rows that one transaction of Expire deletes.
 const expireBatch = 1000
 

@@ -1,0 +1,87 @@
+// Package delivery decides what a Node's condition says of the way of its events to the
+// store. It does no I/O and reads no clock.
+package delivery
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+const (
+	// Late is how long events are on their way before the condition says so: a try of a
+	// connector takes 25 seconds at most.
+	Late = 30 * time.Second
+	// textEvery is the least time between two writes that change the text alone.
+	textEvery = 5 * time.Minute
+	// maxProblem bounds the text of a problem, in bytes.
+	maxProblem = 512
+)
+
+// Backlog is what a connector has begun to hand to the store and the store has not taken.
+type Backlog struct {
+	// Since is when it began; zero says that nothing waits.
+	Since time.Time
+	// Fatal says that a fatal fault that acts is among it.
+	Fatal bool
+	// Problem is why the last try failed, or empty.
+	Problem string
+	// Delivered says that the store has taken something in this life of the connector.
+	Delivered bool
+}
+
+// Reason is why a condition is written, or not.
+type Reason string
+
+// Reasons.
+const (
+	// Delivered: nothing waits, or not for long, and the Node says nothing else.
+	Delivered Reason = "Delivered"
+	// Recovered: the Node says that events wait, and none do for long.
+	Recovered Reason = "Recovered"
+	// Waits: events wait for long, and the Node does not say so yet.
+	Waits Reason = "Waits"
+	// Told: the Node says so.
+	Told Reason = "Told"
+	// Another: events wait, for another reason or since another time than the Node says.
+	Another Reason = "Another"
+)
+
+// Decide compares the backlog with the Node's condition, nil if it has none, and returns
+// the condition to write with Recovered, Waits and Another.
+func Decide(b Backlog, shown *corev1.NodeCondition, now time.Time) (corev1.NodeCondition, Reason) {
+	c := corev1.NodeCondition{
+		Type: nodemark.EventDelivery, Status: corev1.ConditionFalse,
+		Reason: nodemark.HealthyReason(nodemark.EventDelivery), Message: record.HealthyMessage,
+	}
+	says := shown != nil && shown.Status == corev1.ConditionTrue
+	if b.Since.IsZero() || now.Sub(b.Since) < Late {
+		if says && (b.Since.IsZero() || b.Delivered) {
+			return c, Recovered
+		}
+		return c, Delivered
+	}
+	c.Status, c.Reason, c.Message = corev1.ConditionTrue, nodemark.UnhealthyReason(nodemark.EventDelivery), text(b)
+	switch {
+	case !says:
+		return c, Waits
+	case shown.Message != c.Message && now.Sub(shown.LastHeartbeatTime.Time) >= textEvery:
+		return c, Another
+	}
+	return c, Told
+}
+
+func text(b Backlog) string {
+	among, problem := "", b.Problem
+	if b.Fatal {
+		among = ", a fatal fault among them"
+	}
+	if problem == "" {
+		problem = "no answer yet"
+	}
+	return fmt.Sprintf("events wait on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, problem[:min(len(problem), maxProblem)])
+}

@@ -1,0 +1,122 @@
+// Package delivery shows on the Node, and in a metric, that events of the node do not reach
+// the store. The connector accepts events all the same: its readiness and its socket do not
+// depend on it.
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/delivery"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/sink"
+)
+
+const (
+	// every is the time between two looks.
+	every = 5 * time.Second
+	// deadline bounds one write.
+	deadline = 10 * time.Second
+)
+
+// Watch looks at what waits and tells of it.
+type Watch struct {
+	// Backlog is what waits now.
+	Backlog func() delivery.Backlog
+	// Tell is called when events begin to wait for long.
+	Tell func()
+	// Node is the connector's own Node as it was last seen, or nil; Client is nil
+	// without Kubernetes.
+	Node   func() *corev1.Node
+	Client *nodeclient.Client
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+
+	seconds *prometheus.GaugeVec
+	outage  outage.Outage
+	late    bool
+}
+
+// Register registers the metric.
+func (w *Watch) Register(r prometheus.Registerer) {
+	w.seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "platform_connector_delivery_waiting_seconds",
+		Help: "How long the connector has tried to hand its oldest events to the store; 0 when none wait. Fatal says whether a fatal fault that acts is among them.",
+	}, []string{"fatal"})
+	r.MustRegister(w.seconds)
+	w.measure(delivery.Backlog{})
+}
+
+// Run looks until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	ticker := w.Clock.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			err := w.look(ctx)
+			if begins, _ := w.outage.Note(err); begins {
+				w.Log.Warn("the Node cannot be told whether its events reach the store, trying again", "error", err)
+			}
+		}
+	}
+}
+
+func (w *Watch) look(ctx context.Context) error {
+	b, now := w.Backlog(), w.Clock.Now()
+	w.measure(b)
+	var have []corev1.NodeCondition
+	var shown *corev1.NodeCondition
+	var node *corev1.Node
+	if w.Client != nil {
+		node = w.Node()
+	}
+	if node != nil {
+		have = node.Status.Conditions
+		if i := slices.IndexFunc(have, func(c corev1.NodeCondition) bool { return c.Type == nodemark.EventDelivery }); i >= 0 {
+			shown = &have[i]
+		}
+	}
+	want, reason := delivery.Decide(b, shown, now)
+	w.tell(want.Status == corev1.ConditionTrue, want.Message)
+	if node == nil || reason == delivery.Delivered || reason == delivery.Told {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return sink.Patch(ctx, w.Client.Nodes, node.Name, conditions.Changes(have, []corev1.NodeCondition{want}, now))
+}
+
+// tell says once that events wait for long, and once that they do not any more.
+func (w *Watch) tell(late bool, text string) {
+	switch {
+	case late && !w.late:
+		w.Log.Warn("events do not reach the store", "detail", text)
+		w.Tell()
+	case !late && w.late:
+		w.Log.Info("events reach the store again")
+	}
+	w.late = late
+}
+
+func (w *Watch) measure(b delivery.Backlog) {
+	for _, fatal := range []bool{false, true} {
+		seconds := 0.0
+		if !b.Since.IsZero() && b.Fatal == fatal {
+			seconds = max(w.Clock.Since(b.Since).Seconds(), 0)
+		}
+		w.seconds.WithLabelValues(strconv.FormatBool(fatal)).Set(seconds)
+	}
+}

@@ -1,0 +1,107 @@
+package forwarder
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/internal/nodeevent"
+)
+
+// noticeEvery is the time between two writes of notices.
+const noticeEvery = time.Minute
+
+// Reasons of Events about what becomes of a node's events.
+const (
+	// EventsCounted: events are counted and not stored.
+	EventsCounted = "EventsCounted"
+	// DeadLettersDropped: dead letters of the node are gone.
+	DeadLettersDropped = "DeadLettersDropped"
+	// EventsWaiting: events do not reach the store.
+	EventsWaiting = "EventsWaiting"
+)
+
+// noticeTexts are what the Events say; each is one Event, whose count rises.
+var noticeTexts = map[string]string{
+	EventsCounted: "this node has brought more events than its quota of a day: PERSIST_ONLY events and repeats of faults are counted and not stored; " +
+		"nvsentinel status tells how many",
+	EventsWaiting:      "events of this node do not reach the store and wait on the node; the condition EventDelivery says since when and why",
+	DeadLettersDropped: "this node has more dead letters than are kept: the oldest are gone",
+}
+
+// Notices are the things that people are to know of, told by Events of the Node and in the
+// log. A nil one tells nothing.
+type Notices struct {
+	// Node is the connector's own Node as it was last seen, or nil; Client is nil
+	// without Kubernetes.
+	Node   func() *corev1.Node
+	Client *nodeclient.Client
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+
+	mu     sync.Mutex
+	untold map[string]int
+}
+
+// Add notes n more of a reason.
+func (x *Notices) Add(reason string, n int) {
+	if x == nil || n == 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.untold == nil {
+		x.untold = map[string]int{}
+	}
+	x.untold[reason] += n
+}
+
+// Run tells until ctx ends.
+func (x *Notices) Run(ctx context.Context) error {
+	ticker := x.Clock.NewTicker(noticeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+			x.tell(ctx)
+		}
+	}
+}
+
+func (x *Notices) tell(ctx context.Context) {
+	x.mu.Lock()
+	untold := maps.Clone(x.untold)
+	clear(x.untold)
+	x.mu.Unlock()
+	for reason, n := range untold {
+		x.Log.Warn(noticeTexts[reason], "reason", reason, "times", n)
+		if err := x.event(ctx, reason, n); err != nil {
+			x.Log.Warn("telling of it by an Event failed, trying again", "reason", reason, "error", err)
+			x.Add(reason, n)
+		}
+	}
+}
+
+func (x *Notices) event(ctx context.Context, reason string, n int) error {
+	if x.Client == nil {
+		return nil
+	}
+	node := x.Node()
+	if node == nil {
+		return errors.New("the Node was not seen yet")
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return nodeevent.Count(ctx, x.Client.Events, node, nodeevent.Fault{
+		Component: component, Reason: reason, Message: noticeTexts[reason], Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
+	})
+}

@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/store-client/store"
+)
+
+// known is what is known to be stored of a connection's records.
+type known struct {
+	mu     sync.Mutex
+	stored quota.Stored
+	// missed says that records were stored which it does not know of, by a call within
+	// the quota: what they ended is not known either.
+	missed atomic.Bool
+}
+
+// allowance is what of one call may be stored. Its methods may be called on nil, which
+// stores everything.
+type allowance struct {
+	quotas *Quotas
+	node   string
+	now    time.Time
+	// use is what the node has brought, with what this call brings.
+	use  quota.Use
+	conn *connection
+	// known is the connection's, and locked, while the node is beyond its quota.
+	known *known
+	// sizes are those of the records that go to the store; tardy those of them that
+	// go at a trickle.
+	sizes []int64
+	tardy int64
+	// counted are the records that do not, of so many bytes.
+	counted, bytes int64
+	verdicts       map[quota.Verdict]int
+}
+
+// allow begins what a call may have stored by a store that it believes to be a server.
+// Publishers that speak for all nodes have no quota.
+func (g *Gateway) allow(c *call, server string) *allowance {
+	if g.Quotas.off() || c.caller.Publisher != nil {
+		return nil
+	}
+	a := &allowance{quotas: g.Quotas, node: c.caller.Node, now: g.Clock.Now(), use: g.Quotas.use(c.caller.Node), conn: connectionOf(c.ctx)}
+	a.miss()
+	if a.level() > quota.Within {
+		a.begin()
+		s := &a.known.stored
+		if len(metadata.ValueFromIncomingContext(c.ctx, AnewHeader)) > 0 {
+			s.Forget()
+		}
+		if server != "" && s.Server != server {
+			*s = quota.Stored{Server: server}
+		}
+	}
+	return a
+}
+
+// begin takes what is known of the connection for this call alone.
+func (a *allowance) begin() {
+	if a.known != nil {
+		return
+	}
+	a.known = &known{}
+	if a.conn != nil {
+		a.known = &a.conn.known
+	}
+	a.known.mu.Lock()
+	if a.known.missed.Swap(false) {
+		a.known.stored.Forget()
+	}
+}
+
+// miss has a call within the quota say that it stores records nobody remembers.
+func (a *allowance) miss() {
+	if a.conn != nil && a.known == nil && a.level() == quota.Within {
+		a.conn.known.missed.Store(true)
+	}
+}
+
+// end lets the connection's next call go on.
+func (a *allowance) end() {
+	if a != nil && a.known != nil {
+		a.known.mu.Unlock()
+	}
+}
+
+func (a *allowance) level() quota.Level { return a.quotas.Limits.Level(a.use) }
+
+// decide says what becomes of a record of so many bytes; its error is for the caller and
+// holds for the whole call.
+func (a *allowance) decide(r record.Record, size int64) (record.Record, quota.Verdict, error) {
+	if a == nil {
+		return r, quota.Store, nil
+	}
+	level := a.level()
+	verdict := quota.Store
+	if level > quota.Within {
+		a.begin()
+		r, verdict = a.known.stored.Decide(level, r, a.now)
+	}
+	a.count(verdict, size)
+	if verdict.Counted() {
+		return r, verdict, nil
+	}
+	if level == quota.Spent {
+		if wait, ok := a.quotas.trickle.Spend(a.node, 0); !ok {
+			a.known.stored.Forget()
+			return r, verdict, later(wait, "node %s has brought more than twice a day's %d records or %d bytes: its new faults and recoveries are stored at %d bytes a second, "+
+				"nothing was taken, send again later", a.node, a.quotas.Limits.Records, a.quotas.Limits.Bytes, trickle)
+		}
+		a.tardy += max(size, leastRecord)
+	}
+	a.use = a.use.Plus(quota.Use{Bytes: size, Records: 1})
+	a.sizes = append(a.sizes, size)
+	return r, verdict, nil
+}
+
+// count notes a verdict.
+func (a *allowance) count(verdict quota.Verdict, size int64) {
+	if verdict == quota.Store {
+		return
+	}
+	if a.verdicts == nil {
+		a.verdicts = map[quota.Verdict]int{}
+	}
+	a.verdicts[verdict]++
+	if verdict.Counted() {
+		a.counted, a.bytes = a.counted+1, a.bytes+size
+	}
+}
+
+// failed is called when the store did not take what it was given.
+func (a *allowance) failed() {
+	if a != nil && a.known != nil {
+		a.known.stored.Forget()
+	}
+}
+
+// settle notes what a store has taken; it is another one than the connection's records
+// before went to, if it says so: then what was left out as a repeat may not be there, and
+// the call has to come again.
+func (a *allowance) settle(results []store.AppendResult, server string) error {
+	if a == nil {
+		return nil
+	}
+	a.miss()
+	if a.known != nil && server != "" {
+		s := &a.known.stored
+		if s.Server != "" && s.Server != server && a.verdicts[quota.Repeat] > 0 {
+			*s = quota.Stored{Server: server}
+			return status.Error(codes.Unavailable, "another store has taken the place of the one before, send again")
+		}
+		s.Server = server
+	}
+	var taken quota.Use
+	for i, result := range results {
+		if result == store.Appended {
+			taken = taken.Plus(quota.Use{Bytes: a.sizes[i], Records: 1})
+		}
+	}
+	if a.tardy > 0 {
+		a.quotas.trickle.Spend(a.node, a.tardy)
+	}
+	a.quotas.note(a.node, taken, a.counted, a.bytes)
+	a.quotas.Metrics.countedBytes.Add(float64(a.bytes))
+	for verdict, n := range a.verdicts {
+		a.quotas.Metrics.overQuota.WithLabelValues(string(verdict)).Add(float64(n))
+	}
+	return nil
+}

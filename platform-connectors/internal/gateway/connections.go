@@ -1,0 +1,313 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+)
+
+// Bounds of connections.
+const (
+	// introduction is how long a connection may be open before a token was verified
+	// on it.
+	introduction = 30 * time.Second
+	// lastWords is how long a refused connection stays open after its peer was told why.
+	lastWords = 5 * time.Second
+	// sweep is the time between two looks for connections whose time is over.
+	sweep = 5 * time.Second
+	// maxUnread is how many bytes of answers a connection may have that it has not been
+	// able to send, because its peer reads nothing, when it is to send another one.
+	maxUnread = 4 << 20
+	// logAgain is the time between two lines of the log about the same refusal.
+	logAgain = time.Minute
+)
+
+// Limits of connections.
+type Limits struct {
+	// Connections bounds all of them, PerNode those on which a node has shown its
+	// token, PerAddress those of an address on which nobody has yet.
+	Connections, PerNode, PerAddress int
+}
+
+// Refused is why a connection is refused or ended. It is the label value of a counter.
+type Refused string
+
+// Reasons of a refusal.
+const (
+	// TooMany is one connection more than the gateway may have. It is closed at once.
+	TooMany Refused = "gateway"
+	// ManyOfAddress is one more from an address with many on which no token was
+	// verified yet. It is told why; as many again are closed at once.
+	ManyOfAddress Refused = "address"
+	// ManyOfNode is one more of a node. It is told why.
+	ManyOfNode Refused = "node"
+	// Anonymous is one on which no token was verified in time. It is closed.
+	Anonymous Refused = "anonymous"
+	// Unread is one whose peer does not read the answers. It is closed.
+	Unread Refused = "unread"
+)
+
+// RefusedReasons lists every reason, in a fixed order.
+func RefusedReasons() []Refused {
+	return []Refused{TooMany, ManyOfAddress, ManyOfNode, Anonymous, Unread}
+}
+
+// connections is a listener that bounds what it accepts.
+type connections struct {
+	net.Listener
+	limits  Limits
+	metrics *Metrics
+	clock   clock.WithTicker
+	log     *slog.Logger
+
+	mu        sync.Mutex
+	total     int
+	strangers map[string]int // by address
+	nodes     map[string]int
+	unknown   map[*connection]struct{} // all on which no token was verified
+	logged    map[Refused]time.Time
+}
+
+func newConnections(l net.Listener, limits Limits, g *Gateway) *connections {
+	return &connections{
+		Listener: l, limits: limits, metrics: g.Metrics, clock: g.Clock, log: g.Log,
+		strangers: map[string]int{}, nodes: map[string]int{}, unknown: map[*connection]struct{}{}, logged: map[Refused]time.Time{},
+	}
+}
+
+// Accept waits for a connection that there is room for.
+func (s *connections) Accept() (net.Conn, error) {
+	for {
+		raw, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if conn := s.admit(raw); conn != nil {
+			return conn, nil
+		}
+		_ = raw.Close() // nothing is told before a handshake
+	}
+}
+
+// admit counts a connection, or returns nil.
+func (s *connections) admit(raw net.Conn) *connection {
+	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
+	if err != nil {
+		host = raw.RemoteAddr().String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.total >= s.limits.Connections:
+		s.refuse(TooMany, "connections", s.total, "address", host)
+		return nil
+	case s.strangers[host] >= 2*s.limits.PerAddress:
+		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
+		return nil
+	}
+	conn := &connection{Conn: raw, of: s, address: host, until: s.clock.Now().Add(introduction)}
+	if s.strangers[host] >= s.limits.PerAddress {
+		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
+		conn.refused = fmt.Sprintf("%d connections from %s have not shown a valid token yet, at most %d; "+
+			"if the nodes share an address, raise gateway.perAddress (--gateway-connections-per-address)", s.strangers[host], host, s.limits.PerAddress)
+	}
+	s.total++
+	s.strangers[host]++
+	s.metrics.connections.Set(float64(s.total))
+	s.unknown[conn] = struct{}{}
+	return conn
+}
+
+// refuse counts a refusal, and logs it unless one for the same reason was logged lately.
+func (s *connections) refuse(why Refused, facts ...any) {
+	s.metrics.turnedAway.WithLabelValues(string(why)).Inc()
+	now := s.clock.Now()
+	if last, ok := s.logged[why]; ok && now.Sub(last) < logAgain {
+		return
+	}
+	s.logged[why] = now
+	s.log.Warn("a connection was refused; more of the same reason are only counted for a while", append([]any{"reason", why}, facts...)...)
+}
+
+// connection is one that is counted. Fields other than the unread bytes are guarded by
+// its listener's lock.
+type connection struct {
+	net.Conn
+	of      *connections
+	address string
+	node    string // that has shown its token; empty until then
+	refused string // why its calls are refused, for its peer
+	told    bool   // that
+	closed  bool
+	until   time.Time // it ends then, unless its node is known
+	// unread is what was handed to gRPC and not to the network yet, about.
+	unread atomic.Int64
+	// known is what is known to be stored of its node's records.
+	known known
+}
+
+// identify notes whose connection it is, by a token that was verified. Its error is for
+// the caller.
+func (c *connection) identify(node string) error {
+	s := c.of
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.node != "" || c.closed:
+		return nil
+	case c.refused != "":
+	case s.nodes[node] >= s.limits.PerNode:
+		s.refuse(ManyOfNode, "connections", s.nodes[node], "node", node)
+		c.refused = fmt.Sprintf("node %s has %d connections, at most %d", node, s.nodes[node], s.limits.PerNode)
+	default:
+		s.known(c)
+		c.node = node
+		s.nodes[node]++
+		return nil
+	}
+	if !c.told {
+		c.told = true
+		c.until = s.clock.Now().Add(lastWords)
+	}
+	return later(time.Minute, "the gateway closes this connection: %s", c.refused)
+}
+
+// origin is who is held responsible for a token that is refused: the node whose
+// connection it is, or the address.
+func (c *connection) origin() string {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.node != "" {
+		return "node " + c.node
+	}
+	return c.address
+}
+
+// known takes a connection from those on which no token was verified.
+func (s *connections) known(c *connection) {
+	delete(s.unknown, c)
+	if s.strangers[c.address]--; s.strangers[c.address] == 0 {
+		delete(s.strangers, c.address)
+	}
+}
+
+// watch ends connections on which nobody has shown a valid token in time, until ctx ends.
+func (s *connections) watch(ctx context.Context) {
+	ticker := s.clock.NewTicker(sweep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			for _, c := range s.overdue() {
+				_ = c.Close()
+			}
+		}
+	}
+}
+
+func (s *connections) overdue() []*connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*connection
+	now := s.clock.Now()
+	for c := range s.unknown {
+		if now.Before(c.until) {
+			continue
+		}
+		if c.refused == "" {
+			s.refuse(Anonymous, "address", c.address)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// answer notes bytes of an answer that is about to be handed to gRPC, which keeps it until
+// the peer reads. A peer that has left too many bytes unread is left.
+func (c *connection) answer(n int) error {
+	if c.unread.Load() <= maxUnread {
+		c.unread.Add(int64(n))
+		return nil
+	}
+	c.of.mu.Lock()
+	c.of.refuse(Unread, "node", c.node, "address", c.address)
+	c.of.mu.Unlock()
+	_ = c.Close()
+	return status.Error(codes.ResourceExhausted, "earlier answers on this connection were not read")
+}
+
+// Write sends bytes, among them those of answers.
+func (c *connection) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	for {
+		unread := c.unread.Load()
+		if c.unread.CompareAndSwap(unread, max(unread-int64(n), 0)) {
+			return n, err
+		}
+	}
+}
+
+// Close ends it.
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.of.total--
+		if c.node == "" {
+			c.of.known(c)
+		} else if c.of.nodes[c.node]--; c.of.nodes[c.node] == 0 {
+			delete(c.of.nodes, c.node)
+		}
+		c.of.metrics.connections.Set(float64(c.of.total))
+	}
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// identifying are credentials that let a call know its connection.
+type identifying struct {
+	credentials.TransportCredentials
+}
+
+// channel is what a call knows of its connection.
+type channel struct {
+	credentials.AuthInfo
+	conn *connection
+}
+
+// ServerHandshake proves the gateway.
+func (i identifying) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := i.TransportCredentials.ServerHandshake(raw)
+	counted, ok := raw.(*connection)
+	if err != nil || !ok {
+		return conn, info, err
+	}
+	return conn, channel{info, counted}, nil
+}
+
+// Clone returns the same credentials.
+func (i identifying) Clone() credentials.TransportCredentials {
+	return identifying{i.TransportCredentials.Clone()}
+}
+
+// connectionOf is the connection of a call, or nil.
+func connectionOf(ctx context.Context) *connection {
+	if p, ok := peer.FromContext(ctx); ok {
+		if c, ok := p.AuthInfo.(channel); ok {
+			return c.conn
+		}
+	}
+	return nil
+}

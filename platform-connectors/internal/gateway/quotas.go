@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/outage"
+	"github.com/nvidia/nvsentinel/platform-connectors/quota"
+	"github.com/nvidia/nvsentinel/store-client/nodeuse"
+)
+
+const (
+	// trickle is what a node may bring in the long run, in bytes a second, when its
+	// quota and the reserve are spent, trickleBurst at once; a record counts as
+	// leastRecord at least.
+	trickle, trickleBurst, leastRecord = 1 << 10, 256 << 10, 1 << 10
+	// worthTelling is the share of its quota that a node has to bring since the last
+	// exchange to make the next one due, and in a day to be told to other gateways.
+	worthTelling = 1.0 / 8
+	// exchangeEvery is the time between two exchanges with the other gateways,
+	// exchangeLeast the least.
+	exchangeEvery, exchangeLeast = time.Minute, 5 * time.Second
+	// exchangeDeadline bounds one exchange.
+	exchangeDeadline = 30 * time.Second
+	// maxShares bounds the nodes whose share is a metric.
+	maxShares = 100
+)
+
+// Days is the store of what gateways note of nodes.
+type Days interface {
+	nodeuse.Reader
+	nodeuse.Writer
+}
+
+// Quotas bounds what is stored of each node in a day, over all gateways: each notes in the
+// store what it has taken, and learns what the others have.
+type Quotas struct {
+	Limits quota.Limits
+	// Gateway names this gateway; one that is started again in its place has the name too.
+	Gateway string
+	Days    Days
+	Clock   clock.WithTicker
+	Log     *slog.Logger
+	Metrics *Metrics
+
+	trickle Shares
+	outage  outage.Outage
+	due     chan struct{}
+
+	mu    sync.Mutex
+	day   string
+	nodes map[string]*usage
+	// resumed says that what was noted under this name before its start is counted.
+	resumed bool
+}
+
+// usage is what a node has brought on a day: through this gateway, and through others.
+type usage struct {
+	own, others quota.Use
+	// told is what of its own the other gateways know.
+	told    quota.Use
+	counted nodeuse.Counted
+}
+
+// NewQuotas prepares quotas; without limits nothing is bounded.
+func NewQuotas(q *Quotas) *Quotas {
+	q.trickle = Shares{PerSecond: trickle, Burst: trickleBurst, Clock: q.Clock}
+	q.due, q.nodes = make(chan struct{}, 1), map[string]*usage{}
+	return q
+}
+
+// off says that nothing is bounded.
+func (q *Quotas) off() bool { return q == nil || q.Limits == (quota.Limits{}) }
+
+// spent says whether a node has used up its quota and the reserve.
+func (q *Quotas) spent(node string) bool {
+	return !q.off() && q.Limits.Level(q.use(node)) == quota.Spent
+}
+
+// use is what a node has brought today.
+func (q *Quotas) use(node string) quota.Use {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if u := q.today()[node]; u != nil {
+		return u.own.Plus(u.others)
+	}
+	return quota.Use{}
+}
+
+// today is what nodes have brought; it is empty when a day begins.
+func (q *Quotas) today() map[string]*usage {
+	if day := q.Clock.Now().UTC().Format(nodeuse.Format); day != q.day {
+		q.day, q.nodes = day, map[string]*usage{}
+	}
+	return q.nodes
+}
+
+// note adds what the store has taken of a node, and what was counted.
+func (q *Quotas) note(node string, stored quota.Use, counted, bytes int64) {
+	if q.off() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	u := q.of(node)
+	u.own = u.own.Plus(stored)
+	if counted > 0 {
+		u.counted = u.counted.Add(counted, bytes, q.Clock.Now().UTC())
+	}
+	if q.Limits.Share(quota.Use{Bytes: u.own.Bytes - u.told.Bytes, Records: u.own.Records - u.told.Records}) >= worthTelling {
+		select {
+		case q.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (q *Quotas) of(node string) *usage {
+	nodes := q.today()
+	u := nodes[node]
+	if u == nil {
+		u = &usage{}
+		nodes[node] = u
+	}
+	return u
+}
+
+// Run exchanges with the other gateways what nodes have brought, until ctx ends.
+func (q *Quotas) Run(ctx context.Context) error {
+	if q.off() {
+		return nil
+	}
+	ticker := q.Clock.NewTicker(exchangeEvery)
+	defer ticker.Stop()
+	for {
+		err := q.exchange(ctx)
+		if begins, _ := q.outage.Note(err); begins {
+			q.Log.Warn("what nodes have brought is not known of other gateways; it is bounded by what this one knows", "error", err)
+		}
+		delay.For(ctx, q.Clock, exchangeLeast)
+		select {
+		case <-ctx.Done():
+			// What came since the last exchange outlives this gateway.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeLeast)
+			defer cancel()
+			if err := q.exchange(last); err != nil {
+				q.Log.Warn("the last of what nodes have brought is not noted", "error", err)
+			}
+			return nil
+		case <-ticker.C():
+		case <-q.due:
+		}
+	}
+}
+
+// exchange learns what nodes have brought through other gateways, and notes what they
+// have through this one.
+func (q *Quotas) exchange(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, exchangeDeadline)
+	defer cancel()
+	days, err := nodeuse.Read(ctx, q.Days)
+	if days == nil {
+		return err
+	}
+	if mine, worth := q.learn(days); worth {
+		err = errors.Join(err, nodeuse.Write(ctx, q.Days, mine, q.Clock.Now().UTC()))
+	}
+	return err
+}
+
+// learn takes what gateways have noted and returns what this one is to note, if there is
+// anything.
+func (q *Quotas) learn(days []nodeuse.Day) (mine nodeuse.Day, worth bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range q.today() {
+		u.others = quota.Use{}
+	}
+	for _, d := range days {
+		if d.Day != q.day || d.Gateway == q.Gateway && q.resumed {
+			continue
+		}
+		for node, n := range d.Nodes {
+			u, brought := q.of(node), quota.Use{Bytes: n.Bytes, Records: n.Records}
+			if d.Gateway == q.Gateway {
+				u.own, u.counted = u.own.Plus(brought), u.counted.Plus(n.Counted)
+				continue
+			}
+			u.others = u.others.Plus(brought)
+		}
+	}
+	q.resumed = true
+	mine = nodeuse.Day{Gateway: q.Gateway, Day: q.day, Nodes: map[string]nodeuse.Node{}}
+	for node, u := range q.nodes {
+		if q.Limits.Share(u.own) >= worthTelling || u.counted.Records > 0 {
+			mine.Nodes[node] = nodeuse.Node{Bytes: u.own.Bytes, Records: u.own.Records, Counted: u.counted}
+		}
+		u.told = u.own
+	}
+	q.measure()
+	return mine, len(mine.Nodes) > 0
+}
+
+// measure sets the shares of the nodes that have used most.
+func (q *Quotas) measure() {
+	type one struct {
+		node  string
+		share float64
+	}
+	var all []one
+	for node, u := range q.nodes {
+		if s := q.Limits.Share(u.own.Plus(u.others)); s >= 0.5 {
+			all = append(all, one{node, s})
+		}
+	}
+	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(b.share, a.share) })
+	q.Metrics.share.Reset()
+	for _, x := range all[:min(len(all), maxShares)] {
+		q.Metrics.share.WithLabelValues(x.node).Set(x.share)
+	}
+}
+
+// problem is what a connector is told of a record that is counted.
+func (q *Quotas) problem(node string) string {
+	return fmt.Sprintf("node %s has brought more than a day's %d records or %d bytes: what is for the record only, and repeats, are counted and not stored",
+		node, q.Limits.Records, q.Limits.Bytes)
+}
