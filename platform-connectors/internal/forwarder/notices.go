@@ -102,6 +102,6 @@ func (x *Notices) event(ctx context.Context, reason string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	return nodeevent.Count(ctx, x.Client.Events, node, nodeevent.Fault{
-		Component: component, Reason: reason, Message: noticeTexts[reason], Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
+		Component: Component, Reason: reason, Message: noticeTexts[reason], Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
 	})
 }
