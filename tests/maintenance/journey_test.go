@@ -24,6 +24,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/fleet"
+	"github.com/nvidia/nvsentinel/tests/programs"
 )
 
 const (
@@ -85,7 +86,7 @@ func start(t *testing.T) *site {
 	}
 	own := t.TempDir()
 	err = gobuild.Builder{Progress: &progress}.Build(t.Context(), gobuild.Batch{
-		Title: "the monitor", Dir: root, Env: []string{"CGO_ENABLED=0"}, Flags: []string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-tags", "crashpoints"}, Out: own,
+		Title: "the monitor", Dir: root, Env: []string{"CGO_ENABLED=0"}, Flags: programs.Flags("-tags", "crashpoints"), Out: own,
 		Programs: []gobuild.Program{{Name: agent, Package: "./health-monitors/csp-health-monitor/bulletin"}},
 	})
 	if err != nil {

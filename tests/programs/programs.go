@@ -66,7 +66,7 @@ const Cgo = "cgo"
 func WithCgo(root, out string) gobuild.Batch {
 	b := batch("services with cgo", root, out, []string{"./health-monitors/gpu-health-monitor"})
 	b.Env = []string{"CGO_ENABLED=1"}
-	b.Flags = []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", "-tags=" + lean}
+	b.Flags = Flags("-ldflags=-s -w -extldflags=-Wl,-z,lazy")
 	return b
 }
 
@@ -114,12 +114,16 @@ func Tests(root string) gobuild.Batch {
 // too.
 const lean = "grpcnotrace"
 
+// Flags are the flags of go build for every program that tests run: those of package
+// controlplane, so that what both need is compiled once. The symbols of debuggers are a
+// tenth of the compiler's work. Without the paths of folders a package is compiled once,
+// whatever clone or module cache it is in. Of two -tags, go build takes the last.
+func Flags(more ...string) []string {
+	return append([]string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-tags=" + lean}, more...)
+}
+
 func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
-	// As package controlplane has them, so that what both need is compiled once.
-	// The symbols of debuggers are a tenth of the compiler's work. Without the paths of
-	// folders a package is compiled once, whatever clone or module cache it is in.
-	flags := []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-tags=" + lean}
-	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: flags, Out: out}
+	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: Flags(), Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {
 			b.Programs = append(b.Programs, gobuild.Program{Name: name(pkg), Package: pkg})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/tests/overlay"
+	"github.com/nvidia/nvsentinel/tests/programs"
 	"github.com/nvidia/nvsentinel/tests/sabotage"
 )
 
@@ -39,7 +40,7 @@ func TestEveryFaultFitsTheSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"build", "-gcflags=all=-dwarf=false", "-tags", "crashpoints", "-overlay", file}
+			args := append([]string{"build"}, programs.Flags("-tags", "crashpoints", "-overlay", file)...)
 			for path := range texts {
 				args = append(args, filepath.Dir(path))
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 	"github.com/nvidia/nvsentinel/tests/fleet"
+	"github.com/nvidia/nvsentinel/tests/programs"
 )
 
 // Build builds the services and the connectors of many nodes in one process into dir,
@@ -16,8 +17,7 @@ func Build(ctx context.Context, root, dir string, progress io.Writer, flags ...s
 	if bin, err = fleet.Build(ctx, root, dir, progress, flags...); err != nil {
 		return "", "", err
 	}
-	return bin, filepath.Join(dir, "fleet"), gobuild.Builder{Progress: progress}.Build(ctx, gobuild.Batch{
-		Title: "connectors", Dir: root, Env: []string{"CGO_ENABLED=0"}, Out: dir, Flags: append([]string{"-gcflags=all=-dwarf=false", "-ldflags=-s -w"}, flags...),
-		Programs: []gobuild.Program{{Name: "fleet", Package: "./platform-connectors/internal/fleet"}},
-	})
+	many := programs.Connectors(root, dir)
+	many.Flags = programs.Flags(flags...)
+	return bin, filepath.Join(dir, "fleet"), gobuild.Builder{Progress: progress}.Build(ctx, many)
 }

@@ -33,7 +33,7 @@ func TestBuildWithAnEmptyModuleCache(t *testing.T) {
 }
 
 // TestBuildWithoutACompiler: no gcc, and one that lacks the C library's headers, are
-// the reason that callers may accept; a go that fails is not.
+// the reason that callers may accept; a gcc that is killed, and a go that fails, are not.
 func TestBuildWithoutACompiler(t *testing.T) {
 	for name, c := range map[string]struct {
 		programs map[string]string
@@ -41,6 +41,7 @@ func TestBuildWithoutACompiler(t *testing.T) {
 	}{
 		"no gcc":                     {accepted: true},
 		"gcc that compiles nothing":  {programs: map[string]string{"gcc": "echo 'pthread.h: No such file' >&2; exit 1"}, accepted: true},
+		"gcc that is killed":         {programs: map[string]string{"gcc": "kill -9 $$"}},
 		"gcc that works, no headers": {programs: map[string]string{"gcc": "exit 0", "go": "echo 'no network' >&2; exit 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

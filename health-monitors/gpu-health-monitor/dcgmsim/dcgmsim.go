@@ -55,16 +55,25 @@ func Build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// compiler returns the path of a gcc that can compile a program.
+// compiler returns the path of a gcc that can compile a program. ErrNoCompiler is what
+// gcc itself answers: one that cannot be started, or is killed, may be a working one.
 func compiler(ctx context.Context) (string, error) {
 	gcc, err := exec.LookPath("gcc")
-	if err != nil {
+	if errors.Is(err, exec.ErrNotFound) {
 		return "", ErrNoCompiler
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for gcc: %w", err)
 	}
 	trial := exec.CommandContext(ctx, gcc, "-fsyntax-only", "-x", "c", "-")
 	trial.Stdin = strings.NewReader("#include <pthread.h>\n")
-	if out, err := trial.CombinedOutput(); err != nil {
+	out, err := trial.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
 		return "", fmt.Errorf("%w: %w\n%s", ErrNoCompiler, err, out)
+	}
+	if err != nil {
+		return "", fmt.Errorf("trying gcc: %w", err)
 	}
 	return gcc, nil
 }

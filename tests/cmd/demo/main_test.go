@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,21 +15,25 @@ import (
 // says so; every other reason for which it cannot be shown ends the demo.
 func TestNothingIsLeftOutSilently(t *testing.T) {
 	for name, c := range map[string]struct {
-		path string
-		fail bool
-		says string
+		programs map[string]string
+		fail     bool
+		says     string
 	}{
-		"no compiler":               {path: t.TempDir(), says: "is left out: no working C compiler"},
-		"sources that do not build": {fail: true},
+		"no compiler":   {says: "The fault that only DCGM sees is left out: no working C compiler"},
+		"go that fails": {programs: map[string]string{"gcc": "exit 0", "go": "echo 'no network' >&2; exit 1"}, fail: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.path != "" {
-				t.Setenv("PATH", c.path)
+			path := t.TempDir()
+			for program, script := range c.programs {
+				if err := os.WriteFile(filepath.Join(path, program), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
 			}
+			t.Setenv("PATH", path)
 			var out bytes.Buffer
 			o := demo.Options{Out: &out, Fleet: fleet.Options{Root: t.TempDir(), Bin: t.TempDir()}}
 			dir, err := dcgm(t.Context(), o)
-			if (err != nil) != c.fail || dir != "" || !strings.Contains(out.String(), c.says) {
+			if (err != nil) != c.fail || dir != "" || !strings.HasPrefix(out.String(), c.says) || c.fail && out.Len() > 0 {
 				t.Errorf("dcgm = %q, %v; said %q; want an error: %t", dir, err, out.String(), c.fail)
 			}
 		})
