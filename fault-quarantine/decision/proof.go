@@ -123,23 +123,12 @@ func (f *fold) prove(j *Judgement) {
 	if f.Node == nil || f.Node.Released {
 		return
 	}
-	known := map[string]record.Record{}
-	session := f.Node.Session == ""
 	all := slices.Concat(f.Named, f.Pending, f.open, f.closed, f.judged)
-	for _, r := range all {
-		known[r.ID] = r
-		session = session || r.Status.Session == f.Node.Session || r.Status.Session != "" && record.SameID(f.Name, r.Status.Session, f.Node.Session)
-	}
-	listed := func(r record.Record) bool { return r.ID == f.Node.Session }
-	if !session && !slices.ContainsFunc(f.Node.Active, listed) {
+	if !f.sessionKnown(all) {
 		j.Unknown = append(j.Unknown, f.Node.Session)
 	}
 	for _, a := range f.Node.Active {
-		r, ok := known[a.ID]
-		if !ok {
-			r, ok = f.alias(all, a.ID)
-		}
-		if ok && !record.Open(r) && (!ended(r) || record.NeedsNewer(r) != "") || !ok && (f.Node.Kept || !f.overtaken(a)) {
+		if !f.proven(a, all) {
 			j.Unknown = append(j.Unknown, a.ID)
 		}
 	}
@@ -154,12 +143,36 @@ func (f *fold) prove(j *Judgement) {
 	j.Leave = f.Node.Session == "" && len(f.open) > 0 && len(f.doubted) == len(f.open)
 }
 
-// alias is the record whose id is the alias of an id, or of which that is one; of
-// several states of it the last.
-func (f *fold) alias(records []record.Record, id string) (record.Record, bool) {
-	for _, r := range slices.Backward(records) {
-		if record.SameID(f.Name, r.ID, id) {
-			return r, true
+// sessionKnown says whether a record, or the Node's list of faults, names the Node's session.
+func (f *fold) sessionKnown(all []record.Record) bool {
+	s := f.Node.Session
+	return s == "" ||
+		slices.ContainsFunc(all, func(r record.Record) bool {
+			return r.Status.Session == s || r.Status.Session != "" && record.SameID(f.Name, r.Status.Session, s)
+		}) ||
+		slices.ContainsFunc(f.Node.Active, func(r record.Record) bool { return r.ID == s })
+}
+
+// proven says whether it is known what became of a fault that the Node names: its record
+// is open, or is proven to be over, or, where there is none, later records tell.
+func (f *fold) proven(a record.Record, all []record.Record) bool {
+	r, ok := f.recordOf(a.ID, all)
+	if !ok {
+		return !f.Node.Kept && f.overtaken(a)
+	}
+	return record.Open(r) || ended(r) && record.NeedsNewer(r) == ""
+}
+
+// recordOf is the record with an id, or else the one whose id is the alias of it, or of
+// which it is one; of several states of it the last.
+func (f *fold) recordOf(id string, all []record.Record) (record.Record, bool) {
+	same := func(r record.Record) bool { return r.ID == id }
+	alias := func(r record.Record) bool { return record.SameID(f.Name, r.ID, id) }
+	for _, is := range []func(record.Record) bool{same, alias} {
+		for _, r := range slices.Backward(all) {
+			if is(r) {
+				return r, true
+			}
 		}
 	}
 	return record.Record{}, false

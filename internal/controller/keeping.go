@@ -80,7 +80,7 @@ func (k keeping) write(ctx context.Context, o client.Object, do func(client.Obje
 
 // prune is what a stored object has and the type of another has not.
 func prune(stored map[string]any, of client.Object) (*extra.Extra, error) {
-	known, ok := reflect.New(reflect.TypeOf(of).Elem()).Interface().(client.Object)
+	known, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(of).Elem()))
 	if !ok {
 		return nil, fmt.Errorf("%T is no object", of)
 	}

@@ -421,7 +421,7 @@ func TestKubeletEvents(t *testing.T) {
 
 // TestNoShippedPolicyActsOnText: nor does one act on an object that a tenant may write.
 func TestNoShippedPolicyActsOnText(t *testing.T) {
-	files := map[string]string{"values.yaml": texts(t, rendered(t, file("store")))["kubernetes-health-monitor-config"]["policies.toml"]}
+	files := map[string]string{"policies.toml": texts(t, rendered(t, file("store")))["kubernetes-health-monitor-config"]["policies.toml"]}
 	examples, err := filepath.Glob(filepath.Join(root, "examples/policies/*.toml"))
 	if err != nil {
 		t.Fatal(err)

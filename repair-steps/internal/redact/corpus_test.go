@@ -76,7 +76,7 @@ func plant(line string, random *rand.Rand) (text string, secrets []string) {
 	text = placeholder.ReplaceAllStringFunc(line, func(p string) string {
 		m := placeholder.FindStringSubmatch(p)
 		n, _ := strconv.Atoi(m[2])
-		s, user := "", ""
+		var s, user string
 		switch m[3] {
 		case "login":
 			s, user = of(alphabets["alnum"], 12), "admin:"
