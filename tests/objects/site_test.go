@@ -217,7 +217,17 @@ func (s *site) jump(t *testing.T, by time.Duration) {
 // others, and the node is cordoned and its condition says so, or neither.
 func (s *site) expect(t *testing.T, node, check string, events ...string) {
 	t.Helper()
-	faulty := events[len(events)-1] == "fault"
+	s.expectNode(t, node, check, events[len(events)-1] == "fault", events)
+}
+
+// expectStored is expect for events that change nothing in the cluster.
+func (s *site) expectStored(t *testing.T, node, check string, events ...string) {
+	t.Helper()
+	s.expectNode(t, node, check, false, events)
+}
+
+func (s *site) expectNode(t *testing.T, node, check string, faulty bool, events []string) {
+	t.Helper()
 	await(t, fmt.Sprintf("%s of %s on %s", strings.Join(events, ", "), check, node), func() (bool, string) {
 		told := s.events(t, node, check)
 		if len(told) > len(events) {
