@@ -53,7 +53,7 @@ type world struct {
 	dir       string
 	config    strings.Builder
 	cmd       *exec.Cmd
-	said      strings.Builder
+	said      testkit.Output
 	reboots   sync.WaitGroup
 }
 
@@ -288,9 +288,9 @@ func TestClaims(t *testing.T) {
 	if got := fakes[a].System(system).Resets; len(got) != 1 {
 		t.Errorf("its machine: resets %v, want one", got)
 	}
-	if said := w.said.String(); strings.Count(said, "another node claims the machine of a node") != 2 {
-		t.Errorf("it was not logged of both who claim it:\n%s", said)
-	}
+	testkit.Until(t, time.Minute, func() bool { // logged of both who claim it
+		return strings.Count(w.said.String(), "another node claims the machine of a node") == 2
+	})
 	// Somebody wrote two lines for one machine.
 	fakes[b].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
 	refused(a, "can not be decided")

@@ -25,7 +25,7 @@ import (
 // resetJob is the Job of a GPUReset as the janitor makes it, changed.
 func resetJob(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
 	t.Helper()
-	text, err := os.ReadFile("../../janitor/internal/gpureset/testdata/job.json")
+	text, err := os.ReadFile("../../janitor/internal/gpureset/job.golden.json")
 	job := &batchv1.Job{}
 	if err == nil {
 		err = json.Unmarshal(text, job)

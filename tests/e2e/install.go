@@ -30,6 +30,7 @@ var way = []step{
 	{"stage drain: a budget holds it up", (*journey).drain},
 	{"stage repair: reboot to release", (*journey).repair},
 	{"a tenant's words in the kubelet's Event", (*journey).tenant},
+	{"a reset's Job, and no other, with the janitor's rights", (*journey).reset},
 	{"policies.toml in effect", (*journey).policy},
 	{"PERSIST_ONLY: stored, and nothing else", (*journey).strategy},
 	{"rollback", (*journey).rollback},

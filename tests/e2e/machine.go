@@ -166,7 +166,7 @@ func (m *machine) reboot(ctx context.Context) error {
 	_ = m.kubelet.Wait() // by the signal
 	processes, list := m.processes(ctx)
 	for _, one := range processes {
-		err = errors.Join(err, one.kill())
+		err = errors.Join(err, one.signal(syscall.SIGKILL))
 	}
 	boot := uuid.NewString()
 	err = errors.Join(err, list, os.WriteFile(bootIDFile, []byte(boot+"\n"), 0o444), kernelBoots(boot))
@@ -189,10 +189,10 @@ type task struct {
 	pid       int
 }
 
-// kill it as the kernel does.
-func (t task) kill() error {
-	if err := syscall.Kill(t.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("killing container %s: %w", t.container, err)
+// signal it as the kernel does.
+func (t task) signal(with syscall.Signal) error {
+	if err := syscall.Kill(t.pid, with); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("sending %s to container %s: %w", with, t.container, err)
 	}
 	return nil
 }

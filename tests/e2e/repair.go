@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,12 +134,17 @@ func (j *journey) leader(ctx context.Context) (string, error) {
 
 // kill the processes of a pod's containers.
 func (j *journey) kill(ctx context.Context, p *corev1.Pod) error {
+	return j.signal(ctx, p, syscall.SIGKILL)
+}
+
+// signal the processes of a pod's containers.
+func (j *journey) signal(ctx context.Context, p *corev1.Pod, with syscall.Signal) error {
 	tasks, err := j.machine.processes(ctx)
 	killed := 0
 	for _, t := range tasks {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.ContainerID == "containerd://"+t.container {
-				err = errors.Join(err, t.kill())
+				err = errors.Join(err, t.signal(with))
 				killed++
 			}
 		}

@@ -172,7 +172,7 @@ func remediation() []Fault {
 			cur, _ := decision.Current(f.view.Records)
 			cur.Attempt.Name = f.view.Node.Name + time.Now().Format("-150405.000000000")
 			_, err = d.create(ctx, f, decision.Step{Create: &decision.Creation{Record: cur.Record, Attempt: cur.Attempt}})
-			step = decision.Step{Reason: decision.Stamp, After: refusedWait, Message: "sabotaged"}
+			step = decision.Step{Reason: decision.Stamp, After: raceWait, Message: "sabotaged"}
 `),
 			},
 			Package: "./fault-remediation/internal/reconciler", Run: "TestWholeLife|TestInterrupted",

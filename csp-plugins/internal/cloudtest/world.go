@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,7 +99,7 @@ type world struct {
 	addresses map[string]string // of machines
 	more      []string          // arguments of the plugin
 	dir, url  string
-	said      output
+	said      testkit.Output
 	mark      int // what earlier processes said
 
 	mu  sync.Mutex
@@ -117,24 +116,6 @@ const (
 	before
 	after
 )
-
-// output is what a process says.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 func newWorld(t *testing.T, p Plugin) *world {
 	t.Helper()

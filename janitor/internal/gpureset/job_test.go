@@ -12,7 +12,7 @@ import (
 	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 )
 
-// TestTheJobOfAReset: testdata/job.json is the Job as it is made, which tests/access has
+// TestTheJobOfAReset: job.golden.json is the Job as it is made, which tests/access has
 // the API server's admission policy let through.
 func TestTheJobOfAReset(t *testing.T) {
 	tool := Tool{Namespace: "nvsentinel", Image: "example.com/gpu-reset:1", DriverRoot: "/run/nvidia/driver", Deadline: 5 * time.Minute}
@@ -23,7 +23,7 @@ func TestTheJobOfAReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const file = "testdata/job.json"
+	const file = "job.golden.json"
 	if os.Getenv("NVSENTINEL_WRITE_PAGES") != "" {
 		if err := os.WriteFile(file, append(got, '\n'), 0o600); err != nil {
 			t.Fatal(err)
