@@ -116,12 +116,12 @@ var changes = map[string]func(*corev1.PodSpec){
 	"a probe": func(p *corev1.PodSpec) {
 		p.Containers[0].StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: hostShell}}
 	},
-	"a command":         func(p *corev1.PodSpec) { p.Containers[0].Command = hostShell.Command },
+	"a command": func(p *corev1.PodSpec) { p.Containers[0].Command = hostShell.Command },
 	"another container": func(p *corev1.PodSpec) {
 		p.InitContainers = []corev1.Container{*p.Containers[0].DeepCopy()}
 		p.InitContainers[0].Name = "before"
 	},
-	"another image":     func(p *corev1.PodSpec) { p.Containers[0].Image = registry + "/nvsentinel/janitor:v1" },
+	"another image": func(p *corev1.PodSpec) { p.Containers[0].Image = registry + "/nvsentinel/janitor:v1" },
 	"a library": func(p *corev1.PodSpec) {
 		p.Containers[0].Env = append(p.Containers[0].Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/host/tmp/x.so"})
 	},
