@@ -3,6 +3,7 @@ package access
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
 // ours is what a connector writes: a condition of a check.
@@ -98,6 +100,9 @@ func TestNobodyForgesMarks(t *testing.T) {
 	node, plain := w.node(t, "victim"), w.plain(t, "plain")
 	controllers := []string{"fault-quarantine", "node-drainer", "fault-remediation", "janitor"}
 	inForce(t, w.account(t, "janitor"), node.Name)
+	testkit.Until(t, 2*time.Minute, func() bool { // the policy of removals is another one
+		return refused(w.account(t, "janitor").CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
+	})
 	forgeries := []struct {
 		what   string
 		change change
@@ -149,12 +154,84 @@ func TestNobodyForgesMarks(t *testing.T) {
 		}
 		w.unchanged(t, was)
 	}
-	real := w.plain(t, "real")
+}
+
+// TestTheSimulationPluginPlaysTheMachine of simulated nodes: their power and their boot id,
+// and nothing else of them.
+func TestTheSimulationPluginPlaysTheMachine(t *testing.T) {
+	w := newWorld(t)
+	node, real := w.node(t, "simulated"), w.plain(t, "real")
 	if err := (change{patch: annotations("kwok.x-k8s.io/node", nil)}).by(t.Context(), w.admin, real.Name); err != nil {
 		t.Fatal(err)
 	}
+	plugin := w.account(t, "csp-plugin-kwok")
 	boot := change{status: true, patch: status("nodeInfo", map[string]any{"bootID": "forged"})}
-	if err := boot.by(t.Context(), w.account(t, "csp-plugin-kwok"), real.Name); !refused(err) || !strings.Contains(err.Error(), "simulated nodes only") {
-		t.Errorf("the simulation plugin boots a real node: %v, want it refused", err)
+	testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
+		err := boot.by(t.Context(), plugin, real.Name)
+		return refused(err) && strings.Contains(err.Error(), "simulated nodes only")
+	})
+	forgeries := connectorForgeries()
+	delete(forgeries, "another boot")
+	forgeries["another boot of another kernel"] = change{status: true, patch: status("nodeInfo", map[string]any{"bootID": "x", "kernelVersion": "x"})}
+	forgeries["another machine's identity"] = change{status: true, patch: status("nodeInfo", map[string]any{"systemUUID": "x"})}
+	forgeries["a label"] = change{patch: labels(nodemark.StateLabel, nil)}
+	forgeries["no session"] = change{patch: annotations(nodemark.SessionAnnotation, nil)}
+	forgeries["power and a session"] = change{patch: metadata("annotations", map[string]any{
+		"nvsentinel.nvidia.com/simulated-power": "off", nodemark.SessionAnnotation: "forged",
+	})}
+	forgeries["no taints"] = change{patch: spec("taints", []any{})}
+	forgeries["another machine"] = change{patch: spec("providerID", "kwok://another")}
+	was := w.now(t, node.Name)
+	for what, c := range forgeries {
+		if err := c.by(t.Context(), plugin, node.Name); !refused(err) {
+			t.Errorf("%s: %v, want it refused", what, err)
+		}
+	}
+	w.unchanged(t, was)
+	for what, c := range map[string]change{
+		"its power": {patch: annotations("nvsentinel.nvidia.com/simulated-power", "off")}, "its power again": {patch: annotations("nvsentinel.nvidia.com/simulated-power", nil)},
+		"its boot": boot,
+	} {
+		if err := c.by(t.Context(), plugin, node.Name); err != nil {
+			t.Errorf("%s: %v, want it written", what, err)
+		}
+	}
+}
+
+// TestNodeHealthCheckTakesAConfirmationOff: of a Node its account writes that alone.
+func TestNodeHealthCheckTakesAConfirmationOff(t *testing.T) {
+	const confirmed = "remediation.medik8s.io/manually-confirmed-healthy"
+	w := newWorld(t)
+	node := w.node(t, "confirmed")
+	owner := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
+	for _, c := range []change{{patch: annotations(confirmed, "by me")}, {patch: metadata("ownerReferences", []any{owner})}} {
+		if err := c.by(t.Context(), w.admin, node.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := w.account(t, "node-health-check")
+	inForce(t, account, node.Name)
+	forgeries := connectorForgeries()
+	delete(forgeries, "an owner that is gone") // which it has
+	forgeries["another confirmation"] = change{patch: annotations(confirmed, "by them")}
+	forgeries["no session"] = change{patch: annotations(nodemark.SessionAnnotation, nil)}
+	forgeries["a claim"] = change{patch: annotations(nodemark.RepairAnnotation, "x")}
+	forgeries["a label"] = change{patch: labels(nodemark.StateLabel, nil)}
+	forgeries["another owner"] = change{patch: metadata("ownerReferences", []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "none", "uid": "none"}})}
+	forgeries["a finalizer of its own"] = change{patch: metadata("finalizers", []any{"example.com/for-ever"})}
+	forgeries["no taints"] = change{patch: spec("taints", []any{})}
+	forgeries["another machine"] = change{patch: spec("providerID", "kwok://another")}
+	was := w.now(t, node.Name)
+	for what, c := range forgeries {
+		if err := c.by(t.Context(), account, node.Name); !refused(err) {
+			t.Errorf("%s: %v, want it refused", what, err)
+		}
+	}
+	if err := account.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}); !refused(err) {
+		t.Errorf("the node itself: %v, want it refused", err)
+	}
+	w.unchanged(t, was)
+	if err := (change{patch: annotations(confirmed, nil)}).by(t.Context(), account, node.Name); err != nil {
+		t.Errorf("a confirmation: %v, want it taken off", err)
 	}
 }

@@ -243,6 +243,11 @@ func TestPluginWritesItsMemoryOnly(t *testing.T) {
 	if err != nil {
 		t.Errorf("its memory: %v", err)
 	}
+	for _, name := range []string{"nvsentinel-brake", "csp-plugin-gcp-0123", "policies"} {
+		if _, err := plugin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); !refused(err) {
+			t.Errorf("it creates ConfigMap %s: %v, want it refused", name, err)
+		}
+	}
 }
 
 // TestRightsAreComparedWithTheAudit: what an account was refused, by a missing right

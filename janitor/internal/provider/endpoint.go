@@ -48,7 +48,7 @@ const NoToken = "none"
 // shares the pod has the same.
 var ownToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// Validate joins everything that is wrong, without a look at the files.
+// Validate joins everything that is wrong. Of the files it looks at none but the token's.
 func (e Endpoint) Validate() error {
 	var problems []error
 	if e.Host == "" {
@@ -65,7 +65,21 @@ func (e Endpoint) Validate() error {
 			"Have the plugin serve TLS, set caFile (--csp-plugin-ca-file) and leave plaintext out; or run it beside the janitor and name localhost:PORT or unix:///PATH; "+
 			"or, if it knows no callers, set tokenFile (--csp-plugin-token-file) to %s", e.Host, NoToken))
 	}
+	if !e.local() && own(e.TokenFile) {
+		problems = append(problems, fmt.Errorf("tokenFile %s is the pod's own token for the API server, which is not sent to %s over a network: "+
+			"project a token with an audience of its own, such as csp-plugin", e.TokenFile, e.Host))
+	}
 	return errors.Join(problems...)
+}
+
+// own says whether a path leads to the pod's own token.
+func own(path string) bool {
+	token, err := os.Stat(ownToken)
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(token, info)
 }
 
 // local says whether the plugin is on this host.

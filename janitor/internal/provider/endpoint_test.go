@@ -296,6 +296,21 @@ func TestThePodsOwnTokenIsForPluginsOnThisHost(t *testing.T) {
 	if err := (provider.Endpoint{Host: "10.0.0.1:1", Plaintext: true}).Validate(); err != nil {
 		t.Errorf("a plugin elsewhere would be shown the pod's token: %v", err)
 	}
+	own, link := filepath.Join(dir, "own"), filepath.Join(dir, "link")
+	if err := os.Symlink("own", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{own, link, "/proc/self/root" + own} {
+		for _, host := range []string{"10.0.0.1:1", "plugin.example.com:1", "localhost.example.com:1", "dns:///localhost:1"} {
+			err := provider.Endpoint{Host: host, TokenFile: file}.Validate()
+			if err == nil || !strings.Contains(err.Error(), "tokenFile "+file+" is the pod's own token") {
+				t.Errorf("the pod's token as %s for %s: %v, want it refused", file, host, err)
+			}
+		}
+		if err := (provider.Endpoint{Host: "unix:///run/plugin", TokenFile: file}).Validate(); err != nil {
+			t.Errorf("the pod's token as %s for a plugin on this host: %v", file, err)
+		}
+	}
 }
 
 // A plugin that does not know its caller is told about with the audience of what it

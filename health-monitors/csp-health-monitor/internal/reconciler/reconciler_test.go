@@ -16,7 +16,6 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/reconciler"
-	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -329,30 +328,4 @@ func BenchmarkRound(b *testing.B) {
 	if p, err := m.Provider(b.Context(), "cloud"); p.Revision != 1 || err != nil {
 		b.Fatalf("%d writes of the checkpoint, %v; want the first alone", p.Revision, err)
 	}
-}
-
-// TestAReadyConditionAloneGivesNoNodeBack: a machine is off after its maintenance, and its
-// Node says Ready as before. What a kubelet writes is looked at only when a node would be
-// given back, and not when it cannot be read.
-func TestAReadyConditionAloneGivesNoNodeBack(t *testing.T) {
-	w := newWorld(t, "cloud", storetest.Maintenances(t, storetest.SQLiteDSN(t)))
-	looks, away := 0, errors.New("the API server is away")
-	state, err := kubelet.Unknown, away
-	w.kubelet = func(string) (kubelet.State, error) { looks++; return state, err }
-	w.node("n1", true)
-	w.cloud.say(planned("m1", "i-n1", announcement.Ongoing))
-	w.pass(30 * time.Minute)
-	if looks != 0 {
-		t.Errorf("%d looks at the kubelet before the end of the maintenance", looks)
-	}
-	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
-	w.pass(30 * time.Minute)
-	err = nil
-	w.pass(10 * time.Minute)
-	state = kubelet.Silent
-	w.pass(10 * time.Minute)
-	w.want("while its kubelet is not known to be alive", "fault n1 m1")
-	state = kubelet.Alive
-	w.pass(time.Minute)
-	w.want("when it is", "fault n1 m1", "healthy n1 m1")
 }

@@ -137,3 +137,24 @@ func TestANameOfAProcessChangesNoFault(t *testing.T) {
 		}
 	}
 }
+
+// TestAProcessHidesNoFault: a process that is called like a driver has no XID left out
+// whose line names it.
+func TestAProcessHidesNoFault(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.passes()
+	for _, name := range []string{"nvidia-nvswitch", "NVRM: ", "NVRM: Xid (PCI:"} {
+		fresh := newState()
+		fresh.Boot = n.m.state.Boot
+		n.m.state = fresh
+		line := "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=" + name + ", GPU has fallen off the bus."
+		taken, err := n.m.commitLines([]source.Line{{Text: line, Kernel: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(taken.events) == 0 {
+			t.Errorf("%q makes no event", line)
+		}
+	}
+}

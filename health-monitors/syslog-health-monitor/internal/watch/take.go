@@ -90,10 +90,14 @@ func (b *batch) one(line source.Line) error {
 	return b.ofPatterns(line, text)
 }
 
-// quoted tells whether a message has words of the GPU's drivers behind its beginning.
+// quoted tells whether a message has words of the GPU's drivers behind its beginning, and
+// begins with none. The GPU driver's own messages name processes, and one of them may be
+// called like the other driver.
 func quoted(text string) bool {
-	return strings.Contains(text, driver) && !strings.HasPrefix(text, driver) ||
-		strings.Contains(text, sxid.Marker) && !strings.HasPrefix(text, sxid.Marker)
+	if strings.HasPrefix(text, driver) {
+		return false
+	}
+	return strings.Contains(text, driver) || strings.Contains(text, sxid.Marker) && !strings.HasPrefix(text, sxid.Marker)
 }
 
 // message is what a line says, from the kernel's first word on, and whether it is
