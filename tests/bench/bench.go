@@ -33,7 +33,8 @@ const (
 	Drain = "drain"
 	// Storm: many nodes failing at once.
 	Storm = "storm"
-	// Noisy: cordons of other nodes beside one that never stops reporting.
+	// Noisy: cordons of other nodes beside one that never stops reporting, without a
+	// quota of nodes and with one.
 	Noisy = "noisy"
 	// History: feeds and queries over short and long histories.
 	History = "history"
@@ -107,9 +108,9 @@ type Sizes struct {
 	// Storm is how many nodes fail at once.
 	Storm int
 	// Noise is how long one node reports NoiseRate events per second beside
-	// NoiseNodes others.
-	Noise                 time.Duration
-	NoiseRate, NoiseNodes int
+	// NoiseNodes others, without a quota and with one of NoiseQuota records a day.
+	Noise                             time.Duration
+	NoiseRate, NoiseNodes, NoiseQuota int
 	// Short and Long are records of history, MongoDB those of the stand-in for
 	// it, which is slow; 0 does not measure it.
 	Short, Long, MongoDB int
@@ -131,7 +132,7 @@ func Full() Sizes {
 	return Sizes{
 		Acks: 2000, Events: 100_000, Publishers: 64, Nodes: 1000, Pods: 10_000, Idle: time.Minute,
 		Cordons: 200, Repairs: 20, DrainNodes: 50, PodsPerNode: 100, Storm: 500,
-		Noise: 10 * time.Minute, NoiseRate: 1000, NoiseNodes: 20,
+		Noise: 5 * time.Minute, NoiseRate: 1000, NoiseNodes: 20, NoiseQuota: 5000,
 		Short: 10_000, Long: 1_000_000, MongoDB: 2000, Queries: 200,
 		ObjectNodes: 5000, ObjectPods: 50_000, Changes: 500, Reboots: 500, Limit: 10 * time.Minute,
 	}
@@ -142,7 +143,7 @@ func Quick() Sizes {
 	return Sizes{
 		Acks: 200, Events: 10_000, Publishers: 64, Nodes: 100, Pods: 1000, Idle: 6 * time.Second,
 		Cordons: 20, Repairs: 5, DrainNodes: 5, PodsPerNode: 100, Storm: 50,
-		Noise: time.Minute, NoiseRate: 1000, NoiseNodes: 20,
+		Noise: 30 * time.Second, NoiseRate: 1000, NoiseNodes: 20, NoiseQuota: 5000,
 		Short: 1000, Long: 100_000, MongoDB: 200, Queries: 50,
 		ObjectNodes: 500, ObjectPods: 5000, Changes: 50, Reboots: 50, Limit: 5 * time.Minute,
 	}

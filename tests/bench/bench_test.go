@@ -18,7 +18,7 @@ import (
 var tiny = bench.Sizes{
 	Acks: 5, Events: 40, Publishers: 4, Nodes: 14, Pods: 20, Idle: 100 * time.Millisecond,
 	Cordons: 2, Repairs: 1, DrainNodes: 2, PodsPerNode: 3, Storm: 3,
-	Noise: 2 * time.Second, NoiseRate: 50, NoiseNodes: 2,
+	Noise: 2 * time.Second, NoiseRate: 1000, NoiseNodes: 2, NoiseQuota: 1000,
 	Short: 10, Long: 50, Queries: 3,
 	ObjectNodes: 20, ObjectPods: 40, Changes: 20, Reboots: 4, Limit: 3 * time.Minute,
 }
@@ -57,7 +57,8 @@ func TestEveryFigureIsMeasured(t *testing.T) {
 		"cordoned, p50", "cordoned, p90", "cordoned, p99", "repair object, nothing to drain, p50", "gone to repair object, p50", "drain of 6 pods on 2 nodes",
 		"3 nodes failing at once, all cordoned", "3 nodes failing at once, all repair objects",
 		"memory of fault-quarantine in the storm", "memory of node-drainer in the storm", "memory of fault-remediation in the storm",
-		"2 nodes beside a noisy one, p50", "2 nodes beside a noisy one, p99",
+		"2 nodes beside a noisy one, p50, no quota", "2 nodes beside a noisy one, p99, no quota",
+		"2 nodes beside a noisy one, p50, quota of 1000 records", "2 nodes beside a noisy one, p99, quota of 1000 records",
 		"objects: change to event, p50", "objects: change to event, p99", "objects: API requests at rest",
 		"sqlite: append to feed", "sqlite: open work of all nodes", "postgresql: append to feed", "postgresql: open work of one node",
 		"janitor: 4 reboots asked for at once", "janitor: 4 reboots against their API requests alone", "janitor: API requests per reboot", "janitor: memory at most",

@@ -25,7 +25,7 @@ import (
 const (
 	// ConnectorsProgram is the binary that runs the connectors of many nodes.
 	ConnectorsProgram = "fleet"
-	// connectorsService and gatewayService are what runs for cordon and storm.
+	// connectorsService and gatewayService are what runs for cordon, storm and noisy.
 	connectorsService, gatewayService = "connectors", "gateway"
 	// connectorAccount is that of the nodes' connectors.
 	connectorAccount = "system:serviceaccount:nvsentinel:" + fleet.Connector
@@ -39,8 +39,10 @@ func BuildConnectors(ctx context.Context, root, dir string, b gobuild.Builder) (
 
 // crowd is the connectors of many nodes, in one process, and the ways to them.
 type crowd struct {
-	stage    *stage
-	figure   string
+	stage  *stage
+	figure string
+	// way is the flags with which the connectors reach the store.
+	way      []string
 	services []*fleet.Service
 	nodes    []string
 	doors    []protos.PlatformConnectorClient
@@ -49,9 +51,9 @@ type crowd struct {
 
 // assemble starts the connectors of nodes that follow each other, and has each of them
 // carry a first report, that its check is healthy, to the end: it knows its Node and the
-// store then, and its condition is there.
-func (s *stage) assemble(ctx context.Context, figure string, nodes []string) (c *crowd, err error) {
-	c = &crowd{stage: s, figure: figure, nodes: nodes}
+// store then, and its condition is there. Without a way they go where the options say.
+func (s *stage) assemble(ctx context.Context, figure string, nodes []string, way ...string) (c *crowd, err error) {
+	c = &crowd{stage: s, figure: figure, nodes: nodes, way: way}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
@@ -79,10 +81,15 @@ func (s *stage) assemble(ctx context.Context, figure string, nodes []string) (c 
 // accepts events.
 func (c *crowd) start(ctx context.Context, dir string) (err error) {
 	f := c.stage.fleet
-	way := []string{"--store", f.DSN}
-	if c.stage.o.Upstream == ToGateway {
-		if way, err = c.gateway(ctx); err != nil {
-			return err
+	if len(c.way) == 0 {
+		c.way = []string{"--store", f.DSN}
+		if c.stage.o.Upstream == ToGateway {
+			var service *fleet.Service
+			service, c.way, err = c.stage.gateway(ctx, c.figure, len(c.nodes))
+			if err != nil {
+				return err
+			}
+			c.services = append(c.services, service)
 		}
 	}
 	program, err := filepath.Abs(c.stage.o.Connectors)
@@ -92,7 +99,7 @@ func (c *crowd) start(ctx context.Context, dir string) (err error) {
 	service := f.Launch(connectorsService+"@"+c.figure, program, slices.Concat([]string{
 		"--nodes", strconv.Itoa(len(c.nodes)), "--first", strings.TrimPrefix(c.nodes[0], nodePrefix), "--prefix", nodePrefix,
 		"--dir", dir, "--kubeconfig", f.Cluster.AdminKubeconfig(), "--identify",
-	}, way), nil)
+	}, c.way), nil)
 	c.services = append(c.services, service)
 	ready := false
 	err = until(ctx, c.stage.o.Sizes.Limit, fmt.Sprintf("%d connectors", len(c.nodes)), func() (bool, error) {
@@ -107,29 +114,28 @@ func (c *crowd) start(ctx context.Context, dir string) (err error) {
 }
 
 // gateway starts a gateway on the store, with the API server's certificate, which is for
-// this machine, and says how connectors reach it.
-func (c *crowd) gateway(ctx context.Context) ([]string, error) {
-	f := c.stage.fleet
+// this machine, and returns the flags with which the connectors of so many nodes reach it.
+func (s *stage) gateway(ctx context.Context, figure string, nodes int, flags ...string) (*fleet.Service, []string, error) {
+	f := s.fleet
 	kubeconfig, err := f.Cluster.ServiceAccountKubeconfig(ctx, "nvsentinel", "platform-connectors-gateway", 24*time.Hour)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pki := filepath.Join(f.Cluster.Dir(), "pki")
-	service := f.Launch(gatewayService+"@"+c.figure, fleet.Connector, []string{
+	service := f.Launch(gatewayService+"@"+figure, fleet.Connector, append([]string{
 		"--role", "gateway", "--kubeconfig", kubeconfig, "--store", f.DSN, "--metrics-address", "127.0.0.1:0",
 		"--gateway-listen", "127.0.0.1:0", "--inspect-address", "", "--gateway-cert-file", filepath.Join(pki, "apiserver.crt"), "--gateway-key-file", filepath.Join(pki, "apiserver.key"),
-		"--gateway-accounts", connectorAccount, "--gateway-connections-per-address", strconv.Itoa(2 * len(c.nodes)),
-	}, nil)
-	c.services = append(c.services, service)
+		"--gateway-accounts", connectorAccount, "--gateway-connections-per-address", strconv.Itoa(2 * nodes),
+	}, flags...), nil)
 	address := ""
-	err = until(ctx, c.stage.o.Sizes.Limit, "the gateway", func() (bool, error) {
+	err = until(ctx, s.o.Sizes.Limit, "the gateway", func() (bool, error) {
 		address = said(service.Log, "taking the connectors of nodes")
 		return address != "" || service.Starts() > startsAtMost, nil
 	})
 	if err != nil || address == "" {
-		return nil, errors.Join(err, fmt.Errorf("the gateway does not start\n%s", service.Tail(8)))
+		return nil, nil, errors.Join(err, fmt.Errorf("the gateway does not start\n%s", service.Tail(8)))
 	}
-	return []string{"--gateway", address, "--gateway-ca-file", filepath.Join(pki, "ca.crt")}, nil
+	return service, []string{"--gateway", address, "--gateway-ca-file", filepath.Join(pki, "ca.crt")}, nil
 }
 
 // introduce has every connector report that its check is healthy, and waits until the

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
-	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -18,7 +16,7 @@ const (
 	// distance is what a round trip to the store takes.
 	distance = 20 * time.Millisecond
 	// noiseNode never stops reporting.
-	noiseNode = "gpu-0"
+	noiseNode = nodePrefix + "0"
 	// cordonEvery is how often each of the other nodes fails, at most.
 	cordonEvery = 10 * time.Second
 	// noiseLease is how long the leader's lease lives, as the services have it.
@@ -26,15 +24,42 @@ const (
 )
 
 // noisy measures how soon nodes are cordoned while another one reports as fast
-// as no healthy one does and the store is far away; before that, without it.
+// as no healthy one does and the store is far away; before that, without it. It
+// does so twice, each time with everything started anew: with no quota of nodes
+// at the gateway, and with one that the noisy node reaches soon.
 func noisy(ctx context.Context, o Options) (rows []Row, err error) {
-	n := &noise{stage: &stage{o: o, pen: newPen(), seen: newDiary()}, doors: map[string]protos.PlatformConnectorClient{}}
+	for _, q := range []noiseQuota{
+		{name: "no quota", flags: []string{"--gateway-day-records-per-node", "0", "--gateway-day-bytes-per-node", "0"}},
+		{
+			name:    fmt.Sprintf("quota of %d records", o.Sizes.NoiseQuota),
+			flags:   []string{"--gateway-day-records-per-node", strconv.Itoa(o.Sizes.NoiseQuota)},
+			records: o.Sizes.NoiseQuota,
+		},
+	} {
+		found, err := noisyWith(ctx, o, q)
+		rows = append(rows, found...)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", q.name, err)
+		}
+	}
+	return rows, nil
+}
+
+// noiseQuota is what the gateway lets one node store in a day.
+type noiseQuota struct {
+	name    string
+	flags   []string
+	records int
+}
+
+func noisyWith(ctx context.Context, o Options, q noiseQuota) (rows []Row, err error) {
+	n := &noise{stage: &stage{o: o, pen: newPen(), seen: newDiary()}, quota: q}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
 		Nodes: 1 + o.Sizes.NoiseNodes, Store: "postgresql", Root: o.Root, Bin: o.Bin, Progress: o.Progress,
 		Distance: distance, Replicas: 2, Lease: noiseLease,
-		Runs: func(room, _ string) bool { return room == fleet.Connector || room == "fault-quarantine" },
+		Runs: func(room, _ string) bool { return room == "fault-quarantine" },
 		Before: func(ctx context.Context, f *fleet.Fleet) error {
 			n.fleet = f
 			return n.look(ctx)
@@ -48,8 +73,8 @@ func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 		stop() // who looks, before what is looked at
 		err = errors.Join(err, f.Stop())
 	}()
-	if err := n.measure(ctx); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, f.Logs(noiseNode, 5))
+	if err := n.run(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, f.Logs("noisy", 5))
 	}
 	return n.rows(), nil
 }
@@ -57,35 +82,66 @@ func noisy(ctx context.Context, o Options) (rows []Row, err error) {
 // noise is what the steps find out.
 type noise struct {
 	*stage
-	doors map[string]protos.PlatformConnectorClient
+	quota noiseQuota
+	gate  *fleet.Service
+	// source is the noisy node's connector, others are those of the other nodes.
+	source, others *crowd
 
-	quiet, loud []time.Duration
-
-	acked, refused int
+	quiet, loud spell
+	// told are the noisy node's events that were acknowledged, in their order.
+	told    []told
+	refused int
+	// failed is when the first fatal one of them was published, own how long after
+	// that the node was cordoned.
+	failed time.Time
+	own    time.Duration
 	// unstored and unjudged are the noisy node's events that wait for the store,
 	// and for a verdict, when it falls silent.
 	unstored, unjudged int
-	// own is how long the noisy node waited for its own cordon, judged how long
-	// after its last event all had their verdicts.
-	own, judged time.Duration
+	// judged is how long after its last event all had their verdicts.
+	judged time.Duration
+	left   remains
+}
+
+// spell is what a time of failing nodes was like.
+type spell struct {
+	// waits are those for cordons.
+	waits []time.Duration
+	took  time.Duration
+	used  usage
+	// requests are those to the API server.
+	requests counts
+	load     string
+}
+
+// run starts gateway and connectors, the noisy node's in a process of its own, and
+// measures.
+func (n *noise) run(ctx context.Context) (err error) {
+	names := n.fleet.NodeNames()
+	var way []string
+	if n.gate, way, err = n.gateway(ctx, "noisy", len(names), n.quota.flags...); err != nil {
+		return err
+	}
+	if n.source, err = n.assemble(ctx, "noisy", names[:1], way...); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.source.stop()) }()
+	if n.others, err = n.assemble(ctx, "others", names[1:], way...); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.others.stop()) }()
+	return n.measure(ctx)
 }
 
 func (n *noise) measure(ctx context.Context) (err error) {
-	names := n.fleet.NodeNames()[1:]
-	for _, name := range names {
-		conn, err := report.Dial(n.fleet.Socket(name), "")
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		n.doors[name] = protos.NewPlatformConnectorClient(conn)
-		if _, err := n.cordonOnce(ctx, name, time.Now()); err != nil { // the first request waits for the door
+	for i := range n.others.nodes { // the first cordons find cold caches
+		if _, err := n.cordonOnce(ctx, i, time.Now()); err != nil {
 			return err
 		}
 	}
 	length := n.o.Sizes.Noise
-	n.o.say("%d nodes fail now and then for %s, %s away from the store", len(names), length/2, distance)
-	if n.quiet, err = n.cordons(ctx, names, length/2); err != nil {
+	n.o.say("%s: %d nodes fail now and then for %s, %s away from the store", n.quota.name, len(n.others.nodes), length/2, distance)
+	if n.quiet, err = n.cordons(ctx, length/2); err != nil {
 		return err
 	}
 	n.o.say("the same for %s beside a node that reports %d events a second", length, n.o.Sizes.NoiseRate)
@@ -93,9 +149,8 @@ func (n *noise) measure(ctx context.Context) (err error) {
 	defer stop()
 	var shouted error
 	var done sync.WaitGroup
-	began := time.Now()
 	done.Go(func() { shouted = n.shout(shouting) })
-	n.loud, err = n.cordons(ctx, names, length)
+	n.loud, err = n.cordons(ctx, length)
 	stop()
 	done.Wait()
 	if err = errors.Join(err, shouted); err != nil {
@@ -105,80 +160,69 @@ func (n *noise) measure(ctx context.Context) (err error) {
 		return err
 	}
 	at, err := n.seen.await(ctx, n.o.Sizes.Limit, "cordoned "+noiseNode)
-	n.own = at.Sub(began)
+	n.own = at.Sub(n.failed)
 	return err
 }
 
-// cordons has nodes fail again and again, each at its moments of a period, and
-// says how long each cordon took since that moment. A node that is late for its
-// moment, since it was not released yet, fails as soon as it is.
-func (n *noise) cordons(ctx context.Context, names []string, length time.Duration) ([]time.Duration, error) {
-	period := min(cordonEvery, length/4)
-	began := time.Now()
+// cordons has the other nodes fail again and again, each at its moments of a period,
+// and measures how long each cordon took since that moment. A node that is late for
+// its moment, since it was not released yet, fails as soon as it is.
+func (n *noise) cordons(ctx context.Context, length time.Duration) (s spell, err error) {
+	period, count := min(cordonEvery, length/4), len(n.others.nodes)
+	asked, err := n.readTraffic(ctx) // dear, and so outside what is measured
+	if err != nil {
+		return s, err
+	}
+	before, err := n.used()
+	if err != nil {
+		return s, err
+	}
+	began, first := time.Now(), load()
 	var mu sync.Mutex
-	var waits []time.Duration
-	err := atOnce(len(names), len(names), func(i int) error {
-		due := began.Add(period * time.Duration(i) / time.Duration(len(names)))
+	err = atOnce(count, count, func(i int) error {
+		due := began.Add(period * time.Duration(i) / time.Duration(count))
 		for ; due.Sub(began) < length; due = due.Add(period) {
 			if err := pause(ctx, time.Until(due)); err != nil {
 				return err
 			}
-			wait, err := n.cordonOnce(ctx, names[i], due)
+			wait, err := n.cordonOnce(ctx, i, due)
 			if err != nil {
-				return fmt.Errorf("%s: %w", names[i], err)
+				return fmt.Errorf("%s: %w", n.others.nodes[i], err)
 			}
 			mu.Lock()
-			waits = append(waits, wait)
+			s.waits = append(s.waits, wait)
 			mu.Unlock()
 		}
 		return nil
 	})
-	return waits, err
+	if err != nil {
+		return s, err
+	}
+	after, err := n.used()
+	if err != nil {
+		return s, err
+	}
+	s.took, s.used, s.load = time.Since(began), after.since(before), first+" to "+load()
+	answered, err := n.readTraffic(ctx)
+	s.requests = answered.requests.since(asked.requests)
+	return s, err
 }
 
 // cordonOnce reports a fault of a node, waits for the cordon, reports the
 // recovery and waits for the release. It says how long the cordon took since a
 // moment.
-func (n *noise) cordonOnce(ctx context.Context, node string, since time.Time) (time.Duration, error) {
-	send := func(e *protos.HealthEvent) error {
-		_, err := n.doors[node].HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}}, grpc.WaitForReady(true))
-		return err
-	}
-	if err := send(n.pen.fault(node, 0, "95", protos.RecommendedAction_CONTACT_SUPPORT)); err != nil {
+func (n *noise) cordonOnce(ctx context.Context, i int, since time.Time) (time.Duration, error) {
+	node := n.others.nodes[i]
+	if err := n.others.tellOne(ctx, i, n.pen.fault(node, 0, "95", protos.RecommendedAction_CONTACT_SUPPORT)); err != nil {
 		return 0, err
 	}
 	at, err := n.seen.await(ctx, n.o.Sizes.Limit, "cordoned "+node)
 	if err != nil {
 		return 0, err
 	}
-	if err := send(n.pen.recovery(node, 0)); err != nil {
+	if err := n.others.tellOne(ctx, i, n.pen.recovery(node, 0)); err != nil {
 		return 0, err
 	}
 	_, err = n.seen.await(ctx, n.o.Sizes.Limit, "free "+node)
 	return at.Sub(since), err
-}
-
-func (n *noise) rows() []Row {
-	row := func(name string, q float64) Row {
-		return Row{
-			Figure: fmt.Sprintf("event published to node cordoned, %d nodes beside a noisy one, %s", n.o.Sizes.NoiseNodes, name),
-			Ours:   seconds(quantile(n.loud, q)), Floor: seconds(quantile(n.quiet, q)), Target: Target{Within: 2},
-			Note: fmt.Sprintf("%d times, store %s away, %d events/s for %s; floor: %d times without", len(n.loud), distance, n.o.Sizes.NoiseRate, n.o.Sizes.Noise, len(n.quiet)),
-		}
-	}
-	return []Row{
-		row("p50", 0.5), row("p99", 0.99),
-		{
-			Figure: "  the noisy node's first fatal fault to its cordon", Ours: seconds(n.own),
-			Note: fmt.Sprintf("since its first event; the fault is event %d", firstFatal),
-		},
-		{
-			Figure: "  the noisy node's events acknowledged", Ours: rate(n.acked, n.o.Sizes.Noise),
-			Note: fmt.Sprintf("%d, all stored and judged; %d refused", n.acked, n.refused),
-		},
-		{
-			Figure: "  its last event to the last verdict", Ours: seconds(n.judged),
-			Note: fmt.Sprintf("when it fell silent %d were not stored and %d not judged", n.unstored, n.unjudged),
-		},
-	}
 }

@@ -1,18 +1,14 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -264,32 +260,12 @@ func (r *objectsRun) address() string {
 
 // number reads a metric of the monitor, or of the API server if path is given.
 func (r *objectsRun) number(ctx context.Context, metric string, server bool) (float64, error) {
-	var text io.Reader
-	if server {
-		body, err := r.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-		if err != nil {
-			return 0, err
-		}
-		text = strings.NewReader(string(body))
-	} else {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.address()+"/metrics", http.NoBody)
-		if err != nil {
-			return 0, err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return 0, err
-		}
-		defer answer.Body.Close()
-		text = answer.Body
+	if !server {
+		return metricOf(ctx, r.address(), metric)
 	}
-	lines := bufio.NewScanner(text)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), metric) {
-			fields := strings.Fields(lines.Text())
-			return strconv.ParseFloat(fields[len(fields)-1], 64)
-		}
+	body, err := r.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
 	}
-	return 0, lines.Err()
+	return parseMetric(string(body), metric)
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 )
 
 // startsAtMost is how often a service may be started until it is ready.
@@ -62,4 +65,33 @@ func said(log, message string) (address string) {
 		}
 	}
 	return address
+}
+
+// metricOf is the value of the first series that begins with a text, of the service that
+// serves its metrics at an address; 0 if there is none.
+func metricOf(ctx context.Context, address, series string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, fmt.Errorf("reading the metrics at %s: %w", address, err)
+	}
+	return parseMetric(string(text), series)
+}
+
+func parseMetric(text, series string) (float64, error) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, series) {
+			fields := strings.Fields(line)
+			return strconv.ParseFloat(fields[len(fields)-1], 64)
+		}
+	}
+	return 0, nil
 }

@@ -26,7 +26,7 @@ func run() int {
 	only := flag.String("only", "", "comma-separated figures: "+strings.Join(bench.Figures(), ", ")+"; empty measures all")
 	quick := flag.Bool("quick", false, "a tenth of the sizes")
 	deep := flag.Int("deep", 0, "records of a third history for the analyzer, for example 10000000; it takes minutes and about 2.3 GB for each million")
-	noise := flag.Duration("noise", 0, "how long one node reports without end beside others; default 10m, with -quick 1m")
+	noise := flag.Duration("noise", 0, "how long one node reports without end beside others, twice; at least 10s, so that it reaches its quota; default 5m, with -quick 30s")
 	o := bench.Options{Sizes: bench.Full(), Progress: os.Stderr}
 	flag.StringVar(&o.Against, "against", "", "folder with other binaries under the same names, for example of an earlier commit, which are measured in turns with the present ones")
 	flag.StringVar(&o.Upstream, "upstream", bench.ToStore, "where the connectors of cordon and storm send records: store or gateway")
