@@ -1,7 +1,9 @@
 package marks_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,5 +130,18 @@ func TestNoTaintIsPutBack(t *testing.T) {
 	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now.Add(time.Minute))
 	if nodemark.HasTaint(node, gpu) || nodemark.Read(node).Released != nodemark.ByUntaint {
 		t.Errorf("taints %v, released by %q", node.Spec.Taints, nodemark.Read(node).Released)
+	}
+}
+
+// TestUnknownFaultsAreBounded: of very many faults that the store has lost, a Node lists
+// some.
+func TestUnknownFaultsAreBounded(t *testing.T) {
+	node, ids := bare(), make([]string, 500)
+	for i := range ids {
+		ids[i] = fmt.Sprint("f", i)
+	}
+	mutator.Apply(node, marks.Desired{Session: "f0", Unknown: ids}, now)
+	if listed := strings.Split(node.Annotations[nodemark.UnknownAnnotation], ","); len(listed) != 64 || listed[63] != "f63" {
+		t.Errorf("%d faults are listed: %v", len(listed), listed)
 	}
 }

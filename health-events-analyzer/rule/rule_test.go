@@ -53,6 +53,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"reference", good + "[rules.when]\ncodes = [\"${file:/etc/hostname}\"]\n", `f.toml: key "rules[0].when.codes[0]": ${file:/etc/hostname}: a reference is for secrets only`},
 		{"unknown key", good + "windw = 3\n", `unknown key "rules.windw"`},
 		{"unknown key within", good + "[rules.when]\ncode = \"3\"\n", `unknown key "rules.when.code"`},
+		{"text", good + "[rules.when]\nmessage = \"fallen off the bus\"\n", `unknown key "rules.when.message"`},
+		{"text by its metadata", good + "[rules.when]\nmetadata = {a = \"b\"}\n", `unknown key "rules.when.metadata`},
 		{"wrong type", good + "count = \"3\"\n", "count"},
 		{"name", strings.Replace(good, `"R"`, `"a b"`, 1), `rules[0] ("a b"): name:`},
 		{"name twice", good + good, `rules[1] ("R"): name is given twice`},

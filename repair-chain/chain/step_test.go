@@ -51,6 +51,9 @@ func expect(t *testing.T, what string, err error, want string) {
 	}
 }
 
+// endless takes more than costLimit units of CEL.
+var endless = strings.Repeat("[1,2,3,4,5,6,7,8,9,10].all(x, ", 6) + "true" + strings.Repeat(")", 6)
+
 // TestDue: a step whose condition says neither yes nor no is not due.
 func TestDue(t *testing.T) {
 	for when, tc := range map[string]struct {
@@ -63,6 +66,7 @@ func TestDue(t *testing.T) {
 		"fault.message == 'fell off the bus'": {due: true},
 		"fault.metadata.x == 'y'":             {problem: "when: no such key: metadata"},
 		"fault.message":                       {problem: "when: is fell off the bus, not true or false"},
+		endless:                               {problem: "when: operation cancelled: actual cost limit exceeded"},
 	} {
 		c, run := chainOf(t, v1alpha1.Step{Name: "one", When: when})
 		vars, err := variables(run)
@@ -172,4 +176,15 @@ func TestATemplateMakesItsOwnKind(t *testing.T) {
 	_, run := chainOf(t, v1alpha1.Step{Name: "one"})
 	_, err := x.Stamp(run, "one", map[string]any{"kind": "Pod"})
 	expect(t, "another kind", err, "template any: makes a /v1, Kind=Pod, not a /v1, Kind={{ .Inputs.kind }}")
+}
+
+// TestAMessageIsBounded, and stays text.
+func TestAMessageIsBounded(t *testing.T) {
+	for _, text := range []string{"x" + strings.Repeat("é", maxMessage), strings.Repeat("x", maxMessage)} {
+		st := &v1alpha1.StepStatus{}
+		wait(st, "Reason", text)
+		if len(st.Message) > maxMessage || len(st.Message) < maxMessage-1 || !strings.HasPrefix(text, st.Message) {
+			t.Errorf("a message of %d bytes is kept with %d", len(text), len(st.Message))
+		}
+	}
 }

@@ -12,19 +12,33 @@ import (
 
 var (
 	// named is what the last cell of a row names: a folder of the repository, a test with the
-	// scripts of it, or a story.
-	named  = regexp.MustCompile("`([\\w./-]+)`|\\b((?:Test|Fuzz)[A-Z]\\w*)((?:/[\\w.]+(?:, [a-z0-9_][\\w.]*)*)?)|\\b(\\d\\d_\\w+)")
+	// scripts of it, a story, or a case of the stores' conformance suite.
+	named  = regexp.MustCompile("`([\\w./-]+)`|\\b((?:Test|Fuzz)[A-Z]\\w*)((?:/[\\w.]+(?:, [a-z0-9_][\\w.]*)*)?)|\\b(\\d\\d_\\w+)|conformance suite, \"([^\"]+)\"")
 	begins = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
 )
 
-// tested are the tests and the scripts of the repository, by folder.
-type tested struct{ tests, scripts map[string][]string }
+const (
+	// noTest begins the last cell of a row that says why there is no test.
+	noTest = "none: "
+	// proven heads the table of docs/security.md, which has so many rows at least.
+	proven, provenRows = "## What cannot be done, and the test that proves it", 92
+)
+
+// tested are the tests and the scripts of the repository, by folder, and the sources of the
+// conformance suite.
+type tested struct {
+	tests, scripts map[string][]string
+	suite          string
+}
 
 // TestNamedTestsExist: every test that the last column of a table names, if it is headed test, is in the folder
-// that is named before it, or below, and so is every script.
+// that is named before it, or below, and so is every script. No row is without one, or it says why.
 func TestNamedTestsExist(t *testing.T) {
-	files, have := texts(t), tested{map[string][]string{}, scripts(t)}
+	files, have := texts(t), tested{map[string][]string{}, scripts(t), ""}
 	for file, text := range files {
+		if path.Dir(file) == "store-client/storetest" {
+			have.suite += text
+		}
 		if strings.HasSuffix(file, "_test.go") {
 			have.add(file, text)
 		}
@@ -35,11 +49,13 @@ func TestNamedTestsExist(t *testing.T) {
 			cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
 			last := strings.TrimSpace(cells[len(cells)-1])
 			proofs = len(cells) > 1 && (proofs || last == "test")
-			if !proofs || len(cells) < 5 {
+			if !proofs || len(cells) < 5 || last == "test" || strings.Trim(last, "-") == "" && last != "-" {
 				continue
 			}
-			n, missing := have.check(cells[len(cells)-1])
-			found += n
+			n, missing := have.check(last)
+			if found += n; n == 0 && !strings.HasPrefix(last, noTest) {
+				missing = append(missing, "it names no test, and does not say why by "+noTest)
+			}
 			for _, m := range missing {
 				t.Errorf("%s, row %q: %s", page, strings.TrimSpace(cells[1]), m)
 			}
@@ -47,6 +63,31 @@ func TestNamedTestsExist(t *testing.T) {
 		if found < 15 {
 			t.Errorf("%s names %d tests: too few to mean anything", page, found)
 		}
+	}
+}
+
+// TestWhatCannotBeDone: the table loses no row unseen, says each thing once, and SECURITY.md
+// leads to it. That each row has a test is checked above.
+func TestWhatCannotBeDone(t *testing.T) {
+	_, rest, _ := strings.Cut(read(t, "docs/security.md"), "\n"+proven+"\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	rows := map[string]bool{}
+	for _, line := range strings.Split(section, "\n| ")[min(1, strings.Count(section, "\n| ")):] {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 4 || slices.Contains(cells, "") {
+			t.Errorf("not a row of four cells: %q", line)
+			continue
+		}
+		if rows[cells[0]+cells[1]] {
+			t.Errorf("twice: %s cannot %s", cells[0], cells[1])
+		}
+		rows[cells[0]+cells[1]] = true
+	}
+	if n := len(rows) - 1; n < provenRows { // without the heads of the columns
+		t.Errorf("the table has %d rows, fewer than %d", n, provenRows)
+	}
+	if !strings.Contains(read(t, "SECURITY.md"), "(docs/security.md#what-cannot-be-done-and-the-test-that-proves-it)") {
+		t.Error("SECURITY.md does not lead to the table")
 	}
 }
 
@@ -83,12 +124,17 @@ func scripts(t *testing.T) map[string][]string {
 func (h tested) check(cell string) (found int, missing []string) {
 	place := ""
 	for _, m := range named.FindAllStringSubmatch(cell, -1) {
-		switch folder, test, wanted, story := m[1], m[2], m[3], m[4]; {
+		switch folder, test, wanted, story, suite := m[1], m[2], m[3], m[4], m[5]; {
 		case folder != "":
 			if place = strings.TrimPrefix(folder, ".../"); strings.Contains(place, "/") && len(below(h.tests, place)) == 0 {
 				missing = append(missing, "no folder "+folder+" has tests")
 			}
+		case suite != "":
+			if found++; !strings.Contains(h.suite, `{"`+suite+`", `) {
+				missing = append(missing, "the conformance suite has no case "+suite)
+			}
 		case story != "":
+			found++
 			missing = append(missing, without(below(h.scripts, "tests/stories"), story)...)
 		case !slices.Contains(below(h.tests, place), test):
 			missing = append(missing, test+" is not in the folder "+place)
@@ -122,12 +168,13 @@ func without(there []string, wanted ...string) (missing []string) {
 }
 
 func TestWhatACellNames(t *testing.T) {
-	have := tested{map[string][]string{}, map[string][]string{"a/b": {"life.txt", "life"}}}
+	have := tested{map[string][]string{}, map[string][]string{"a/b": {"life.txt", "life"}}, `{"read: all", readAll},`}
 	have.add("a/b/x_test.go", "func TestX(t *testing.T) {\nfunc FuzzY(")
 	have.add("a/b/c/z_test.go", "func TestZ(")
 	for cell, want := range map[string]int{
 		" `a/b` TestX ": 1, " `b` TestX, FuzzY, TestZ ": 3, " `.../b` TestX/life, life.txt ": 1, " `a/b/c` TestX ": -1, " `a/b` TestNone ": -1,
 		" `no/where` ": -1, " `a/b` TestX/none ": -1, " gRPC's own ": 0, " - ": 0, " `a/b` (none goes there) ": 0, " 99_story ": -1,
+		` conformance suite, "read: all" `: 1, ` conformance suite, "read: none" `: -1,
 	} {
 		if found, missing := have.check(cell); want >= 0 && (found != want || len(missing) > 0) || want < 0 && len(missing) == 0 {
 			t.Errorf("%q: %d tests, missing %q", cell, found, missing)

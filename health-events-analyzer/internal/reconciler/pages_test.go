@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,5 +46,25 @@ func TestAWindowIsReadInPages(t *testing.T) {
 	b.handle("n1")
 	if n := b.derived(); n != 1 || m.most > 512 {
 		t.Errorf("%d derived events, at most %d records at once", n, m.most)
+	}
+}
+
+// TestRecordsThatAreTriedAreBounded: after a death each record that is tried is noted in
+// the store, so that of a node with very many the newest are tried.
+func TestRecordsThatAreTriedAreBounded(t *testing.T) {
+	b := newBench(t, storetest.SQLite(t), 10_000)
+	noise := make([]record.Record, 4200)
+	for i := range noise {
+		noise[i] = storetest.Record("n1", func(r *record.Record) { r.CreatedAt = testkit.Start.Add(-time.Minute) })
+	}
+	for part := range slices.Chunk(noise, 500) {
+		storetest.MustAppend(t, b.store, part...)
+	}
+	tried := map[string]bool{}
+	if err := b.Recent(t.Context(), "n1", func(r record.Record) error { tried[r.ID] = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(tried) != 4096 || !tried[noise[len(noise)-1].ID] || tried[noise[0].ID] {
+		t.Errorf("%d records are tried; the newest %v, the oldest %v", len(tried), tried[noise[len(noise)-1].ID], tried[noise[0].ID])
 	}
 }

@@ -72,6 +72,10 @@ func TestRejected(t *testing.T) {
 	ref := func(fields string) string { return `{"remediationTemplate":{` + fields + `}}` }
 	step := func(fields string) string { return fmt.Sprintf(steps, fields) }
 	condition := func(fields string) string { return `{"unhealthyConditions":[{` + fields + `}]}` }
+	var many []string
+	for i := range 33 {
+		many = append(many, fmt.Sprintf(`{%s,"order":%d,"timeout":"60s"}`, template, i))
+	}
 	tests := []struct{ name, patch, field, why string }{
 		{"no selector", `{"selector":null}`, "spec.selector", "Required value"},
 		{"an empty selector", `{"selector":{}}`, "spec.selector", "must not be empty"},
@@ -99,6 +103,7 @@ func TestRejected(t *testing.T) {
 		{"a step whose kind is no template", `{"remediationTemplate":null,"escalatingRemediations":[{"remediationTemplate":{"apiVersion":"a.b/v1","kind":"Fix","name":"x"},"order":1,"timeout":"60s"}]}`, "spec.escalatingRemediations[0].remediationTemplate.kind", "Template$"},
 		{"a step without an order", step(`"timeout":"60s"`), "spec.escalatingRemediations[1].order", "Required value"},
 		{"a step without a timeout", step(`"order":2`), "spec.escalatingRemediations[1].timeout", "Required value"},
+		{"33 steps", `{"remediationTemplate":null,"escalatingRemediations":[` + strings.Join(many, ",") + `]}`, "spec.escalatingRemediations", "must have at most 32 items"},
 		{"two steps of one order", step(`"order":1,"timeout":"60s"`), "spec.escalatingRemediations[1]", "Duplicate value"},
 		{"a step of less than a minute", step(`"order":2,"timeout":"59s"`), "spec.escalatingRemediations[1].timeout", "must be at least 60s"},
 		{"a step without time", step(`"order":2,"timeout":"0s"`), "spec.escalatingRemediations[1].timeout", "must be at least 60s"},

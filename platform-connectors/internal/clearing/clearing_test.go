@@ -1,14 +1,20 @@
 package clearing
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
 func TestRelevant(t *testing.T) {
@@ -53,5 +59,40 @@ func TestRefused(t *testing.T) {
 		if got := Refused(r, "n", machine); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
+	}
+}
+
+// nothing is a store that has no record, and counts who is asked for.
+type nothing map[string]bool
+
+func (n nothing) Get(_ context.Context, id string) (record.Record, error) {
+	n[id] = true
+	return record.Record{}, store.ErrNotFound
+}
+
+func (nothing) Append(context.Context, []record.Record) ([]store.AppendResult, error) {
+	return nil, errors.New("a recovery of a record that is not there")
+}
+
+// TestClearingsOfANodeAreBounded: whoever may annotate a Node does not have thousands of
+// records read at each of its changes.
+func TestClearingsOfANodeAreBounded(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{}}}
+	for i := range 5 * most {
+		node.Annotations[fmt.Sprint(nodemark.ClearPrefix, "r", i)] = "ann: replaced"
+	}
+	asked := nothing{}
+	r := &Reconciler{Records: asked, Client: fake.NewClientset(node), Log: slog.New(slog.DiscardHandler)}
+	if err := r.Handle(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for id := range asked { // each by its own id, and by others that follow from it
+		if strings.HasPrefix(id, "r") {
+			named++
+		}
+	}
+	if named != most || len(asked) > 3*most {
+		t.Errorf("%d of the records are read, with %d ids", named, len(asked))
 	}
 }

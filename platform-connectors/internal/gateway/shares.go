@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Shares bounds what one node brings and asks for over time, so that none can fill
-// the store or keep it from the others.
+// Shares bounds what one node brings and asks for at once, so that none keeps the store
+// from the others. What it leaves in the store in a day is bounded by its quota.
 type Shares struct {
 	// PerSecond is what a node may bring in the long run, Burst at once; in bytes.
 	PerSecond, Burst int64
