@@ -88,9 +88,11 @@ type noise struct {
 	source, others *crowd
 
 	quiet, loud spell
-	// told are the noisy node's events that were acknowledged, in their order.
+	// told are the noisy node's events that were acknowledged, in their order; shouted
+	// is for how long it reported.
 	told    []told
 	refused int
+	shouted time.Duration
 	// failed is when the first fatal one of them was published, own how long after
 	// that the node was cordoned.
 	failed time.Time
@@ -147,13 +149,13 @@ func (n *noise) measure(ctx context.Context) (err error) {
 	n.o.say("the same for %s beside a node that reports %d events a second", length, n.o.Sizes.NoiseRate)
 	shouting, stop := context.WithCancel(ctx)
 	defer stop()
-	var shouted error
+	var failed error
 	var done sync.WaitGroup
-	done.Go(func() { shouted = n.shout(shouting) })
+	done.Go(func() { failed = n.shout(shouting) })
 	n.loud, err = n.cordons(ctx, length)
 	stop()
 	done.Wait()
-	if err = errors.Join(err, shouted); err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	if err := n.settle(ctx, time.Now()); err != nil {

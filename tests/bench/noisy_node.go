@@ -39,6 +39,7 @@ func (n *noise) shout(ctx context.Context) error {
 	tick := time.NewTicker(noiseTick)
 	defer tick.Stop()
 	began, sent := time.Now(), 0
+	defer func() { n.shouted = time.Since(began) }()
 	for {
 		select {
 		case <-ctx.Done():

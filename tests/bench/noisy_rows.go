@@ -8,7 +8,7 @@ import (
 
 // rows are the figures of one quota.
 func (n *noise) rows() []Row {
-	name, acked, took := n.quota.name, len(n.told), n.loud.took
+	name, acked, took := n.quota.name, len(n.told), n.shouted
 	cordon := func(quantileName string, q float64) Row {
 		return Row{
 			Figure: fmt.Sprintf("event published to node cordoned, %d nodes beside a noisy one, %s, %s", n.o.Sizes.NoiseNodes, quantileName, name),
