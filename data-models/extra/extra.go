@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -192,18 +193,15 @@ func (x *Extra) OrNil() *Extra {
 	return x
 }
 
-// Bytes is about what the Extra takes in a document.
+// Bytes is about what the Extra takes in a document, with every number written out: a
+// database may give 1e131071 back with all of its digits.
 func (x *Extra) Bytes() int {
 	if x == nil {
 		return 0
 	}
 	n := 0
 	for name, value := range x.Fields {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return 1 << 30 // a tree of package json always encodes
-		}
-		n += len(name) + len(text) + 4
+		n += len(name) + weight(value) + 4
 	}
 	for _, in := range x.In {
 		n += in.Bytes()
@@ -212,6 +210,46 @@ func (x *Extra) Bytes() int {
 		n += item.Extra.Bytes()
 	}
 	return n
+}
+
+// tooMany stands for more bytes than anything may have.
+const tooMany = 1 << 30
+
+// weight is about what a value takes.
+func weight(value any) int {
+	n := 2
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			n += len(name) + weight(member) + 4
+		}
+		return n
+	case []any:
+		for _, element := range v {
+			n += weight(element) + 1
+		}
+		return n
+	case json.Number:
+		return digits(v.String())
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return tooMany // a tree of package json always encodes
+	}
+	return len(text)
+}
+
+// digits is how long a number is without an exponent, about.
+func digits(number string) int {
+	mantissa, exponent, has := strings.Cut(strings.ToLower(number), "e")
+	if !has {
+		return len(number)
+	}
+	e, err := strconv.Atoi(exponent)
+	if err != nil || e > tooMany || e < -tooMany {
+		return tooMany
+	}
+	return len(mantissa) + max(e, -e)
 }
 
 // identities are the members that tell the elements of lists apart: those of a record,

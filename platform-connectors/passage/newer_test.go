@@ -173,3 +173,38 @@ func TestNoStatusByAnotherName(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersOfANewerVersionAreBoundedWrittenOut: a few bytes of a number may be very many
+// digits, and PostgreSQL gives a document back with all of them.
+func TestNumbersOfANewerVersionAreBoundedWrittenOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		value   any
+		refused bool
+	}{
+		"usual numbers":                {[]any{json.Number("1"), json.Number("-2.5e-7"), json.Number("1e+21")}, false},
+		"as many digits as are stored": {json.Number("1e60000"), false},
+		"many digits":                  {json.Number("1e131071"), true},
+		"many after the point":         {json.Number("1e-131071"), true},
+		"more than can be stored":      {json.Number("1E99999999999999999999"), true},
+		"many numbers":                 {map[string]any{"x": strings.Split(strings.Repeat("7,", 10), ","), "y": numbers("1e308", 300)}, true},
+	} {
+		for _, of := range []string{"", "healthevent"} {
+			r := brought(t, func(doc map[string]any) {
+				if of != "" {
+					doc = in(doc, of)
+				}
+				doc["newer"] = tc.value
+			})
+			if _, refusal := policy().Pass(Caller{Node: "gpu-7"}, r, now); (refusal != nil) != tc.refused {
+				t.Errorf("%s in %q: %v", name, of, refusal)
+			}
+		}
+	}
+}
+
+func numbers(text string, n int) (out []any) {
+	for range n {
+		out = append(out, json.Number(text))
+	}
+	return out
+}

@@ -97,6 +97,25 @@ func TestAKubeletWritesNoMark(t *testing.T) {
 	}
 }
 
+// TestAKubeletBeatsOnANodeThatAPersonUncordoned, whose marks stay as long as
+// fault-quarantine is away.
+func TestAKubeletBeatsOnANodeThatAPersonUncordoned(t *testing.T) {
+	w := newWorld(t)
+	node := w.plain(t, "uncordoned")
+	kubelet := w.kubelet(t, node.Name)
+	quarantined(t, w, node)
+	testkit.Until(t, 2*time.Minute, func() bool {
+		return refused(change{patch: spec("unschedulable", nil)}.by(t.Context(), kubelet, node.Name))
+	})
+	if err := (change{patch: spec("unschedulable", nil)}).by(t.Context(), w.admin, node.Name); err != nil {
+		t.Fatal(err)
+	}
+	beat := change{true, types.StrategicMergePatchType, status("conditions", []any{condition("Ready", "KubeletReady")})}
+	if err := beat.by(t.Context(), kubelet, node.Name); err != nil {
+		t.Errorf("the heartbeat after a person has uncordoned the node: %v, want it written", err)
+	}
+}
+
 // quarantined has fault-quarantine mark a Node with a cordon and a taint.
 func quarantined(t *testing.T, w *world, node *corev1.Node) {
 	t.Helper()

@@ -166,6 +166,10 @@ func putOff(e maintenance.Event, p Policy, now time.Time) bool {
 		e.ScheduledStart.After(now.Add(p.Lead+p.HealthyDelay))
 }
 
+// watchedFor is how much longer a node may say Ready without anybody knowing whether its
+// kubelet is alive: to find out takes ten minutes at most, if its Lease can be read.
+const watchedFor = 20 * time.Minute
+
 // ended: the fault was told and the provider has nothing more to do.
 func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	end := e.LastUpdated
@@ -197,6 +201,9 @@ func ended(e maintenance.Event, f Facts, p Policy, now time.Time) Verdict {
 	case now.Before(end.Add(delay)):
 		return wait(Recovering)
 	case f.Ready && f.Kubelet == kubelet.Unknown:
+		if e.TimedOut == nil && !now.Before(end.Add(delay+p.Readiness+watchedFor)) {
+			return Verdict{Step: TimeOut, Reason: KubeletUnknown}
+		}
 		return wait(KubeletUnknown)
 	case f.ready():
 		return Verdict{Step: Heal, Reason: why}

@@ -22,6 +22,9 @@ func (p *Policy) Doubts(monitors record.Strategy) (out []string) {
 	if p.anybodys() {
 		out = append(out, fmt.Sprintf("whoever may write objects of kind %s in any namespace decides which node this acts on: name a namespace that no tenant writes in (policies.resource), or have it for the record only (%s)", p.Kind.Kind, recordOnly))
 	}
+	if p.ofPods() {
+		out = append(out, fmt.Sprintf("whoever may make a Pod has the kubelet of any node write Events about it, by a command or a volume that does not exist for example: ask for resource.regarding.kind == 'Node', or have it for the record only (%s)", recordOnly))
+	}
 	if fields := p.freeText(); len(fields) > 0 {
 		out = append(out, fmt.Sprintf("it acts on text (%s), into which programs and users get words of their own, also where a kubelet or a driver writes it: decide by types, reasons, statuses and codes, or have it for the record only (%s)", strings.Join(fields, ", "), recordOnly))
 	}
@@ -43,6 +46,14 @@ func (p *Policy) anybodys() bool {
 		return false
 	}
 	return true
+}
+
+// ofPods says that it may act on Events that a kubelet writes about Pods: it does not look
+// at what they regard. Those of anybody are in doubt already.
+func (p *Policy) ofPods() bool {
+	return p.Kind.Kind == "Event" && p.Namespace == "" && !p.anybodys() && !slices.ContainsFunc(p.predicate.reads, func(r reading) bool {
+		return !r.lookup && len(r.path) > 1 && slices.Contains([]string{"regarding", "involvedObject"}, r.path[0].key) && r.path[1].key == "kind"
+	})
 }
 
 // texts are fields that hold text of no fixed form, wherever they are in an object.

@@ -23,7 +23,8 @@ func about(kind, predicate, node string, more ...string) string {
 // TestWhoCouldChooseTheNode: a policy is in doubt if whoever writes an object in a
 // namespace of theirs says which node is meant.
 func TestWhoCouldChooseTheNode(t *testing.T) {
-	const kubelet, itself = `resource.reportingController == 'kubelet'`, `resource.reportingInstance`
+	const itself, ofNode = `resource.reportingInstance`, ` && resource.regarding.kind == 'Node'`
+	const kubelet = `resource.reportingController == 'kubelet'` + ofNode
 	const inQuestion, recordOnly = "whoever may write objects of kind %s in any namespace", "processingStrategy = \"PERSIST_ONLY\"\n"
 	for name, c := range map[string]struct {
 		text     string
@@ -37,7 +38,7 @@ func TestWhoCouldChooseTheNode(t *testing.T) {
 		"for the record only, by the policy":       {about("Pod", "true", "resource.spec.nodeName") + recordOnly, record.Process, ""},
 		"for the record only, by the monitor":      {about("Pod", "true", "resource.spec.nodeName"), record.PersistOnly, ""},
 		"an Event of the kubelet about its node":   {about("Event", kubelet, itself), record.Process, ""},
-		"the same, by the older name":              {about("Event", `resource.reportingComponent == 'kubelet'`, itself), record.Process, ""},
+		"the same, by the older name":              {about("Event", `resource.reportingComponent == 'kubelet'`+ofNode, itself), record.Process, ""},
 		"the same, that asks for the Event itself": {about("Event", "resource != null && "+kubelet, itself), record.Process, ""},
 		"an Event of anybody":                      {about("Event", `resource.reason == 'Failed'`, itself), record.Process, "Event"},
 		"an Event of anybody, read whole":          {about("Event", `resource != null`, itself), record.Process, "Event"},
@@ -101,6 +102,31 @@ func TestTextThatOthersChoose(t *testing.T) {
 			if !strings.Contains(doubt, "acts on text ("+want+")") {
 				t.Errorf("%s: %q does not name %s", predicate, doubt, want)
 			}
+		}
+	}
+}
+
+// TestEventsAboutPodsAreInDoubt: a tenant has a kubelet write them, whatever they say.
+func TestEventsAboutPodsAreInDoubt(t *testing.T) {
+	const kubelet = "resource.reportingController == 'kubelet' && resource.reason == 'FailedMount'"
+	for name, c := range map[string]struct {
+		predicate string
+		more      []string
+		doubt     bool
+	}{
+		"about whatever":          {kubelet, nil, true},
+		"by the Pod's node":       {kubelet + " && lookup('v1', 'Pod', resource.regarding.namespace, resource.regarding.name).spec.nodeName == 'x'", nil, true},
+		"about Nodes":             {kubelet + " && resource.regarding.kind == 'Node'", nil, false},
+		"of one namespace":        {kubelet, []string{`namespace = "gpu-operator"`}, false},
+		"of a Pod that says kind": {kubelet + " && lookup('v1', 'Pod', 'a', 'b').regarding.kind == 'Node'", nil, true},
+	} {
+		set, err := Parse("policies.toml", about("Event", c.predicate, "resource.reportingInstance", c.more...), objects{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		doubt := strings.Join(set.Policies[0].Doubts(record.Process), "\n")
+		if strings.Contains(doubt, "whoever may make a Pod") != c.doubt || !c.doubt && doubt != "" {
+			t.Errorf("%s: %q", name, doubt)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,7 +45,8 @@ type Refused string
 
 // Reasons of a refusal.
 const (
-	// TooMany is one connection more than the gateway may have. It is closed at once.
+	// TooMany is one connection more than the gateway may have: the oldest on which no
+	// token was verified is closed for it, and if there is none, it is itself.
 	TooMany Refused = "gateway"
 	// ManyOfAddress is one more from an address with many on which no token was
 	// verified yet. It is told why; as many again are closed at once.
@@ -74,14 +76,14 @@ type connections struct {
 	total     int
 	strangers map[string]int // by address
 	nodes     map[string]int
-	unknown   map[*connection]struct{} // all on which no token was verified
+	unknown   *list.List // all on which no token was verified, in the order of coming
 	logged    map[Refused]time.Time
 }
 
 func newConnections(l net.Listener, limits Limits, g *Gateway) *connections {
 	return &connections{
 		Listener: l, limits: limits, metrics: g.Metrics, clock: g.Clock, log: g.Log,
-		strangers: map[string]int{}, nodes: map[string]int{}, unknown: map[*connection]struct{}{}, logged: map[Refused]time.Time{},
+		strangers: map[string]int{}, nodes: map[string]int{}, unknown: list.New(), logged: map[Refused]time.Time{},
 	}
 }
 
@@ -92,30 +94,38 @@ func (s *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if conn := s.admit(raw); conn != nil {
+		conn, left := s.admit(raw)
+		if left != nil {
+			_ = left.Conn.Close()
+		}
+		if conn != nil {
 			return conn, nil
 		}
 		_ = raw.Close() // nothing is told before a handshake
 	}
 }
 
-// admit counts a connection, or returns nil.
-func (s *connections) admit(raw net.Conn) *connection {
+// admit counts a connection, or returns nil. left is one that has to end for it: who
+// fills the gateway with connections keeps nobody out who shows a token at once.
+func (s *connections) admit(raw net.Conn) (conn, left *connection) {
 	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
 	if err != nil {
 		host = raw.RemoteAddr().String()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.total >= s.limits.Connections:
-		s.refuse(TooMany, "connections", s.total, "address", host)
-		return nil
-	case s.strangers[host] >= 2*s.limits.PerAddress:
+	if s.strangers[host] >= 2*s.limits.PerAddress {
 		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
-		return nil
+		return nil, nil
 	}
-	conn := &connection{Conn: raw, of: s, address: host, until: s.clock.Now().Add(introduction)}
+	if s.total >= s.limits.Connections {
+		s.refuse(TooMany, "connections", s.total, "address", host)
+		if left = s.oldest(); left == nil {
+			return nil, nil
+		}
+		s.leave(left)
+	}
+	conn = &connection{Conn: raw, of: s, address: host, until: s.clock.Now().Add(introduction)}
 	if s.strangers[host] >= s.limits.PerAddress {
 		s.refuse(ManyOfAddress, "connections", s.strangers[host], "address", host)
 		conn.refused = fmt.Sprintf("%d connections from %s have not shown a valid token yet, at most %d; "+
@@ -124,8 +134,20 @@ func (s *connections) admit(raw net.Conn) *connection {
 	s.total++
 	s.strangers[host]++
 	s.metrics.connections.Set(float64(s.total))
-	s.unknown[conn] = struct{}{}
-	return conn
+	conn.place = s.unknown.PushBack(conn)
+	return conn, left
+}
+
+// oldest is the connection that has shown no token for the longest time, or nil.
+func (s *connections) oldest() *connection {
+	if first := s.unknown.Front(); first != nil {
+		return of(first)
+	}
+	return nil
+}
+
+func of(place *list.Element) *connection {
+	return place.Value.(*connection) //nolint:forcetypeassert // nothing else is in the list
 }
 
 // refuse counts a refusal, and logs it unless one for the same reason was logged lately.
@@ -150,6 +172,7 @@ type connection struct {
 	told    bool   // that
 	closed  bool
 	until   time.Time // it ends then, unless its node is known
+	place   *list.Element
 	// unread is what was handed to gRPC and not to the network yet, about.
 	unread atomic.Int64
 	// known is what is known to be stored of its node's records.
@@ -195,7 +218,7 @@ func (c *connection) origin() string {
 
 // known takes a connection from those on which no token was verified.
 func (s *connections) known(c *connection) {
-	delete(s.unknown, c)
+	s.unknown.Remove(c.place)
 	if s.strangers[c.address]--; s.strangers[c.address] == 0 {
 		delete(s.strangers, c.address)
 	}
@@ -222,7 +245,8 @@ func (s *connections) overdue() []*connection {
 	defer s.mu.Unlock()
 	var out []*connection
 	now := s.clock.Now()
-	for c := range s.unknown {
+	for place := s.unknown.Front(); place != nil; place = place.Next() {
+		c := of(place)
 		if now.Before(c.until) {
 			continue
 		}
@@ -262,18 +286,24 @@ func (c *connection) Write(b []byte) (int, error) {
 // Close ends it.
 func (c *connection) Close() error {
 	c.of.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		c.of.total--
-		if c.node == "" {
-			c.of.known(c)
-		} else if c.of.nodes[c.node]--; c.of.nodes[c.node] == 0 {
-			delete(c.of.nodes, c.node)
-		}
-		c.of.metrics.connections.Set(float64(c.of.total))
-	}
+	c.of.leave(c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// leave no longer counts a connection.
+func (s *connections) leave(c *connection) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	s.total--
+	if c.node == "" {
+		s.known(c)
+	} else if s.nodes[c.node]--; s.nodes[c.node] == 0 {
+		delete(s.nodes, c.node)
+	}
+	s.metrics.connections.Set(float64(s.total))
 }
 
 // identifying are credentials that let a call know its connection.

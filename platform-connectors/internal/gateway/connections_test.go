@@ -19,6 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/gateway"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/protos"
+	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
 )
 
@@ -122,7 +123,9 @@ func TestConnectionsOfANodeAreBounded(t *testing.T) {
 // TestConnectionsAreBounded of all together.
 func TestConnectionsAreBounded(t *testing.T) {
 	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.Connections = 1 })
-	h.silent()
+	if _, err := h.connector(of("gpu-7")).Append(t.Context(), []record.Record{storetest.Record("gpu-7")}); err != nil {
+		t.Fatal(err)
+	}
 	conn, err := net.Dial("tcp", h.address)
 	if err != nil {
 		t.Fatal(err)
@@ -194,5 +197,34 @@ func TestCallsWithoutAVerdictAreBounded(t *testing.T) {
 		if err := <-answers; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestConnectionsWithoutATokenKeepNobodyOut: when the gateway has as many connections as it
+// may, the oldest without a token ends for each that comes; those of nodes stay.
+func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
+	h := newHall(t, func(_ *gateway.Gateway, l *gateway.Limits) { l.Connections = 4 })
+	known := h.connector(of("gpu-6"))
+	say := func(s interface {
+		Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error)
+	}, node string,
+	) {
+		t.Helper()
+		if _, err := s.Append(t.Context(), []record.Record{storetest.Record(node)}); err != nil {
+			t.Errorf("the connector of %s: %v", node, err)
+		}
+	}
+	say(known, "gpu-6")
+	first := h.silent()
+	for range 2 {
+		h.silent()
+	}
+	say(h.connector(of("gpu-7")), "gpu-7")
+	if err := ended(first); err != nil {
+		t.Errorf("the oldest connection without a token: %v, want its end", err)
+	}
+	say(known, "gpu-6")
+	if n := h.gateway.Metrics.Refused(gateway.TooMany); n != 1 {
+		t.Errorf("%d refusals are counted, want 1", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/maintenance"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/fleet"
@@ -50,39 +49,12 @@ func (r *Reconciler) verdict(ctx context.Context, e maintenance.Event, f lifecyc
 	if v.Step != lifecycle.Heal {
 		return v
 	}
-	f.Kubelet = r.kubelet(ctx, f.Node, now)
+	var err error
+	if f.Kubelet, err = r.Kubelet(ctx, f.Node); err != nil {
+		r.Log.Warn("reading whether a kubelet is alive failed, trying again in the next round", "node", f.Node, "error", err)
+		f.Kubelet = kubelet.Unknown
+	}
 	return lifecycle.Decide(e, f, r.Policy, now)
-}
-
-// unknown is since when, and until when, looks at a kubelet have not said whether it is alive.
-type unknown struct{ since, last time.Time }
-
-// unknownFor is how long a kubelet may be unknown before it counts as silent, so that a
-// person is asked about its node.
-const unknownFor = 20 * time.Minute
-
-// kubelet looks once more whether the kubelet of a Node is alive. A look that fails tells
-// nothing of it.
-func (r *Reconciler) kubelet(ctx context.Context, node string, now time.Time) kubelet.State {
-	state, err := r.Kubelet(ctx, node)
-	if err != nil {
-		r.Log.Warn("reading whether a kubelet is alive failed, trying again in the next round", "node", node, "error", err)
-		state = kubelet.Unknown
-	}
-	if state != kubelet.Unknown {
-		delete(r.unknown, node)
-		return state
-	}
-	u := r.unknown[node]
-	if now.Sub(u.last) > unknownFor {
-		u.since = now
-	}
-	u.last = now
-	r.unknown[node] = u
-	if now.Sub(u.since) >= unknownFor {
-		return kubelet.Silent
-	}
-	return kubelet.Unknown
 }
 
 func facts(e maintenance.Event, machines fleet.Fleet) lifecycle.Facts {

@@ -49,7 +49,7 @@ func TestAKubeletThatStaysUnknownIsReported(t *testing.T) {
 	w.pass(30 * time.Minute)
 	w.want("while its time is not over", "fault n1 m1")
 	away = errors.New("the API server refuses to say")
-	w.pass(time.Hour)
+	w.pass(2 * time.Hour)
 	w.want("when it is", "fault n1 m1", "notice n1 m1")
 	w.kubelet = func(string) (kubelet.State, error) { return kubelet.Alive, nil }
 	w.pass(time.Minute)

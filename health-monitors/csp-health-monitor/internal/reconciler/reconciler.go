@@ -72,7 +72,6 @@ type Reconciler struct {
 	names    map[string][]string // the provider's, of machines that several Nodes claim
 	// contested are these machines with the Node that is verified, empty for none.
 	contested map[string]string
-	unknown   map[string]unknown // kubelets that would have a node given back, by Node
 
 	asked     time.Time // the last reading, successful or not
 	failing   time.Time // since when readings fail; zero when they do not
@@ -86,7 +85,7 @@ type Reconciler struct {
 
 // New makes a reconciler; Run begins the work.
 func New(o Options) *Reconciler {
-	d := &Reconciler{Options: o, trouble: map[string]error{}, unknown: map[string]unknown{}, life: context.Background()}
+	d := &Reconciler{Options: o, trouble: map[string]error{}, life: context.Background()}
 	d.queue.changed = make(chan struct{})
 	return d
 }
