@@ -108,13 +108,17 @@ type remains struct {
 	rows, table int64
 }
 
-// counts says how many events of the noisy node are stored, without the one that
-// introduced its connector, how many of those have no verdict, and how many the gateway
-// has counted instead.
-func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (stored, waiting, counted int, err error) {
-	err = conn.QueryRow(ctx, "SELECT count(*) - 1, count(*) FILTER (WHERE verdict = '') FROM health_events WHERE node = $1", noiseNode).Scan(&stored, &waiting)
+// tally counts the noisy node's events.
+type tally struct {
+	// stored are in the store, without the one that introduced the connector, waiting have
+	// no verdict there; counted is how many the gateway has counted instead of storing them.
+	stored, waiting, counted int
+}
+
+func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (t tally, err error) {
+	err = conn.QueryRow(ctx, "SELECT count(*) - 1, count(*) FILTER (WHERE verdict = '') FROM health_events WHERE node = $1", noiseNode).Scan(&t.stored, &t.waiting)
 	if err != nil {
-		return 0, 0, 0, fmt.Errorf("counting the noisy node's records: %w", err)
+		return t, fmt.Errorf("counting the noisy node's records: %w", err)
 	}
 	address := said(n.gate.Log, "serving probes and metrics")
 	for _, v := range quota.Verdicts() {
@@ -123,11 +127,11 @@ func (n *noise) counts(ctx context.Context, conn *pgx.Conn) (stored, waiting, co
 		}
 		some, err := metricOf(ctx, address, fmt.Sprintf("nvsentinel_gateway_over_quota_records_total{verdict=%q}", v))
 		if err != nil {
-			return 0, 0, 0, err
+			return t, err
 		}
-		counted += int(some)
+		t.counted += int(some)
 	}
-	return stored, waiting, counted, nil
+	return t, nil
 }
 
 // settle looks at what waits when the noise ends, and waits until every event that was
@@ -138,22 +142,22 @@ func (n *noise) settle(ctx context.Context, ended time.Time) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	stored, waiting, counted, err := n.counts(ctx, conn)
+	now, err := n.counts(ctx, conn)
 	if err != nil {
 		return err
 	}
 	acked := len(n.told)
-	n.unstored, n.unjudged = acked-stored-counted, waiting
-	n.o.say("the noisy node: %d acknowledged, %d refused, %d counted, %d neither stored nor counted yet, %d not judged yet", acked, n.refused, counted, n.unstored, n.unjudged)
+	n.unstored, n.unjudged = acked-now.stored-now.counted, now.waiting
+	n.o.say("the noisy node: %d acknowledged, %d refused, %d counted, %d neither stored nor counted yet, %d not judged yet", acked, n.refused, now.counted, n.unstored, n.unjudged)
 	err = until(ctx, n.o.Sizes.Limit+3*n.o.Sizes.Noise, fmt.Sprintf("all %d acknowledged events of the noisy node to be stored and judged, or counted", acked), func() (bool, error) {
-		stored, waiting, counted, err = n.counts(ctx, conn)
-		return stored+counted >= acked && waiting == 0, err
+		now, err = n.counts(ctx, conn)
+		return now.stored+now.counted >= acked && now.waiting == 0, err
 	})
 	n.judged = time.Since(ended)
 	if err != nil {
-		return fmt.Errorf("%w (%d stored, %d of them not judged, %d counted)", err, stored, waiting, counted)
+		return fmt.Errorf("%w (%d stored, %d of them not judged, %d counted)", err, now.stored, now.waiting, now.counted)
 	}
-	n.left.counted = counted
+	n.left.counted = now.counted
 	return n.account(ctx, conn)
 }
 
