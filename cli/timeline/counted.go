@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -36,15 +35,10 @@ func (p *page) counted(f Fleet) {
 	if n == 0 {
 		return
 	}
-	var names []string
-	for _, c := range f.Counted[:min(n, countedNodes)] {
-		names = append(names, fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last))))
-	}
-	more := ""
-	if n > countedNodes {
-		more = fmt.Sprintf(" and %d more", n-countedNodes)
-	}
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes beyond their quota of the day, events counted and not stored: %s%s; see docs/gateway.md", n, strings.Join(names, ", "), more)))
+	names := firstOf(f.Counted, countedNodes, func(c Counted) string {
+		return fmt.Sprintf("%s %d (%.1f MB, from %s to %s ago)", plain(c.Node), c.Records, float64(c.Bytes)/1e6, span(f.At.Sub(c.First)), span(f.At.Sub(c.Last)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes beyond their quota of the day, events counted and not stored: %s; see docs/gateway.md", n, names)))
 }
 
 // undeliveredOf are the nodes whose connector says so, the longest first.
@@ -66,14 +60,9 @@ func (p *page) undelivered(f Fleet) {
 	if n == 0 {
 		return
 	}
-	var names []string
-	for _, u := range f.Undelivered[:min(n, undeliveredNodes)] {
-		names = append(names, fmt.Sprintf("%s (for %s)", plain(u.Node), span(f.At.Sub(u.Since))))
-	}
-	more := ""
-	if n > undeliveredNodes {
-		more = fmt.Sprintf(" and %d more", n-undeliveredNodes)
-	}
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes whose events do not reach the store and wait on the node: %s%s", n, strings.Join(names, ", "), more)))
+	names := firstOf(f.Undelivered, undeliveredNodes, func(u Undelivered) string {
+		return fmt.Sprintf("%s (for %s)", plain(u.Node), span(f.At.Sub(u.Since)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d nodes whose events do not reach the store and wait on the node: %s", n, names)))
 	p.line("%s", plain("    "+f.Undelivered[0].Node+": "+f.Undelivered[0].Why))
 }

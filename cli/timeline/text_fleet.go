@@ -91,6 +91,21 @@ func (p *page) rows(f Fleet) {
 	p.table(cells, moods)
 }
 
+// firstOf names the first of a list, and says how many more there are.
+func firstOf[T any](all []T, most int, name func(T) string) string {
+	names := make([]string, 0, most)
+	for _, one := range all[:min(len(all), most)] {
+		names = append(names, name(one))
+	}
+	text := strings.Join(names, ", ")
+	if n := len(all) - most; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+func itself(name string) string { return name }
+
 // dryNodes are as many Nodes as are named of those that a dry run left alone.
 const dryNodes = 8
 
@@ -104,14 +119,8 @@ func (p *page) dry(f Fleet) {
 	if d.Now {
 		says = "fault-quarantine runs dry (its newest verdict, " + span(f.At.Sub(d.At)) + " ago)"
 	}
-	nodes := d.Nodes
-	more := ""
-	if len(nodes) > dryNodes {
-		more = fmt.Sprintf(" and %d more", len(nodes)-dryNodes)
-		nodes = nodes[:dryNodes]
-	}
-	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: of the nodes of the newest %d faults, %d held and %d skipped; %d would have been quarantined, the budget aside: %s%s",
-		says, d.Of, d.Held, d.Skipped, len(d.Nodes), strings.Join(nodes, ", "), more))))
+	p.line("%s", p.paint(Alert, plain(fmt.Sprintf("! %s: of the nodes of the newest %d faults, %d held and %d skipped; %d would have been quarantined, the budget aside: %s",
+		says, d.Of, d.Held, d.Skipped, len(d.Nodes), firstOf(d.Nodes, dryNodes, itself)))))
 }
 
 // undecodableRecords are as many as are named.
@@ -122,12 +131,8 @@ func (p *page) undecodable(ids []string) {
 	if len(ids) == 0 {
 		return
 	}
-	more := ""
-	if n := len(ids) - undecodableRecords; n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s%s; see docs/stores.md",
-		len(ids), strings.Join(ids[:min(len(ids), undecodableRecords)], ", "), more))))
+	p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%d stored records cannot be decoded, and everybody goes on without them: %s; see docs/stores.md",
+		len(ids), firstOf(ids, undecodableRecords, itself)))))
 }
 
 // text says what became of the record, and where to read on.

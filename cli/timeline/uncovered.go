@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -44,13 +43,8 @@ func (p *page) uncovered(f Fleet) {
 	if n == 0 {
 		return
 	}
-	var names []string
-	for _, u := range f.Uncovered[:min(n, uncoveredNodes)] {
-		names = append(names, fmt.Sprintf("%s (reported %s ago)", plain(u.Node), span(f.At.Sub(u.Since))))
-	}
-	more := ""
-	if n > uncoveredNodes {
-		more = fmt.Sprintf(" and %d more", n-uncoveredNodes)
-	}
-	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s%s", n, strings.Join(names, ", "), more)))
+	names := firstOf(f.Uncovered, uncoveredNodes, func(u Uncovered) string {
+		return fmt.Sprintf("%s (reported %s ago)", plain(u.Node), span(f.At.Sub(u.Since)))
+	})
+	p.line("%s", p.paint(Alert, fmt.Sprintf("! %d GPU nodes without a live publisher, no fault of theirs would be seen: %s", n, names)))
 }
