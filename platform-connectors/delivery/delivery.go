@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,5 +84,5 @@ func text(b Backlog) string {
 	if problem == "" {
 		problem = "no answer yet"
 	}
-	return fmt.Sprintf("events wait on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, problem[:min(len(problem), maxProblem)])
+	return fmt.Sprintf("events wait on this node since %s%s: %s", b.Since.UTC().Format(time.RFC3339), among, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
 }

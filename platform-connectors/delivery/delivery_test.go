@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,10 @@ func TestDecide(t *testing.T) {
 	c, _ := Decide(since(time.Minute), nil, now)
 	if c.Message != told || c.Reason != "EventDeliveryIsNotHealthy" {
 		t.Errorf("it says %q, %s", c.Message, c.Reason)
+	}
+	c, _ = Decide(Backlog{Since: now.Add(-time.Minute), Problem: "x" + strings.Repeat("ä", 5000)}, nil, now)
+	if !utf8.ValidString(c.Message) {
+		t.Errorf("a long problem is cut within a character: %q", c.Message[len(c.Message)-8:])
 	}
 	c, _ = Decide(Backlog{Since: now.Add(-time.Minute), Problem: strings.Repeat("x", 5000)}, nil, now)
 	if len(c.Message) > 1024 || strings.Contains(c.Message, "fatal") {
