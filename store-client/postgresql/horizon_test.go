@@ -1,7 +1,6 @@
 package postgresql_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/pgtest"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -298,22 +298,10 @@ type leap struct {
 func (l leap) Now() time.Time                   { return l.RealClock.Now().Add(time.Duration(l.by.Load())) }
 func (l leap) Since(at time.Time) time.Duration { return l.Now().Sub(at) }
 
-// lines hears a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) has(parts ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(l.text.String(), p) })
+// has says whether a log has all parts.
+func has(log *testkit.Output, parts ...string) bool {
+	text := log.String()
+	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 }
 
 // Who holds the horizon of the server for a minute is named.
@@ -322,14 +310,14 @@ func TestTheOldestTransactionIsNamed(t *testing.T) {
 	for want, hold := range map[string]func(*testing.T, *pgtest.Server) func(){
 		"of user postgres in database postgres": foreign, "prepared transaction 'forgotten'": prepared,
 	} {
-		var log lines
+		var log testkit.Output
 		now := leap{by: new(atomic.Int64)}
 		s := storetest.Open(t, dsn, storeopen.Options{Clock: now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		end := hold(t, server)
 		f := feedOf(t, s, "c", all())
-		for i := 0; !log.has(want, "begun", "consumer=c") && !log.has(want, "prepared 2", "consumer=c"); i++ {
+		for i := 0; !has(&log, want, "begun", "consumer=c") && !has(&log, want, "prepared 2", "consumer=c"); i++ {
 			if i == 1000 {
-				t.Fatalf("nobody is named: %s", log.text.String())
+				t.Fatalf("nobody is named: %s", log.String())
 			}
 			now.by.Add(int64(2 * time.Minute))
 			r := storetest.Record("n")
