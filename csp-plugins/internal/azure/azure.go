@@ -184,7 +184,7 @@ const (
 // Kinds are all of them.
 var Kinds = []string{ComputerName, VMName}
 
-// Canonical is the resource id in small letters: Azure tells no case.
+// Canonical is the resource id in small letters: Azure ignores case.
 func (p *Provider) Canonical(machine string) (string, error) {
 	_, err := parse(machine)
 	return strings.ToLower(machine), err

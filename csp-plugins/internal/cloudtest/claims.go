@@ -28,7 +28,7 @@ func (c *caller) taken(t *testing.T, node string) {
 	}
 }
 
-// told wants a machine to have been told so often.
+// told checks how often the cloud was asked to reboot and to terminate a machine.
 func (w *world) told(t *testing.T, machine string, wantReboots, wantTerminations int) {
 	t.Helper()
 	if reboots, terminations := w.cloud.Told(machine); reboots != wantReboots || terminations != wantTerminations {

@@ -68,7 +68,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		case <-ticker.C():
 			err := w.look(ctx)
 			if begins, _ := w.outage.Note(err); begins {
-				w.Log.Warn("the Node cannot be told whether its events reach the store, trying again", "error", err)
+				w.Log.Warn("writing the condition EventDelivery of the Node failed, trying again", "error", err)
 			}
 		}
 	}

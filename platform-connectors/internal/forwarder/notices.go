@@ -85,7 +85,7 @@ func (x *Notices) tell(ctx context.Context) {
 	for reason, n := range untold {
 		x.Log.Warn(noticeTexts[reason], "reason", reason, "times", n)
 		if err := x.event(ctx, reason, n); err != nil {
-			x.Log.Warn("telling of it by an Event failed, trying again", "reason", reason, "error", err)
+			x.Log.Warn("writing the Event failed, trying again", "reason", reason, "error", err)
 			x.Add(reason, n)
 		}
 	}
