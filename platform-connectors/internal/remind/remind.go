@@ -121,7 +121,11 @@ func (r *Reminder) look(ctx context.Context) bool {
 	}
 	stored := 0
 	for i, f := range records {
-		if results[i] != store.Refused {
+		switch results[i] {
+		case store.Counted: // beyond the node's quota: it is not stored, and brought again
+			continue
+		case store.Refused:
+		default:
 			stored++
 			continue
 		}

@@ -168,3 +168,53 @@ func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	return 0
 }
+
+// beyond is a store behind a gateway, beyond the node's quota at first.
+type beyond struct {
+	store.Store
+	counts int
+}
+
+func (b *beyond) Sink(context.Context) (forwarder.Sink, error) { return b, nil }
+func (b *beyond) Opened() (forwarder.Sink, bool)               { return b, true }
+
+func (b *beyond) Append(ctx context.Context, records []record.Record) ([]store.AppendResult, error) {
+	if b.counts--; b.counts >= 0 {
+		return []store.AppendResult{store.Counted}, nil
+	}
+	return b.Store.Append(ctx, records)
+}
+
+// TestACountedFaultIsToldAgain: a gateway counts what the store has lost for a repeat. It
+// is not stored, and brought until it is.
+func TestACountedFaultIsToldAgain(t *testing.T) {
+	lost := seen("SysLogsXIDError", func(e *record.Event) { e.ErrorCode = []string{"79"} })
+	set := &conditions.Set{}
+	set.Fold(lost)
+	s := storetest.SQLite(t)
+	node := &corev1.Node{}
+	node.Annotations = map[string]string{nodemark.UnknownAnnotation: lost.ID}
+	clock, registry := testkit.NewClock(), prometheus.NewRegistry()
+	r := remind.Reminder{
+		Node: func() *corev1.Node { return node }, Stored: set.Stored, Source: &beyond{Store: s, counts: 2}, Clock: clock, Log: slog.New(slog.DiscardHandler),
+	}
+	r.Register(registry)
+	wake := r.Waker()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	testkit.Until(t, 2*time.Minute, func() bool {
+		clock.Step(2 * time.Minute)
+		wake()
+		again := value(t, registry, "platform_connector_reminded_total")
+		_, err := s.Get(t.Context(), lost.ID)
+		if err != nil && again > 0 {
+			t.Errorf("%v are said to be stored again, and none is", again)
+		}
+		return err == nil
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
