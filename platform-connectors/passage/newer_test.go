@@ -116,7 +116,7 @@ func TestAStrategyOfANewerVersion(t *testing.T) {
 func TestWhatIsUnknownPasses(t *testing.T) {
 	newer := map[string]any{"x": []any{"y", map[string]any{"z": nil}}}
 	everywhere := func(doc map[string]any) {
-		doc["newer"], doc["minversion"] = newer, 7
+		doc["newer"], doc["minversion"] = newer, record.Version
 		event := in(doc, "healthevent")
 		event["newer"], in(doc, "node")["newer"], event["unread"] = newer, newer, "mAYB"
 		event["entitiesimpacted"].([]any)[0].(map[string]any)["newer"] = newer //nolint:forcetypeassert // as fault has it
@@ -170,6 +170,41 @@ func TestNoStatusByAnotherName(t *testing.T) {
 		stored, err := record.AppendJSON(nil, got)
 		if err != nil || strings.Contains(string(stored), "STATUS") || !got.Status.Blank() {
 			t.Errorf("passed on as %s, %v", stored, err)
+		}
+	}
+}
+
+// TestWhatOnlyANewerVersionMayHandle: a node chooses no record that is never judged. Its
+// fault is a person's, and its recovery ends nothing.
+func TestWhatOnlyANewerVersionMayHandle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version int
+		healthy bool
+		action  record.Action
+		refused bool
+	}{
+		"a fault of this version":      {record.Version, false, record.ActionRestartBM, false},
+		"a fault of a newer version":   {record.Version + 1, false, record.ActionUnknown, false},
+		"of one that nobody will have": {1 << 30, false, record.ActionUnknown, false},
+		"a recovery of this version":   {record.Version, true, record.ActionRestartBM, false},
+		"a recovery of a newer one":    {record.Version + 1, true, "", true},
+	} {
+		r := brought(t, func(doc map[string]any) {
+			doc["minversion"] = tc.version
+			in(doc, "healthevent")["recommendedaction"], in(doc, "healthevent")["ishealthy"] = "RESTART_BM", tc.healthy
+		})
+		got, refusal := policy().Pass(Caller{Node: "gpu-7"}, r, now)
+		if (refusal != nil) != tc.refused || refusal != nil && refusal.Reason != Newer {
+			t.Errorf("%s: %v", name, refusal)
+		}
+		if refusal != nil {
+			continue
+		}
+		if got.Event.Action() != tc.action || record.NeedsNewer(got) != "" || record.Content(got) != record.Content(r) {
+			t.Errorf("%s: action %s, %q, content %s of %s", name, got.Event.Action(), record.NeedsNewer(got), record.Content(got), record.Content(r))
+		}
+		if text := got.Event.Metadata[record.MetadataUnknownAction]; tc.action == record.ActionUnknown && !strings.HasPrefix(text, "RESTART_BM of record version") {
+			t.Errorf("%s: its action is kept as %q", name, text)
 		}
 	}
 }

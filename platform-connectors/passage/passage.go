@@ -43,13 +43,15 @@ const (
 	Stamped Reason = "status"
 	// BadID is an id that is not random, which somebody else could have guessed.
 	BadID Reason = "id"
+	// Newer is a recovery of which only a newer version knows what it ends.
+	Newer Reason = "newer-version"
 	// Malformed is what a door would not have accepted.
 	Malformed Reason = "malformed"
 )
 
 // Reasons lists every reason, in a fixed order.
 func Reasons() []Reason {
-	return []Reason{ForeignNode, Unspoken, ForeignAgent, Stamped, BadID, Malformed}
+	return []Reason{ForeignNode, Unspoken, ForeignAgent, Stamped, BadID, Newer, Malformed}
 }
 
 // Refusal is why a record can never be passed on.
@@ -123,13 +125,17 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	if n := r.Extra.Bytes() + r.Event.Extra.Bytes() + len(r.Event.Unread); n > MaxUnknown {
 		return r, refuse(Malformed, "record %s has %d bytes that this gateway does not know, at most %d", r.ID, n, MaxUnknown)
 	}
-	event, refusal := normalised(r)
+	content := record.Content(r)
+	ours, refusal := forThisVersion(r)
 	if refusal != nil {
 		return r, refusal
 	}
-	content := record.Content(r)
+	event, refusal := normalised(ours)
+	if refusal != nil {
+		return r, refusal
+	}
 	out := record.Record{
-		ID: r.ID, CreatedAt: r.CreatedAt, Node: r.Node, Accepted: r.Accepted, Event: event, MinVersion: r.MinVersion, Extra: r.Extra,
+		ID: r.ID, CreatedAt: r.CreatedAt, Node: r.Node, Accepted: r.Accepted, Event: event, MinVersion: ours.MinVersion, Extra: r.Extra,
 	}
 	if record.Content(out) != content {
 		out.Accepted = content
@@ -142,6 +148,23 @@ func (p Policy) Pass(c Caller, r record.Record, now time.Time) (record.Record, *
 	}
 	out.Expire(now)
 	return out, nil
+}
+
+// forThisVersion is a record that asks for programs of a newer version as it may be handled
+// without them, since a node must not choose what is left alone and never expires: a fault
+// is a person's, with what it asked for in its metadata. A recovery may end less than this
+// version takes it to, and is refused.
+func forThisVersion(r record.Record) (record.Record, *Refusal) {
+	why := record.NeedsNewer(r)
+	if why == "" {
+		return r, nil
+	}
+	if r.Event.IsHealthy {
+		return r, refuse(Newer, "recovery %s: %s; upgrade the gateways before the connectors", r.ID, why)
+	}
+	r.Event.RecommendedAction = record.Action(fmt.Sprintf("%s of record version %d", r.Event.RecommendedAction, r.MinVersion))
+	r.MinVersion = record.Version
+	return r, nil
 }
 
 // normalised is the event as a connector would have accepted it, with what only a newer
