@@ -21,7 +21,7 @@ const (
 	// noTest begins the last cell of a row that says why there is no test.
 	noTest = "none: "
 	// proven heads the table of docs/security.md, which has so many rows at least.
-	proven, provenRows = "## What cannot be done, and the test that proves it", 92
+	proven, provenRows = "## What cannot be done, and the test that proves it", 93
 )
 
 // tested are the tests and the scripts of the repository, by folder, and the sources of the
