@@ -73,7 +73,7 @@ func load(t *testing.T, file string, args ...string) (sample, error) {
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
-	env := map[string]string{"SECRET": "s3cret"}
+	env := map[string]string{"SECRET": "s3cret", "OTHER": "s3cret"}
 	return cfg, set.Load(path, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
@@ -113,7 +113,7 @@ func TestLoad(t *testing.T) {
 		{name: "empty list", args: []string{"--list="}, edit: func(s *sample) { s.List = []string{} }},
 		{
 			name: "references",
-			file: "word = '${file:" + secret + "}'\nwords = ['${env:SECRET}', 'of the file itself']\n[byName]\na = '${env:SECRET}'\n",
+			file: "word = '${file:" + secret + "}'\nwords = ['${env:SECRET}', 'of the file itself']\n[byName]\na = '${env:OTHER}'\n",
 			edit: func(s *sample) {
 				s.Word, s.Words = config.NewSecret("from a file"), []config.Secret{config.NewSecret("s3cret"), config.NewSecret("of the file itself")}
 				s.ByName = map[string]config.Secret{"a": config.NewSecret("s3cret")}

@@ -121,6 +121,10 @@ func TestASecretGoesToOneReceiver(t *testing.T) {
 	if _, err := load(t, "words = ['${file:"+own+"}']\n"); err == nil || !strings.Contains(err.Error(), "words[0]") {
 		t.Errorf("a reference to the pod's token: %v", err)
 	}
+	_, err := load(t, "words = ['${env:SECRET}']\n", "--word=${env:SECRET}")
+	if err == nil || !strings.Contains(err.Error(), "words[0]: ${env:SECRET} is the secret for key word") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a variable of two keys: %v", err)
+	}
 }
 
 // TestYAMLReferences: the same rules hold for YAML, and escapes cost no strictness.

@@ -27,18 +27,26 @@ func resolve(v reflect.Value, lookup func(string) (string, bool)) error {
 	return errors.Join(err, oneReceiver(v))
 }
 
-// oneReceiver refuses a file that two keys name: whoever may choose where one secret
-// goes must not choose that another goes there.
+// oneReceiver refuses a file or a variable that two keys name: whoever may choose where
+// one secret goes must not choose that another goes there.
 func oneReceiver(v reflect.Value) error {
 	type use struct {
 		of   string
 		info os.FileInfo
 	}
 	var uses []use
+	variables := map[string]string{}
 	if info, err := os.Stat(ownToken); err == nil {
 		uses = append(uses, use{"the API server, as the pod's own token: project a token with an audience of its own", info})
 	}
 	return visit(v, "", func(v reflect.Value, at string) error {
+		if s, is := v.Interface().(Secret); is && s.reference.kind == ofEnvironment {
+			if of, used := variables[s.reference.name]; used {
+				return fmt.Errorf("%s: %s is the secret for key %s; give each receiver a variable of its own", at, s.reference, of)
+			}
+			variables[s.reference.name] = at
+			return nil
+		}
 		path := fileOf(v)
 		if path == "" {
 			return nil
