@@ -38,7 +38,7 @@ func addresses() []rule {
 		for _, p := range parameters {
 			signed = append(signed, b+p)
 		}
-		keyed = append(keyed, b+"key=", b+"code=")
+		keyed = append(keyed, b+"key=", b+"code=", b+"auth=")
 	}
 	return []rule{
 		{[]string{"://"}, login},

@@ -34,6 +34,7 @@ var programs = []command{
 	{[]string{"racadm", "redfishtool", "ilorest"}, "-", short("p")},
 	{[]string{"curl"}, "-", `-[fgikLnNsSvZ#0-3]{0,8}[uUb](?:` + next + `)?()`},
 	{[]string{"curl"}, "--", worded("user|proxy-user|cookie|oauth2-bearer")},
+	{[]string{"etcdctl"}, "--", worded("user")},
 	{[]string{"mysql", "mariadb"}, "-", `-p()["']?[^\s"',\\]`},
 	{[]string{"sqlcmd", "bcp ", "zip "}, "-", short("P")},
 	{[]string{"redis-cli"}, "-", short("a")},

@@ -38,7 +38,7 @@ var signsOf = map[kind][]string{
 		joined([]string{
 			"shared", "subscription", "function", "functions", "routing", "integration", "service", "hmac", "session",
 			"storage", "auth", "client", "deploy", "application", "consumer", "ingestion", "admin", "preshared", "recovery",
-			"unseal", "webhook",
+			"unseal", "webhook", "certificate",
 		}, "", "_", "-", "."),
 		[]string{"tls.key", "ca.key", "server.key", "ssl.key"},
 	),
