@@ -40,7 +40,7 @@ func oneReceiver(v reflect.Value) error {
 		uses = append(uses, use{"the API server, as the pod's own token: project a token with an audience of its own", info})
 	}
 	return visit(v, "", func(v reflect.Value, at string) error {
-		if s, is := v.Interface().(Secret); is && s.reference.kind == ofEnvironment {
+		if s, is := reflect.TypeAssert[Secret](v); is && s.reference.kind == ofEnvironment {
 			if of, used := variables[s.reference.name]; used {
 				return fmt.Errorf("%s: %s is the secret for key %s; give each receiver a variable of its own", at, s.reference, of)
 			}
