@@ -68,8 +68,8 @@ type PluginOverride struct {
 // Nodes are left alone.
 type Nodes struct {
 	// Exclusions are label selectors; a node that one of them matches is never
-	// repaired.
-	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"label selectors of nodes that are never repaired"`
+	// repaired. A list in the file replaces the default; an empty one excludes no node.
+	Exclusions []string `toml:"exclusions" flag:"exclude-nodes" usage:"label selectors of nodes that are never repaired; an empty list excludes none"`
 }
 
 // NodesOverride is Nodes for one controller.
@@ -126,7 +126,10 @@ type TerminateNode struct {
 // Default is the configuration without a file; it lacks the plugin's address.
 func Default() Config {
 	return Config{
-		Global: Global{Timeout: 25 * time.Minute, TTL: 336 * time.Hour},
+		Global: Global{
+			Timeout: 25 * time.Minute, TTL: 336 * time.Hour,
+			Nodes: Nodes{Exclusions: []string{"node-role.kubernetes.io/control-plane"}},
+		},
 		RebootNode: RebootNode{
 			Enabled: true, ResendAfter: 10 * time.Minute, PluginTimeout: 30 * time.Second, PollInterval: 15 * time.Second, Workers: 16,
 		},
