@@ -64,6 +64,16 @@ system:serviceaccount:{{ .root.Values.namespace }}:{{ .name }}
 {{ toYaml .values.affinity }}
 {{- else if and .onNode (.root.Values.global | default dict).affinity -}}
 {{ toYaml .root.Values.global.affinity }}
+{{- else if include "nvsentinel.hadGPUs" . -}}
+# The fault itself may take the first label off: feature discovery writes it, and drops it
+# when the last GPU leaves the bus. Nodes in quarantine, and those of which labeler knows
+# that they had GPUs, are watched as before.
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions: [{key: nvidia.com/gpu.present, operator: In, values: ["true"]}]
+      - matchExpressions: [{key: dgxc.nvidia.com/nvsentinel-state, operator: Exists}]
+      - matchExpressions: [{key: nvsentinel.dgxc.nvidia.com/gpu.count.expected, operator: Gt, values: ["0"]}]
 {{- else if .values.replicas -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
 {{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
@@ -118,12 +128,26 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* onNodeSelector is the nodeSelector that the values give the pods on every node, as JSON. */}}
+{{- define "nvsentinel.onNodeSelector" -}}
+{{- toJson (merge (dict) (.values.nodeSelector | default dict) ((.root.Values.global | default dict).nodeSelector | default dict)) -}}
+{{- end }}
+
+{{/* hadGPUs is true where the pods go to GPU nodes and nobody has set an affinity: then an affinity stands for
+nvidia.com/gpu.present=true in the nodeSelector. */}}
+{{- define "nvsentinel.hadGPUs" -}}
+{{- $selector := include "nvsentinel.onNodeSelector" . | fromJson -}}
+{{- if and .onNode (not .values.affinity) (not (.root.Values.global | default dict).affinity) (eq (toString (get $selector "nvidia.com/gpu.present")) "true") -}}true{{- end -}}
+{{- end }}
+
 {{/* place is where pods go, as JSON. `global` has, as the earlier NVSentinel has it, what is for pods on every
 node, and with `system` before it what is for the others. */}}
 {{- define "nvsentinel.place" -}}
 {{- $g := .root.Values.global | default dict -}}{{- $c := .root.Values.controllers -}}
 {{- if .onNode -}}
-{{- toJson (dict "nodeSelector" (merge (dict) (.values.nodeSelector | default dict) ($g.nodeSelector | default dict))
+{{- $selector := include "nvsentinel.onNodeSelector" . | fromJson -}}
+{{- if include "nvsentinel.hadGPUs" . }}{{ $selector = omit $selector "nvidia.com/gpu.present" }}{{ end -}}
+{{- toJson (dict "nodeSelector" $selector
   "tolerations" (concat (.values.tolerations | default list) ($g.tolerations | default list) | uniq)) -}}
 {{- else -}}
 {{- toJson (dict "nodeSelector" (.values.nodeSelector | default $c.nodeSelector | default $g.systemNodeSelector | default dict)
