@@ -66,14 +66,17 @@ system:serviceaccount:{{ .root.Values.namespace }}:{{ .name }}
 {{ toYaml .root.Values.global.affinity }}
 {{- else if include "nvsentinel.hadGPUs" . -}}
 # The fault itself may take the first label off: feature discovery writes it, and drops it
-# when the last GPU leaves the bus. Nodes in quarantine, and those of which labeler knows
-# that they had GPUs, are watched as before.
+# when the last GPU leaves the bus. Nodes of which labeler knows that they had GPUs are
+# watched as before, and the kernel log of those in quarantine.
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
       - matchExpressions: [{key: nvidia.com/gpu.present, operator: In, values: ["true"]}]
-      - matchExpressions: [{key: dgxc.nvidia.com/nvsentinel-state, operator: Exists}]
       - matchExpressions: [{key: nvsentinel.dgxc.nvidia.com/gpu.count.expected, operator: Gt, values: ["0"]}]
+      {{- /* Others would report of a node that never had GPUs that it has none, and so keep it in quarantine. */}}
+      {{- if eq .name "syslog-health-monitor" }}
+      - matchExpressions: [{key: dgxc.nvidia.com/nvsentinel-state, operator: Exists}]
+      {{- end }}
 {{- else if .values.replicas -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" .name)) -}}
 {{- $other := dict "weight" 100 "podAffinityTerm" $term -}}
