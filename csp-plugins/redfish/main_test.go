@@ -241,6 +241,20 @@ func TestWhatIsTold(t *testing.T) {
 	fakes[a].Change(system, func(s *redfishfake.System) { s.UUID = w.uuids[a] })
 	resets(a, 0)
 
+	// A BMC that is busy, in words of its vendor, is asked again under the same key.
+	fakes[a].Reset = nil
+	fakes[a].Fail("reset", redfishfake.Fault{Status: 400, Message: "iLO.2.37.UnableToModifyDuringSystemPOST"})
+	if err := signal(t, conn, a, "k1"); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "iLO.2.37.UnableToModifyDuringSystemPOST") {
+		t.Errorf("a busy BMC: %v, want Aborted with its message", err)
+	}
+	resets(a, 0)
+	for range 2 {
+		if err := signal(t, conn, a, "k1"); err != nil {
+			t.Errorf("the same key again: %v", err)
+		}
+	}
+	resets(a, 1)
+
 	// The answer gets lost, and the machine takes long to boot.
 	fakes[b].Reset = nil
 	fakes[b].Change(system, func(s *redfishfake.System) { s.LastReset = "2026-11-20T10:00:00Z" })

@@ -33,16 +33,15 @@ type target struct {
 	powerOn bool
 }
 
-// choose is the best way to reset a machine that offers some; a machine that
-// does not say what it offers is asked for the best. Nothing was done when there
-// is none.
-func choose(w target, power bmc.Power, offered []schemas.ResetType) (schemas.ResetType, error) {
+// choose names the ways to reset a machine that offers some, the best first; one that
+// does not say what it offers may take any. Nothing was done when there is none.
+func choose(w target, state schemas.PowerState, offered []schemas.ResetType) ([]schemas.ResetType, error) {
 	wanted := make([]schemas.ResetType, 0, len(w.order))
-	switch {
+	switch power := powerOf(state); {
 	case power == bmc.Changing:
-		return "", status.Error(codes.Aborted, "the power of the machine is just changing: waiting until it is on")
+		return nil, status.Errorf(codes.Aborted, "the BMC says that the power of the machine is %q: waiting until it is on", state)
 	case power == bmc.Off && !w.powerOn:
-		return "", status.Error(codes.Aborted, "the machine is off, and somebody may work on it: switch it on, or set powerOn in its [[bmc]]")
+		return nil, status.Error(codes.Aborted, "the machine is off, and somebody may work on it: switch it on, or set powerOn in its [[bmc]]")
 	case power == bmc.Off:
 		wanted = append(wanted, schemas.OnResetType, schemas.ForceOnResetType)
 	default:
@@ -52,12 +51,18 @@ func choose(w target, power bmc.Power, offered []schemas.ResetType) (schemas.Res
 			}
 		}
 	}
-	for _, way := range wanted {
-		if len(offered) == 0 || slices.Contains(offered, way) {
-			return way, nil
-		}
+	found := wanted
+	if len(offered) > 0 {
+		found = slices.DeleteFunc(slices.Clone(wanted), func(way schemas.ResetType) bool { return !slices.Contains(offered, way) })
 	}
-	return "", status.Errorf(codes.FailedPrecondition, "the machine offers the reset types %s, the plugin may take %s (reset in its [[bmc]])", texts(offered), texts(wanted))
+	if len(found) > 0 {
+		return found, nil
+	}
+	advice := ""
+	if slices.Contains(offered, schemas.ForceOffResetType) && !slices.ContainsFunc(ways, func(way string) bool { return slices.Contains(offered, schemas.ResetType(way)) }) {
+		advice = ". It can only be switched off and on, which could leave it off halfway: reset it through csp-plugins/ipmi, whose power cycle the BMC carries out as one"
+	}
+	return nil, status.Errorf(codes.FailedPrecondition, "the machine offers the reset types %s, the plugin may take %s (reset in its [[bmc]])%s", texts(offered), texts(wanted), advice)
 }
 
 func texts(types []schemas.ResetType) string {

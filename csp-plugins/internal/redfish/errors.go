@@ -3,7 +3,7 @@ package redfish
 import (
 	"context"
 	"errors"
-	"net/http"
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,60 +11,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
 // retryAfter is how long a BMC is left alone that has too much to do.
 const retryAfter = 15 * time.Second
 
-// messages are those of the Base registry of Redfish that say what was done,
-// without the registry's name and version (source: DMTF DSP8011, Base message
-// registry). What is not here is known by its HTTP status.
-var messages = map[string]codes.Code{
-	"ServiceTemporarilyUnavailable": codes.ResourceExhausted, "SessionLimitExceeded": codes.ResourceExhausted,
-	"ResourceInUse": codes.Aborted, "ServiceInUnknownState": codes.Aborted, "ServiceShuttingDown": codes.Aborted, "ResourceInStandby": codes.Aborted,
-	"NoValidSession": codes.Unauthenticated, "ResourceAtUriUnauthorized": codes.Unauthenticated,
-	"InsufficientPrivilege": codes.PermissionDenied, "AccessDenied": codes.PermissionDenied,
-	"ActionNotSupported": codes.FailedPrecondition, "ActionParameterNotSupported": codes.FailedPrecondition,
-	"ActionParameterValueNotInList": codes.FailedPrecondition, "ActionParameterValueFormatError": codes.FailedPrecondition,
-	"ActionParameterUnknown": codes.FailedPrecondition, "OperationNotAllowed": codes.FailedPrecondition,
-}
-
-// statuses are the meanings of HTTP statuses (source: DSP0266, status codes).
-// The others below 500 refuse for good, those from 500 on leave open what was
-// done.
-var statuses = map[int]codes.Code{
-	http.StatusTooManyRequests: codes.ResourceExhausted,
-	http.StatusUnauthorized:    codes.Unauthenticated,
-	http.StatusForbidden:       codes.PermissionDenied,
-	// A BMC that starts knows its systems only later.
-	http.StatusNotFound: codes.Aborted, http.StatusGone: codes.Aborted, http.StatusConflict: codes.Aborted, http.StatusPreconditionFailed: codes.Aborted,
-	http.StatusRequestTimeout: codes.Aborted, http.StatusLocked: codes.Aborted,
-	http.StatusNotImplemented: codes.FailedPrecondition,
-}
-
-// meaning is what a BMC's refusal says about what was done.
-func meaning(refused *schemas.Error) codes.Code {
-	ids := []string{}
-	for _, info := range refused.ExtendedInfos {
-		ids = append(ids, info.MessageID)
-	}
-	for _, id := range append(ids, refused.Code) {
-		if code, known := messages[id[strings.LastIndex(id, ".")+1:]]; known {
-			return code
-		}
-	}
-	if code, known := statuses[refused.HTTPReturnedStatusCode]; known {
-		return code
-	}
-	if refused.HTTPReturnedStatusCode >= http.StatusBadRequest && refused.HTTPReturnedStatusCode < http.StatusInternalServerError {
-		return codes.FailedPrecondition
-	}
-	return codes.Unavailable
-}
-
-// answered translates what a BMC said, or that it said nothing, into an answer
-// to the janitor. Only what certainly was not done is said not to be. sent says
+// answered translates what a BMC said, or that it said nothing, into an answer to
+// the janitor. Only what certainly was not done is said not to be. sent says
 // whether there was a connection for the request.
 func answered(err error, sent bool) error {
 	if err == nil {
@@ -74,6 +29,7 @@ func answered(err error, sent bool) error {
 	refused, arrived := errors.AsType[*schemas.Error](err)
 	switch {
 	case arrived && refused.HTTPReturnedStatusCode != 0:
+		text = shorten(words(refused))
 		if code := meaning(refused); code != codes.ResourceExhausted {
 			return status.Error(code, text)
 		}
@@ -84,6 +40,65 @@ func answered(err error, sent bool) error {
 		return status.Error(codes.DeadlineExceeded, text)
 	}
 	return status.Error(codes.Unavailable, text)
+}
+
+// named is an answer that begins with what was asked for.
+func named(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	s := status.Convert(err).Proto()
+	s.Message = what + ": " + s.GetMessage()
+	return status.ErrorProto(s)
+}
+
+// meaning is what a BMC's refusal says about what was done: of several messages the
+// one that promises least, else what its HTTP status says.
+func meaning(refused *schemas.Error) codes.Code {
+	least := -1
+	for _, info := range refused.ExtendedInfos {
+		least = max(least, promise(said(info.MessageID)))
+	}
+	if least < 0 {
+		least = promise(said(refused.Code))
+	}
+	switch byStatus := cloud.Unlisted(refused.HTTPReturnedStatusCode); {
+	case least < 0, byStatus == codes.Unauthenticated, byStatus == codes.ResourceExhausted:
+		return byStatus
+	}
+	return promises[least]
+}
+
+// promises are the meanings of messages; each promises less than the one before.
+var promises = []codes.Code{
+	codes.FailedPrecondition, codes.PermissionDenied, // never
+	codes.Unauthenticated, codes.Aborted, codes.ResourceExhausted, // not yet
+	codes.Unavailable, // perhaps done
+}
+
+// promise is the place of a code among them; -1 has none.
+func promise(code codes.Code) int {
+	for i, one := range promises {
+		if one == code {
+			return i
+		}
+	}
+	return -1
+}
+
+// words are what a BMC said, for people: its messages, or else its whole answer.
+func words(refused *schemas.Error) string {
+	var list []string
+	for _, info := range refused.ExtendedInfos {
+		list = append(list, strings.TrimSpace(info.MessageID+" "+info.Message))
+		if info.Message == "" && len(info.MessageArgs) > 0 {
+			list[len(list)-1] += " (" + strings.Join(info.MessageArgs, ", ") + ")"
+		}
+	}
+	if len(list) == 0 {
+		return "HTTP " + refused.Error()
+	}
+	return fmt.Sprintf("HTTP %d: %s", refused.HTTPReturnedStatusCode, strings.Join(list, "; "))
 }
 
 // nothingSent turns a doubtful answer to a question before the signal into one

@@ -3,7 +3,10 @@ package redfish
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +51,9 @@ func (d *Driver) Look(ctx context.Context, machine string) (facts bmc.Facts, err
 	return facts, err
 }
 
-// Reset sends ComputerSystem.Reset once, and follows the task of a BMC that makes
-// one for a few seconds: whether the machine comes back is not known by then.
+// Reset sends ComputerSystem.Reset, and follows the task of a BMC that makes one for
+// a few seconds: whether the machine comes back is not known by then. The next way
+// follows only when the BMC refused the one before as a thing that it can not do.
 func (d *Driver) Reset(ctx context.Context, machine string, force bool) error {
 	b := d.bmcs[machine]
 	return d.with(ctx, machine, func(client *gofish.APIClient, l *line) error {
@@ -57,22 +61,54 @@ func (d *Driver) Reset(ctx context.Context, machine string, force bool) error {
 		if err != nil {
 			return nothingSent(err)
 		}
-		offered, err := system.GetSupportedResetTypes()
+		offered, err := offers(system)
 		if err != nil {
 			return nothingSent(answered(err, true))
 		}
-		way, err := choose(target{order: b.Reset, force: force, powerOn: b.PowerOn}, powerOf(system.PowerState), offered)
+		found, err := choose(target{order: b.Reset, force: force, powerOn: b.PowerOn}, system.PowerState, offered)
 		if err != nil {
 			return err
 		}
-		l.sent.Store(false)
-		task, err := system.Reset(way)
-		if err != nil {
-			return answered(fmt.Errorf("%s: %w", way, err), l.sent.Load())
+		refusals := []string{}
+		for _, way := range found {
+			task, err := send(l, system, way)
+			switch {
+			case err == nil:
+				return d.follow(client, task)
+			case status.Code(err) != codes.FailedPrecondition:
+				return err
+			}
+			refusals = append(refusals, status.Convert(err).Message())
 		}
-		return d.follow(client, task)
+		return status.Error(codes.FailedPrecondition, strings.Join(refusals, "; "))
 	})
 }
+
+// send sends one signal.
+func send(l *line, system *schemas.ComputerSystem, way schemas.ResetType) (*schemas.TaskMonitorInfo, error) {
+	l.sent.Store(false)
+	task, err := system.Reset(way)
+	return task, named(string(way), answered(err, l.sent.Load()))
+}
+
+// offers are the reset types that a machine offers; none says nothing of them, as do a
+// link to them that leads nowhere and a list of something else. A BMC that can not say
+// it now is an error.
+func offers(system *schemas.ComputerSystem) ([]schemas.ResetType, error) {
+	offered, err := system.GetSupportedResetTypes()
+	if err == nil {
+		return offered, nil
+	}
+	refused, arrived := errors.AsType[*schemas.Error](err)
+	_, cut := errors.AsType[*url.Error](err)
+	if cut || arrived && !slices.Contains(nowhere, refused.HTTPReturnedStatusCode) {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// nowhere are the HTTP statuses of a link that leads nowhere.
+var nowhere = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented}
 
 // find reads the machine's ComputerSystem.
 func find(client *gofish.APIClient, b BMC) (*schemas.ComputerSystem, error) {
@@ -114,9 +150,9 @@ func powerOf(p schemas.PowerState) bmc.Power {
 		return bmc.On
 	case schemas.OffPowerState:
 		return bmc.Off
-	case "":
+	case "", "Unknown": // the latter of HPE's iLO
 		return bmc.Unknown
-	default:
+	default: // also "Reset" of HPE's iLO
 		return bmc.Changing
 	}
 }

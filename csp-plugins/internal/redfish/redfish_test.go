@@ -86,8 +86,10 @@ func TestAnswers(t *testing.T) {
 		{"busy", "reset", redfishfake.Fault{Status: 409, Message: "Base.1.8.ResourceInUse"}, codes.Aborted, 1, false},
 		{"not allowed", "reset", redfishfake.Fault{Status: 403, Message: "Base.1.8.InsufficientPrivilege"}, codes.PermissionDenied, 1, false},
 		{"the session has ended", "reset", redfishfake.Fault{Status: 401, Message: "Base.1.8.NoValidSession"}, codes.Unauthenticated, 1, false},
-		{"not a thing that it does", "reset", redfishfake.Fault{Status: 501}, codes.FailedPrecondition, 1, false},
-		{"a bad request", "reset", redfishfake.Fault{Status: 400, Message: "Oem.1.0.Unheard"}, codes.FailedPrecondition, 1, false},
+		{"501 without a reason", "reset", redfishfake.Fault{Status: 501}, codes.Unavailable, 1, false},
+		{"408 without a reason", "reset", redfishfake.Fault{Status: 408}, codes.Unavailable, 1, false},
+		{"a message that is not known", "reset", redfishfake.Fault{Status: 400, Message: "Oem.1.0.Unheard"}, codes.Aborted, 1, false},
+		{"a way that it does not know", "reset", redfishfake.Fault{Status: 400, Message: "Base.1.8.ActionParameterNotSupported"}, codes.OK, 2, true},
 		{"a redirect of the signal", "reset", redfishfake.Fault{Status: 307, Location: "/redfish/v1/elsewhere"}, codes.Unavailable, 1, false},
 		{"the system is not there yet", "look", redfishfake.Fault{Status: 404, Message: "Base.1.8.ResourceMissingAtURI"}, codes.Aborted, 0, false},
 		{"500 to a question", "look", redfishfake.Fault{Status: 500}, codes.Aborted, 0, false},
@@ -147,7 +149,7 @@ func TestLook(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	for text, power := range map[string]bmc.Power{"Off": bmc.Off, "PoweringOn": bmc.Changing, "PoweringOff": bmc.Changing, "Paused": bmc.Changing, "": bmc.Unknown} {
+	for text, power := range map[string]bmc.Power{"Off": bmc.Off, "PoweringOn": bmc.Changing, "PoweringOff": bmc.Changing, "Paused": bmc.Changing, "Reset": bmc.Changing, "Unknown": bmc.Unknown, "": bmc.Unknown} {
 		fake.Change(id, func(s *redfishfake.System) { s.Power, s.LastReset = text, "0001-01-01T00:00:00Z" })
 		if got, err := d.Look(t.Context(), machine); err != nil || got.Power != power || got.LastReset != "" {
 			t.Errorf("power %q: %+v, %v; want %q and no time", text, got, err, power)
@@ -186,32 +188,41 @@ func TestChoose(t *testing.T) {
 		name           string
 		order          []string
 		force, powerOn bool
-		power          bmc.Power
+		state          schemas.PowerState
 		offered        []string
-		want           string
+		want           []string
 		refusal        codes.Code
+		words          string
 	}{
-		{name: "the first that is offered", order: order, power: bmc.On, offered: all, want: ForceRestart},
-		{name: "the first", order: order, power: bmc.On, offered: []string{"ForceRestart", "PowerCycle"}, want: PowerCycle},
-		{name: "nothing is said of what is offered", order: order, power: bmc.On, want: PowerCycle},
-		{name: "the power is not known", order: order, offered: all, want: ForceRestart},
-		{name: "graceful", order: []string{GracefulRestart, ForceRestart}, power: bmc.On, offered: all, want: GracefulRestart},
-		{name: "force waits for no operating system", order: []string{GracefulRestart, ForceRestart}, force: true, power: bmc.On, offered: all, want: ForceRestart},
-		{name: "force with nothing but graceful", order: []string{GracefulRestart}, force: true, power: bmc.On, offered: all, refusal: codes.FailedPrecondition},
-		{name: "none is offered", order: []string{FullPowerCycle}, power: bmc.On, offered: all, refusal: codes.FailedPrecondition},
-		{name: "changing", order: order, power: bmc.Changing, offered: all, refusal: codes.Aborted},
-		{name: "off", order: order, power: bmc.Off, offered: all, refusal: codes.Aborted},
-		{name: "off, to be switched on", order: order, powerOn: true, power: bmc.Off, offered: all, want: "On"},
-		{name: "off, to be switched on by force", order: order, powerOn: true, power: bmc.Off, offered: []string{"ForceOn"}, want: "ForceOn"},
+		{name: "those that are offered", order: order, state: "On", offered: all, want: []string{ForceRestart, GracefulRestart}},
+		{name: "in the order of the configuration", order: order, state: "On", offered: []string{"ForceRestart", "PowerCycle"}, want: []string{PowerCycle, ForceRestart}},
+		{name: "nothing is said of what is offered", order: order, state: "On", want: order},
+		{name: "the power is not said", order: order, offered: all, want: []string{ForceRestart, GracefulRestart}},
+		{name: "the power is not known", order: order, state: "Unknown", offered: all, want: []string{ForceRestart, GracefulRestart}},
+		{name: "graceful", order: []string{GracefulRestart, ForceRestart}, state: "On", offered: all, want: []string{GracefulRestart, ForceRestart}},
+		{name: "force waits for no operating system", order: []string{GracefulRestart, ForceRestart}, force: true, state: "On", offered: all, want: []string{ForceRestart}},
+		{name: "force with nothing but graceful", order: []string{GracefulRestart}, force: true, state: "On", offered: all, refusal: codes.FailedPrecondition},
+		{name: "none is offered", order: []string{FullPowerCycle}, state: "On", offered: all, refusal: codes.FailedPrecondition, words: "the plugin may take FullPowerCycle (reset in its [[bmc]])"},
+		{name: "off and on alone", order: order, state: "On", offered: []string{"On", "ForceOff", "Nmi"}, refusal: codes.FailedPrecondition, words: "reset it through csp-plugins/ipmi"},
+		{name: "changing", order: order, state: "PoweringOn", offered: all, refusal: codes.Aborted, words: `"PoweringOn"`},
+		{name: "in reset", order: order, state: "Reset", offered: all, refusal: codes.Aborted, words: `"Reset"`},
+		{name: "off", order: order, state: "Off", offered: all, refusal: codes.Aborted, words: "powerOn"},
+		{name: "off, to be switched on", order: order, powerOn: true, state: "Off", offered: all, want: []string{"On"}},
+		{name: "off, to be switched on, and nothing is said", order: order, powerOn: true, state: "Off", want: []string{"On", "ForceOn"}},
+		{name: "off, to be switched on by force", order: order, powerOn: true, state: "Off", offered: []string{"ForceOn"}, want: []string{"ForceOn"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var offered []schemas.ResetType
 			for _, o := range tt.offered {
 				offered = append(offered, schemas.ResetType(o))
 			}
-			got, err := choose(target{order: tt.order, force: tt.force, powerOn: tt.powerOn}, tt.power, offered)
-			if string(got) != tt.want || status.Code(err) != tt.refusal {
-				t.Errorf("%q, %v; want %q, %s", got, err, tt.want, tt.refusal)
+			found, err := choose(target{order: tt.order, force: tt.force, powerOn: tt.powerOn}, tt.state, offered)
+			var got []string
+			for _, way := range found {
+				got = append(got, string(way))
+			}
+			if !slices.Equal(got, tt.want) || status.Code(err) != tt.refusal || tt.words != "" && !strings.Contains(fmt.Sprint(err), tt.words) {
+				t.Errorf("%q, %v; want %q, %s %q", got, err, tt.want, tt.refusal, tt.words)
 			}
 		})
 	}
@@ -229,7 +240,9 @@ func TestTasks(t *testing.T) {
 		{"completed", []string{"Running", "Completed"}, nil, codes.OK, 2},
 		{"still running", []string{"Running"}, nil, codes.OK, looks},
 		{"failed", []string{"Running", "Exception"}, nil, codes.Unavailable, 2},
-		{"refused in the end", []string{"Running"}, &redfishfake.Fault{Status: 403}, codes.PermissionDenied, 1},
+		{"refused in the end", []string{"Running"}, &redfishfake.Fault{Status: 400, Message: "Base.1.8.ActionParameterNotSupported"}, codes.Unavailable, 1},
+		{"a monitor that may not be read", []string{"Running"}, &redfishfake.Fault{Status: 403, Message: "Base.1.8.InsufficientPrivilege"}, codes.Unavailable, 1},
+		{"a monitor that wants other credentials", []string{"Running"}, &redfishfake.Fault{Status: 401}, codes.Unavailable, 1},
 		{"a monitor that breaks", []string{"Running"}, &redfishfake.Fault{}, codes.OK, looks + 1}, // the HTTP client repeats a question
 		{"a monitor that is gone", []string{"Running"}, &redfishfake.Fault{Status: 404}, codes.OK, 1},
 	} {
@@ -323,10 +336,9 @@ func FuzzLook(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var system schemas.ComputerSystem
 		if system.UnmarshalJSON(body) == nil {
-			power := powerOf(system.PowerState)
 			offered, _ := system.GetSupportedResetTypes()
-			if way, err := choose(target{order: ways}, power, offered); err == nil && power == bmc.Off {
-				t.Errorf("%s of a machine that is off", way)
+			if ways, err := choose(target{order: ways}, system.PowerState, offered); err == nil && powerOf(system.PowerState) == bmc.Off {
+				t.Errorf("%s of a machine that is off", ways)
 			}
 			if at := instant(system.LastResetTime); at != "" && instant(at) != at {
 				t.Errorf("%q is written as %q", at, instant(at))

@@ -41,8 +41,8 @@ func (d *Driver) follow(client *gofish.APIClient, info *schemas.TaskMonitorInfo)
 func ask(client *gofish.APIClient, path string) (over bool, err error) {
 	answer, err := client.Get(path)
 	if refused, ok := errors.AsType[*schemas.Error](err); ok && refused.HTTPReturnedStatusCode != http.StatusNotFound {
-		// A monitor answers as the request itself would have.
-		return true, answered(err, true)
+		// A monitor answers as the request itself would have. But the BMC took that one.
+		return true, status.Error(codes.Unavailable, shorten("the BMC took the reset, and its task was refused: "+words(refused)))
 	}
 	if err != nil {
 		return true, nil

@@ -21,6 +21,10 @@ type System struct {
 	LastReset string
 	// Offered are the allowable values of ResetType; nil says nothing of them.
 	Offered []string
+	// Info is where the link to the ActionInfo of the reset leads; empty has none. The
+	// fake's own is that of InfoOf, which offers Listed.
+	Info   string
+	Listed []string
 	// Resets are the types of the resets that were done.
 	Resets []string
 }
@@ -58,6 +62,7 @@ type BMC struct {
 	systems  map[string]*System
 	faults   map[string][]Fault // by what: look, reset, task
 	asked    map[string]int
+	sent     []string
 	sessions map[string]bool
 	logins   int
 	tasks    int
@@ -68,19 +73,30 @@ func New(systems map[string]*System) *BMC {
 	return &BMC{Username: "operator", Password: "secret", systems: systems, faults: map[string][]Fault{}, asked: map[string]int{}, sessions: map[string]bool{}}
 }
 
-// Fail makes the next requests go wrong: of "look", "reset" or "task".
+// Fail makes the next requests go wrong: of "look", "info", "reset" or "task".
 func (b *BMC) Fail(what string, faults ...Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults[what] = append(b.faults[what], faults...)
 }
 
-// Asked counts the requests of "look", "reset" or "task" that were let in.
+// Asked counts the requests of "look", "info", "reset" or "task" that were let in.
 func (b *BMC) Asked(what string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[what]
 }
+
+// Sent are the reset types of all signals that were let in, also of those that went
+// wrong.
+func (b *BMC) Sent() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sent)
+}
+
+// InfoOf is the path of the ActionInfo of a machine's reset.
+func InfoOf(id string) string { return root + "/Systems/" + id + "/ResetActionInfo" }
 
 // Sessions are how many logins there were, and how many are open.
 func (b *BMC) Sessions() (logins, open int) {
@@ -180,11 +196,16 @@ func (b *BMC) route(r *http.Request, path string) (what string, do func(http.Res
 		return "logout", func(w http.ResponseWriter) { b.logout(w, path) }
 	case known && action == "" && r.Method == http.MethodGet:
 		return "look", func(w http.ResponseWriter) { b.look(w, id) }
+	case known && action == "ResetActionInfo" && r.Method == http.MethodGet:
+		return "info", func(w http.ResponseWriter) { b.info(w, id) }
 	case known && action == "Actions/ComputerSystem.Reset" && r.Method == http.MethodPost:
 		var q struct{ ResetType string }
 		if json.NewDecoder(r.Body).Decode(&q) != nil {
 			return "reset", func(w http.ResponseWriter) { refuse(w, http.StatusBadRequest, "Base.1.18.MalformedJSON") }
 		}
+		b.mu.Lock()
+		b.sent = append(b.sent, q.ResetType)
+		b.mu.Unlock()
 		return "reset", func(w http.ResponseWriter) { b.reset(w, id, q.ResetType) }
 	}
 	return "", nil
@@ -211,6 +232,9 @@ func (b *BMC) look(w http.ResponseWriter, id string) {
 	if s.Offered != nil {
 		reset["ResetType@Redfish.AllowableValues"] = s.Offered
 	}
+	if s.Info != "" {
+		reset["@Redfish.ActionInfo"] = s.Info
+	}
 	body := map[string]any{
 		"@odata.id": root + "/Systems/" + id, "Id": id, "UUID": s.UUID,
 		"Actions": map[string]any{"#ComputerSystem.Reset": reset},
@@ -224,9 +248,16 @@ func (b *BMC) look(w http.ResponseWriter, id string) {
 	answer(w, http.StatusOK, body)
 }
 
+func (b *BMC) info(w http.ResponseWriter, id string) {
+	answer(w, http.StatusOK, map[string]any{
+		"@odata.id": InfoOf(id), "Id": "ResetActionInfo",
+		"Parameters": []any{map[string]any{"Name": "ResetType", "DataType": "String", "Required": true, "AllowableValues": b.System(id).Listed}},
+	})
+}
+
 func (b *BMC) reset(w http.ResponseWriter, id, way string) {
 	s := b.System(id)
-	if s.Offered != nil && !slices.Contains(s.Offered, way) {
+	if len(s.Offered) > 0 && !slices.Contains(s.Offered, way) {
 		refuse(w, http.StatusBadRequest, "Base.1.18.ActionParameterValueNotInList")
 		return
 	}
