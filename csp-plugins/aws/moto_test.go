@@ -245,7 +245,7 @@ func TestMoto(t *testing.T) {
 	if _, err := m.direct.StopInstances(t.Context(), &ec2.StopInstancesInput{InstanceIds: []string{idB}}); err != nil {
 		t.Fatal(err)
 	}
-	reboot(b, "k2", codes.FailedPrecondition)
+	reboot(b, "k2", codes.Aborted)
 	if is, err := ready(b); is || err != nil {
 		t.Errorf("stopped, %s is ready: %v, %v", b, is, err)
 	}

@@ -84,10 +84,17 @@ func TestAnswers(t *testing.T) {
 		"not found":                      {fault{status: 404, code: "ResourceNotFound"}, codes.NotFound, 0},
 		"404 of something in between":    {fault{status: 404}, codes.Unavailable, 0},
 		"another operation is at work":   {fault{status: 409, code: "AnotherOperationInProgress"}, codes.Aborted, 0},
-		"in the wrong state":             {fault{status: 409, code: "OperationNotAllowed"}, codes.FailedPrecondition, 0},
+		"not in this state":              {fault{status: 409, code: "OperationNotAllowed"}, codes.Aborted, 0},
+		"in use":                         {fault{status: 409, code: "ResourceInUse"}, codes.Aborted, 0},
 		"locked":                         {fault{status: 409, code: "ScopeLocked"}, codes.FailedPrecondition, 0},
 		"a policy of the tenant":         {fault{status: 403, code: "RequestDisallowedByPolicy"}, codes.FailedPrecondition, 0},
-		"unheard of":                     {fault{status: 400, code: "InvalidParameter"}, codes.InvalidArgument, 0},
+		"a parameter":                    {fault{status: 400, code: "InvalidParameter"}, codes.InvalidArgument, 0},
+		"unheard of, 400":                {fault{status: 400, code: "SomethingNew"}, codes.Aborted, 0},
+		"unheard of, 403":                {fault{status: 403, code: "SomethingNew"}, codes.Aborted, 0},
+		"unheard of, 404":                {fault{status: 404, code: "SomethingNew"}, codes.Aborted, 0},
+		"unheard of, 408":                {fault{status: 408, code: "SomethingNew"}, codes.Unavailable, 0},
+		"unheard of, 409":                {fault{status: 409, code: "SomethingNew"}, codes.Aborted, 0},
+		"unheard of, 412":                {fault{status: 412, code: "SomethingNew"}, codes.Aborted, 0},
 		"500":                            {fault{status: 500, code: "InternalServerError"}, codes.Unavailable, 0},
 		"503":                            {fault{status: 503, code: "ServiceUnavailable"}, codes.Unavailable, 0},
 		"503 after it was done":          {fault{status: 503, code: "ServiceUnavailable", after: true}, codes.Unavailable, 0},
@@ -195,8 +202,8 @@ func TestMachines(t *testing.T) {
 			t.Errorf("in capitals it is machine %q, %v; want %q", upper, err, lower)
 		}
 		m.change(func() { one.provisioning, one.power = "Succeeded", "deallocated" })
-		if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.FailedPrecondition {
-			t.Errorf("a deallocated machine: %v, want FailedPrecondition", err)
+		if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, ID: uuid.New()}); status.Code(err) != codes.Aborted {
+			t.Errorf("a deallocated machine: %v, want Aborted", err)
 		}
 		for _, force := range []bool{false, true} {
 			if _, err := p.Begin(t.Context(), cloud.Signal{Machine: machine, Terminate: true, Force: force, ID: uuid.New()}); err != nil {

@@ -58,7 +58,14 @@ func TestAnswers(t *testing.T) {
 		{"no answer", ec2fake.Fault{Hang: true}, codes.DeadlineExceeded, 0, false},
 		{"expired", ec2fake.Fault{Code: "ExpiredToken", Status: 400}, codes.Unauthenticated, 0, false},
 		{"not allowed", ec2fake.Fault{Code: "UnauthorizedOperation", Status: 403}, codes.PermissionDenied, 0, false},
-		{"unheard of", ec2fake.Fault{Code: "InvalidParameterCombination", Status: 400}, codes.InvalidArgument, 0, false},
+		{"a parameter", ec2fake.Fault{Code: "InvalidParameterCombination", Status: 400}, codes.InvalidArgument, 0, false},
+		{"not in this state", ec2fake.Fault{Code: "IncorrectInstanceState", Status: 400}, codes.Aborted, 0, false},
+		{"an account that is being verified", ec2fake.Fault{Code: "PendingVerification", Status: 400}, codes.Aborted, 0, false},
+		{"unheard of, 400", ec2fake.Fault{Code: "SomethingNew", Status: 400}, codes.Aborted, 0, false},
+		{"unheard of, 403", ec2fake.Fault{Code: "SomethingNew", Status: 403}, codes.Aborted, 0, false},
+		{"unheard of, 408", ec2fake.Fault{Code: "RequestTimeout", Status: 408}, codes.Unavailable, 0, false},
+		{"unheard of, 409", ec2fake.Fault{Code: "SomethingNew", Status: 409}, codes.Aborted, 0, false},
+		{"403 of something in between", ec2fake.Fault{Code: untold, Status: 403}, codes.Unavailable, 0, false},
 		{"protected", ec2fake.Fault{Code: "OperationNotPermitted", Status: 400}, codes.FailedPrecondition, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,6 +101,20 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%d reboots, effect %v", got, tt.effect)
 			}
 		})
+	}
+}
+
+// A request that the caller gives up while it is at EC2 may have been carried out.
+func TestGivenUp(t *testing.T) {
+	p, fake := connect(t, "")
+	if _, err := p.State(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	fake.Hung = cancel
+	fake.Fail("RebootInstances", ec2fake.Fault{Hang: true})
+	if err := p.Reboot(ctx, machine, false); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, want Unavailable", err)
 	}
 }
 
@@ -185,8 +206,8 @@ func TestMachines(t *testing.T) {
 		t.Errorf("with another zone it is machine %q, %v; want %q", one, err, id)
 	}
 	fake.Change(id, func(i *ec2fake.Instance) { i.State = "stopped" })
-	if err := p.Reboot(t.Context(), machine, false); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("a stopped instance: %v, want FailedPrecondition", err)
+	if err := p.Reboot(t.Context(), machine, false); status.Code(err) != codes.Aborted {
+		t.Errorf("a stopped instance: %v, want Aborted", err)
 	}
 	for _, force := range []bool{false, true} {
 		if err := p.Terminate(t.Context(), machine, force); err != nil {

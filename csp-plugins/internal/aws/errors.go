@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
@@ -20,27 +21,36 @@ import (
 // buckets of requests refill within seconds.
 const retryAfter = 15 * time.Second
 
-// meanings of EC2's error codes; what is not here is known by its HTTP status
-// (source: the error codes of the Amazon EC2 API reference).
+// meanings of EC2's error codes; one that is not here ends no repair (source: the
+// error codes of the Amazon EC2 API reference).
 var meanings = map[string]codes.Code{
 	"RequestLimitExceeded": codes.ResourceExhausted, "Throttling": codes.ResourceExhausted, "ThrottlingException": codes.ResourceExhausted,
 	"RequestThrottled": codes.ResourceExhausted, "TooManyRequestsException": codes.ResourceExhausted, "Client.RequestLimitExceeded": codes.ResourceExhausted,
+	"EC2ThrottledException": codes.ResourceExhausted,
 
 	// Credentials that ran out or are not known yet are replaced.
 	"RequestExpired": codes.Unauthenticated, "ExpiredToken": codes.Unauthenticated, "ExpiredTokenException": codes.Unauthenticated,
 	"AuthFailure": codes.Unauthenticated, "InvalidClientTokenId": codes.Unauthenticated, "SignatureDoesNotMatch": codes.Unauthenticated,
 	"MissingAuthenticationToken": codes.Unauthenticated, "IncompleteSignature": codes.Unauthenticated,
 
-	"UnauthorizedOperation": codes.PermissionDenied, "OptInRequired": codes.PermissionDenied, "Blocked": codes.PermissionDenied, "PendingVerification": codes.PermissionDenied,
+	"UnauthorizedOperation": codes.PermissionDenied, "OptInRequired": codes.PermissionDenied, "Blocked": codes.PermissionDenied,
+
+	// The instance is on its way, or the account is being verified.
+	"IncorrectInstanceState": codes.Aborted, "IncorrectState": codes.Aborted, "PendingVerification": codes.Aborted,
 
 	"InvalidInstanceID.NotFound": codes.NotFound, "InvalidInstanceID.Malformed": codes.InvalidArgument, "InvalidInstanceID": codes.FailedPrecondition,
-	"IncorrectInstanceState": codes.FailedPrecondition, "IncorrectState": codes.FailedPrecondition,
+	"InvalidAction": codes.InvalidArgument, "NoSuchVersion": codes.InvalidArgument, "MalformedQueryString": codes.InvalidArgument,
+	"InvalidParameter": codes.InvalidArgument, "InvalidParameterValue": codes.InvalidArgument, "InvalidParameterCombination": codes.InvalidArgument,
+	"MissingParameter": codes.InvalidArgument, "UnknownParameter": codes.InvalidArgument, "ValidationError": codes.InvalidArgument,
 	"OperationNotPermitted": codes.FailedPrecondition, "UnsupportedOperation": codes.FailedPrecondition,
 }
 
+// untold is the SDK's code of an answer that has none.
+const untold = "UnknownError"
+
 // code is EC2's error code; empty if EC2 gave none.
 func code(err error) string {
-	if e, ok := errors.AsType[smithy.APIError](err); ok {
+	if e, ok := errors.AsType[smithy.APIError](err); ok && e.ErrorCode() != untold {
 		return e.ErrorCode()
 	}
 	return ""
@@ -59,10 +69,8 @@ func answered(err error) error {
 		return plugin.RetryLater(retryAfter, err.Error())
 	case known:
 		return status.Error(meaning, err.Error())
-	case arrived && response.HTTPStatusCode() >= http.StatusInternalServerError:
-		return status.Error(codes.Unavailable, err.Error()) // it may have been done
 	case arrived && code(err) != "":
-		return status.Error(codes.InvalidArgument, err.Error())
+		return status.Error(cloud.Unlisted(response.HTTPStatusCode()), err.Error())
 	case unsent(err):
 		return status.Error(codes.Aborted, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

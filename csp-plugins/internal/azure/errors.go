@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	csp "github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
@@ -24,7 +25,9 @@ const (
 	longest    = 10 * time.Minute
 )
 
-// meanings of Azure's error codes that say more than their HTTP status (sources:
+// meanings of Azure's error codes; one that is not here ends no repair, among them
+// OperationNotAllowed, which is of quotas, of states that pass and of those that do not
+// (sources:
 // "Troubleshoot common Azure deployment errors",
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors,
 // and "Understand common error messages when you manage virtual machines",
@@ -38,32 +41,27 @@ var meanings = map[string]codes.Code{
 	// Another operation is at work.
 	"AnotherOperationInProgress": codes.Aborted, "Conflict": codes.Aborted, "OperationPreempted": codes.Aborted, "ConflictingConcurrentWriteNotAllowed": codes.Aborted,
 
-	"OperationNotAllowed": codes.FailedPrecondition, "ScopeLocked": codes.FailedPrecondition, "RequestDisallowedByPolicy": codes.FailedPrecondition,
-	"VMMarkedForDeletion": codes.FailedPrecondition, "ResourceInUse": codes.FailedPrecondition,
-}
+	"AuthorizationFailed": codes.PermissionDenied, "LinkedAuthorizationFailed": codes.PermissionDenied, "DenyAssignmentAuthorizationFailed": codes.PermissionDenied,
 
-// byStatus are the meanings of HTTP statuses of answers that are Azure's: with an error
-// code.
-var byStatus = map[int]codes.Code{
-	http.StatusBadRequest: codes.InvalidArgument, http.StatusForbidden: codes.PermissionDenied,
-	http.StatusConflict: codes.Aborted, http.StatusPreconditionFailed: codes.FailedPrecondition,
+	"ScopeLocked": codes.FailedPrecondition, "RequestDisallowedByPolicy": codes.FailedPrecondition, "VMMarkedForDeletion": codes.FailedPrecondition,
+
+	"InvalidParameter": codes.InvalidArgument, "InvalidRequestContent": codes.InvalidArgument, "InvalidRequestFormat": codes.InvalidArgument,
+	"InvalidResourceType": codes.InvalidArgument, "InvalidApiVersionParameter": codes.InvalidArgument, "MissingApiVersionParameter": codes.InvalidArgument,
 }
 
 func meaning(said *azcore.ResponseError) codes.Code {
-	switch said.StatusCode {
-	case http.StatusTooManyRequests:
-		return codes.ResourceExhausted
-	case http.StatusUnauthorized:
-		return codes.Unauthenticated
+	byStatus := csp.Unlisted(said.StatusCode)
+	if byStatus == codes.ResourceExhausted || byStatus == codes.Unauthenticated {
+		return byStatus
 	}
 	known, ok := meanings[said.ErrorCode]
-	if !ok && said.ErrorCode != "" {
-		known, ok = byStatus[said.StatusCode]
+	switch {
+	case ok:
+		return known
+	case said.ErrorCode == "":
+		return codes.Unavailable // of something in between: it may have been done
 	}
-	if !ok {
-		return codes.Unavailable // it may have been done
-	}
-	return known
+	return byStatus
 }
 
 // answered translates what Azure said, or that it said nothing, into an answer to the

@@ -74,6 +74,8 @@ type Cloud struct {
 	Now    func() time.Time
 	// Rebooted hears, without any lock, of every reboot.
 	Rebooted func(id string)
+	// Hung hears of a request that hangs.
+	Hung func()
 
 	mu        sync.Mutex
 	account   Account
@@ -171,6 +173,9 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case fault.Hang:
+		if c.Hung != nil {
+			c.Hung()
+		}
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case fault != (Fault{}) && fault.Code == "":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"time"
 
 	"cloud.google.com/go/auth"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
@@ -20,41 +20,39 @@ import (
 // often: its quotas of requests are by the minute.
 const retryAfter = 30 * time.Second
 
-// reasons of Compute Engine's errors that say more than their HTTP status (source:
+// reasons of Compute Engine's errors; one that is not here ends no repair (source:
 // "Troubleshooting API errors" of the Compute Engine documentation,
 // https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-apis).
 var reasons = map[string]codes.Code{
 	"rateLimitExceeded": codes.ResourceExhausted, "userRateLimitExceeded": codes.ResourceExhausted, "quotaExceeded": codes.ResourceExhausted,
 	"concurrentOperationQuotaExceeded": codes.ResourceExhausted,
 
-	// Another operation is at work, or the instance is on its way.
-	"resourceNotReady": codes.Aborted, "operationInProgress": codes.Aborted,
+	// Another operation is at work, or the instance is on its way or in use.
+	"resourceNotReady": codes.Aborted, "operationInProgress": codes.Aborted, "resourceInUseByAnotherResource": codes.Aborted,
 
-	"invalidResourceUsage": codes.FailedPrecondition, "resourceInUseByAnotherResource": codes.FailedPrecondition, "conditionNotMet": codes.FailedPrecondition,
-}
+	"notFound": codes.NotFound,
 
-// meanings of HTTP statuses, if the body is an error of Google's APIs.
-var meanings = map[int]codes.Code{
-	http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated, http.StatusForbidden: codes.PermissionDenied,
-	http.StatusNotFound: codes.NotFound, http.StatusConflict: codes.Aborted, http.StatusPreconditionFailed: codes.FailedPrecondition,
-	http.StatusTooManyRequests: codes.ResourceExhausted,
+	"forbidden": codes.PermissionDenied, "insufficientPermissions": codes.PermissionDenied, "accessNotConfigured": codes.PermissionDenied,
+
+	"invalidResourceUsage": codes.FailedPrecondition, "conditionNotMet": codes.FailedPrecondition,
+
+	"badRequest": codes.InvalidArgument, "invalid": codes.InvalidArgument, "invalidParameter": codes.InvalidArgument,
+	"required": codes.InvalidArgument, "parseError": codes.InvalidArgument,
 }
 
 // meaning of an error of the API. One without a reason is of something in between,
 // which knows no instances.
 func meaning(e *googleapi.Error) codes.Code {
-	if len(e.Errors) == 0 && e.Code != http.StatusTooManyRequests && e.Code != http.StatusUnauthorized {
-		return codes.Unavailable
-	}
 	for _, one := range e.Errors {
 		if known, ok := reasons[one.Reason]; ok {
 			return known
 		}
 	}
-	if known, ok := meanings[e.Code]; ok {
-		return known
+	byStatus := cloud.Unlisted(e.Code)
+	if len(e.Errors) == 0 && byStatus == codes.Aborted {
+		return codes.Unavailable // it may have been done
 	}
-	return codes.Unavailable // it may have been done
+	return byStatus
 }
 
 // answered translates what Compute Engine said, or that it said nothing, into an

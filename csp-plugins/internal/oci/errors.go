@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
 	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
@@ -21,8 +22,8 @@ const retryAfter = 30 * time.Second
 // notAuthorizedOrNotFound is OCI's word for both.
 const notAuthorizedOrNotFound = "NotAuthorizedOrNotFound"
 
-// meanings of OCI's error codes; what is not here is known by its HTTP status (source:
-// "API Errors" of the OCI documentation,
+// meanings of OCI's error codes; one that is not here ends no repair (source: "API
+// Errors" of the OCI documentation,
 // https://docs.oracle.com/iaas/Content/API/References/apierrors.htm).
 var meanings = map[string]codes.Code{
 	"TooManyRequests": codes.ResourceExhausted,
@@ -32,14 +33,18 @@ var meanings = map[string]codes.Code{
 	// The two can not be told apart: not NotFound, which would say for certain that
 	// there is no such machine.
 	notAuthorizedOrNotFound: codes.PermissionDenied, "NotAuthorized": codes.PermissionDenied, "SignUpRequired": codes.PermissionDenied,
+	"RelatedResourceNotAuthorizedOrNotFound": codes.PermissionDenied,
 
 	// Another action is at work, or the instance is on its way.
-	"IncorrectState": codes.Aborted, "Conflict": codes.Aborted, "ExternalServerIncorrectState": codes.Aborted,
+	"IncorrectState": codes.Aborted, "Conflict": codes.Aborted, "ExternalServerIncorrectState": codes.Aborted, "NoEtagMatch": codes.Aborted,
 
 	// The token was used for something that took effect, and something came after it.
 	"InvalidatedRetryToken": codes.Unavailable,
 
-	"NoEtagMatch": codes.FailedPrecondition, "LimitExceeded": codes.FailedPrecondition, "QuotaExceeded": codes.FailedPrecondition,
+	"LimitExceeded": codes.FailedPrecondition, "QuotaExceeded": codes.FailedPrecondition,
+
+	"CannotParseRequest": codes.InvalidArgument, "InvalidParameter": codes.InvalidArgument, "MissingParameter": codes.InvalidArgument,
+	"MethodNotAllowed": codes.InvalidArgument,
 }
 
 // code is OCI's error code; empty if OCI gave none.
@@ -61,17 +66,14 @@ const unparsed = "BadErrorResponse"
 
 func meaning(what common.ServiceError) codes.Code {
 	known, ok := meanings[what.GetCode()]
+	byStatus := cloud.Unlisted(what.GetHTTPStatusCode())
 	switch {
 	case ok:
 		return known
-	case what.GetHTTPStatusCode() == http.StatusTooManyRequests:
-		return codes.ResourceExhausted
-	case what.GetHTTPStatusCode() == http.StatusUnauthorized:
-		return codes.Unauthenticated
-	case what.GetHTTPStatusCode() >= http.StatusInternalServerError, what.GetCode() == unparsed:
-		return codes.Unavailable // it may have been done
+	case (what.GetCode() == unparsed || what.GetCode() == "") && byStatus == codes.Aborted:
+		return codes.Unavailable // of something in between: it may have been done
 	}
-	return codes.InvalidArgument
+	return byStatus
 }
 
 // answered translates what OCI said, or that it said nothing, into an answer to the
