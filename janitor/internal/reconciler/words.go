@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/nodemark"
@@ -25,7 +26,18 @@ func (k Kind) outcomeOf(v repair.Verdict, object v1alpha1.Repair) (reason, messa
 	if reason, message := Ended(v.Reason, node); reason != v1alpha1.ReasonTimeout {
 		return reason, message
 	}
-	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped
+	return v1alpha1.ReasonTimeout, "the time was up before node " + node + " " + k.hoped + lastWords(object)
+}
+
+// lastWords are why nothing was sent until the end, such as what the provider said to
+// every try; empty if something may have been sent, which keeps its own condition.
+func lastWords(object v1alpha1.Repair) string {
+	s := object.Progress()
+	last := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSignalSent)
+	if s.SignalSentAt != nil || last == nil || last.Status != metav1.ConditionUnknown || last.Message == "" {
+		return ""
+	}
+	return "; last: " + last.Message
 }
 
 // Ended translates a reason for which any kind of object ends: what is not said
