@@ -80,6 +80,19 @@ func conforms(t *testing.T, command func() *exec.Cmd) {
 		}
 	})
 	t.Run("it knows its caller and speaks TLS", func(t *testing.T) { guards(t, command) })
+	t.Run("a 404 that is not the controller's says nothing of the machine", func(t *testing.T) {
+		r, url := newRack(t, "a")
+		r.astray = 2
+		p := &example{t: t, command: command, args: []string{"--controller", url, "--caller="}}
+		t.Cleanup(p.kill)
+		client := v1.NewCSPPluginServiceClient(p.start())
+		if _, err := client.SendRebootSignal(t.Context(), &v1.SendRebootSignalRequest{NodeName: "a", IdempotencyKey: "k"}, grpc.WaitForReady(true)); status.Code(err) != codes.Unknown {
+			t.Errorf("a signal: %v, want Unknown", err)
+		}
+		if _, err := client.IsNodeReady(t.Context(), &v1.IsNodeReadyRequest{NodeName: "a"}); status.Code(err) != codes.Unknown {
+			t.Errorf("whether it is ready: %v, want Unknown", err)
+		}
+	})
 	t.Run("a busy controller is told with RetryInfo", func(t *testing.T) {
 		r, url := newRack(t, "a")
 		r.busy = 1

@@ -17,8 +17,9 @@ type rack struct {
 	machines map[string]*machine
 	// requests are those that were taken, by the caller's id.
 	requests map[string]request
-	// busy is how many requests are turned away first, count how many were taken.
-	busy, count int
+	// busy is how many requests are turned away first, astray how many reach something
+	// else that knows no such path, count how many were taken.
+	busy, astray, count int
 }
 
 type machine struct {
@@ -61,14 +62,23 @@ func (r *rack) handle(do func(m *machine, asked request) any) http.HandlerFunc {
 		case r.busy > 0:
 			r.busy--
 			w.WriteHeader(http.StatusTooManyRequests)
+		case r.astray > 0:
+			r.astray--
+			http.Error(w, "<html>404 Not Found</html>", http.StatusNotFound)
 		case m == nil, m.gone && taken.machine != asked.machine:
-			w.WriteHeader(http.StatusNotFound)
+			refuse(w, http.StatusNotFound, "no-such-machine")
 		case taken.machine != "" && taken.machine != asked.machine:
-			w.WriteHeader(http.StatusConflict)
+			refuse(w, http.StatusConflict, "id-of-another-machine")
 		default:
 			_ = json.NewEncoder(w).Encode(do(m, asked))
 		}
 	}
+}
+
+// refuse answers with an error of the controller.
+func refuse(w http.ResponseWriter, status int, word string) {
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": word})
 }
 
 // once does something once per id.

@@ -103,6 +103,7 @@ func (r rack) SendTerminateSignal(ctx context.Context, q *v1.SendTerminateSignal
 type answer struct {
 	Request string `json:"request"`
 	On      bool   `json:"on"`
+	Error   string `json:"error"`
 }
 
 // ask calls the rack controller; its error is the answer to the janitor.
@@ -119,18 +120,19 @@ func (r rack) ask(ctx context.Context, method, machine, id string) (a answer, _ 
 		return a, status.Error(codes.Unavailable, err.Error()) // it may have been done
 	}
 	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-			return a, status.Error(codes.Unknown, err.Error())
-		}
-		return a, nil
-	case http.StatusNotFound:
-		return a, status.Errorf(codes.NotFound, "the rack has no machine %q", machine)
-	case http.StatusConflict:
-		return a, status.Errorf(codes.InvalidArgument, "id %q was used for another machine", id)
-	case http.StatusTooManyRequests:
+	if resp.StatusCode == http.StatusTooManyRequests {
 		return a, plugin.RetryLater(10*time.Second, "the rack controller is busy")
+	}
+	err = json.NewDecoder(resp.Body).Decode(&a)
+	switch {
+	case err == nil && resp.StatusCode == http.StatusOK:
+		return a, nil
+	// The controller's own words alone are for good. A status may be that of a proxy,
+	// or of an address that is wrong, and says nothing of the machine.
+	case err == nil && a.Error == "no-such-machine":
+		return a, status.Errorf(codes.NotFound, "the rack has no machine %q", machine)
+	case err == nil && a.Error == "id-of-another-machine":
+		return a, status.Errorf(codes.InvalidArgument, "id %q was used for another machine", id)
 	}
 	return a, status.Errorf(codes.Unknown, "the rack controller answered %s", resp.Status)
 }

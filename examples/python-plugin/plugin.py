@@ -60,15 +60,26 @@ class Rack(service.CSPPluginServiceServicer):
             with urllib.request.urlopen(urllib.request.Request(self.url + path, method=method), timeout=20) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            if error.code == 404:
-                context.abort(grpc.StatusCode.NOT_FOUND, f"the rack has no machine {machine!r}")
-            if error.code == 409:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"id {key!r} was used for another machine")
             if error.code == 429:
                 context.abort_with_status(later(code_pb2.RESOURCE_EXHAUSTED, "the rack controller is busy", 10))
+            # The controller's own words alone are for good. A status may be that of a proxy,
+            # or of an address that is wrong, and says nothing of the machine.
+            word = self.word(error)
+            if word == "no-such-machine":
+                context.abort(grpc.StatusCode.NOT_FOUND, f"the rack has no machine {machine!r}")
+            if word == "id-of-another-machine":
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"id {key!r} was used for another machine")
             context.abort(grpc.StatusCode.UNKNOWN, f"the rack controller answered {error.code}")
         except OSError as error:  # it may have been done
             context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    @staticmethod
+    def word(error):
+        """The controller's word for an error; None of an answer that is not the controller's."""
+        try:
+            return json.load(error).get("error")
+        except (ValueError, AttributeError, OSError):
+            return None
 
 
 def later(code, message, seconds):
