@@ -2,17 +2,26 @@ package kernellog
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 )
 
-// kernelTag is what loggers call the kernel.
-const kernelTag = "kernel"
+// kernelTag is what loggers call the kernel, kernelFacility its facility.
+const (
+	kernelTag      = "kernel"
+	kernelFacility = "kern"
+)
 
 // Headers that loggers put before a message, by what writes them. A message may hold
 // any of these words too, so that each is looked for at the beginning of a line alone.
 var (
 	// decoded begins a line of dmesg --decode: facility and level.
 	decoded = regexp.MustCompile(`^([a-z]\w{1,9}) *:(?:emerg|alert|crit|err|warn|notice|info|debug) *: `)
+	// talos is what Talos writes: host, facility, level and time ("10.0.0.5: kern: warning:
+	// [2026-03-01T12:00:00.1Z]: "). The host is there when a client asked several nodes.
+	talos = regexp.MustCompile(`^(?:\S+: )?([a-z]\w{1,9}): +(?:emerg|alert|crit|err|warning|notice|info|debug): ` +
+		`\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\[\]\s]{1,16}\]: ?`)
 	// header is a time, a host and a program, as RFC 3164, rsyslog and journalctl write
 	// them.
 	header = regexp.MustCompile(`^(?:<\d{1,3}>)?(?:\d{1,2} )?(?:` + clock + `) \S+ ([^\s:\[]+)(?:\[[^\]\s]{0,20}\])?: ?`)
@@ -42,13 +51,13 @@ const clock = `\p{L}{3,5}\.? +\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?` +
 // message means something only from its beginning on.
 func Message(line string) (text, program string) {
 	line = line[len(quoted.FindString(line)):]
-	for _, h := range []*regexp.Regexp{decoded, structured, header} {
+	for _, h := range []*regexp.Regexp{decoded, talos, structured, header} {
 		m := h.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
 		rest := line[len(m[0]):]
-		if m[1] == kernelTag || h == decoded && m[1] == "kern" {
+		if m[1] == kernelTag || m[1] == kernelFacility && (h == decoded || h == talos) {
 			return unstamped(rest), ""
 		}
 		return rest, m[1]
@@ -57,6 +66,43 @@ func Message(line string) (text, program string) {
 }
 
 func unstamped(text string) string { return text[len(stamp.FindString(text)):] }
+
+// withoutColon begins a message of the open GPU driver's releases 515 to 530, which wrote
+// "NVRM function: " where all others write "NVRM: function: ".
+var withoutColon = regexp.MustCompile(`^NVRM (?:GPU\d{1,3} )?\w+: `)
+
+// Colon writes the beginning of a message of the GPU driver as all of its releases but
+// some do, with a colon.
+func Colon(message string) string {
+	if withoutColon.MatchString(message) {
+		return "NVRM: " + strings.TrimPrefix(message, "NVRM ")
+	}
+	return message
+}
+
+// stampPlace bounds where a line of a file has the kernel's stamp.
+const stampPlace = 128
+
+// SinceBoot is how long after the boot a line of a log file was written, by the stamp
+// that the kernel puts before a message ("[    8.951695] "); 0 without one.
+func SinceBoot(line string) time.Duration {
+	line = line[:min(len(line), stampPlace)]
+	for {
+		_, rest, opened := strings.Cut(line, "[")
+		stamp, _, closed := strings.Cut(rest, "]")
+		if !opened || !closed {
+			return 0
+		}
+		stamp = strings.TrimLeft(stamp, " ")
+		if whole, part, is := strings.Cut(stamp, "."); is && len(whole) > 0 && len(part) == 6 {
+			seconds, err := strconv.ParseFloat(stamp, 64)
+			if err == nil && whole[0] >= '0' && whole[0] <= '9' {
+				return time.Duration(seconds * float64(time.Second))
+			}
+		}
+		line = rest
+	}
+}
 
 // banner begins the first message that a kernel ever logs.
 const banner = "Linux version "

@@ -1,6 +1,10 @@
 package kernellog
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+)
 
 // TestMessage: the message of the kernel in a line, however a logger wrote it down.
 // Formats are those of rsyslog, journalctl --output, dmesg and CRI.
@@ -36,6 +40,12 @@ func TestMessage(t *testing.T) {
 		"2026-03-01T12:00:00.123456789Z stdout F [    1.0] " + xid:                    {xid},
 		"    MESSAGE=" + xid:                                                          {xid},
 		"kernel: " + xid:                                                              {xid},
+		"10.0.0.5: kern: warning: [2026-03-01T12:00:00.123456789Z]: " + xid:           {xid},
+		"kern:     err: [2026-03-01T12:00:00.1Z]: " + xid:                             {xid},
+		"kern:    info: [2026-03-01T12:00:00+02:00]: " + xid:                          {xid},
+		"10.0.0.5: user: warning: [2026-03-01T12:00:00.1Z]: " + xid:                   {xid, "user"},
+		"10.0.0.5: daemon:  info: [2026-03-01T12:00:00.1Z]: [talos] " + xid:           {"[talos] " + xid, "daemon"},
+		"a: kern: err: [29312]: segfault at 0 in " + xid:                              {"a: kern: err: [29312]: segfault at 0 in " + xid},
 		"Mar  1 12:00:00 gpu-1 sshd[812]: Accepted publickey for root":                {"Accepted publickey for root", "sshd"},
 		"2026-03-01T12:00:00.123456+00:00 gpu-1 systemd: Started":                     {"Started", "systemd"},
 		"<13>Mar  1 12:00:00 gpu-1 root: kernel: " + xid:                              {"kernel: " + xid, "root"},
@@ -56,6 +66,40 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestColon: the open driver's releases 515 to 530, and what only begins alike.
+func TestColon(t *testing.T) {
+	for text, want := range map[string]string{
+		"NVRM nvAssertOkFailedNoLog: Assertion failed: x": "NVRM: nvAssertOkFailedNoLog: Assertion failed: x",
+		"NVRM GPU0 kfspSendBootCommands_GH100: x":         "NVRM: GPU0 kfspSendBootCommands_GH100: x",
+		"NVRM: kgspHealthCheck: x":                        "NVRM: kgspHealthCheck: x",
+		"NVRM x[29312]: segfault at 0":                    "NVRM x[29312]: segfault at 0",
+		"NVRM PMU halted: page allocation failure":        "NVRM PMU halted: page allocation failure",
+		"NVRM": "NVRM",
+	} {
+		if got := Colon(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSinceBoot(t *testing.T) {
+	for line, want := range map[string]time.Duration{
+		"[    8.951695] mlx5_core 0000:63:00.1: x":                                    8951695 * time.Microsecond,
+		"Nov 21 05:04:01 n1 kernel[12]: [86400.000001] mlx5_core 0000:63:00.1: x":     24*time.Hour + time.Microsecond,
+		"<6>[    0.500000][    T1] x":                                                 500 * time.Millisecond,
+		"[  +0.000004] x":                                                             0,
+		"[Fri Aug  9 13:32:56 2024] x":                                                0,
+		"Nov 21 05:04:01 n1 kernel: mlx5_core 0000:63:00.1: x":                        0,
+		"10.0.0.5: kern: warning: [2026-03-01T12:00:00.123456Z]: x":                   0,
+		"Nov 21 05:04:01 n1 kernel: " + strings.Repeat("x", 128) + "[    8.951695] x": 0,
+		"[": 0, "[]": 0, "": 0,
+	} {
+		if got := SinceBoot(line); got.Round(time.Microsecond) != want {
+			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+}
+
 func TestStartsBoot(t *testing.T) {
 	for line, want := range map[string]bool{
 		"Linux version 6.1":                                                                      true,
@@ -66,6 +110,7 @@ func TestStartsBoot(t *testing.T) {
 		"kern  :notice: [    0.000000] Linux version 6.1":                                        true,
 		"Nov 21 05:04:01 host sudo[77]: root : COMMAND=/bin/echo Linux version 6.1":              false,
 		"Nov 21 05:04:01 host app: Linux version 6.1":                                            false,
+		"10.0.0.5: kern:  notice: [2026-03-01T12:00:00.1Z]: Linux version 6.1":                   true,
 		"[   12.0] module says Linux version 6.1":                                                false,
 		"user  :warn  : [   12.0] Linux version 6.1":                                             false,
 		"syslog:err   : 2025-05-27T04:18:56,089671+00:00 Linux version 6.1":                      false,

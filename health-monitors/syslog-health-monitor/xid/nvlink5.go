@@ -20,9 +20,10 @@ type Registers struct {
 }
 
 // link5 reads unit, severity, crossing, injection, link and the first two
-// registers: "NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 ...".
+// registers: "NETIR_LINK_EVT Fatal XC0 i0 Link 05 (0x004505c6 0x00000000 ...". Of a unit
+// and its part ("TLW_RX/TLW_RX_PIPE0") the part is read.
 var link5 = regexp.MustCompile(
-	`[:,]\s+(MSE Degraded|\w{1,64})\s+(\w{1,32})\s+\w+\s+\w+\s+Link\s+(-?\d{1,9})\s+\(0x([0-9a-fA-F]{1,8})\s+0x([0-9a-fA-F]{1,8})\b`)
+	`[:,]\s+(?:\w{1,64}/)?(MSE Degraded|\w{1,64})\s+(\w{1,32})\s+\w+\s+\w+\s+Link\s+(-?\d{1,9})\s+\(0x([0-9a-fA-F]{1,8})\s+0x([0-9a-fA-F]{1,8})\b`)
 
 // parseRegisters reads the registers and the link; link -1 is none.
 func parseRegisters(text string) (*Registers, string) {

@@ -23,12 +23,15 @@ func TestNVLink5LinesAreRead(t *testing.T) {
 		r    *Registers
 		link string
 	}{
-		"NVRM: Xid (PCI:0000:18:00): 149, something of link 4":                            {nil, "4"},
-		link5Line(149, "NETIR_LINK_EVT", 0x004505c6, 3):                                   {&Registers{"NETIR_LINK_EVT", "Nonfatal", 0x004505c6, 3}, "5"},
-		"NVRM: Xid (PCI:0000:18:00): 145, RLW_REMAP Fatal XC1 i0 Link -1 (0x4 0xFFFFFFFF": {&Registers{"RLW_REMAP", "Fatal", 4, 0xffffffff}, ""},
-		"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link 17 (0x0 0x0 0x0": {&Registers{"MSE Degraded", "Fatal", 0, 0}, "17"},
-		"NVRM: Xid (PCI:0000:18:00): 144, SAW_MVB Fatal XC0 i0 Link 05 (0x1234567890 0x0": {nil, "5"},
-		"NVRM: Xid (PCI:0000:18:00): 144, something else":                                 {},
+		"NVRM: Xid (PCI:0000:18:00): 149, something of link 4":                                           {nil, "4"},
+		link5Line(149, "NETIR_LINK_EVT", 0x004505c6, 3):                                                  {&Registers{"NETIR_LINK_EVT", "Nonfatal", 0x004505c6, 3}, "5"},
+		"NVRM: Xid (PCI:0000:18:00): 145, RLW_REMAP Fatal XC1 i0 Link -1 (0x4 0xFFFFFFFF":                {&Registers{"RLW_REMAP", "Fatal", 4, 0xffffffff}, ""},
+		link5Line(149, "NETIR_LINK_EVT/NETIR_LINK_DOWN", 0x004505c6, 3):                                  {&Registers{"NETIR_LINK_DOWN", "Nonfatal", 0x004505c6, 3}, "5"},
+		"NVRM: Xid (PCI:0000:04:00): 146, TLW_RX/TLW_RX_PIPE0 Nonfatal XC0 i0 Link 00 (0x1 0x1 0x0 0x0)": {&Registers{"TLW_RX_PIPE0", "Nonfatal", 1, 1}, "0"},
+		"NVRM: Xid (PCI:0000:18:00): 149, pid=7, name=a/b, NETIR Fatal XC0 i0 Link 00 (0x6 0x0 0x0 0x0)": {&Registers{"NETIR", "Fatal", 6, 0}, "0"},
+		"NVRM: Xid (PCI:0000:18:00): 150, MSE Degraded Fatal XC0 i0 Link 17 (0x0 0x0 0x0":                {&Registers{"MSE Degraded", "Fatal", 0, 0}, "17"},
+		"NVRM: Xid (PCI:0000:18:00): 144, SAW_MVB Fatal XC0 i0 Link 05 (0x1234567890 0x0":                {nil, "5"},
+		"NVRM: Xid (PCI:0000:18:00): 144, something else":                                                {},
 	} {
 		f, ok := Parse(line)
 		if diff := cmp.Diff(want.r, f.NVLink5); !ok || diff != "" || f.Link != want.link {

@@ -310,5 +310,5 @@ func (s *File) finish() Line {
 	s.cursor.Offset += s.scanned
 	s.kept, s.scanned = s.kept[:0], 0
 	s.cursor.Print = s.print()
-	return Line{Text: text, Kernel: true, Past: past, At: at, Gap: s.before(), Cursor: s.Cursor()}
+	return Line{Text: text, Kernel: true, Past: past, At: at, SinceBoot: kernellog.SinceBoot(text), Gap: s.before(), Cursor: s.Cursor()}
 }

@@ -449,3 +449,30 @@ func TestRotationsWithinOneTickOfTheClock(t *testing.T) {
 		})
 	}
 }
+
+// TestTimesOfTalos: behind host, facility and level.
+func TestTimesOfTalos(t *testing.T) {
+	want := time.Date(2026, 4, 22, 21, 0, 0, 100_000_000, time.UTC)
+	for line, known := range map[string]bool{
+		"10.0.0.5: kern: warning: [2026-04-22T21:00:00.1Z]: x":     true,
+		"kern:     err: [2026-04-22T23:00:00.1+02:00]: x":          true,
+		"kern:     err: [2026-04-22T21:00:00.1Z] x":                false,
+		"Apr 22 21:00:00 n1 kernel: [    8.951695] x: [y]: z":      false,
+		strings.Repeat("x", 300) + ": [2026-04-22T21:00:00.1Z]: x": false,
+	} {
+		stamp, form := timestampOf(line)
+		at, ok := form.read(stamp, time.UTC, want)
+		if got := ok && form.zoned && at.Equal(want); got != known {
+			t.Errorf("%q: %s", line, at)
+		}
+	}
+}
+
+// TestALineOfAFileTellsHowOldTheBootIs: by the kernel's stamp.
+func TestALineOfAFileTellsHowOldTheBootIs(t *testing.T) {
+	d := newDesk(t, "Apr 22 21:00:00 n1 kernel: [    8.500000] x\n")
+	d.open()
+	if b, err := d.file.Read(9); err != nil || len(b.Lines) != 1 || b.Lines[0].SinceBoot != 8500*time.Millisecond {
+		t.Errorf("batch %+v, error %v", b, err)
+	}
+}

@@ -266,7 +266,7 @@ func (s *Journal) line(e kernellog.Entry) (Line, bool) {
 	}
 	return Line{
 		Text: e.Text, Kernel: e.Kernel, Root: e.Root, Past: e.Position.Boot != s.boot, Boot: kernellog.KernelBoot(e.Position.Boot),
-		At: s.written(e.Position), Gap: s.before(), Cursor: encode(s.cursor),
+		At: s.written(e.Position), SinceBoot: time.Duration(e.Position.Monotonic) * time.Microsecond, Gap: s.before(), Cursor: encode(s.cursor),
 	}, true
 }
 

@@ -116,7 +116,7 @@ func TestJournalIsReadFromTheCurrentBootThenLive(t *testing.T) {
 	r := read(t, j.Dir, bootB, nil)
 	got := r.end()
 	expectLines(t, got, "one", "two")
-	if got[0].Boot != bootB || got[0].At.IsZero() {
+	if got[0].Boot != bootB || got[0].At.IsZero() || got[0].SinceBoot <= 0 {
 		t.Errorf("line %+v", got[0])
 	}
 	j.Kernel(bootB, "three")

@@ -168,7 +168,10 @@ func (s *Kmsg) take(given readout) (Line, bool) {
 	}
 	s.cursor.Next, s.seen = r.Seq+1, true
 	// Only root may write to the device, and never as the kernel.
-	return Line{Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, At: at, Gap: s.before(), Cursor: encode(s.cursor)}, true
+	return Line{
+		Text: r.Text, Kernel: r.Facility == 0, Root: r.Facility != 0, At: at, SinceBoot: time.Duration(r.Usec) * time.Microsecond,
+		Gap: s.before(), Cursor: encode(s.cursor),
+	}, true
 }
 
 // written is when a record was: it carries the time since boot, and the wall

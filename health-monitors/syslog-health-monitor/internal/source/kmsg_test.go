@@ -175,7 +175,7 @@ func TestKmsgGoesOnAfterWhatItCannotRead(t *testing.T) {
 	r := &ring{answers: []any{"no record", syscall.EINVAL, syscall.EINTR, "12,0,5,-;from a program\n", "3,1,6,-;from the kernel\n"}}
 	s := openKmsg(t, r, nil, "a")
 	lines := readAll(t, s)
-	if len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || s.Counts().Malformed != 2 {
+	if len(lines) != 2 || lines[0].Kernel || !lines[1].Kernel || lines[1].SinceBoot != 6*time.Microsecond || s.Counts().Malformed != 2 {
 		t.Errorf("lines %+v, counts %+v", lines, s.Counts())
 	}
 	r.answers = append(records(0, 0), syscall.EIO)

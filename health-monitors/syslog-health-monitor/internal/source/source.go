@@ -25,6 +25,9 @@ type Line struct {
 	Boot string
 	// At is when the line was written; zero where the source does not say.
 	At time.Time
+	// SinceBoot is how long after the boot the line was written; 0 where the source does
+	// not say.
+	SinceBoot time.Duration
 	// Gap is what was lost just before the line; nil is nothing.
 	Gap *Gap
 	// Cursor is the place behind the line; Open takes it.

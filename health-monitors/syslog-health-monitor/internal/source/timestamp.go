@@ -15,11 +15,20 @@ type timestampForm struct {
 	zoned, yearless bool
 }
 
+// talosPlace bounds where Talos' time begins: host, facility and level stand before it.
+const talosPlace = 300
+
 // timestampOf is the time that a syslog line begins with, as text; empty without one.
 func timestampOf(line string) (string, timestampForm) {
 	if rest, ok := strings.CutPrefix(line, "<"); ok { // a priority
 		if _, after, ok := strings.Cut(rest, ">"); ok {
 			line = strings.TrimPrefix(after, "1 ") // RFC 5424
+		}
+	}
+	if place := strings.Index(line[:min(len(line), talosPlace)], ": ["); place >= 0 {
+		stamp, _, _ := strings.Cut(line[place+len(": ["):], "]: ")
+		if len(stamp) > len(time.DateTime) && stamp[10] == 'T' {
+			return stamp, timestampForm{layout: time.RFC3339, zoned: true}
 		}
 	}
 	switch {
