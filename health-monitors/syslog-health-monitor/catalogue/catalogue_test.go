@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -51,11 +52,49 @@ func TestBuiltinPatternsObserveUnlessTheyAreOfTheGPU(t *testing.T) {
 		if r.Fatal && !ofGPU && r.Strategy != record.PersistOnly {
 			t.Errorf("%s is fatal and acts", r.Name)
 		}
-		if r.Check == "SysLogsKernelError" && r.Strategy != record.PersistOnly {
+		if r.Check == "SysLogsKernelError" && !r.Ignore && r.Strategy != record.PersistOnly {
 			t.Errorf("%s acts", r.Name)
 		}
-		if ofGPU && (!r.Fatal || r.Strategy != "" || r.Class != "GPU") {
+		if ofGPU && !r.Ignore && (!r.Fatal || r.Strategy != "" || r.Class != "GPU") {
 			t.Errorf("%s of a GPU: %+v", r.Name, r)
+		}
+	}
+}
+
+// TestNamesOfProcessesAreCut: the kernel's name of a process has 15 characters, so that a
+// longer one in a pattern could never match.
+func TestNamesOfProcessesAreCut(t *testing.T) {
+	const nameBytes = 15 // TASK_COMM_LEN without its end
+	set := Builtin().Patterns
+	for _, program := range []string{
+		"kubelet", "containerd", "containerd-shim-runc-v2", "dockerd", "crio", "systemd", "systemd-journald", "systemd-networkd", "sshd",
+		"dbus-daemon", "nv-hostengine", "nvidia-persistenced", "nvidia-device-plugin", "nv-fabricmanager", "nvlsm", "node-connector",
+		"syslog-health-monitor",
+	} {
+		line := "Out of memory: Killed process 7 (" + program[:min(len(program), nameBytes)] + ") total-vm:1kB"
+		if found := set.Find(line, 0, &pattern.Memory{}); len(found) != 1 || found[0].Rule.Name != "oom_system_process" {
+			t.Errorf("%q matches %v", line, found)
+		}
+	}
+	alternative := regexp.MustCompile(`[(|]([a-z][\w-]+)`)
+	for _, m := range alternative.FindAllStringSubmatch(rule(t, Builtin(), "oom_system_process").Match, -1) {
+		if len(m[1]) > nameBytes {
+			t.Errorf("no process can be called %s", m[1])
+		}
+	}
+}
+
+// TestNoBuiltinPatternBeginsWithAWildcard: what stands before its words would be lost, and
+// could be a program's.
+func TestNoBuiltinPatternBeginsWithAWildcard(t *testing.T) {
+	for _, r := range Builtin().Patterns.Rules() {
+		for _, expression := range []string{r.Match, r.After} {
+			if at := strings.Index(expression, ".*"); at >= 0 && at < strings.Index(expression, " ") {
+				t.Errorf("%s: %s", r.Name, expression)
+			}
+		}
+		if found := Builtin().Patterns.Find("app[7]: "+r.Contains, 0, &pattern.Memory{}); len(found) > 0 {
+			t.Errorf("%s matches words of a program", r.Name)
 		}
 	}
 }
@@ -115,10 +154,10 @@ rebootCures = false
 	if r := rule(t, c, "hung_task"); r.Strategy != record.Process || r.Count != 3 || r.Window != time.Hour || r.Pause != 10*time.Minute || r.Check != "SysLogsKernelError" {
 		t.Errorf("hung_task: %+v", r)
 	}
-	if len(c.Patterns.Find("rcu: INFO: rcu_sched self-detected stall on CPU", &pattern.Memory{})) != 0 {
+	if len(c.Patterns.Find("rcu: INFO: rcu_sched self-detected stall on CPU", 0, &pattern.Memory{})) != 0 {
 		t.Error("a pattern that is switched off matches")
 	}
-	got := c.Patterns.Find("LustreError: 11-0: scratch-OST0001-osc: This client was evicted by scratch", &pattern.Memory{})
+	got := c.Patterns.Find("LustreError: 11-0: scratch-OST0001-osc: This client was evicted by scratch", 0, &pattern.Memory{})
 	if len(got) != 1 || got[0].Rule.RebootCures || !cmp.Equal(got[0].Entities, [][2]string{{"OST", "scratch-OST0001-osc"}}) {
 		t.Errorf("matches %+v", got)
 	}

@@ -25,6 +25,7 @@ func some(t testing.TB, rules ...Rule) *Set {
 		given := rules[i]
 		r.Match, r.Contains, r.After, r.AfterContains, r.Within = given.Match, given.Contains, given.After, given.AfterContains, given.Within
 		r.Window, r.Pause, r.Clears, r.Action, r.Fatal = given.Window, given.Pause, given.Clears, record.ActionNone, given.Fatal
+		r.Ignore, r.SinceBoot = given.Ignore, given.SinceBoot
 		if given.Count > 0 {
 			r.Count = given.Count
 		}
@@ -57,14 +58,14 @@ func TestTheFirstRuleOfACheckDecides(t *testing.T) {
 		"disk sda": {"r1"}, "disk sda failed": {"r0"}, "of disk sdb gone sda": nil, "sda": {"r2"}, "disc": nil, "": nil, "d": nil,
 		strings.Repeat("x", lineBytes) + "disk sda": nil,
 	} {
-		if diff := cmp.Diff(want, names(set.Find(line, &Memory{}))); diff != "" {
+		if diff := cmp.Diff(want, names(set.Find(line, 0, &Memory{}))); diff != "" {
 			t.Errorf("%.40q (-want +got):\n%s", line, diff)
 		}
 		if len(want) > 0 && !set.Speaks(line) {
 			t.Errorf("%.40q does not speak", line)
 		}
 	}
-	got := set.Find("disk sda failed", &Memory{})[0]
+	got := set.Find("disk sda failed", 0, &Memory{})[0]
 	if diff := cmp.Diff([][2]string{{"DISK", "sda"}}, got.Entities); diff != "" || got.Metadata["what"] != "failed" {
 		t.Errorf("match %+v", got)
 	}
@@ -88,10 +89,55 @@ func TestALineBeforeAnother(t *testing.T) {
 		var found []Match
 		for _, line := range tt.lines {
 			m.Pass(1)
-			found = append(found, set.Find(line, &m)...)
+			found = append(found, set.Find(line, 0, &m)...)
 		}
 		if len(found) != tt.want || tt.want == 1 && found[0].Metadata["cpu"] != "7" {
 			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// TestALineBeforeMakesOthersHarmless: all of those within its lines, and no longer.
+func TestALineBeforeMakesOthersHarmless(t *testing.T) {
+	set := some(t, Rule{Match: "down", Contains: "down", After: "begins", AfterContains: "begins", Within: 3, Ignore: true, Check: "SysLogsX"},
+		Rule{Match: "down", Contains: "down", Check: "SysLogsX"})
+	var m Memory
+	var got []string
+	for _, line := range []string{"down", "begins", "down", "down", "down", "down"} {
+		m.Pass(1)
+		for _, f := range set.Find(line, 0, &m) {
+			got = append(got, f.Rule.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"r1", "r0", "r0", "r0", "r1"}, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheBeginningOfABoot: a rule of it does not match later, nor where the time is not known.
+func TestTheBeginningOfABoot(t *testing.T) {
+	set := some(t, Rule{Match: "down", Contains: "down", SinceBoot: time.Minute})
+	for since, want := range map[time.Duration]int{0: 0, -1: 0, 1: 1, time.Minute: 1, time.Minute + 1: 0} {
+		if got := set.Find("down", since, &Memory{}); len(got) != want {
+			t.Errorf("%s after the boot: %v", since, got)
+		}
+	}
+}
+
+// TestErrorsOfALineAreCounted: a line may tell of many.
+func TestErrorsOfALineAreCounted(t *testing.T) {
+	for lines, want := range map[string]bool{
+		"3 errors of a": true, "262 errors of a": true, "99999999999999999999 errors of a": false, "2 errors of a": false, "0 errors of a": false,
+		"2 errors of a,1 errors of a": true, "2 errors of a,1 errors of b": false, "1 errors of a,0 errors of a": false,
+	} {
+		set := some(t, Rule{Match: "(?P<count>\\d+) errors of (?P<X>\\w+)", Contains: " errors of ", Count: 3, Window: time.Minute})
+		var m Memory
+		var last bool
+		for line := range strings.SplitSeq(lines, ",") {
+			last = m.Counts(set.Find(line, 0, &m)[0], "", time.Unix(1_800_000_000, 0))
+		}
+		if last != want {
+			t.Errorf("%s: %t", lines, last)
 		}
 	}
 }
@@ -117,14 +163,14 @@ func TestCountAndPause(t *testing.T) {
 		var m Memory
 		for _, at := range tt.at {
 			now := start.Add(at)
-			if m.Counts(set.Find("fault a", &m)[0], "", now) {
+			if m.Counts(set.Find("fault a", 0, &m)[0], "", now) {
 				got += "+"
 			} else {
 				got += "-"
 			}
 			before := m.Clone()
-			_ = before.Counts(set.Find("fault b", &before)[0], "", now) // another thing, another count
-			_ = before.Counts(set.Find("fault a", &before)[0], "0000:3b:00", now)
+			_ = before.Counts(set.Find("fault b", 0, &before)[0], "", now) // another thing, another count
+			_ = before.Counts(set.Find("fault a", 0, &before)[0], "0000:3b:00", now)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
@@ -137,11 +183,11 @@ func TestARecoveryEndsAPause(t *testing.T) {
 		Rule{Match: "up (?P<X>\\w+)", Contains: "up ", Clears: []string{"r0"}, Check: "SysLogsLink"})
 	var m Memory
 	now := time.Unix(1_800_000_000, 0)
-	down := func(thing string) bool { return m.Counts(set.Find("down "+thing, &m)[0], "", now) }
+	down := func(thing string) bool { return m.Counts(set.Find("down "+thing, 0, &m)[0], "", now) }
 	if !down("a") || !down("b") || down("a") {
 		t.Fatal("the pause does not hold")
 	}
-	set.Cleared(set.Find("up a", &m)[0], "", &m)
+	set.Cleared(set.Find("up a", 0, &m)[0], "", &m)
 	if !down("a") || down("b") {
 		t.Error("it is not the recovered thing that is reported again")
 	}
@@ -156,13 +202,13 @@ func TestARecoveryEndsNoOtherPause(t *testing.T) {
 		Rule{Match: "is up", Contains: "is up", Clears: []string{"down"}, Check: "SysLogsLink"})
 	var m Memory
 	now := time.Unix(1_800_000_000, 0)
-	told := func(line string) bool { return m.Counts(set.Find(line, &m)[0], "", now) }
+	told := func(line string) bool { return m.Counts(set.Find(line, 0, &m)[0], "", now) }
 	for _, line := range []string{"link down", "disk down", "flaps"} {
 		if !told(line) || told(line) {
 			t.Fatalf("%q: the pause does not hold", line)
 		}
 	}
-	set.Cleared(set.Find("is up", &m)[0], "", &m)
+	set.Cleared(set.Find("is up", 0, &m)[0], "", &m)
 	for line, want := range map[string]bool{"link down": true, "disk down": false, "flaps": false} {
 		if got := told(line); got != want {
 			t.Errorf("%q is reported: %v", line, got)
@@ -182,7 +228,7 @@ func TestWhatAMatchNames(t *testing.T) {
 		"a fault7":              {[][2]string{{"ADAPTER", "a"}, {"ZONE", "7"}}, map[string]string{}},
 		"eth0 fault of y at z0": {[][2]string{{"ADAPTER", "eth0"}, {"ZERO", "z0"}}, map[string]string{"disk": "y"}},
 	} {
-		got := set.Find(line, &Memory{})
+		got := set.Find(line, 0, &Memory{})
 		if len(got) != 1 || !cmp.Equal(got[0].Entities, want.entities) || !cmp.Equal(got[0].Metadata, want.metadata) {
 			t.Errorf("%q: %+v", line, got)
 		}
@@ -210,7 +256,7 @@ func TestTheOldestIsForgotten(t *testing.T) {
 	} {
 		var m Memory
 		tell := func(i int, second int64) {
-			m.Counts(set.Find(fmt.Sprintf("fault %04d", i), &m)[0], "", time.Unix(1_800_000_000+second, 0))
+			m.Counts(set.Find(fmt.Sprintf("fault %04d", i), 0, &m)[0], "", time.Unix(1_800_000_000+second, 0))
 		}
 		for i := range maxSeen {
 			tell(i, at.when(i))
@@ -218,7 +264,7 @@ func TestTheOldestIsForgotten(t *testing.T) {
 		before := m.Clone()
 		tell(9999, maxSeen)
 		for i := range maxSeen {
-			f := set.Find(fmt.Sprintf("fault %04d", i), &before)[0]
+			f := set.Find(fmt.Sprintf("fault %04d", i), 0, &before)[0]
 			key := about(f.Rule, "", f.Entities)
 			if _, kept := m.Seen[key]; kept == (i == at.forgotten) {
 				t.Errorf("%s: thing %d is remembered: %v", name, i, kept)
@@ -231,14 +277,14 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	set := some(t, Rule{Match: "fault (?P<X>\\w+)", Contains: "fault", Pause: time.Hour})
 	var m Memory
 	for i := range 3 * maxSeen {
-		if !m.Counts(set.Find(fmt.Sprint("fault ", i), &m)[0], "", time.Unix(1_800_000_000+int64(i), 0)) {
+		if !m.Counts(set.Find(fmt.Sprint("fault ", i), 0, &m)[0], "", time.Unix(1_800_000_000+int64(i), 0)) {
 			t.Fatalf("thing %d is not reported", i)
 		}
 	}
 	if len(m.Seen) != maxSeen {
 		t.Errorf("%d things are remembered", len(m.Seen))
 	}
-	if got := set.Find("fault "+strings.Repeat("x", 1000), &m)[0].Entities[0][1]; len(got) != valueBytes {
+	if got := set.Find("fault "+strings.Repeat("x", 1000), 0, &m)[0].Entities[0][1]; len(got) != valueBytes {
 		t.Errorf("a value of %d bytes", len(got))
 	}
 }
@@ -246,7 +292,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 func TestEvents(t *testing.T) {
 	set := some(t, Rule{Match: "disk (?P<DISK>\\w+) (?P<what>\\w+)", Contains: "disk ", Fatal: true}, Rule{Match: "ok (?P<DISK>\\w+)", Contains: "ok ", Clears: []string{"r0"}, Check: "SysLogsX0"})
 	s := sighting.Sighting{Node: "n", Boot: "b", Strategy: record.Process}
-	e := record.FromProto(set.Find("disk sda failed", &Memory{})[0].Event(sighting.Device{}, s, "raw"))
+	e := record.FromProto(set.Find("disk sda failed", 0, &Memory{})[0].Event(sighting.Device{}, s, "raw"))
 	want := record.Event{
 		Version: 1, Agent: "syslog-health-monitor", ComponentClass: "Node", CheckName: "SysLogsX0", Message: "raw", IsFatal: true,
 		RecommendedAction: record.ActionRestartBM, ErrorCode: []string{"r0"}, NodeName: "n", ProcessingStrategy: record.Process,
@@ -256,7 +302,7 @@ func TestEvents(t *testing.T) {
 	if diff := cmp.Diff(want, e); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-	r := record.FromProto(set.Find("ok sda", &Memory{})[0].Recovery(sighting.Device{}, s, "raw"))
+	r := record.FromProto(set.Find("ok sda", 0, &Memory{})[0].Recovery(sighting.Device{}, s, "raw"))
 	if !r.IsHealthy || r.IsFatal || r.RecommendedAction != record.ActionNone || !cmp.Equal(r.ErrorCode, []string{"r0"}) || !cmp.Equal(r.EntitiesImpacted, e.EntitiesImpacted) {
 		t.Errorf("recovery %+v", r)
 	}
@@ -269,7 +315,7 @@ func checkLine(t *testing.T, raw []byte) {
 	var m Memory
 	text := kernellog.Clean(raw)
 	for range 2 {
-		for _, f := range set.Find(text, &m) {
+		for _, f := range set.Find(text, 0, &m) {
 			e := f.Event(sighting.Device{}, sighting.Sighting{Node: "n", Strategy: record.Process}, "m")
 			if _, err := proto.Marshal(e); err != nil || !set.Speaks(text) {
 				t.Errorf("match %+v, error %v", f, err)

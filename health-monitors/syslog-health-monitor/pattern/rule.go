@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +54,14 @@ type Rule struct {
 	Clears []string `toml:"clears"`
 	// Lost rules say that a GPU is off the bus.
 	Lost bool `toml:"lost"`
+	// KnownGPU rules hold for GPUs of the node alone: group PCI is the address of one, or
+	// group PORT that of a bridge in front of some.
+	KnownGPU bool `toml:"knownGPU"`
+	// Ignore makes a match no event; the later rules of its check are not asked.
+	Ignore bool `toml:"ignore"`
+	// SinceBoot restricts a rule to the first so long of a boot. It does not match where
+	// the log does not say how old the boot is; 0 is any time.
+	SinceBoot time.Duration `toml:"sinceBoot"`
 
 	match, after *regexp.Regexp
 }
@@ -63,7 +72,7 @@ const (
 	MaxRules = 256
 	// MaxExpression bounds an expression, in bytes.
 	MaxExpression = 2048
-	// MaxCount bounds Count, MaxWindow Window and Pause, MaxWithin Within.
+	// MaxCount bounds Count, MaxWindow Window, Pause and SinceBoot, MaxWithin Within.
 	MaxCount  = 100
 	MaxWindow = 7 * 24 * time.Hour
 	MaxWithin = 1000
@@ -205,7 +214,30 @@ func (r *Rule) checkMeaning() (problems []problem) {
 	if len(r.Clears) > 0 && (r.Fatal || r.Count > 1 || r.Lost) {
 		wrong("clears", "a recovery is not fatal, not counted and loses no GPU")
 	}
+	if r.SinceBoot < 0 || r.SinceBoot > MaxWindow {
+		wrong("sinceBoot", "%s is not 0s to %s", r.SinceBoot, MaxWindow)
+	}
+	if r.Ignore && (r.Fatal || r.Lost || len(r.Clears) > 0) {
+		wrong("ignore", "a match that is ignored is not fatal, ends nothing and loses no GPU")
+	}
+	if r.KnownGPU && (r.Class != "GPU" || r.match != nil && !r.names(GroupPCI, GroupPort)) {
+		wrong("knownGPU", "the componentClass is not GPU, or no group of match is called %s or %s", GroupPCI, GroupPort)
+	}
 	return problems
+}
+
+// Groups of expressions that have a meaning of their own.
+const (
+	// GroupPCI is the address of a device, GroupPort that of a bridge in front of devices.
+	GroupPCI  = "PCI"
+	GroupPort = "PORT"
+	// GroupCount is how many errors a line tells of.
+	GroupCount = "count"
+)
+
+// names tells whether the expression has a group of one of these names.
+func (r *Rule) names(groups ...string) bool {
+	return slices.ContainsFunc(r.match.SubexpNames(), func(name string) bool { return slices.Contains(groups, name) })
 }
 
 // Thing writes entities down as one key.

@@ -67,7 +67,18 @@ func TestWhatARuleMayBe(t *testing.T) {
 		"a recovery that is fatal": {func(r *Rule) {
 			r.Clears, r.Fatal, r.Action = []string{"flaps"}, true, record.ActionRestartBM
 		}, "clears: a recovery is not fatal"},
-		"a recovery that is counted": {func(r *Rule) { counted(r, 2, time.Minute); r.Clears = []string{"flaps"} }, "clears: a recovery is not fatal, not counted"},
+		"a recovery that is counted":   {func(r *Rule) { counted(r, 2, time.Minute); r.Clears = []string{"flaps"} }, "clears: a recovery is not fatal, not counted"},
+		"a time since the boot":        {func(r *Rule) { r.SinceBoot = MaxWindow }, ""},
+		"a longer time since the boot": {func(r *Rule) { r.SinceBoot = MaxWindow + 1 }, "sinceBoot: 168h0m0.000000001s is not 0s to 168h0m0s"},
+		"a time before the boot":       {func(r *Rule) { r.SinceBoot = -1 }, "sinceBoot: -1ns is not 0s to 168h0m0s"},
+		"a match that is ignored":      {func(r *Rule) { r.Ignore = true }, ""},
+		"one that is fatal":            {func(r *Rule) { r.Ignore, r.Fatal, r.Action = true, true, record.ActionRestartBM }, "ignore: a match that is ignored is not fatal"},
+		"one that ends a fault":        {func(r *Rule) { r.Ignore, r.Clears = true, []string{"flaps"} }, "ignore: a match that is ignored is not fatal, ends nothing"},
+		"one that loses a GPU":         {func(r *Rule) { r.Ignore, r.Lost = true, true }, "ignore: a match that is ignored is not fatal, ends nothing and loses no GPU"},
+		"a GPU of the node":            {func(r *Rule) { r.KnownGPU, r.Class, r.Match = true, "GPU", "link (?P<PCI>x)" }, ""},
+		"a port before a GPU":          {func(r *Rule) { r.KnownGPU, r.Class, r.Match = true, "GPU", "link (?P<PORT>x)" }, ""},
+		"a GPU without its address":    {func(r *Rule) { r.KnownGPU, r.Class = true, "GPU" }, "knownGPU: the componentClass is not GPU, or no group of match is called PCI or PORT"},
+		"a card that is no GPU":        {func(r *Rule) { r.KnownGPU, r.Match = true, "link (?P<PCI>x)" }, "knownGPU: the componentClass is not GPU"},
 		"a recovery that loses a GPU": {func(r *Rule) {
 			r.Clears, r.Lost = []string{"flaps"}, true
 		}, "clears: a recovery is not fatal, not counted and loses no GPU"},

@@ -3,6 +3,7 @@ package pattern
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -85,11 +86,14 @@ type Match struct {
 	// Entities and Metadata are its named groups, in the expression's order.
 	Entities [][2]string
 	Metadata map[string]string
+	// Times is how many errors the line tells of; 0 where it does not say.
+	Times int
 }
 
 // Find gives the first rule of each check that a message of the kernel matches from its
 // beginning on, in the rules' order, and remembers in m the lines that come before others.
-func (s *Set) Find(line string, m *Memory) []Match {
+// since is how long after the boot the message was written, 0 where that is not known.
+func (s *Set) Find(line string, since time.Duration, m *Memory) []Match {
 	var asked []int
 	s.each(line, func(rule int) bool { asked = append(asked, rule); return true })
 	slices.Sort(asked)
@@ -102,6 +106,9 @@ func (s *Set) Find(line string, m *Memory) []Match {
 			continue
 		}
 		if slices.ContainsFunc(out, func(o Match) bool { return o.Rule.Check == r.Check }) {
+			continue
+		}
+		if r.SinceBoot > 0 && (since <= 0 || since > r.SinceBoot) {
 			continue
 		}
 		if found, ok := s.match(a/2, line, m); ok {
@@ -148,12 +155,17 @@ func (s *Set) match(index int, line string, m *Memory) (Match, bool) {
 			found.add(name, cut(line[from:groups[2*i+1]]))
 		}
 	}
-	delete(m.Begun, r.Name)
+	if !r.Ignore { // what makes one line harmless makes those beside it so
+		delete(m.Begun, r.Name)
+	}
 	return found, true
 }
 
 // add takes a named group: an entity, or metadata if its name begins small.
 func (f *Match) add(name, value string) {
+	if n, err := strconv.Atoi(value); name == GroupCount && err == nil {
+		f.Times = n
+	}
 	if name[0] >= 'A' && name[0] <= 'Z' {
 		f.Entities = append(f.Entities, [2]string{name, value})
 		return
@@ -210,8 +222,8 @@ func (m *Memory) Pass(lines int) {
 }
 
 // Counts says whether a match about a device (empty for other things) makes an
-// event now: when it is the last of Count within Window, and the thing was not
-// reported within Pause.
+// event now: when its errors are the last of Count within Window, and the thing was
+// not reported within Pause.
 func (m *Memory) Counts(f Match, device string, now time.Time) bool {
 	if f.Rule.Count == 1 && f.Rule.Pause == 0 {
 		return true
@@ -229,7 +241,7 @@ func (m *Memory) Counts(f Match, device string, now time.Time) bool {
 		return false
 	}
 	within := func(t int64) bool { return at-t <= int64(f.Rule.Window/time.Second) && t <= at }
-	times := []int64{at}
+	times := slices.Repeat([]int64{at}, min(max(1, f.Times), f.Rule.Count))
 	for _, t := range seen.Times {
 		if within(t) {
 			times = append(times, t)

@@ -33,8 +33,14 @@ type Fault struct {
 	Text string
 }
 
-// OffTheBus is the code of a GPU that fell off the bus.
-const OffTheBus = 79
+// Codes that other messages of the driver belong to.
+const (
+	// OffTheBus is a GPU that fell off the bus.
+	OffTheBus = 79
+	// GSPTimeout and GSPError are failures of a GPU's GSP.
+	GSPTimeout = 119
+	GSPError   = 120
+)
 
 // marker is what every XID line contains; lines without it are not looked at.
 const marker = "NVRM: Xid ("

@@ -59,8 +59,8 @@ type Config struct {
 	UserLines bool `toml:"acceptUserLines" flag:"accept-user-lines" usage:"believe lines of interest that programs wrote into the log (for tests)"`
 	// CataloguePath is a file of codes and patterns merged over the built-in ones.
 	CataloguePath string `toml:"catalogue" flag:"catalogue" usage:"TOML file of XIDs, SXIDs and patterns that are merged over the built-in ones; empty has those alone"`
-	// SysfsRoot is where names of network cards are looked up.
-	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where sysfs is mounted, for the names of network cards; empty looks none up"`
+	// SysfsRoot is where names of network cards, and the PCI addresses of GPUs, are looked up.
+	SysfsRoot string `toml:"sysfsRoot" flag:"sysfs-root" usage:"where sysfs is mounted, for the names of network cards and the PCI addresses of GPUs; empty looks none up"`
 	// Cancellations say which XID clears others on its device; without the key
 	// DefaultCancellations hold, with an empty list none do.
 	Cancellations []Cancellation `toml:"cancellations"`
@@ -240,7 +240,7 @@ func (c Config) Policy() (watch.Policy, error) {
 		Catalogue: known, Tagged: c.Source == File,
 	}
 	if c.SysfsRoot != "" {
-		p.NIC = watch.NICNames(c.SysfsRoot)
+		p.NIC, p.Interface, p.GPUs = watch.NICNames(c.SysfsRoot), watch.InterfaceNames(c.SysfsRoot), watch.NewGPUPlaces(c.SysfsRoot)
 	}
 	return p, nil
 }

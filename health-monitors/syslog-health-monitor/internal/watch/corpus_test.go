@@ -72,6 +72,7 @@ func made(e *protos.HealthEvent) string {
 // source that knows its writer and from a syslog file.
 func TestLinesAsTheyAreWritten(t *testing.T) {
 	n := newNode(t)
+	n.policy.GPUs = placesOfGPUs(t)
 	n.start()
 	n.passes()
 	total := 0
@@ -123,7 +124,7 @@ func BenchmarkWords(b *testing.B) {
 			line := source.Line{Text: text}
 			for b.Loop() {
 				if m.speaks(line) {
-					_ = m.Policy.Catalogue.Patterns.Find(line.Text, &m.state.Patterns)
+					_ = m.Policy.Catalogue.Patterns.Find(line.Text, 0, &m.state.Patterns)
 				}
 			}
 			b.ReportMetric(float64(len(text)), "bytes/line")

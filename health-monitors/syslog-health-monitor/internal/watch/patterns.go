@@ -23,13 +23,29 @@ const (
 	entityNIC = "NIC"
 	// metadataNIC is the address of a network card whose name is known.
 	metadataNIC = "pci"
+	// metadataInterface is the network interface that a match names.
+	metadataInterface = "interface"
 )
 
 // ofPatterns takes a message that nothing else knows.
 func (b *batch) ofPatterns(line source.Line, text string) error {
-	for _, f := range b.m.Policy.Catalogue.Patterns.Find(text, &b.s.Patterns) {
-		if err := b.pattern(line, f); err != nil {
-			return err
+	since := line.SinceBoot
+	if since == 0 && b.m.Policy.Tagged {
+		since = kernellog.SinceBoot(line.Text)
+	}
+	for _, f := range b.m.Policy.Catalogue.Patterns.Find(text, since, &b.s.Patterns) {
+		about := []pattern.Match{f}
+		switch {
+		case f.Rule.Ignore:
+			b.repeated = append(b.repeated, f.Rule.Name)
+			continue
+		case f.Rule.KnownGPU:
+			about = b.ofKnownGPUs(f)
+		}
+		for _, f := range about {
+			if err := b.pattern(line, f); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -38,6 +54,10 @@ func (b *batch) ofPatterns(line source.Line, text string) error {
 // pattern reports what a pattern found, or the recovery that it is.
 func (b *batch) pattern(line source.Line, f pattern.Match) error {
 	d, key := b.named(&f)
+	if f.Rule.Class == classGPU && d.PCI == "" && f.Rule.Action == record.ActionComponentReset && b.s.GSP.PCI != "" {
+		d = b.device(b.s.GSP.PCI)
+		key = d.PCI
+	}
 	if f.Rule.Class == classGPU && !line.Past {
 		if b.s.lost(d.PCI) {
 			b.repeated = append(b.repeated, f.Rule.Name)
@@ -86,11 +106,28 @@ func (b *batch) named(f *pattern.Match) (d sighting.Device, key string) {
 		}
 		rest = append(rest, e)
 	}
+	if card := b.ofInterface(f.Metadata[metadataInterface]); card != "" && !slices.ContainsFunc(rest, isNIC) {
+		rest = append(rest, [2]string{entityNIC, card})
+	}
 	f.Entities = rest
 	if key = d.PCI; key == "" {
 		key = pattern.Thing(rest)
 	}
 	return d, key
+}
+
+func isNIC(e [2]string) bool { return e[0] == entityNIC }
+
+// ofInterface names the network card of an interface, by the interface's own name where
+// its card is not known: it may be in the network of a pod. Without sysfs there is none.
+func (b *batch) ofInterface(name string) string {
+	if name == "" || b.m.Policy.Interface == nil {
+		return ""
+	}
+	if card := b.m.Policy.Interface(name); card != "" {
+		return card
+	}
+	return name
 }
 
 // clearPatterns ends what the reset of a GPU ends of the checks of patterns.
@@ -105,6 +142,21 @@ func (b *batch) clearPatterns(line source.Line, d sighting.Device) error {
 		}
 	}
 	return nil
+}
+
+// InterfaceNames looks up the name of the network card of a network interface in sysfs:
+// that of its InfiniBand device.
+func InterfaceNames(sysfs string) func(name string) string {
+	return func(name string) string {
+		if filepath.Base(name) != name {
+			return ""
+		}
+		names, err := os.ReadDir(filepath.Join(sysfs, "class/net", name, "device/infiniband"))
+		if err != nil || len(names) == 0 {
+			return ""
+		}
+		return names[0].Name()
+	}
 }
 
 // NICNames looks up the name of the network card at a PCI address in sysfs: that

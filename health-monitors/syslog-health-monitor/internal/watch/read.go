@@ -86,6 +86,7 @@ func (m *Monitor) take() (more bool, err error) {
 		m.state.Cursor, m.dirty = m.pending[len(m.pending)-1].Cursor, true
 		m.state.Fallen = m.state.Fallen.Pass(len(m.pending))
 		m.state.Patterns.Pass(len(m.pending))
+		m.state.GSP = m.state.GSP.pass(len(m.pending))
 		m.pending = nil
 		return true, nil
 	}

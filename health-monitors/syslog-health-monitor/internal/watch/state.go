@@ -46,6 +46,8 @@ type state struct {
 	Fallen fallenoff.Begun `json:"fallen,omitzero"`
 	// Storms are the events that are counted and not reported one by one.
 	Storms storm.Counter `json:"storms,omitzero"`
+	// GSP is the GPU whose GSP has failed just now.
+	GSP failedGSP `json:"gsp,omitzero"`
 	// Owners maps PCI addresses to GPU UUIDs as the driver logged them.
 	Owners map[string]string `json:"owners,omitempty"`
 	// Patterns is what patterns remember between lines of one boot.
@@ -91,7 +93,7 @@ func (s state) clone() state {
 func (s *state) turn(boot string, last uint64) {
 	s.PastBoot, s.Boot, s.Through = s.Boot, boot, last
 	clear(s.Owners)
-	s.Patterns, s.Lost = pattern.Memory{}, nil
+	s.Patterns, s.Lost, s.GSP = pattern.Memory{}, nil, failedGSP{}
 	for _, check := range checks {
 		s.Owed[check] = false
 	}

@@ -66,6 +66,7 @@ func (b *batch) one(line source.Line) error {
 		}
 	}
 	b.s.Patterns.Pass(1)
+	b.s.GSP = b.s.GSP.pass(1)
 	text, believed := b.message(line)
 	switch {
 	case strings.Contains(line.Text, gpureset.Marker):
@@ -108,6 +109,7 @@ func (b *batch) message(line source.Line) (text string, believed bool) {
 	if b.m.Policy.Tagged {
 		text, program = kernellog.Message(line.Text)
 	}
+	text = kernellog.Colon(text)
 	if !b.m.Policy.UserLines {
 		return text, line.Kernel && program == ""
 	}
@@ -152,6 +154,9 @@ func (b *batch) xid(line source.Line, f xid.Fault) error {
 	}
 	if f.Code == xid.OffTheBus {
 		b.lose(line, f.PCI)
+	}
+	if f.Code == xid.GSPTimeout || f.Code == xid.GSPError {
+		b.s.GSP = b.s.GSP.fails(f.PCI)
 	}
 	j := b.m.Policy.Catalogue.XIDs.Judge(f, d.Driver)
 	e := b.m.Policy.Catalogue.XIDs.Event(f, d, b.sighting(line), kernellog.Cut(line.Text, messageBytes))

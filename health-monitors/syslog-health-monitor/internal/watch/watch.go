@@ -75,6 +75,11 @@ type Policy struct {
 	// NIC names the network card at a PCI address with function, empty when it is
 	// not known; nil knows none.
 	NIC func(pci string) string
+	// Interface names the network card of a network interface, empty when it is not
+	// known; nil knows none.
+	Interface func(name string) string
+	// GPUs are the places of GPUs in sysfs; nil knows none.
+	GPUs *GPUPlaces
 }
 
 // Monitor watches one kernel log. Its fields are set before Rounds.
@@ -220,6 +225,7 @@ func (m *Monitor) openSource(boot string) error {
 		return fmt.Errorf("opening the kernel log: %w", err)
 	}
 	m.opened = true
+	m.Policy.GPUs.Refresh()
 	return nil
 }
 
@@ -261,6 +267,7 @@ func (m *Monitor) checkDevices() {
 	if !changed {
 		return
 	}
+	m.Policy.GPUs.Refresh()
 	if err != nil {
 		m.Metrics.MetadataErrors.Inc()
 		m.Log.Warn("GPU metadata was not readable; events carry no GPU index and maybe no UUID", "error", err)
