@@ -61,6 +61,36 @@ func TestBuiltinPatternsObserveUnlessTheyAreOfTheGPU(t *testing.T) {
 	}
 }
 
+// TestThePageNamesWhatStaysPersistOnly: docs/processing-strategy.md lists the patterns that
+// do not act under PROCESS, those of a check that never acts by the check.
+func TestThePageNamesWhatStaysPersistOnly(t *testing.T) {
+	want := map[string]bool{"SysLogsGap": true, "processingStrategy": true, "SysLogsNICDriverError": true}
+	for _, r := range Builtin().Patterns.Rules() {
+		switch {
+		case r.Strategy != record.PersistOnly:
+		case r.Check == "SysLogsKernelError": // no pattern of it acts, see above
+			want[r.Check] = true
+		default:
+			want[r.Name] = true
+		}
+	}
+	page, err := os.ReadFile("../../../docs/processing-strategy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, name := map[string]bool{}, regexp.MustCompile("`(\\w+)`")
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| syslog-health-monitor | ") {
+			for _, m := range name.FindAllStringSubmatch(line, -1) {
+				got[m[1]] = true
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names in docs/processing-strategy.md (-want +got):\n%s", diff)
+	}
+}
+
 // TestNamesOfProcessesAreCut: the kernel's name of a process has 15 characters, so that a
 // longer one in a pattern could never match.
 func TestNamesOfProcessesAreCut(t *testing.T) {
