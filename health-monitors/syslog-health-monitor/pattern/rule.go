@@ -206,6 +206,17 @@ func (r *Rule) checkMeaning() (problems []problem) {
 	if r.Pause < 0 || r.Pause > MaxWindow {
 		wrong("pause", "%s is not 0s to %s", r.Pause, MaxWindow)
 	}
+	if r.SinceBoot < 0 || r.SinceBoot > MaxWindow {
+		wrong("sinceBoot", "%s is not 0s to %s", r.SinceBoot, MaxWindow)
+	}
+	return append(problems, r.checkKind()...)
+}
+
+// checkKind looks at whether a match is a fault, a recovery or nothing.
+func (r *Rule) checkKind() (problems []problem) {
+	wrong := func(key, format string, args ...any) {
+		problems = append(problems, problem{key, fmt.Errorf(format, args...)})
+	}
 	for _, code := range r.Clears {
 		if !ruleName.MatchString(code) {
 			wrong("clears", "%q is no code", code)
@@ -213,9 +224,6 @@ func (r *Rule) checkMeaning() (problems []problem) {
 	}
 	if len(r.Clears) > 0 && (r.Fatal || r.Count > 1 || r.Lost) {
 		wrong("clears", "a recovery is not fatal, not counted and loses no GPU")
-	}
-	if r.SinceBoot < 0 || r.SinceBoot > MaxWindow {
-		wrong("sinceBoot", "%s is not 0s to %s", r.SinceBoot, MaxWindow)
 	}
 	if r.Ignore && (r.Fatal || r.Lost || len(r.Clears) > 0) {
 		wrong("ignore", "a match that is ignored is not fatal, ends nothing and loses no GPU")
