@@ -65,6 +65,6 @@ func (f *Fleet) rebooted(node string) {
 	engine := f.engines[node]
 	f.mu.Unlock()
 	if engine != nil {
-		engine.Start()
+		engine.Reboot()
 	}
 }

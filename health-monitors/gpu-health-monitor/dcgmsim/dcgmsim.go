@@ -2,15 +2,52 @@
 // libdcgm.so.4 (testdata/sim.c, built with gcc), and the host engine that it talks
 // to, which is a folder of files. It keeps books, and does what a real DCGM 4.6.0
 // was measured to do where that surprises.
+//
+// "Measured" is the answer of a DCGM 4.6.0 host engine with NVML injection, eight
+// injected H100 and no hardware. "Read" was read in DCGM's public source and not run.
+//
+//	case                        DCGM 4.6.0                               simulated
+//	add a Lost (4) GPU          measured: -18, GPU is lost               the same
+//	add a Disabled (6) or       measured: -1, Bad parameter              the same
+//	Detached (7) GPU
+//	entity list                 measured: has those GPUs all the same    the same
+//	status of a GPU whose       measured: stays 1 (OK)                   the same
+//	driver hangs
+//	stamp of a newest value     measured: time of its own sample         now, or the time of Freeze
+//	driver hangs                measured: calls answer from the cache,   Freeze: the same
+//	                            stamps stop, field 54 keeps its value
+//	value that cannot be read   measured: status 0, blank                Field with a blank, Unreadable
+//	                            (0x7ffffffffffffff0 and on)
+//	UUID that cannot be read    measured: status 0, <<<NULL>>>           Unreadable
+//	incident whose newest       measured: dropped, overall PASS          the same, for the fields of
+//	sample is blank or older                                             the fault table
+//	than 60 s
+//	code 11, power unreadable   measured: newest sample of 155 is        the same
+//	                            blank
+//	XID 119 or 120 of the       measured: no incident of its own; every  KernelXID and Unreadable
+//	kernel log                  value of every GPU blank, code 11 each
+//	XID of the kernel log       measured: no incident, stamped with the  KernelXID, AppendXID
+//	                            kernel's time, appended later
+//	XID while the driver hangs  measured: appended up to minutes later   AppendXID
+//	engine started again        measured: latched incidents are gone;    Start: the same
+//	                            the kernel's records are read again,
+//	                            their stamps differ by 1 us
+//	machine started again       the kernel's records are gone            Reboot: the same
+//	XID on a MIG instance       measured with fake instances: under      AppendXID: the same
+//	                            FE_GPU_I or FE_GPU_CI, no incident
+//	parent of an instance       read: dcgmGetGpuInstanceHierarchy        Instances
+//	latched incidents of XIDs   measured: 79, 95, 94, 31, 48, 74, 119,   the same, of all these
+//	                            120, 140 (field 230); 63, 64, 60, 57
+//	                            make the codes of other fields
+//	NVSwitches, SXIDs           not measured                             Switches: listed, no values
+//
+// What it does not do: sample in cycles of 30 s (values are as new as the call), rates
+// over a minute, links that are read live, the hourly sample of field 84.
 package dcgmsim
 
 import (
-	"context"
-	"embed"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,77 +56,6 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 )
-
-//go:embed testdata/*.c
-var sources embed.FS
-
-// ErrNoCompiler says that there is no gcc, or one that lacks the C library's headers.
-var ErrNoCompiler = errors.New("no working C compiler: building the simulated DCGM needs gcc and libc6-dev")
-
-// Build builds the library into dir, for LD_LIBRARY_PATH, against the headers of the
-// go-dcgm that the workspace uses: it runs within that.
-func Build(ctx context.Context, dir string) error {
-	gcc, err := compiler(ctx)
-	if err != nil {
-		return err
-	}
-	headers, err := headersOf(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"sim.c", "policy.c"} {
-		source, err := sources.ReadFile("testdata/" + name)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), source, 0o600)
-		}
-		if err != nil {
-			return fmt.Errorf("writing the simulated DCGM: %w", err)
-		}
-	}
-	out, err := exec.CommandContext(ctx, gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Wno-format-truncation", "-pthread",
-		"-I", headers, "-Wl,-soname,libdcgm.so.4",
-		"-o", filepath.Join(dir, "libdcgm.so.4"), filepath.Join(dir, "sim.c")).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("building the simulated DCGM: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// compiler returns the path of a gcc that can compile a program. ErrNoCompiler is what
-// gcc itself answers: one that cannot be started, or is killed, may be a working one.
-func compiler(ctx context.Context) (string, error) {
-	gcc, err := exec.LookPath("gcc")
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", ErrNoCompiler
-	}
-	if err != nil {
-		return "", fmt.Errorf("looking for gcc: %w", err)
-	}
-	trial := exec.CommandContext(ctx, gcc, "-fsyntax-only", "-x", "c", "-")
-	trial.Stdin = strings.NewReader("#include <pthread.h>\n")
-	out, err := trial.CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() {
-		return "", fmt.Errorf("%w: %w\n%s", ErrNoCompiler, err, out)
-	}
-	if err != nil {
-		return "", fmt.Errorf("trying gcc: %w", err)
-	}
-	return gcc, nil
-}
-
-// headersOf returns the folder of go-dcgm's headers. It lists the package, because
-// listing the module prints no folder while the module cache does not hold it.
-func headersOf(ctx context.Context) (string, error) {
-	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm/pkg/dcgm")
-	list.Env = append(os.Environ(), "CGO_ENABLED=1") // without cgo the package has no files
-	var out, problems strings.Builder
-	list.Stdout, list.Stderr = &out, &problems
-	if err := list.Run(); err != nil {
-		return "", fmt.Errorf("finding go-dcgm's headers: %w\n%s", err, problems.String())
-	}
-	return strings.TrimSpace(out.String()), nil
-}
 
 // Engine is a host engine and the GPUs that it sees.
 type Engine struct {
@@ -104,6 +70,14 @@ type Engine struct {
 	fields    map[string]int64
 	samples   []string
 	xids      []string
+	kernel    []sample // the kernel's records, which each life of the engine reads
+}
+
+// sample is one XID as the engine keeps it.
+type sample struct {
+	entity    reading.Entity
+	number    int64
+	at, after time.Time // its stamp, and when it is appended
 }
 
 // New makes an engine that runs, with healthy GPUs, for a test.
@@ -135,14 +109,27 @@ func (e *Engine) Environment(libs string) []string {
 }
 
 // Start starts the engine, or starts it again: what it latched is forgotten, and
-// connections to its life before are void.
+// connections to its life before are void. It reads the kernel's records again, and
+// its stamps of them differ a little from those of its life before.
 func (e *Engine) Start() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life++
 	e.latched, e.samples, e.xids = nil, nil, nil
+	for i := range e.kernel {
+		e.kernel[i].at = e.kernel[i].at.Add(time.Microsecond)
+		e.keep(e.kernel[i])
+	}
 	e.write()
 	e.put("engine", fmt.Sprintln(e.life))
+}
+
+// Reboot starts the engine again with its machine: the kernel's records are gone.
+func (e *Engine) Reboot() {
+	e.mu.Lock()
+	e.kernel = nil
+	e.mu.Unlock()
+	e.Start()
 }
 
 // Stop ends the engine as a crash does.
@@ -179,6 +166,17 @@ var shown = map[int64]reading.Incident{
 	94: {System: reading.AllSystems, Health: reading.Warn, Code: 131},
 	95: {System: reading.AllSystems, Health: reading.Fail, Code: 81},
 	31: {System: 0x10, Health: reading.Warn, Code: 101},
+
+	48:  {System: reading.AllSystems, Health: reading.Fail, Code: 101},
+	74:  {System: reading.AllSystems, Health: reading.Fail, Code: 101},
+	119: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
+	120: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
+	140: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
+
+	57: {System: 0x100, Health: reading.Warn, Code: 12},
+	60: {System: 0x80, Health: reading.Warn, Code: 10},
+	63: {System: 0x10, Health: reading.Warn, Code: 6},
+	64: {System: 0x10, Health: reading.Fail, Code: 80},
 }
 
 // XID happens on a GPU, as the driver's event tells it; several happen at once.
@@ -190,7 +188,7 @@ func (e *Engine) XID(gpu uint, numbers ...int64) {
 				x.Entity = reading.Entity{Kind: reading.GPU, ID: gpu}
 				e.latched = append(e.latched, x)
 			}
-			e.sample(gpu, number, now, now)
+			e.record(sample{reading.Entity{Kind: reading.GPU, ID: gpu}, number, now, now})
 			e.xids = append(e.xids, fmt.Sprintf("%d %d %d\n", gpu, number, now.UnixMicro()))
 		}
 	})
@@ -201,12 +199,46 @@ func (e *Engine) XID(gpu uint, numbers ...int64) {
 func (e *Engine) KernelXID(gpu uint, number int64, late time.Duration) {
 	e.change(func() {
 		now := time.Now()
-		e.sample(gpu, number, now, now.Add(late))
+		e.record(sample{reading.Entity{Kind: reading.GPU, ID: gpu}, number, now, now.Add(late)})
 	})
 }
 
-func (e *Engine) sample(gpu uint, number int64, at, after time.Time) {
-	e.samples = append(e.samples, fmt.Sprintf("%d %d 230 %d %d %d\n", reading.GPU, gpu, number, at.UnixMicro(), after.UnixMicro()))
+// AppendXID appends an XID of a GPU or a MIG instance now, with the kernel's stamp of a
+// time before: the engine cannot append any while the driver hangs.
+func (e *Engine) AppendXID(entity reading.Entity, number int64, at time.Time) {
+	e.change(func() { e.record(sample{entity, number, at, at}) })
+}
+
+// record keeps an XID in the kernel's records and appends it.
+func (e *Engine) record(x sample) {
+	e.kernel = append(e.kernel, x)
+	e.keep(x)
+}
+
+func (e *Engine) keep(x sample) {
+	e.samples = append(e.samples, fmt.Sprintf("%d %d 230 %d %d %d\n", x.entity.Kind, x.entity.ID, x.number, x.at.UnixMicro(), x.after.UnixMicro()))
+}
+
+// Freeze stops the stamps of all values at a time, as a driver that hangs does: the
+// engine answers from its cache. The zero time lets them advance again.
+func (e *Engine) Freeze(at time.Time) {
+	if at.IsZero() {
+		e.remove("frozen")
+		return
+	}
+	e.put("frozen", fmt.Sprintln(at.UnixMicro()))
+}
+
+// Unreadable has no value of some GPUs be readable; without any, all are again.
+func (e *Engine) Unreadable(gpus ...uint) { e.flag("unreadable", strings.Trim(fmt.Sprint(gpus), "[]")) }
+
+// Instances are the MIG instances of GPUs, by instance.
+func (e *Engine) Instances(gpus map[reading.Entity]uint) {
+	var lines strings.Builder
+	for x, gpu := range gpus {
+		fmt.Fprintf(&lines, "%d %d %d\n", x.Kind, x.ID, gpu)
+	}
+	e.put("instances", lines.String())
 }
 
 // Field sets the newest value of a field of a GPU.
@@ -291,8 +323,10 @@ func (e *Engine) write() {
 		d := e.gpus[id]
 		fmt.Fprintf(&gpus, "%d %d %s %s\n", d.ID, d.Status, d.UUID, d.PCI)
 	}
-	for _, x := range append(append([]reading.Incident(nil), e.incidents...), e.latched...) {
-		fmt.Fprintf(&incidents, "%d %d %d %d %d %s\n", x.System, x.Health, x.Code, x.Entity.Kind, x.Entity.ID, x.Text)
+	for latched, list := range [][]reading.Incident{e.incidents, e.latched} {
+		for _, x := range list {
+			fmt.Fprintf(&incidents, "%d %d %d %d %d %d %s\n", latched, x.System, x.Health, x.Code, x.Entity.Kind, x.Entity.ID, x.Text)
+		}
 	}
 	for at, value := range e.fields {
 		fmt.Fprintf(&fields, "%s %d\n", at, value)

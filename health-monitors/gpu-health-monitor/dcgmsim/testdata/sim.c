@@ -6,8 +6,11 @@
  *   engine     number of the engine's life; missing: no engine runs
  *   gpus       id status uuid pci
  *   switches   ids of the NVSwitches; missing: their module is not loaded
- *   incidents  system health code kind id text   as HealthCheck shows them
+ *   instances  kind id gpu                       MIG instances and their GPUs
+ *   incidents  latched system health code kind id text
  *   fields     kind id field value               the newest values
+ *   frozen     time in us at which the stamps of values stop; missing: they advance
+ *   unreadable ids of the GPUs none of whose values can be read
  *   samples    kind id field value time after    time in us; told from "after" on
  *   xids       gpu xid time                      in us; what policies see (policy.c)
  *   hang       the call that does not return, or *
@@ -16,7 +19,8 @@
  *   deadinit   present: a connection succeeds and is dead
  *   calls      every call, appended: pid name
  *
- * It behaves as a real DCGM 4.6.0 was measured to, where that surprises.
+ * It behaves as a real DCGM 4.6.0 was measured to, where that surprises: the package
+ * documentation (dcgmsim.go) has the table.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -122,6 +126,7 @@ const char *errorString(dcgmReturn_t r)
 	switch (r) {
 	case DCGM_ST_OK: return "Success";
 	case DCGM_ST_BADPARAM: return "Bad parameter passed to function";
+	case DCGM_ST_GPU_IS_LOST: return "GPU is lost";
 	case DCGM_ST_NOT_CONFIGURED: return "Setting not configured";
 	case DCGM_ST_VER_MISMATCH: return "API version mismatch";
 	case DCGM_ST_NO_DATA: return "No data is available";
@@ -286,8 +291,17 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t g, dcgm_field_entit
 	CALL("GroupAddEntity");
 	if (g >= MAX_GROUPS || !groups[g].used)
 		return DCGM_ST_NOT_CONFIGURED;
-	if (groups[g].count == MAX_MEMBERS || (kind == DCGM_FE_GPU && status(id) < 0))
+	if (groups[g].count == MAX_MEMBERS)
 		return DCGM_ST_BADPARAM;
+	if (kind == DCGM_FE_GPU)
+		switch (status(id)) { /* the list of entities has these GPUs all the same */
+		case DcgmEntityStatusLost:
+			return DCGM_ST_GPU_IS_LOST;
+		case -1: /* unknown */
+		case DcgmEntityStatusDisabled:
+		case DcgmEntityStatusDetached:
+			return DCGM_ST_BADPARAM;
+		}
 	for (int i = 0; i < groups[g].count; i++)
 		if (groups[g].members[i].entityGroupId == kind && groups[g].members[i].entityId == id)
 			return DCGM_ST_BADPARAM;
@@ -343,6 +357,65 @@ static int member(dcgmGpuGrp_t g, dcgmGroupEntityPair_t e)
 	return 0;
 }
 
+static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short field);
+
+/* judged is the field from which the health check makes an error; 0 where the tests need none. */
+static unsigned short judged(unsigned int code)
+{
+	switch (code) {
+	case 3: return 202;
+	case 4: return 311;
+	case 6: return 392;
+	case 7: return 391;
+	case 10: return 241;
+	case 12: return 240;
+	case 13: return 419;
+	case 33: return 174;
+	case 52: return 1507;
+	case 70: return 409;
+	case 71: return 429;
+	case 80: return 395;
+	case 125: case 126: case 127: case 128: return 1523;
+	case 132: return 393;
+	default: return 0;
+	}
+}
+
+/*
+ * backed tells whether the health check has a sample by which to show an error: it
+ * drops one whose newest sample is blank or older than a minute.
+ */
+static int backed(dcgmGroupEntityPair_t e, unsigned int code)
+{
+	static dcgmFieldValue_v2 v;
+	unsigned short field = judged(code);
+	if (!field)
+		return 1;
+	newest(&v, e, field);
+	return v.status == DCGM_ST_OK && v.value.i64 < DCGM_INT64_BLANK && now() - v.ts <= 60000000;
+}
+
+/* powerless warns of a GPU whose power cannot be read: of that, the newest sample counts whatever its age. */
+static void powerless(dcgmHealthResponse_t *to, dcgmGroupEntityPair_t e)
+{
+	static dcgmFieldValue_v2 v;
+	dcgmIncidentInfo_t *x = &to->incidents[to->incidentCount];
+	if (e.entityGroupId != DCGM_FE_GPU || !good(e.entityId) || to->incidentCount >= DCGM_HEALTH_WATCH_MAX_INCIDENTS_V2)
+		return;
+	newest(&v, e, DCGM_FI_DEV_BOARD_POWER_WATTS);
+	if (v.status != DCGM_ST_OK || v.value.dbl < DCGM_FP64_BLANK)
+		return;
+	memset(x, 0, sizeof *x);
+	x->system = DCGM_HEALTH_WATCH_POWER;
+	x->health = DCGM_HEALTH_RESULT_WARN;
+	x->error.code = 11;
+	x->entityInfo = e;
+	snprintf(x->error.msg, sizeof x->error.msg, "Detected GPU %u has unreadable power usage", e.entityId);
+	if (to->overallHealth < DCGM_HEALTH_RESULT_WARN)
+		to->overallHealth = DCGM_HEALTH_RESULT_WARN;
+	to->incidentCount++;
+}
+
 dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmHealthResponse_t *to)
 {
 	char line[MAX_LINE];
@@ -360,9 +433,9 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmHealthResponse_
 	f = file("incidents", "r");
 	while (f && fgets(line, sizeof line, f) && to->incidentCount < DCGM_HEALTH_WATCH_MAX_INCIDENTS_V2) {
 		dcgmIncidentInfo_t *x = &to->incidents[to->incidentCount];
-		unsigned int system, health, code, kind, id;
+		unsigned int latched, system, health, code, kind, id;
 		int text = 0;
-		if (sscanf(line, "%u %u %u %u %u %n", &system, &health, &code, &kind, &id, &text) < 5)
+		if (sscanf(line, "%u %u %u %u %u %u %n", &latched, &system, &health, &code, &kind, &id, &text) < 6)
 			continue;
 		x->system = (dcgmHealthSystems_t)system;
 		x->health = (dcgmHealthWatchResults_t)health;
@@ -371,6 +444,8 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmHealthResponse_
 		x->entityInfo.entityId = id;
 		if (!member(g, x->entityInfo) || (kind == DCGM_FE_GPU && !good(id)))
 			continue; /* a lost GPU has no incidents */
+		if (!latched && kind == DCGM_FE_GPU && !backed(x->entityInfo, code))
+			continue;
 		line[strcspn(line, "\n")] = 0;
 		say(x, line + text);
 		if ((unsigned int)to->overallHealth < health)
@@ -379,6 +454,8 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmHealthResponse_
 	}
 	if (f)
 		fclose(f);
+	for (int i = 0; i < groups[g].count; i++)
+		powerless(to, groups[g].members[i]);
 	return DCGM_ST_OK;
 }
 
@@ -503,10 +580,51 @@ static int named(unsigned int gpu, unsigned int field, char *to, size_t size)
 	return found;
 }
 
+/* unreadable tells whether the driver answers for no value of a GPU. */
+static int unreadable(unsigned int gpu)
+{
+	unsigned int id;
+	int found = 0;
+	FILE *f = file("unreadable", "r");
+	while (f && fscanf(f, "%u", &id) == 1)
+		found = found || id == gpu;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* stamp is the time of the newest sample of every value: it stands still while the driver hangs. */
+static long long stamp(void)
+{
+	char s[64];
+	return word("frozen", s, sizeof s) ? atoll(s) : now();
+}
+
+/* usual is the value of a field that the test has not set, on a GPU that is well; 0 without one. */
+static int usual(unsigned short field, dcgmFieldValue_v2 *v)
+{
+	switch (field) {
+	case DCGM_FI_DEV_BOARD_POWER_WATTS:
+		v->fieldType = DCGM_FT_DOUBLE;
+		v->value.dbl = 100;
+		return 1;
+	case DCGM_FI_DEV_INFOROM_VALID:
+		v->value.i64 = 1;
+		return 1;
+	case 174: case 202: case 240: case 241: case 311: case 390: case 391: case 392: case 393: case 395: case 409: case 419: case 429:
+	case 439: case 1507: case 1523:
+		v->value.i64 = 0;
+		return 1;
+	default:
+		return 0;
+	}
+}
+
 static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short field)
 {
 	char line[MAX_LINE];
 	FILE *f;
+	int readable = e.entityGroupId == DCGM_FE_GPU && good(e.entityId) && !unreadable(e.entityId);
 	memset(v, 0, sizeof *v);
 	v->version = dcgmFieldValue_version2;
 	v->entityGroupId = e.entityGroupId;
@@ -515,11 +633,18 @@ static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short
 	v->fieldType = DCGM_FT_INT64;
 	v->status = DCGM_ST_NO_DATA;
 	v->value.i64 = DCGM_INT64_BLANK;
-	if (e.entityGroupId == DCGM_FE_GPU && (field == DCGM_FI_DEV_GPU_UUID || field == DCGM_FI_DEV_PCI_BUS_ID)) {
+	if (e.entityGroupId != DCGM_FE_GPU)
+		return;
+	v->ts = stamp();
+	if (field == DCGM_FI_DEV_GPU_UUID || field == DCGM_FI_DEV_PCI_BUS_ID) {
 		v->fieldType = DCGM_FT_STRING;
 		v->status = named(e.entityId, field, v->value.str, sizeof v->value.str) ? DCGM_ST_OK : DCGM_ST_NO_DATA;
+		if (!readable)
+			snprintf(v->value.str, sizeof v->value.str, "<<<NULL>>>");
 		return;
 	}
+	if (usual(field, v))
+		v->status = DCGM_ST_OK;
 	f = file("fields", "r");
 	while (f && fgets(line, sizeof line, f)) {
 		unsigned int kind, id, number;
@@ -529,11 +654,16 @@ static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short
 		if (kind != (unsigned int)e.entityGroupId || id != e.entityId || number != field)
 			continue;
 		v->status = DCGM_ST_OK; /* also where the value is blank */
-		v->ts = now();
-		v->value.i64 = kind == DCGM_FE_GPU && !good(id) ? DCGM_INT64_BLANK : value;
+		v->value.i64 = value;
+		if (v->fieldType == DCGM_FT_DOUBLE)
+			v->value.dbl = value >= DCGM_INT64_BLANK ? DCGM_FP64_BLANK : (double)value;
 	}
 	if (f)
 		fclose(f);
+	if (!readable && v->fieldType == DCGM_FT_DOUBLE)
+		v->value.dbl = DCGM_FP64_BLANK;
+	else if (!readable)
+		v->value.i64 = DCGM_INT64_BLANK;
 }
 
 dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t entities[], unsigned int n, unsigned short fields[],
@@ -545,6 +675,30 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t h, dcgmGroupEntityPair_t e
 	for (unsigned int i = 0; i < n; i++)
 		for (unsigned int j = 0; j < m; j++)
 			newest(&values[i * m + j], entities[i], fields[j]);
+	return DCGM_ST_OK;
+}
+
+dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t h, dcgmMigHierarchy_v2 *to)
+{
+	unsigned int kind, id, gpu;
+	FILE *f;
+	(void)h;
+	if (to->version != dcgmMigHierarchy_version2)
+		return DCGM_ST_VER_MISMATCH;
+	CALL("GetGpuInstanceHierarchy");
+	to->count = 0;
+	f = file("instances", "r");
+	while (f && fscanf(f, "%u %u %u", &kind, &id, &gpu) == 3) {
+		dcgmMigHierarchyInfo_v2 *x = &to->entityList[to->count++];
+		memset(x, 0, sizeof *x);
+		x->entity.entityGroupId = (dcgm_field_entity_group_t)kind;
+		x->entity.entityId = id;
+		/* the parent of a compute instance is its GPU instance, which has the same number here */
+		x->parent.entityGroupId = kind == DCGM_FE_GPU_CI ? DCGM_FE_GPU_I : DCGM_FE_GPU;
+		x->parent.entityId = kind == DCGM_FE_GPU_CI ? id : gpu;
+	}
+	if (f)
+		fclose(f);
 	return DCGM_ST_OK;
 }
 
