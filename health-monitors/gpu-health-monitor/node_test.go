@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,20 @@ func (n *node) expect(want string) {
 	n.t.Helper()
 	if got := told(n.next(want)); got != want {
 		n.t.Fatalf("told\n  %s, want\n  %s", got, want)
+	}
+}
+
+// expectAll waits for as many events and compares them, in any order.
+func (n *node) expectAll(want ...string) {
+	n.t.Helper()
+	var got []string
+	for range want {
+		got = append(got, told(n.next(strings.Join(want, ", "))))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		n.t.Fatalf("told\n  %s, want\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 }
 

@@ -82,7 +82,7 @@ func well(r reading.Reading) map[string]bool {
 		if of == "" {
 			of = entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
 		}
-		if x.Status.Good() {
+		if x.Status.Good() && !x.Unwatched {
 			good[of] = true
 		}
 	}

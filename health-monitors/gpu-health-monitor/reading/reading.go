@@ -70,6 +70,9 @@ func (s Status) Good() bool { return s == OK || s == Fake }
 type Device struct {
 	ID     uint   `json:"id"`
 	Status Status `json:"status"`
+	// Unwatched says that no watch covers the GPU: DCGM lists it and refuses to add it
+	// to a group.
+	Unwatched bool `json:"unwatched,omitempty"`
 	// UUID and PCI are empty where DCGM does not know them, as those of a lost GPU.
 	UUID string `json:"uuid,omitempty"`
 	PCI  string `json:"pci,omitempty"`

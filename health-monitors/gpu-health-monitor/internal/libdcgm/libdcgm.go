@@ -3,7 +3,6 @@
 package libdcgm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +45,8 @@ type connection struct {
 	gpus     []uint
 	switches []uint
 	group    dcgm.GroupHandle
+	members  int           // how many GPUs and switches the group holds
+	left     map[uint]bool // the GPUs that it could not take, and whether they were good when asked last
 	xids     dcgm.FieldHandle
 	names    []dcgm.Short // the fields whose newest value is read
 }
@@ -65,7 +66,7 @@ func (c *connection) Connect(target worker.Target, steps worker.Steps) error {
 		{"GetHostengineVersionInfo", c.version},
 		{"GetEntityGroupEntities", c.list},
 		{"CreateGroup", c.gather},
-		{"HealthSet", func() error { return dcgm.HealthSet(c.group, dcgm.DCGM_HEALTH_WATCH_ALL) }},
+		{"HealthSet", c.watchHealth},
 		{"WatchFields", c.watch},
 	} {
 		if err := steps.Do(step.name, step.do); err != nil {
@@ -133,16 +134,19 @@ func (c *connection) same() error {
 }
 
 // gather makes a group of the GPUs and switches: a watch covers what is in its group
-// at that moment.
+// at that moment. The host engine lists GPUs that are lost, disabled or detached, and
+// refuses to add them: they are left out, so that the others are watched. Where the
+// connection itself is gone, the next call fails.
 func (c *connection) gather() error {
 	group, err := dcgm.CreateGroup(fmt.Sprintf("nvsentinel-%d", os.Getpid()))
 	if err != nil {
 		return err
 	}
-	c.group = group
+	c.group, c.left = group, map[uint]bool{}
 	for _, gpu := range c.gpus {
-		if err := dcgm.AddEntityToGroup(group, dcgm.FE_GPU, gpu); err != nil {
-			return err
+		before := status(gpu)
+		if dcgm.AddEntityToGroup(group, dcgm.FE_GPU, gpu) != nil {
+			c.left[gpu] = before.Good() && status(gpu).Good()
 		}
 	}
 	for _, id := range c.switches {
@@ -150,12 +154,25 @@ func (c *connection) gather() error {
 			return err
 		}
 	}
+	c.members = len(c.gpus) - len(c.left) + len(c.switches)
 	return nil
+}
+
+func status(gpu uint) reading.Status { return reading.Status(dcgm.GetGPUStatus(gpu)) }
+
+func (c *connection) watchHealth() error {
+	if c.members == 0 {
+		return nil
+	}
+	return dcgm.HealthSet(c.group, dcgm.DCGM_HEALTH_WATCH_ALL)
 }
 
 // watch watches the fields. Those that an older host engine does not know are left
 // out, so that it still tells the others.
 func (c *connection) watch() error {
+	if c.members == 0 {
+		return nil
+	}
 	var err error
 	if c.xids, err = c.field(fieldXID); err != nil {
 		return err
@@ -179,31 +196,40 @@ func (c *connection) field(id dcgm.Short) (dcgm.FieldHandle, error) {
 // errUnwatched: a group without health watches passes whatever its GPUs have.
 var errUnwatched = errors.New("the host engine watches nothing: it was started again or its watches were taken away")
 
-// Poll takes one look.
+// step is one call of a poll.
+type step struct {
+	name string
+	do   func() error
+}
+
+// Poll takes one look. While the group is empty, the status of the GPUs is all there is.
 func (c *connection) Poll(since time.Time) (reading.Reading, error) {
 	r := reading.Reading{Engine: c.engine, Switches: c.switches}
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{
-		{"HealthGet", func() error {
-			systems, err := dcgm.HealthGet(c.group)
-			if err == nil && systems == 0 {
-				return errUnwatched
-			}
-			return err
-		}},
+	steps := []step{
 		{"GetEntityGroupEntities", c.same},
-		{"HealthCheck", func() error { return health(c.group, &r) }},
 		{"GetGPUStatus", func() error { return c.statuses(&r) }},
-		{"EntitiesGetLatestValues", func() error { return c.latest(&r) }},
-		{"GetValuesSince", func() error { return c.samples(since, &r) }},
-	} {
+	}
+	if c.members > 0 {
+		steps = slices.Concat([]step{{"HealthGet", c.unwatched}}, steps, []step{
+			{"HealthCheck", func() error { return health(c.group, &r) }},
+			{"EntitiesGetLatestValues", func() error { return c.latest(&r) }},
+			{"GetValuesSince", func() error { return c.samples(since, &r) }},
+		})
+	}
+	for _, step := range steps {
 		if err := c.steps.Do(step.name, step.do); err != nil {
 			return reading.Reading{}, err
 		}
 	}
 	return r, nil
+}
+
+func (c *connection) unwatched() error {
+	systems, err := dcgm.HealthGet(c.group)
+	if err == nil && systems == 0 {
+		return errUnwatched
+	}
+	return err
 }
 
 func health(group dcgm.GroupHandle, r *reading.Reading) error {
@@ -217,84 +243,21 @@ func health(group dcgm.GroupHandle, r *reading.Reading) error {
 	return err
 }
 
-// statuses asks for each GPU's; an error looks like Unknown, which is never good.
+// errReturned: a GPU that no watch covers is there again.
+var errReturned = errors.New("a GPU that could not be watched is there again: it is watched anew")
+
+// statuses asks for each GPU's; an error looks like Unknown, which is never good. A GPU
+// that was left out is watched by another connection once it is good.
 func (c *connection) statuses(r *reading.Reading) error {
 	for _, gpu := range c.gpus {
-		r.Devices = append(r.Devices, reading.Device{ID: gpu, Status: reading.Status(dcgm.GetGPUStatus(gpu))})
-	}
-	return nil
-}
-
-// latest reads the newest values. A value counts only if its own status is 0 and it
-// is not blank.
-func (c *connection) latest(r *reading.Reading) error {
-	if len(c.names) == 0 {
-		return nil
-	}
-	var pairs []dcgm.GroupEntityPair
-	at := map[uint]*reading.Device{}
-	for i, gpu := range c.gpus {
-		pairs = append(pairs, dcgm.GroupEntityPair{EntityGroupId: dcgm.FE_GPU, EntityId: gpu})
-		at[gpu] = &r.Devices[i]
-	}
-	values, err := dcgm.EntitiesGetLatestValues(pairs, c.names, 0)
-	if err != nil {
-		return err
-	}
-	for i := range values {
-		if d := at[values[i].EntityID]; d != nil && values[i].Status == 0 {
-			take(d, &values[i])
+		d := reading.Device{ID: gpu, Status: status(gpu)}
+		if was, left := c.left[gpu]; left {
+			if d.Status.Good() && !was {
+				return errReturned
+			}
+			d.Unwatched, c.left[gpu] = true, d.Status.Good()
 		}
-	}
-	return nil
-}
-
-func take(d *reading.Device, v *dcgm.FieldValue_v2) {
-	switch n, ok := number(v); {
-	case v.FieldID == fieldUUID:
-		d.UUID = text(v)
-	case v.FieldID == fieldPCI:
-		d.PCI = text(v)
-	case !ok:
-	case v.FieldID == fieldMargin:
-		d.Margin = &n
-	case v.FieldID == fieldPending:
-		pending := n != 0
-		d.RemapPending = &pending
-	}
-}
-
-// text is a string's value; DCGM writes <<<NULL>>> for one that it does not know.
-func text(v *dcgm.FieldValue_v2) string {
-	if v.StringValue == nil || strings.HasPrefix(*v.StringValue, "<<<") {
-		return ""
-	}
-	return *v.StringValue
-}
-
-func number(v *dcgm.FieldValue_v2) (int64, bool) {
-	if v.FieldType != dcgm.DCGM_FT_INT64 {
-		return 0, false
-	}
-	n := int64(binary.NativeEndian.Uint64(v.Value[:8]))
-	return n, n < blank
-}
-
-// samples reads the XIDs since a time. An entity without any has a placeholder with
-// a status of its own.
-func (c *connection) samples(since time.Time, r *reading.Reading) error {
-	values, next, err := dcgm.GetValuesSince(c.group, c.xids, since)
-	if err != nil {
-		return err
-	}
-	r.Next = next.UnixMicro()
-	for i := range values {
-		v := &values[i]
-		if n, ok := number(v); ok && v.Status == 0 && n > 0 && v.FieldID == fieldXID {
-			r.XIDs = append(r.XIDs, reading.XID{
-				Entity: reading.Entity{Kind: reading.Kind(v.EntityGroupId), ID: v.EntityID}, Number: n, At: v.TS,
-			})
-		}
+		r.Devices = append(r.Devices, d)
 	}
 	return nil
 }

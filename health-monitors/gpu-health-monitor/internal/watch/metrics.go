@@ -29,9 +29,10 @@ type Metrics struct {
 	Looks          prometheus.Counter
 	MetadataErrors prometheus.Counter
 	// Open is the number of open faults, by check; Latched that of those which DCGM
-	// still shows from a past boot; Lost that of GPUs that are lost.
-	Open          *prometheus.GaugeVec
-	Latched, Lost prometheus.Gauge
+	// still shows from a past boot; Lost that of GPUs that are lost, Unwatched that of
+	// GPUs that DCGM refuses to watch.
+	Open                     *prometheus.GaugeVec
+	Latched, Lost, Unwatched prometheus.Gauge
 }
 
 // NewMetrics registers the metrics.
@@ -60,12 +61,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Latched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_latched_faults",
 			Help: "Faults of a past boot that DCGM shows until its host engine is started again, and that are not told again."}),
 		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_lost_gpus", Help: "GPUs that DCGM says are lost."}),
+		Unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_unwatched_gpus",
+			Help: "GPUs that DCGM lists and refuses to watch, because they are lost, disabled or detached."}),
 	}
 	for _, t := range []reading.Trouble{reading.Unreachable, reading.Hung} {
 		m.Failures.WithLabelValues(string(t))
 		m.Replaced.WithLabelValues(string(t))
 	}
-	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost)
+	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched)
 	return m
 }
 
@@ -94,13 +97,17 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 	}
 	m.Looks.Inc()
 	m.Latched.Set(float64(out.Latched))
-	lost := 0
+	lost, unwatched := 0, 0
 	for _, d := range v.Reading.Devices {
 		if d.Status == reading.Lost {
 			lost++
 		}
+		if d.Unwatched {
+			unwatched++
+		}
 	}
 	m.Lost.Set(float64(lost))
+	m.Unwatched.Set(float64(unwatched))
 }
 
 // show shows what is open.
