@@ -66,6 +66,8 @@ type Outcome struct {
 	Unknown    int
 	Latched    int
 	NewXIDs    []reading.XID
+	// Unreadable says that DCGM answered and could read no GPU: the look says nothing.
+	Unreadable bool
 }
 
 // deciding is one decision under way.
@@ -84,18 +86,24 @@ func Decide(s State, m Memory, v View, p Policy) Outcome {
 		clear(d.State.LastXID) // of no use but under its boot, and GPUs come and go
 	}
 	d.link()
-	if v.Reading == nil {
-		d.failed()
-	} else {
-		d.read(*v.Reading)
+	switch {
+	case v.Reading == nil:
+		d.failed(d.unanswered())
+	case unreadable(*v.Reading):
+		d.Unreadable = true
+		d.take(*v.Reading)
+		d.failed(d.unread())
+	default:
+		d.Memory.failures = 0
+		f := d.take(*v.Reading)
+		d.unshown()
+		d.ends(f, *v.Reading)
 	}
 	return d.Outcome
 }
 
-// failed judges a look that said nothing: nothing is healthy by it.
-func (d *deciding) failed() {
-	clear(d.Memory.clear)
-	d.Memory.failures++
+// unanswered is that DCGM does not answer.
+func (d *deciding) unanswered() finding {
 	x := finding{
 		check: Connectivity, code: CodeConnectivity, action: record.ActionContactSupport, fatal: true, text: "DCGM does not answer",
 		extra: map[string]string{"dcgm_mode": mode(d.p.Embedded)},
@@ -109,6 +117,24 @@ func (d *deciding) failed() {
 	if x.code == CodeHang && d.p.Embedded {
 		x.check, x.action = Unresponsive, record.ActionRestartBM
 	}
+	return x
+}
+
+// unread is that DCGM answers and can read no GPU.
+func (d *deciding) unread() finding {
+	return finding{
+		check: Connectivity, code: CodeUnreadable, action: record.ActionContactSupport, fatal: true, text: TextUnreadable,
+		extra: map[string]string{"dcgm_mode": mode(d.p.Embedded)},
+	}
+}
+
+// TextUnreadable says what a look means in which no GPU can be read.
+const TextUnreadable = "DCGM answers, and no value of any GPU can be read or has a recent sample"
+
+// failed judges a look that said nothing: nothing is healthy by it.
+func (d *deciding) failed(x finding) {
+	clear(d.Memory.clear)
+	d.Memory.failures++
 	if d.p.EscalateAfter > 0 && d.Memory.failures >= d.p.EscalateAfter {
 		x.action = record.ActionRestartBM
 	}
@@ -124,26 +150,35 @@ func mode(embedded bool) string {
 	return "remote"
 }
 
-// read judges a reading.
-func (d *deciding) read(r reading.Reading) {
-	d.Memory.failures = 0
+// take judges what a reading shows.
+func (d *deciding) take(r reading.Reading) *found {
+	d.freshen(r)
 	d.name(r.Devices)
 	d.xids(r.XIDs)
 	f := find(d.State, r, d.v.Inventory, d.p)
 	d.Suppressed, d.Unknown = f.suppressed, f.unknown
+	d.powerless(f, r)
 	for _, key := range f.order {
 		x := f.by[key]
-		if open, ok := d.State.Faults[key]; ok && x.latched && d.past(open) && d.State.LastXID[x.of] != d.State.Boot {
+		open, ok := d.State.Faults[key]
+		switch {
+		case ok && x.latched && d.past(open) && d.State.LastXID[x.of] != d.State.Boot:
 			// The host engine outlived the reboot, and so did what it shows.
 			d.Latched++
-			d.seen[key] = true
-			delete(d.Memory.clear, key)
-			continue
+			d.standing(key)
+		case x.code == codePower && !d.unpowered(x, r):
+			d.standing(key)
+		default:
+			d.shown(x)
 		}
-		d.shown(x)
 	}
-	d.unshown()
-	d.ends(f, r)
+	return f
+}
+
+// standing takes what the look shows and what is not told: it has not ended.
+func (d *deciding) standing(key string) {
+	d.seen[key] = true
+	delete(d.Memory.clear, key)
 }
 
 // name remembers the names of GPUs while DCGM tells them.
@@ -177,8 +212,7 @@ func (d *deciding) past(f Fault) bool { return f.Boot != "" && f.Boot != d.State
 // shown takes a fault that the look shows.
 func (d *deciding) shown(x finding) {
 	key, rule := x.key(), d.p.rule(x.check)
-	d.seen[key] = true
-	delete(d.Memory.clear, key)
+	d.standing(key)
 	d.Memory.raise[key] = d.Memory.raise[key].add(true)
 	if _, ok := d.Memory.since[key]; !ok {
 		d.Memory.since[key] = d.v.Now
@@ -188,6 +222,9 @@ func (d *deciding) shown(x finding) {
 		return
 	}
 	open, ok := d.State.Faults[key]
+	if ok && len(open.Fields) == 0 {
+		d.evident(key, open, x)
+	}
 	action := d.action(x)
 	switch {
 	case !ok:
@@ -200,6 +237,13 @@ func (d *deciding) shown(x finding) {
 		d.tell(x, action, Escalated)
 	case open.Strategy == record.PersistOnly && rule.Strategy == record.Process:
 		d.tell(x, action, Processed)
+	}
+}
+
+// evident remembers by which fields an open fault is shown, which could not be read before.
+func (d *deciding) evident(key string, f Fault, x finding) {
+	if f.Fields = d.shownBy(x); len(f.Fields) > 0 {
+		d.State.Faults[key], d.Changed = f, true
 	}
 }
 
@@ -222,6 +266,7 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 	f := Fault{
 		Check: x.check, Code: x.code, Entity: x.entity, Of: x.of, Names: d.namesOf(x), Strategy: rule.Strategy, Action: action,
 		Fatal: x.fatal, Boot: d.v.Boot, Since: d.v.Now, Edge: x.edge, Cured: x.cured, Field: x.field,
+		Fields: d.shownBy(x),
 	}
 	if r := d.v.Reading; r != nil && f.Of == "" {
 		f.GPUs, f.Switches = len(r.Devices), len(r.Switches)
@@ -232,6 +277,9 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 			f.Strategy = record.Process
 		}
 		f.Names, f.IDs = old.Names, old.IDs // the recovery lists what the first event did
+		if len(old.Fields) > 0 {
+			f.Fields = old.Fields
+		}
 	}
 	if f.Boot == "" {
 		f.Boot = d.State.Boot

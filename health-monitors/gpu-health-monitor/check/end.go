@@ -17,7 +17,7 @@ type ending struct {
 
 // ends tells the faults that looks say are over, for the same reason, often enough.
 func (d *deciding) ends(f *found, r reading.Reading) {
-	good := well(r)
+	good := d.well(r)
 	for _, key := range slices.Sorted(maps.Keys(d.State.Faults)) {
 		open := d.State.Faults[key]
 		why := d.over(open, r, good)
@@ -45,9 +45,9 @@ func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason
 		return ""
 	case d.replaced(f, r.Devices):
 		return Replaced
-	case f.Edge && f.Cured && d.past(f) && sees(f, r, good):
+	case f.Edge && f.Cured && d.past(f) && d.sees(f, r, good):
 		return CuredByReboot
-	case !f.Edge && sees(f, r, good):
+	case !f.Edge && d.sees(f, r, good):
 		return Ended
 	}
 	return ""
@@ -71,42 +71,6 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 		})
 	}
 	return there
-}
-
-// well are the GPUs of which DCGM can tell the health: by UUID, and by number those
-// without.
-func well(r reading.Reading) map[string]bool {
-	good := map[string]bool{}
-	for _, x := range r.Devices {
-		of := x.UUID
-		if of == "" {
-			of = entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
-		}
-		if x.Status.Good() && !x.Unwatched {
-			good[of] = true
-		}
-	}
-	return good
-}
-
-// sees tells whether DCGM could show a fault: its GPU has to be well, and for what
-// belongs to no single GPU all of them, none fewer than there were. A switch has to be
-// watched; when one is gone, the others may have other numbers.
-func sees(f Fault, r reading.Reading, good map[string]bool) bool {
-	switch {
-	case f.Check == Connectivity, f.Check == Unresponsive:
-		return true
-	case f.Of != "":
-		return good[f.Of]
-	}
-	of := f.Entity
-	if of.Kind == reading.Link {
-		of, _ = of.Link()
-	}
-	if of.Kind == reading.Switch && (len(r.Switches) < f.Switches || !slices.Contains(r.Switches, of.ID)) {
-		return false
-	}
-	return len(good) == len(r.Devices) && len(good) >= f.GPUs
 }
 
 // end reports the end of a fault and forgets it.

@@ -24,9 +24,11 @@ type finding struct {
 	latched bool
 	// field: the value of a field shows it, and not DCGM's health check.
 	field bool
-	edge  bool
-	cured bool
-	extra map[string]string
+	// fields are those from which it is derived.
+	fields []reading.Field
+	edge   bool
+	cured  bool
+	extra  map[string]string
 }
 
 func (f finding) key() string { return Key(f.check, f.of, f.entity, f.code) }
@@ -90,8 +92,8 @@ func (f *found) incident(x reading.Incident, inv gpumetadata.Inventory, p Policy
 	}
 	f.add(finding{
 		check: check, code: row.Name, entity: x.Entity, action: row.Action, fatal: fatal(row, x.Health), text: x.Text,
-		latched: latchedCodes[row.Name],
-		extra:   map[string]string{"dcgm_system": fmt.Sprintf("0x%x", x.System), "dcgm_health": healthName(x.Health), "dcgm_code": number(x.Code)},
+		latched: latchedCodes[row.Name], fields: reading.Deciding(x.System, row.Name),
+		extra: map[string]string{"dcgm_system": fmt.Sprintf("0x%x", x.System), "dcgm_health": healthName(x.Health), "dcgm_code": number(x.Code)},
 	})
 }
 
@@ -160,7 +162,7 @@ func (f *found) pending(d reading.Device, gpu reading.Entity, p Policy) {
 	}
 	if row := p.Table.Named(codePending); *d.RemapPending && !p.Suppressed[codePending] {
 		f.add(finding{
-			check: memory, code: codePending, entity: gpu, action: row.Action, fatal: fatal(row, reading.Warn), field: true,
+			check: memory, code: codePending, entity: gpu, action: row.Action, fatal: fatal(row, reading.Warn), field: true, fields: []reading.Field{reading.FieldPending},
 			text: fmt.Sprintf("GPU %d has rows of memory that a reset has to replace", d.ID),
 		})
 	}
@@ -176,7 +178,8 @@ func (f *found) margin(d reading.Device, gpu reading.Entity, inv gpumetadata.Inv
 	if row := p.Table.Named(CodeMargin); *d.Margin < int64(*known.SlowdownMargin) && !p.Suppressed[CodeMargin] {
 		f.add(finding{
 			check: Margin, code: CodeMargin, entity: gpu, action: row.Action, fatal: row.Action != record.ActionNone, field: true,
-			text: fmt.Sprintf("GPU %d is %d °C from its limit; it slows down below %d °C", d.ID, *d.Margin, *known.SlowdownMargin),
+			fields: []reading.Field{reading.FieldMargin},
+			text:   fmt.Sprintf("GPU %d is %d °C from its limit; it slows down below %d °C", d.ID, *d.Margin, *known.SlowdownMargin),
 		})
 	}
 }

@@ -4,8 +4,8 @@
 //
 // A fault is one code of one check on one entity. It begins when it was seen in k
 // of the last n looks, and ends when k of n looks could have seen it and did not.
-// A look that failed, a GPU that is lost, or a value that cannot be read is never
-// taken for health.
+// A look that failed, a GPU that is lost, or a value that cannot be read or has no
+// recent sample is never taken for health.
 package check
 
 import (
@@ -35,11 +35,13 @@ const (
 const (
 	CodeConnectivity = "DCGM_CONNECTIVITY_ERROR"
 	CodeHang         = "DCGM_PROBE_HANG"
+	CodeUnreadable   = "DCGM_TELEMETRY_UNAVAILABLE"
 	CodeLost         = "GPU_LOST"
 	CodeMargin       = "GPU_TEMP_HW_SLOWDOWN_VIOLATION"
 	codePending      = "DCGM_FR_PENDING_ROW_REMAP"
 	codeNVLinkDown   = "DCGM_FR_NVLINK_DOWN"
 	codeFallenOff    = "DCGM_FR_FALLEN_OFF_BUS"
+	codePower        = "DCGM_FR_POWER_UNREADABLE"
 )
 
 // Share is k of the last n looks.
@@ -94,8 +96,8 @@ type Policy struct {
 	Suppressed map[string]bool
 	Table      dcgmerror.Table
 	Catalogue  xid.Catalogue
-	// Settle is how long after a connection nothing is healthy: DCGM judges by
-	// samples of the last minute.
+	// Settle is for how long each look has to have recent samples of what shows a fault
+	// before the fault can end: DCGM judges by samples of the last minute.
 	Settle time.Duration
 	// Remember is how long XIDs are remembered as told; DCGM keeps them for less.
 	Remember time.Duration

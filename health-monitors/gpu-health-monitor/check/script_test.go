@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -167,21 +168,30 @@ func (n *node) say(out Outcome) string {
 	if out.Latched > 0 {
 		fmt.Fprintf(&b, "latched %d\n", out.Latched)
 	}
+	if out.Unreadable {
+		b.WriteString("unreadable\n")
+	}
 	return b.String()
 }
 
 // read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
 // (- is none; a PCI address may follow), "switch 3"; "link:0/3" is link 3 of GPU 0, and
-// "link:0" its link 7.
+// "link:0" its link 7. Every value has a sample of now, but for "blank 0 311" (all without
+// a field), "aged 0 70 311" (70 s old, or all), and "unwatched 1".
 func (n *node) read(t *testing.T, lines []string) reading.Reading {
 	t.Helper()
-	r := reading.Reading{}
+	r := reading.Reading{Next: n.view.Now.UnixMicro()}
 	for id := range uint(2) {
 		no := false
-		r.Devices = append(r.Devices, reading.Device{
+		d := reading.Device{
 			ID: id, Status: reading.OK, UUID: fmt.Sprintf("GPU-%d", id), PCI: fmt.Sprintf("0000:%d0:00.0", id+1), RemapPending: &no,
-		})
+			Samples: map[reading.Field]int64{reading.FieldUUID: r.Next, reading.FieldPCI: r.Next},
+		}
+		for _, field := range reading.DecidingFields() {
+			d.Samples[field] = r.Next
+		}
+		r.Devices = append(r.Devices, d)
 	}
 	for _, line := range lines {
 		w := strings.Fields(line)
@@ -190,8 +200,13 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 			d := &r.Devices[integer(t, w[1])]
 			d.Status = reading.Status(integer(t, w[2]))
 			if !d.Status.Good() {
-				d.UUID, d.PCI, d.RemapPending = "", "", nil
+				d.UUID, d.PCI, d.RemapPending, d.Samples = "", "", nil, nil
 			}
+		case "unwatched":
+			d := &r.Devices[integer(t, w[1])]
+			d.Unwatched, d.Samples = true, nil
+		case "blank", "aged":
+			sampled(t, &r.Devices[integer(t, w[1])], w)
 		case "gone":
 			r.Devices = r.Devices[:integer(t, w[1])]
 		case "switch":
@@ -200,6 +215,8 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 			d := &r.Devices[integer(t, w[1])]
 			if d.UUID = strings.TrimPrefix(w[2], "-"); d.UUID != "" {
 				d.PCI = fmt.Sprintf("0000:%d0:00.0", integer(t, strings.TrimPrefix(w[2], "GPU-"))+1)
+			} else {
+				delete(d.Samples, reading.FieldUUID)
 			}
 			if len(w) > 3 {
 				d.PCI = strings.TrimPrefix(w[3], "-")
@@ -212,6 +229,7 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 			r.Devices[integer(t, w[1])].RemapPending = &yes
 			if w[2] == "blank" {
 				r.Devices[integer(t, w[1])].RemapPending = nil
+				delete(r.Devices[integer(t, w[1])].Samples, reading.FieldPending)
 			}
 		case "xid":
 			r.XIDs = append(r.XIDs, reading.XID{
@@ -223,6 +241,32 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 		}
 	}
 	return r
+}
+
+// sampled has values of a GPU be blank, or have samples that are some seconds old.
+func sampled(t *testing.T, d *reading.Device, w []string) {
+	t.Helper()
+	age, fields := time.Duration(0), w[2:]
+	if w[0] == "aged" {
+		age, fields = time.Duration(integer(t, w[2]))*time.Second, w[3:]
+	}
+	for field := range d.Samples {
+		if len(fields) > 0 && !slices.Contains(fields, strconv.Itoa(int(field))) {
+			continue
+		}
+		if d.Samples[field] -= age.Microseconds(); w[0] != "blank" {
+			continue
+		}
+		delete(d.Samples, field)
+		switch field {
+		case reading.FieldUUID:
+			d.UUID = ""
+		case reading.FieldPCI:
+			d.PCI = ""
+		case reading.FieldPending:
+			d.RemapPending = nil
+		}
+	}
 }
 
 func incident(t *testing.T, w []string) reading.Incident {

@@ -72,6 +72,9 @@ type Fault struct {
 	// Field says that the value of a field showed it: a value that cannot be read
 	// says nothing about its end.
 	Field bool `json:"field,omitempty"`
+	// Fields are those that showed it and could be read: it has not ended while one of
+	// them cannot be read, or has no recent sample.
+	Fields []reading.Field `json:"fields,omitempty"`
 	// IDs are those of the events that told an Edge.
 	IDs []string `json:"ids,omitempty"`
 }
@@ -206,17 +209,23 @@ func (s *State) forget(before time.Time) {
 // Memory is what one process remembers between looks; losing it costs some looks
 // more until a fault begins or ends.
 type Memory struct {
-	raise    map[string]looks
-	clear    map[string]ending
-	since    map[string]time.Time // from when on each look showed a fault
-	failures int                  // looks that failed in a row
+	raise map[string]looks
+	clear map[string]ending
+	since map[string]time.Time // from when on each look showed a fault
+	fresh map[sample]time.Time // from when on each look had a recent sample of a value
+	// power holds the GPUs whose power cannot be read, and since when each look showed it,
+	// by the host engine's clock in µs.
+	power map[string]int64
+	// connected is when the connection of the last look began.
+	connected time.Time
+	failures  int // looks that failed in a row
 }
 
 // NewMemory has seen nothing.
 func NewMemory() Memory { return Memory{}.clone() }
 
 func (m Memory) clone() Memory {
-	return Memory{copied(m.raise), copied(m.clear), copied(m.since), m.failures}
+	return Memory{copied(m.raise), copied(m.clear), copied(m.since), copied(m.fresh), copied(m.power), m.connected, m.failures}
 }
 
 func number(n uint) string { return strconv.FormatUint(uint64(n), 10) }

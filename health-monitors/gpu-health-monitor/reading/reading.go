@@ -82,6 +82,9 @@ type Device struct {
 	// RemapPending says that rows of memory wait for a reset to be replaced; nil
 	// where it cannot be read.
 	RemapPending *bool `json:"remapPending,omitempty"`
+	// Samples are the values that can be read, by the time of their newest sample in
+	// µs since 1970. A value that is blank is not among them.
+	Samples map[Field]int64 `json:"samples,omitempty"`
 }
 
 // Incident is one of HealthCheck.
@@ -122,8 +125,8 @@ type Reading struct {
 	Switches  []uint     `json:"switches,omitempty"`
 	Incidents []Incident `json:"incidents,omitempty"`
 	XIDs      []XID      `json:"xids,omitempty"`
-	// Next is where the next look for XIDs begins, in µs since 1970, but for the
-	// overlap.
+	// Next is where the next look for XIDs begins, in µs since 1970: the time of the
+	// host engine's clock at this one.
 	Next int64 `json:"next,omitempty"`
 }
 
@@ -136,6 +139,8 @@ const (
 	Unreachable Trouble = "Unreachable"
 	// Hung: a call did not return in its time.
 	Hung Trouble = "Hung"
+	// Unreadable: the host engine answers, and no value of any GPU can be read.
+	Unreadable Trouble = "Unreadable"
 )
 
 // Failure is a look that said nothing about any GPU.
@@ -148,8 +153,12 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	if f.Trouble == Hung {
+	switch f.Trouble {
+	case Hung:
 		return fmt.Sprintf("DCGM's %s did not return: %s", f.Operation, f.Text)
+	case Unreadable:
+		return f.Text
+	case Unreachable:
 	}
 	return fmt.Sprintf("DCGM's %s failed: %s", f.Operation, f.Text)
 }

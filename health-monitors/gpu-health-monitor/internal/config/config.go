@@ -34,8 +34,9 @@ type Config struct {
 	CallDeadline time.Duration `toml:"callDeadline" bounds:"at least 6s" flag:"call-deadline" usage:"how long one call of DCGM may take before it is given up as hanging"`
 	// ReconnectPause is that before another connection after one that failed at once.
 	ReconnectPause time.Duration `toml:"reconnectPause" bounds:"at least 1s" flag:"reconnect-pause" usage:"pause before another connection, doubled up to 2m while they fail: the host engine never forgets the watches of one"`
-	// SettleTime is how long after a connection nothing is healthy.
-	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"how long after a connection to the host engine no fault is taken to have ended"`
+	// SettleTime is for how long what shows a fault has to have recent samples before the
+	// fault can end.
+	SettleTime time.Duration `toml:"settleTime" bounds:"at least 0s" flag:"settle-time" usage:"for how long each look must have had recent samples of the fields that show a fault, over one connection, before the fault can end"`
 	// EscalateAfter restarts a node whose DCGM does not answer.
 	EscalateAfter int `toml:"connectivityFailureEscalationThreshold" bounds:"at least 0" flag:"connectivity-failure-escalation-threshold" usage:"after how many failing looks in a row GpuDcgmConnectivityFailure recommends RESTART_BM; 0 never"`
 	// ErrorMapping is merged over the built-in table.

@@ -19,14 +19,7 @@ import (
 // ErrMissing says why this binary cannot talk to DCGM; nil where it can.
 var ErrMissing error
 
-// Fields that are watched beside the health systems.
-const (
-	fieldUUID    dcgm.Short = 54
-	fieldPCI     dcgm.Short = 57
-	fieldMargin  dcgm.Short = 153
-	fieldXID     dcgm.Short = 230
-	fieldPending dcgm.Short = 396
-)
+const fieldXID dcgm.Short = 230
 
 // kept is how long DCGM keeps the samples of watched fields, and pace how often it
 // takes them: no slower than it does for health.
@@ -48,7 +41,7 @@ type connection struct {
 	members  int           // how many GPUs and switches the group holds
 	left     map[uint]bool // the GPUs that it could not take, and whether they were good when asked last
 	xids     dcgm.FieldHandle
-	names    []dcgm.Short // the fields whose newest value is read
+	values   []dcgm.Short // the fields whose newest value is read
 }
 
 // New prepares the one connection of this process.
@@ -177,12 +170,35 @@ func (c *connection) watch() error {
 	if c.xids, err = c.field(fieldXID); err != nil {
 		return err
 	}
-	for _, id := range []dcgm.Short{fieldUUID, fieldPCI, fieldMargin, fieldPending} {
-		if _, err := c.field(id); err == nil {
-			c.names = append(c.names, id)
+	if _, err = c.field(dcgm.Short(reading.FieldUUID)); err != nil {
+		return err
+	}
+	c.values = []dcgm.Short{dcgm.Short(reading.FieldUUID)}
+	for _, id := range []reading.Field{reading.FieldPCI, reading.FieldMargin, reading.FieldPending} {
+		if _, err := c.field(dcgm.Short(id)); err == nil {
+			c.values = append(c.values, dcgm.Short(id))
 		}
 	}
+	c.deciding()
 	return nil
+}
+
+// deciding adds the fields by which the health check decides, which its watches cover.
+// Each is asked for alone first: one that the host engine does not know must not have the
+// others fail.
+func (c *connection) deciding() {
+	i := slices.IndexFunc(c.gpus, func(gpu uint) bool { _, left := c.left[gpu]; return !left })
+	if i < 0 {
+		return
+	}
+	one := []dcgm.GroupEntityPair{{EntityGroupId: dcgm.FE_GPU, EntityId: c.gpus[i]}}
+	for _, field := range reading.DecidingFields() {
+		if id := dcgm.Short(field); !slices.Contains(c.values, id) {
+			if _, err := dcgm.EntitiesGetLatestValues(one, []dcgm.Short{id}, 0); err == nil {
+				c.values = append(c.values, id)
+			}
+		}
+	}
 }
 
 func (c *connection) field(id dcgm.Short) (dcgm.FieldHandle, error) {

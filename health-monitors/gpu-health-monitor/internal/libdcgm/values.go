@@ -4,6 +4,7 @@ package libdcgm
 
 import (
 	"encoding/binary"
+	"math"
 	"strings"
 	"time"
 
@@ -23,10 +24,10 @@ func (c *connection) latest(r *reading.Reading) error {
 			at[gpu] = &r.Devices[i]
 		}
 	}
-	if len(c.names) == 0 || len(pairs) == 0 {
+	if len(pairs) == 0 {
 		return nil
 	}
-	values, err := dcgm.EntitiesGetLatestValues(pairs, c.names, 0)
+	values, err := dcgm.EntitiesGetLatestValues(pairs, c.values, 0)
 	if err != nil {
 		return err
 	}
@@ -39,18 +40,38 @@ func (c *connection) latest(r *reading.Reading) error {
 }
 
 func take(d *reading.Device, v *dcgm.FieldValue_v2) {
-	switch n, ok := number(v); {
-	case v.FieldID == fieldUUID:
+	if !readable(v) {
+		return
+	}
+	if d.Samples == nil {
+		d.Samples = map[reading.Field]int64{}
+	}
+	field := reading.Field(v.FieldID)
+	d.Samples[field] = v.TS
+	switch n := integer(v); field {
+	case reading.FieldUUID:
 		d.UUID = text(v)
-	case v.FieldID == fieldPCI:
+	case reading.FieldPCI:
 		d.PCI = text(v)
-	case !ok:
-	case v.FieldID == fieldMargin:
+	case reading.FieldMargin:
 		d.Margin = &n
-	case v.FieldID == fieldPending:
+	case reading.FieldPending:
 		pending := n != 0
 		d.RemapPending = &pending
 	}
+}
+
+// readable tells a value from one that says that it cannot be read.
+func readable(v *dcgm.FieldValue_v2) bool {
+	switch v.FieldType {
+	case dcgm.DCGM_FT_INT64:
+		return integer(v) < blank
+	case dcgm.DCGM_FT_DOUBLE:
+		return math.Float64frombits(binary.NativeEndian.Uint64(v.Value[:8])) < dcgm.DCGM_FT_FP64_BLANK
+	case dcgm.DCGM_FT_STRING:
+		return text(v) != ""
+	}
+	return false
 }
 
 // text is a string's value; DCGM writes <<<NULL>>> for one that it does not know.
@@ -61,12 +82,8 @@ func text(v *dcgm.FieldValue_v2) string {
 	return *v.StringValue
 }
 
-func number(v *dcgm.FieldValue_v2) (int64, bool) {
-	if v.FieldType != dcgm.DCGM_FT_INT64 {
-		return 0, false
-	}
-	n := int64(binary.NativeEndian.Uint64(v.Value[:8]))
-	return n, n < blank
+func integer(v *dcgm.FieldValue_v2) int64 {
+	return int64(binary.NativeEndian.Uint64(v.Value[:8]))
 }
 
 // samples reads the XIDs since a time. An entity without any has a placeholder with
@@ -79,7 +96,7 @@ func (c *connection) samples(since time.Time, r *reading.Reading) error {
 	r.Next = next.UnixMicro()
 	for i := range values {
 		v := &values[i]
-		if n, ok := number(v); ok && v.Status == 0 && n > 0 && v.FieldID == fieldXID {
+		if n := integer(v); v.Status == 0 && v.FieldID == fieldXID && readable(v) && n > 0 {
 			r.XIDs = append(r.XIDs, reading.XID{
 				Entity: reading.Entity{Kind: reading.Kind(v.EntityGroupId), ID: v.EntityID}, Number: n, At: v.TS,
 			})

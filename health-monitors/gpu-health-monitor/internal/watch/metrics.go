@@ -68,6 +68,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.Failures.WithLabelValues(string(t))
 		m.Replaced.WithLabelValues(string(t))
 	}
+	m.Failures.WithLabelValues(string(reading.Unreadable))
 	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched)
 	return m
 }
@@ -93,6 +94,10 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 	m.show(out.State)
 	if v.Reading == nil {
 		m.Failures.WithLabelValues(string(v.Failure.Trouble)).Inc()
+		return
+	}
+	if out.Unreadable {
+		m.Failures.WithLabelValues(string(reading.Unreadable)).Inc()
 		return
 	}
 	m.Looks.Inc()

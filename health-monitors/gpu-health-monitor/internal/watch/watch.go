@@ -127,6 +127,9 @@ func (m *Monitor) look(ctx context.Context) error {
 		m.next = time.UnixMicro(r.Next)
 	}
 	m.tell(out, v)
+	if out.Unreadable {
+		return &reading.Failure{Trouble: reading.Unreadable, Operation: "EntitiesGetLatestValues", Text: check.TextUnreadable}
+	}
 	return failed
 }
 

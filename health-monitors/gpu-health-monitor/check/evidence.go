@@ -1,0 +1,168 @@
+package check
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+// How old the newest sample of a value may be to say something. DCGM's health check
+// samples each 30 s and judges the samples of the last minute: it drops an incident when
+// they are older. The inforom is sampled once an hour.
+const (
+	recent       = time.Minute
+	recentHourly = 2 * time.Hour
+	// ahead is how far in the future of the host engine's clock a stamp may be.
+	ahead = time.Second
+)
+
+// sample is a value of a GPU.
+type sample struct {
+	of    string
+	field reading.Field
+}
+
+// isRecent tells whether a GPU's value can be read and its newest sample is recent, by the
+// host engine's clock.
+func isRecent(x reading.Device, field reading.Field, now int64) bool {
+	at, readable := x.Samples[field]
+	age, most := time.Duration(now-at)*time.Microsecond, recent
+	if field == reading.FieldInforomValid {
+		most = recentHourly
+	}
+	return readable && age < most && age > -ahead
+}
+
+// judged tells whether DCGM can tell the health of a GPU.
+func judged(x reading.Device) bool { return x.Status.Good() && !x.Unwatched }
+
+// unreadable tells whether DCGM answers, and has a recent name of none of the GPUs whose
+// health it should tell: as after XID 119, or while the driver hangs.
+func unreadable(r reading.Reading) bool {
+	none := false
+	for _, x := range r.Devices {
+		if judged(x) && isRecent(x, reading.FieldUUID, r.Next) {
+			return false
+		}
+		none = none || judged(x)
+	}
+	return none
+}
+
+// freshen remembers since when each look had a recent sample of a value. A connection
+// begins with new samples of all of them.
+func (d *deciding) freshen(r reading.Reading) {
+	anew := !d.Memory.connected.Equal(d.v.Connected)
+	fresh := map[sample]time.Time{}
+	for _, x := range r.Devices {
+		for field := range x.Samples {
+			if !judged(x) || !isRecent(x, field, r.Next) {
+				continue
+			}
+			key := sample{gpuOf(x), field}
+			since, before := d.Memory.fresh[key]
+			switch {
+			case anew:
+				since = d.v.Connected
+			case !before:
+				since = d.v.Now
+			}
+			fresh[key] = since
+		}
+	}
+	d.Memory.fresh, d.Memory.connected = fresh, d.v.Connected
+}
+
+// settled tells whether a value of a GPU has had recent samples for as long as the health
+// check looks back: one that was blank before may hide what the next one shows.
+func (d *deciding) settled(of string, field reading.Field) bool {
+	since, ok := d.Memory.fresh[sample{of, field}]
+	return ok && d.v.Now.Sub(since) >= d.p.Settle
+}
+
+// gpuOf is what a GPU of a reading is known by: its UUID, or its number without one.
+func gpuOf(x reading.Device) string {
+	if x.UUID != "" {
+		return x.UUID
+	}
+	return entityKey(reading.Entity{Kind: reading.GPU, ID: x.ID})
+}
+
+// well are the GPUs of which DCGM can tell the health, by UUID.
+func (d *deciding) well(r reading.Reading) map[string]bool {
+	good := map[string]bool{}
+	for _, x := range r.Devices {
+		if of := gpuOf(x); judged(x) && d.settled(of, reading.FieldUUID) {
+			good[of] = true
+		}
+	}
+	return good
+}
+
+// sees tells whether DCGM could show a fault: its GPU has to be well and what showed the
+// fault to be readable. What belongs to no single GPU needs all of them, none fewer than
+// there were. A switch has to be watched; when one is gone, the others may have other
+// numbers.
+func (d *deciding) sees(f Fault, r reading.Reading, good map[string]bool) bool {
+	switch {
+	case f.Check == Connectivity, f.Check == Unresponsive:
+		return true
+	case f.Of != "":
+		return good[f.Of] && !slices.ContainsFunc(f.Fields, func(x reading.Field) bool { return !d.settled(f.Of, x) })
+	}
+	of := f.Entity
+	if of.Kind == reading.Link {
+		of, _ = of.Link()
+	}
+	if of.Kind == reading.Switch && (len(r.Switches) < f.Switches || !slices.Contains(r.Switches, of.ID)) {
+		return false
+	}
+	return len(good) == len(r.Devices) && len(good) >= f.GPUs
+}
+
+// shownBy are the fields of a finding that can be read now. The power that cannot be read
+// has to be readable again, whatever it was when the fault began.
+func (d *deciding) shownBy(x finding) (fields []reading.Field) {
+	if x.code == codePower {
+		return x.fields
+	}
+	for _, field := range x.fields {
+		if _, ok := d.Memory.fresh[sample{x.of, field}]; ok {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// powerless remembers since when looks show that the power of a GPU cannot be read.
+func (d *deciding) powerless(f *found, r reading.Reading) {
+	power := map[string]int64{}
+	for _, x := range f.by {
+		if x.code != codePower {
+			continue
+		}
+		power[x.of] = r.Next
+		if since, ok := d.Memory.power[x.of]; ok {
+			power[x.of] = since
+		}
+	}
+	d.Memory.power = power
+}
+
+// unpowered tells a GPU whose power cannot be read from one of which nothing can: DCGM
+// shows the power first, when the driver stops to answer (XID 119) or the GPU has just
+// returned. Another value of the GPU has to be sampled after that.
+func (d *deciding) unpowered(x finding, r reading.Reading) bool {
+	if !d.settled(x.of, reading.FieldUUID) {
+		return false
+	}
+	for _, gpu := range r.Devices {
+		for field, at := range gpu.Samples {
+			if gpuOf(gpu) == x.of && field != reading.FieldPower && at > d.Memory.power[x.of] {
+				return true
+			}
+		}
+	}
+	return false
+}
