@@ -71,6 +71,7 @@ func TestAnIncidentStaysAsLongAsItIsShown(t *testing.T) {
 // again, also to a monitor that is.
 func TestALatchedXIDIsToldOnce(t *testing.T) {
 	n := newNode(t, 2)
+	n.patience = "1h"
 	n.start()
 	n.engine.XID(1, 79)
 	want := map[string]bool{
@@ -88,12 +89,62 @@ func TestALatchedXIDIsToldOnce(t *testing.T) {
 	n.kill()
 	n.start()
 	n.quiet(5)
+	sets := n.engine.Calls("HealthSet")
 	n.engine.Start()
-	n.expect("GpuAllWatch DCGM_FR_FALLEN_OFF_BUS " + gpu1 + " healthy NONE PROCESS")
+	n.reconnected(sets)
 	n.kill()
 	n.put("boot_id", "boot-2")
+	n.engine.Reboot()
 	n.start()
-	n.expect("GpuXidWatch 79 " + gpu1 + " healthy NONE PERSIST_ONLY")
+	n.expectAll("GpuXidWatch 79 "+gpu1+" healthy NONE PERSIST_ONLY", "GpuAllWatch DCGM_FR_FALLEN_OFF_BUS "+gpu1+" healthy NONE PROCESS")
+}
+
+// TestAnEngineThatIsStartedAgainEndsNothing: it forgets what it made of XIDs, whose numbers
+// it reads in the kernel's records again. Nothing was repaired, so nothing ends, and nothing
+// is told twice; after a reset of the GPU it ends.
+func TestAnEngineThatIsStartedAgainEndsNothing(t *testing.T) {
+	n := newNode(t, 2)
+	n.patience = "1h"
+	n.start()
+	want := map[string]bool{}
+	for _, x := range []struct {
+		number int64
+		told   string
+	}{
+		{95, "GpuAllWatch DCGM_FR_UNCONTAINED_ERROR " + gpu1 + " fatal RESTART_VM PROCESS"},
+		{94, "GpuAllWatch DCGM_FR_CONTAINED_ERROR " + gpu1 + " warning NONE PROCESS"},
+		{64, "GpuMemWatch DCGM_FR_ROW_REMAP_FAILURE " + gpu1 + " fatal CONTACT_SUPPORT PROCESS"},
+		{63, "GpuMemWatch DCGM_FR_PENDING_PAGE_RETIREMENTS " + gpu1 + " warning NONE PROCESS"},
+		{60, "GpuThermalWatch DCGM_FR_CLOCKS_EVENT_THERMAL " + gpu1 + " warning NONE PROCESS"},
+		{57, "GpuPowerWatch DCGM_FR_CLOCKS_EVENT_POWER " + gpu1 + " warning NONE PROCESS"},
+	} {
+		n.engine.XID(1, x.number)
+		got := map[string]bool{}
+		for range 2 {
+			e := n.next(x.told)
+			got[told(e)] = true
+			want[e.CheckName+" "+e.ErrorCode[0]] = e.CheckName != "GpuXidWatch"
+		}
+		if !got[x.told] {
+			t.Errorf("XID %d told %v, want %s", x.number, got, x.told)
+		}
+	}
+	for range 2 {
+		sets := n.engine.Calls("HealthSet")
+		n.engine.Start()
+		n.reconnected(sets)
+	}
+	const recoveryAction = 1523
+	n.engine.Field(1, recoveryAction, reading.RecoveryReset)
+	n.quiet(10)
+	n.engine.Field(1, recoveryAction, reading.RecoveryNone)
+	for range 6 {
+		e := n.next("the end after a reset")
+		if what := e.CheckName + " " + e.ErrorCode[0]; !e.IsHealthy || !want[what] {
+			t.Errorf("told %s", told(e))
+		}
+		delete(want, e.CheckName+" "+e.ErrorCode[0])
+	}
 }
 
 // TestUnwatchedIsNotHealthy: Without health watches everything passes.

@@ -104,6 +104,7 @@ type node struct {
 	args      []string
 	seen      int    // events that were looked at
 	program   string // what is started; empty is this test
+	patience  string // how long DCGM may be away before that is told
 
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
@@ -112,7 +113,7 @@ type node struct {
 
 func newNode(t *testing.T, gpus uint, args ...string) *node {
 	t.Helper()
-	n := &node{t: t, dir: t.TempDir(), libs: simulated(t), engine: dcgmsim.New(t, gpus), connector: reporttest.Start(t), args: args}
+	n := &node{t: t, dir: t.TempDir(), libs: simulated(t), engine: dcgmsim.New(t, gpus), connector: reporttest.Start(t), args: args, patience: "300ms"}
 	n.put("boot_id", "boot-1")
 	t.Cleanup(n.kill)
 	return n
@@ -132,7 +133,7 @@ func (n *node) put(name, content string) {
 // start starts the monitor.
 func (n *node) start() {
 	n.t.Helper()
-	n.put("config.toml", "[checks.GpuDcgmConnectivityFailure]\nfor = \"300ms\"\n")
+	n.put("config.toml", fmt.Sprintf("[checks.GpuDcgmConnectivityFailure]\nfor = %q\n", n.patience))
 	args := append([]string{
 		"--config=" + filepath.Join(n.dir, "config.toml"),
 		"--node-name=n1", "--boot-id-path=" + filepath.Join(n.dir, "boot_id"), "--state-dir=" + filepath.Join(n.dir, "state"),
@@ -231,6 +232,14 @@ func (n *node) quiet(looks int) {
 	if events := n.connector.Distinct(n.t); len(events) > n.seen {
 		n.t.Fatalf("told %s, want nothing", told(record.FromProto(events[n.seen])))
 	}
+}
+
+// reconnected waits until the monitor has another connection, and DCGM was looked at some
+// times more, and nothing was told.
+func (n *node) reconnected(sets int) {
+	n.t.Helper()
+	n.await("another connection", func() bool { return n.engine.Calls("HealthSet") > sets })
+	n.quiet(20)
 }
 
 // await waits until something is so.

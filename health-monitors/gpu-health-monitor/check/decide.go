@@ -38,6 +38,8 @@ const (
 	// Processed: the fault was told as PERSIST_ONLY, and is acted upon now.
 	Processed Reason = "Processed"
 	Ended     Reason = "Ended"
+	// Reset: the driver asked for a reset of the GPU, and asks for none any more.
+	Reset Reason = "Reset"
 	// Replaced: another GPU is in the place of the fault's.
 	Replaced Reason = "Replaced"
 	// CuredByReboot: an event of an earlier boot, which the reboot ended.
@@ -76,14 +78,15 @@ type deciding struct {
 	p    Policy
 	v    View
 	seen map[string]bool // keys of faults that the look shows
+	// recovered are the GPUs that need no recovery, as the driver says.
+	recovered map[string]bool
 }
 
 // Decide judges one look.
 func Decide(s State, m Memory, v View, p Policy) Outcome {
-	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}}
+	d := &deciding{Outcome: Outcome{State: s.Clone(), Memory: m.clone()}, p: p, v: v, seen: map[string]bool{}, recovered: map[string]bool{}}
 	if v.Boot != "" && d.State.Boot != v.Boot {
-		d.State.Boot, d.Changed = v.Boot, true
-		clear(d.State.LastXID) // of no use but under its boot, and GPUs come and go
+		d.boot()
 	}
 	d.link()
 	switch {
@@ -100,6 +103,20 @@ func Decide(s State, m Memory, v View, p Policy) Outcome {
 		d.ends(f, *v.Reading)
 	}
 	return d.Outcome
+}
+
+// boot takes a boot id that was not seen before. Of faults of an unknown boot it may be
+// the same.
+func (d *deciding) boot() {
+	d.State.Boot, d.Changed = d.v.Boot, true
+	clear(d.State.LastXID) // of no use but under its boot, and GPUs come and go
+	clear(d.State.Latching)
+	for key, f := range d.State.Faults {
+		if f.Boot == "" {
+			f.Boot = d.v.Boot
+			d.State.Faults[key] = f
+		}
+	}
 }
 
 // unanswered is that DCGM does not answer.
@@ -162,7 +179,7 @@ func (d *deciding) take(r reading.Reading) *found {
 		x := f.by[key]
 		open, ok := d.State.Faults[key]
 		switch {
-		case ok && x.latched && d.past(open) && d.State.LastXID[x.of] != d.State.Boot:
+		case ok && latchedCodes[x.code] && d.past(open) && d.State.LastXID[x.of] != d.State.Boot:
 			// The host engine outlived the reboot, and so did what it shows.
 			d.Latched++
 			d.standing(key)
@@ -172,6 +189,7 @@ func (d *deciding) take(r reading.Reading) *found {
 			d.shown(x)
 		}
 	}
+	d.recovery(r.Devices)
 	return f
 }
 
@@ -222,6 +240,9 @@ func (d *deciding) shown(x finding) {
 		return
 	}
 	open, ok := d.State.Faults[key]
+	if open.Cleared {
+		return
+	}
 	if ok && len(open.Fields) == 0 {
 		d.evident(key, open, x)
 	}
@@ -266,7 +287,7 @@ func (d *deciding) tell(x finding, action record.Action, why Reason) {
 	f := Fault{
 		Check: x.check, Code: x.code, Entity: x.entity, Of: x.of, Names: d.namesOf(x), Strategy: rule.Strategy, Action: action,
 		Fatal: x.fatal, Boot: d.v.Boot, Since: d.v.Now, Edge: x.edge, Cured: x.cured, Field: x.field,
-		Fields: d.shownBy(x),
+		Fields: d.shownBy(x), Latched: d.latches(x),
 	}
 	if r := d.v.Reading; r != nil && f.Of == "" {
 		f.GPUs, f.Switches = len(r.Devices), len(r.Switches)
@@ -317,6 +338,7 @@ func (d *deciding) xids(samples []reading.XID) {
 		of := d.State.of(x.Entity)
 		d.State.Seen[x.Key()], d.State.LastXID[of], d.Changed = x.At, d.State.Boot, true
 		d.NewXIDs = append(d.NewXIDs, x)
+		d.struck(of, x.Number)
 		code := strconv.FormatInt(x.Number, 10)
 		if d.p.Suppressed[code] {
 			continue

@@ -47,8 +47,12 @@ func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason
 		return Replaced
 	case f.Edge && f.Cured && d.past(f) && d.sees(f, r, good):
 		return CuredByReboot
-	case !f.Edge && d.sees(f, r, good):
+	case f.Edge || !d.sees(f, r, good):
+		return ""
+	case !latched(f) || d.past(f) || f.Cleared:
 		return Ended
+	case d.wasReset(f):
+		return Reset
 	}
 	return ""
 }
@@ -73,17 +77,25 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 	return there
 }
 
-// end reports the end of a fault and forgets it.
+// end reports the end of a fault and forgets it. Of what a person cleared nothing is left
+// to report.
 func (d *deciding) end(key string, f Fault, why Reason) {
-	f.Names = d.unambiguous(f, why)
-	e := d.event(f)
-	e.IsHealthy, e.Message = true, record.HealthyMessage
-	if why == Replaced {
-		e.Message = "The GPU was replaced"
-	}
-	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
 	delete(d.State.Faults, key)
 	delete(d.Memory.clear, key)
 	delete(d.Memory.raise, key)
-	d.Told, d.Changed = append(d.Told, Told{key, e, why}), true
+	d.Changed = true
+	if f.Cleared {
+		return
+	}
+	f.Names = d.unambiguous(f, why)
+	e := d.event(f)
+	e.IsHealthy, e.Message = true, record.HealthyMessage
+	switch why {
+	case Replaced:
+		e.Message = "The GPU was replaced"
+	case Reset:
+		e.Message = "The GPU was reset: the driver asked for it, and asks for nothing any more"
+	}
+	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
+	d.Told = append(d.Told, Told{key, e, why})
 }

@@ -19,9 +19,6 @@ type finding struct {
 	action record.Action
 	fatal  bool
 	text   string
-	// latched: DCGM shows it until the host engine is started again, whatever was
-	// done about it.
-	latched bool
 	// field: the value of a field shows it, and not DCGM's health check.
 	field bool
 	// fields are those from which it is derived.
@@ -59,12 +56,6 @@ func (f *found) add(x finding) {
 	f.by[key] = x
 }
 
-// latchedCodes are the errors that DCGM makes of XIDs: measured with DCGM 4.6.0,
-// where they stay until the host engine is started again.
-var latchedCodes = map[string]bool{
-	codeFallenOff: true, "DCGM_FR_UNCONTAINED_ERROR": true, "DCGM_FR_CONTAINED_ERROR": true, "DCGM_FR_XID_ERROR": true,
-}
-
 // find is what a reading shows.
 func find(s State, r reading.Reading, inv gpumetadata.Inventory, p Policy) *found {
 	f := &found{state: s, by: map[string]finding{}, blind: map[string]bool{}, suppressed: map[string]int{}}
@@ -92,8 +83,8 @@ func (f *found) incident(x reading.Incident, inv gpumetadata.Inventory, p Policy
 	}
 	f.add(finding{
 		check: check, code: row.Name, entity: x.Entity, action: row.Action, fatal: fatal(row, x.Health), text: x.Text,
-		latched: latchedCodes[row.Name], fields: reading.Deciding(x.System, row.Name),
-		extra: map[string]string{"dcgm_system": fmt.Sprintf("0x%x", x.System), "dcgm_health": healthName(x.Health), "dcgm_code": number(x.Code)},
+		fields: reading.Deciding(x.System, row.Name),
+		extra:  map[string]string{"dcgm_system": fmt.Sprintf("0x%x", x.System), "dcgm_health": healthName(x.Health), "dcgm_code": number(x.Code)},
 	})
 }
 

@@ -79,6 +79,8 @@ func (n *node) run(t *testing.T, d *datadriven.TestData) string {
 	case "reconnect":
 		n.view.Connected = n.view.Now
 		return ""
+	case "clear": // by a person, who clears the events of a fault, by its code
+		return n.clear(strings.TrimSpace(d.Input))
 	case "restart": // of the process: only what was encoded is left
 		data, err := n.state.Encode()
 		if err != nil {
@@ -120,7 +122,18 @@ func (n *node) look(t *testing.T, d *datadriven.TestData, lines []string) string
 	out := Decide(n.state, n.memory, v, n.policy)
 	n.written(t, out)
 	n.state, n.memory = out.State, out.Memory
+	for _, told := range out.Told {
+		n.state.Name(told.Key, told.Event.ErrorCode[0])
+	}
 	return n.say(out)
+}
+
+// clear clears the faults of a code; the ids of their events are their codes.
+func (n *node) clear(code string) string {
+	n.state = n.state.Clone()
+	gone := n.state.Clear(func(ids []string) bool { return slices.Contains(ids, code) })
+	slices.Sort(gone)
+	return strings.Join(append(gone, ""), "\n")
 }
 
 // written holds for every look: what it remembers is written. Only XIDs that are
@@ -178,7 +191,8 @@ func (n *node) say(out Outcome) string {
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
 // (- is none; a PCI address may follow), "switch 3"; "link:0/3" is link 3 of GPU 0, and
 // "link:0" its link 7. Every value has a sample of now, but for "blank 0 311" (all without
-// a field), "aged 0 70 311" (70 s old, or all), and "unwatched 1".
+// a field), "aged 0 70 311" (70 s old, or all), and "unwatched 1"; "recovery 0 1" is what
+// the driver asks for.
 func (n *node) read(t *testing.T, lines []string) reading.Reading {
 	t.Helper()
 	r := reading.Reading{Next: n.view.Now.UnixMicro()}
@@ -205,6 +219,9 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 		case "unwatched":
 			d := &r.Devices[integer(t, w[1])]
 			d.Unwatched, d.Samples = true, nil
+		case "recovery":
+			action := integer(t, w[2])
+			r.Devices[integer(t, w[1])].Recovery = &action
 		case "blank", "aged":
 			sampled(t, &r.Devices[integer(t, w[1])], w)
 		case "gone":
@@ -265,6 +282,8 @@ func sampled(t *testing.T, d *reading.Device, w []string) {
 			d.PCI = ""
 		case reading.FieldPending:
 			d.RemapPending = nil
+		case reading.FieldRecoveryAction:
+			d.Recovery = nil
 		}
 	}
 }

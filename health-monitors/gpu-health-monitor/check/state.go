@@ -34,6 +34,9 @@ type State struct {
 	Seen map[string]int64 `json:"seen,omitempty"`
 	// LastXID is the boot under which a GPU's newest XID was seen, by its Of.
 	LastXID map[string]string `json:"lastXID,omitempty"`
+	// Latching holds the boot under which an XID was seen of which DCGM makes an error
+	// that a field shows too, by the Of of its GPU and the error.
+	Latching map[string]string `json:"latching,omitempty"`
 	// Linked are the UUIDs of the GPUs of which the metadata file once said that
 	// NVLinks were up, by their PCI addresses there.
 	Linked map[string]string `json:"linked,omitempty"`
@@ -75,7 +78,13 @@ type Fault struct {
 	// Fields are those that showed it and could be read: it has not ended while one of
 	// them cannot be read, or has no recent sample.
 	Fields []reading.Field `json:"fields,omitempty"`
-	// IDs are those of the events that told an Edge.
+	// Latched says that DCGM made it of an XID: its host engine forgets it when it is
+	// started again. ResetAsked says that the driver asked for a reset of the GPU since,
+	// Cleared that a person cleared it, and that it is told again with a new XID alone.
+	Latched    bool `json:"latched,omitempty"`
+	ResetAsked bool `json:"resetAsked,omitempty"`
+	Cleared    bool `json:"cleared,omitempty"`
+	// IDs are those of the events that told an Edge or what is Latched.
 	IDs []string `json:"ids,omitempty"`
 }
 
@@ -161,7 +170,7 @@ func (s State) Encode() ([]byte, error) {
 
 // Clone copies the state; its maps are never nil.
 func (s State) Clone() State {
-	return State{s.Boot, copied(s.Faults), copied(s.Devices), copied(s.Seen), copied(s.LastXID), copied(s.Linked)}
+	return State{s.Boot, copied(s.Faults), copied(s.Devices), copied(s.Seen), copied(s.LastXID), copied(s.Latching), copied(s.Linked)}
 }
 
 func copied[K comparable, V any](m map[K]V) map[K]V {
@@ -173,7 +182,7 @@ func copied[K comparable, V any](m map[K]V) map[K]V {
 // Name notes the id of the event that told a fault, given by its Key.
 func (s State) Name(key, id string) {
 	f, open := s.Faults[key]
-	if !open || !f.Edge {
+	if !open || !f.Edge && !latched(f) {
 		return
 	}
 	if f.IDs = append(slices.Clone(f.IDs), id); len(f.IDs) > maxIDs {
@@ -184,13 +193,20 @@ func (s State) Name(key, id string) {
 
 // Clear forgets the faults that a person cleared, as the ids of their events tell, and
 // returns their keys: what has no end of its own would be held for open when it
-// comes again. What DCGM shows in each look stays, until it is shown no more.
+// comes again. What DCGM shows in each look stays, until it is shown no more; of that,
+// what it made of an XID is told again when another one comes.
 func (s State) Clear(cleared func(ids []string) bool) (gone []string) {
 	for key, f := range s.Faults {
-		if cleared(f.IDs) {
-			gone = append(gone, key)
+		switch {
+		case f.Cleared || !cleared(f.IDs):
+			continue
+		case f.Edge:
 			delete(s.Faults, key)
+		default:
+			f.Cleared = true
+			s.Faults[key] = f
 		}
+		gone = append(gone, key)
 	}
 	return gone
 }

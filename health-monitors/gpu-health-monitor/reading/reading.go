@@ -66,6 +66,15 @@ const (
 // Good says whether DCGM can tell the GPU's health.
 func (s Status) Good() bool { return s == OK || s == Fake }
 
+// Recovery actions that the driver asks for (nvmlDeviceGpuRecoveryAction_t): none, those
+// that a reset answers, and the one that needs another boot.
+const (
+	RecoveryNone          = 0
+	RecoveryReset         = 1
+	RecoveryReboot        = 2
+	RecoveryDrainAndReset = 4
+)
+
 // Device is one GPU.
 type Device struct {
 	ID     uint   `json:"id"`
@@ -82,6 +91,9 @@ type Device struct {
 	// RemapPending says that rows of memory wait for a reset to be replaced; nil
 	// where it cannot be read.
 	RemapPending *bool `json:"remapPending,omitempty"`
+	// Recovery is the recovery action that the driver asks for; nil where it cannot be
+	// read.
+	Recovery *int64 `json:"recovery,omitempty"`
 	// Samples are the values that can be read, by the time of their newest sample in
 	// µs since 1970. A value that is blank is not among them.
 	Samples map[Field]int64 `json:"samples,omitempty"`

@@ -58,6 +58,8 @@ func take(d *reading.Device, v *dcgm.FieldValue_v2) {
 	case reading.FieldPending:
 		pending := n != 0
 		d.RemapPending = &pending
+	case reading.FieldRecoveryAction:
+		d.Recovery = &n
 	}
 }
 

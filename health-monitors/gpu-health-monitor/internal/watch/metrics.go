@@ -119,6 +119,9 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 func (m *Metrics) show(s check.State) {
 	m.Open.Reset()
 	for _, f := range s.Faults {
+		if f.Cleared {
+			continue
+		}
 		m.Open.WithLabelValues(f.Check).Inc()
 	}
 }
