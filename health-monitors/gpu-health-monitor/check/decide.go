@@ -1,15 +1,14 @@
 package check
 
 import (
+	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
 )
 
 // View is what is known when a look is judged.
@@ -139,10 +138,15 @@ func (d *deciding) unanswered() finding {
 
 // unread is that DCGM answers and can read no GPU.
 func (d *deciding) unread() finding {
-	return finding{
+	x := finding{
 		check: Connectivity, code: CodeUnreadable, action: record.ActionContactSupport, fatal: true, text: TextUnreadable,
 		extra: map[string]string{"dcgm_mode": mode(d.p.Embedded)},
 	}
+	if f, ok := d.State.stuck(); ok {
+		x.text += fmt.Sprintf(", after XID %s of %s", f.Code, f.Of)
+		x.extra["xid"], x.extra["gpu_uuid"] = f.Code, f.Of
+	}
+	return x
 }
 
 // TextUnreadable says what a look means in which no GPU can be read.
@@ -274,7 +278,11 @@ func (d *deciding) action(x finding) record.Action {
 	if x.action != record.ActionComponentReset {
 		return x.action
 	}
-	if n := d.names(x.entity); n.UUID == "" || n.PCI == "" {
+	e := x.entity
+	if x.parent != nil {
+		e = *x.parent
+	}
+	if n := d.names(e); n.UUID == "" || n.PCI == "" {
 		return record.ActionRestartVM
 	}
 	return x.action
@@ -326,29 +334,4 @@ func (d *deciding) unshown() {
 		}
 		d.Memory.raise[key] = seen
 	}
-}
-
-// xids takes the XIDs that were not looked at before. Of one number on one GPU, the
-// first of a boot is told.
-func (d *deciding) xids(samples []reading.XID) {
-	for _, x := range samples {
-		if _, known := d.State.Seen[x.Key()]; known || x.Number <= 0 {
-			continue
-		}
-		of := d.State.of(x.Entity)
-		d.State.Seen[x.Key()], d.State.LastXID[of], d.Changed = x.At, d.State.Boot, true
-		d.NewXIDs = append(d.NewXIDs, x)
-		d.struck(of, x.Number)
-		code := strconv.FormatInt(x.Number, 10)
-		if d.p.Suppressed[code] {
-			continue
-		}
-		j := d.p.Catalogue.Judge(xid.Fault{Code: int(x.Number)}, d.v.Inventory.Driver)
-		d.shown(finding{
-			check: XIDs, code: code, entity: x.Entity, of: of, action: j.Action, fatal: j.Fatal, edge: true, cured: j.RebootCures || !j.Fatal,
-			text:  "XID " + code + " on GPU " + number(x.Entity.ID) + ", as DCGM saw it",
-			extra: map[string]string{"xidTime": x.Time().UTC().Format(time.RFC3339Nano)},
-		})
-	}
-	d.State.forget(d.v.Now.Add(-d.p.Remember))
 }

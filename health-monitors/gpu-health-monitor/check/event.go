@@ -52,6 +52,9 @@ func (d *deciding) namesOf(x finding) [][2]string {
 	if x.check == Connectivity || x.check == Unresponsive {
 		return nil
 	}
+	if x.parent != nil {
+		return append(d.entities(*x.parent), d.entities(x.entity)...)
+	}
 	return d.entities(x.entity)
 }
 

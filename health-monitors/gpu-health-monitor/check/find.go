@@ -8,6 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
 )
 
 // finding is a fault that one look shows.
@@ -15,7 +16,8 @@ type finding struct {
 	check  string
 	code   string
 	entity reading.Entity
-	of     string // the GPU that it belongs to
+	of     string          // the GPU that it belongs to
+	parent *reading.Entity // the GPU of a MIG instance
 	action record.Action
 	fatal  bool
 	text   string
@@ -77,6 +79,9 @@ func (f *found) incident(x reading.Incident, inv gpumetadata.Inventory, p Policy
 		f.unknown++
 	}
 	row := p.Table.Of(x.Code)
+	if x.Health == reading.Fail && row.Action == record.ActionNone && !row.Given {
+		row.Action = f.remedy(row.Name, x, inv, p)
+	}
 	if label, idle := f.inapplicable(row.Name, x.Entity, inv, p); idle {
 		f.suppressed[label]++
 		return
@@ -104,6 +109,18 @@ func healthName(h reading.Health) string {
 // the operator's file lists the error with an action.
 func fatal(row dcgmerror.Row, h reading.Health) bool {
 	return row.Action != record.ActionNone && (row.Given || h != reading.Warn)
+}
+
+// remedy is the action for a failure that the table has none for: DCGM means more by it
+// than by the warning of the same name. Of an XID it is what the XID needs; another is for a
+// person.
+func (f *found) remedy(code string, x reading.Incident, inv gpumetadata.Inventory, p Policy) record.Action {
+	if n := f.state.failing(f.state.of(x.Entity)); code == codeXID && x.System == reading.AllSystems && n != 0 {
+		if j := p.Catalogue.Judge(xid.Fault{Code: n}, inv.Driver); j.Action != record.ActionNone {
+			return j.Action
+		}
+	}
+	return record.ActionContactSupport
 }
 
 // inapplicable tells errors that are suppressed: by name, or because the GPU never had

@@ -9,7 +9,7 @@ import (
 // latchedCodes are the errors that DCGM makes of XIDs: measured with DCGM 4.6.0,
 // where they stay until the host engine is started again.
 var latchedCodes = map[string]bool{
-	codeFallenOff: true, "DCGM_FR_UNCONTAINED_ERROR": true, "DCGM_FR_CONTAINED_ERROR": true, "DCGM_FR_XID_ERROR": true,
+	codeFallenOff: true, "DCGM_FR_UNCONTAINED_ERROR": true, "DCGM_FR_CONTAINED_ERROR": true, codeXID: true,
 }
 
 // latching are the XIDs of which DCGM makes an error that a field shows too, by that
@@ -65,7 +65,9 @@ func (d *deciding) recovery(gpus []reading.Device) {
 		case reading.RecoveryNone:
 			d.recovered[of] = true
 		case reading.RecoveryReset, reading.RecoveryDrainAndReset:
-			d.resetAsked(of, true)
+			if x.Samples[reading.FieldRecoveryAction] > d.State.lastXID(of) { // or it was asked for before
+				d.resetAsked(of, true)
+			}
 		case reading.RecoveryReboot:
 			d.resetAsked(of, false)
 		}

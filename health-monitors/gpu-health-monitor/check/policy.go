@@ -41,6 +41,7 @@ const (
 	codePending      = "DCGM_FR_PENDING_ROW_REMAP"
 	codeNVLinkDown   = "DCGM_FR_NVLINK_DOWN"
 	codeFallenOff    = "DCGM_FR_FALLEN_OFF_BUS"
+	codeXID          = "DCGM_FR_XID_ERROR"
 	codePower        = "DCGM_FR_POWER_UNREADABLE"
 )
 

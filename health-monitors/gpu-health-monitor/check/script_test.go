@@ -249,15 +249,39 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 				delete(r.Devices[integer(t, w[1])].Samples, reading.FieldPending)
 			}
 		case "xid":
-			r.XIDs = append(r.XIDs, reading.XID{
-				Entity: reading.Entity{Kind: reading.GPU, ID: uint(integer(t, w[1]))}, Number: integer(t, w[2]),
-				At: n.epoch.Add(time.Duration(integer(t, w[3])) * time.Second).UnixMicro(),
-			})
+			r.XIDs = append(r.XIDs, n.xid(t, w))
 		default:
 			r.Incidents = append(r.Incidents, incident(t, w))
 		}
 	}
 	return r
+}
+
+// xid is one of a line such as "xid 0 79 5", "xid 0 79 5-3" or "xid 0 79 now+3" (µs), or of a MIG instance:
+// "xid 4:2/1 94 now" of GPU 1, without "/1" of an unknown one.
+func (n *node) xid(t *testing.T, w []string) reading.XID {
+	t.Helper()
+	x := reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: integer(t, w[2])}
+	base, offset := w[3], ""
+	if i := strings.IndexAny(base, "+-"); i > 0 {
+		base, offset = base[:i], base[i:]
+	}
+	x.At = n.view.Now.UnixMicro()
+	if base != "now" {
+		x.At = n.epoch.Add(time.Duration(integer(t, base)) * time.Second).UnixMicro()
+	}
+	x.At += integer(t, cmp.Or(offset, "0"))
+	thing, gpu, known := strings.Cut(w[1], "/")
+	kind, id, instance := strings.Cut(thing, ":")
+	if instance {
+		x.Entity.Kind, thing = reading.Kind(integer(t, kind)), id
+	}
+	if known {
+		id := uint(integer(t, gpu))
+		x.GPU = &id
+	}
+	x.Entity.ID = uint(integer(t, thing))
+	return x
 }
 
 // sampled has values of a GPU be blank, or have samples that are some seconds old.

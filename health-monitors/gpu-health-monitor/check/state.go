@@ -30,7 +30,8 @@ type State struct {
 	// Devices are the names of GPUs by their number, as DCGM told them last: a lost
 	// GPU has none.
 	Devices map[uint]Names `json:"devices,omitempty"`
-	// Seen holds the XIDs that were looked at, by their key, with their time in µs.
+	// Seen holds the XIDs that were looked at, with their time in µs, by GPU, time and
+	// number.
 	Seen map[string]int64 `json:"seen,omitempty"`
 	// LastXID is the boot under which a GPU's newest XID was seen, by its Of.
 	LastXID map[string]string `json:"lastXID,omitempty"`

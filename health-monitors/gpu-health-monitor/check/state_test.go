@@ -56,11 +56,10 @@ func TestRememberedXIDsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(maxSeen + 10) {
-		x := reading.XID{Number: 13, At: i}
-		s.Seen[x.Key()] = x.At
+		s.Seen[occurrence{"GPU-0", "13"}.seenKey(i)] = i
 	}
 	s.forget(time.UnixMicro(2))
-	if _, ok := s.Seen[(reading.XID{Number: 13, At: 9}).Key()]; len(s.Seen) != maxSeen || ok {
+	if _, ok := s.Seen[occurrence{"GPU-0", "13"}.seenKey(9)]; len(s.Seen) != maxSeen || ok {
 		t.Errorf("%d are remembered, the tenth: %t", len(s.Seen), ok)
 	}
 	s.forget(time.UnixMicro(maxSeen + 9))

@@ -118,11 +118,9 @@ type XID struct {
 	// At is the sample's time in µs since 1970: of the kernel's message where the
 	// host engine read it there.
 	At int64 `json:"at"`
-}
-
-// Key tells one XID from another.
-func (x XID) Key() string {
-	return fmt.Sprintf("%d:%d:%d:%d", x.Entity.Kind, x.Entity.ID, x.At, x.Number)
+	// GPU is the number of the GPU whose MIG instance it struck; nil where Entity is no
+	// instance, or its GPU is not known.
+	GPU *uint `json:"gpu,omitempty"`
 }
 
 // Time is when the XID was.

@@ -3,9 +3,10 @@
 package libdcgm
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ const blank = 0x7ffffffffffffff0
 // connection is the one connection of this process.
 type connection struct {
 	steps    worker.Steps
+	name     string // begins the names of its groups
 	engine   string
 	gpus     []uint
 	switches []uint
@@ -42,10 +44,12 @@ type connection struct {
 	left     map[uint]bool // the GPUs that it could not take, and whether they were good when asked last
 	xids     dcgm.FieldHandle
 	values   []dcgm.Short // the fields whose newest value is read
+	mig      instances
 }
 
-// New prepares the one connection of this process.
-func New() (worker.Library, error) { return &connection{}, nil }
+// New prepares the one connection of this process. A host engine refuses the name of a
+// field group twice, and the ids of processes in two containers may be the same.
+func New() (worker.Library, error) { return &connection{name: "nvsentinel-" + rand.Text()}, nil }
 
 // Connect connects and watches. What Init says is not believed (it returns nil with
 // a dead connection after a hung login) before a checked call has answered.
@@ -61,6 +65,7 @@ func (c *connection) Connect(target worker.Target, steps worker.Steps) error {
 		{"CreateGroup", c.gather},
 		{"HealthSet", c.watchHealth},
 		{"WatchFields", c.watch},
+		{"GetGpuInstanceHierarchy", c.watchInstances},
 	} {
 		if err := steps.Do(step.name, step.do); err != nil {
 			return err
@@ -116,11 +121,11 @@ func switches() []uint {
 }
 
 // errChanged: watches cover what their group held when they began.
-var errChanged = errors.New("the host engine knows other GPUs or NVSwitches than before: it is watched anew")
+var errChanged = errors.New("the host engine knows other GPUs, MIG instances or NVSwitches than before: it is watched anew")
 
 func (c *connection) same() error {
 	gpus, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
-	if err == nil && (!slices.Equal(gpus, c.gpus) || !slices.Equal(switches(), c.switches)) {
+	if err == nil && (!slices.Equal(gpus, c.gpus) || !slices.Equal(switches(), c.switches) || !maps.Equal(hierarchy(), c.mig.gpus)) {
 		return errChanged
 	}
 	return err
@@ -131,7 +136,7 @@ func (c *connection) same() error {
 // refuses to add them: they are left out, so that the others are watched. Where the
 // connection itself is gone, the next call fails.
 func (c *connection) gather() error {
-	group, err := dcgm.CreateGroup(fmt.Sprintf("nvsentinel-%d", os.Getpid()))
+	group, err := dcgm.CreateGroup(c.name)
 	if err != nil {
 		return err
 	}
@@ -202,7 +207,7 @@ func (c *connection) deciding() {
 }
 
 func (c *connection) field(id dcgm.Short) (dcgm.FieldHandle, error) {
-	fields, err := dcgm.FieldGroupCreate(fmt.Sprintf("nvsentinel-%d-%d", os.Getpid(), id), []dcgm.Short{id})
+	fields, err := dcgm.FieldGroupCreate(fmt.Sprintf("%s-%d", c.name, id), []dcgm.Short{id})
 	if err != nil {
 		return fields, err
 	}

@@ -88,21 +88,38 @@ func integer(v *dcgm.FieldValue_v2) int64 {
 	return int64(binary.NativeEndian.Uint64(v.Value[:8]))
 }
 
-// samples reads the XIDs since a time. An entity without any has a placeholder with
-// a status of its own.
+// samples reads the XIDs since a time, of GPUs and of MIG instances. An entity without any
+// has a placeholder with a status of its own.
 func (c *connection) samples(since time.Time, r *reading.Reading) error {
 	values, next, err := dcgm.GetValuesSince(c.group, c.xids, since)
 	if err != nil {
 		return err
 	}
 	r.Next = next.UnixMicro()
-	for i := range values {
-		v := &values[i]
-		if n := integer(v); v.Status == 0 && v.FieldID == fieldXID && readable(v) && n > 0 {
-			r.XIDs = append(r.XIDs, reading.XID{
-				Entity: reading.Entity{Kind: reading.Kind(v.EntityGroupId), ID: v.EntityID}, Number: n, At: v.TS,
-			})
-		}
+	r.XIDs = c.numbers(values)
+	if len(c.mig.gpus) == 0 {
+		return nil
+	}
+	// Without those of the instances, the others count.
+	if values, _, err := dcgm.GetValuesSince(c.mig.group, c.xids, since); err == nil {
+		r.XIDs = append(r.XIDs, c.numbers(values)...)
 	}
 	return nil
+}
+
+// numbers are the XIDs among values of their field.
+func (c *connection) numbers(values []dcgm.FieldValue_v2) (xids []reading.XID) {
+	for i := range values {
+		v := &values[i]
+		n := integer(v)
+		if v.Status != 0 || v.FieldID != fieldXID || !readable(v) || n <= 0 {
+			continue
+		}
+		x := reading.XID{Entity: reading.Entity{Kind: reading.Kind(v.EntityGroupId), ID: v.EntityID}, Number: n, At: v.TS}
+		if gpu, ok := c.mig.gpus[x.Entity]; ok {
+			x.GPU = &gpu
+		}
+		xids = append(xids, x)
+	}
+	return xids
 }

@@ -24,12 +24,14 @@ import (
 // stateNote is the name of the state beside the outbox.
 const stateNote = "state"
 
-// Times of the looks for XIDs.
+// Which XIDs a look asks for.
 const (
-	// LookBack is how far a first look goes back.
+	// LookBack is how far it goes back: XIDs bear the kernel's time, and are appended
+	// minutes later where the driver hung.
 	LookBack = time.Hour
-	// overlap is how far a look goes back behind the end of the last one: XIDs are
-	// stamped with the kernel's time and appended up to a second later.
+	// most is how many may come of it. After more, looks go back to overlap before that
+	// one, and again to LookBack as time passes.
+	most    = 1024
 	overlap = 10 * time.Second
 	// Remember is how long an XID is remembered as told.
 	Remember = 2 * LookBack
@@ -57,7 +59,8 @@ type Monitor struct {
 
 	state  check.State
 	memory check.Memory
-	next   time.Time // where the next look for XIDs begins
+	next   time.Time // the end of the last look for XIDs, by the host engine's clock
+	floor  time.Time // none before this are asked for
 }
 
 // Rounds are the looks of the monitor, with which Run watches. Faults are told by
@@ -80,7 +83,7 @@ func (m *Monitor) Run(ctx context.Context, looks *rounds.Rounds) error {
 
 // remember loads the state beside the outbox.
 func (m *Monitor) remember() error {
-	m.memory, m.next = check.NewMemory(), m.Clock.Now().Add(-LookBack)
+	m.memory, m.next = check.NewMemory(), m.Clock.Now()
 	data, err := m.Outbox.Note(stateNote)
 	if err != nil {
 		return err
@@ -107,7 +110,7 @@ func (m *Monitor) look(ctx context.Context) error {
 		boot = ""
 	}
 	v := check.View{Boot: boot, Inventory: m.Devices.Inventory()}
-	r, connected, failed := m.DCGM.Poll(ctx, m.next.Add(-overlap))
+	r, connected, failed := m.DCGM.Poll(ctx, m.since())
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the monitor ends; what the look failed with says nothing
 	}
@@ -126,11 +129,22 @@ func (m *Monitor) look(ctx context.Context) error {
 	if r.Next > 0 {
 		m.next = time.UnixMicro(r.Next)
 	}
+	if len(r.XIDs) > most {
+		m.floor = m.next.Add(-overlap)
+	}
 	m.tell(out, v)
 	if out.Unreadable {
 		return &reading.Failure{Trouble: reading.Unreadable, Operation: "EntitiesGetLatestValues", Text: check.TextUnreadable}
 	}
 	return failed
+}
+
+// since is when the XIDs begin that a look asks for.
+func (m *Monitor) since() time.Time {
+	if since := m.next.Add(-LookBack); since.After(m.floor) {
+		return since
+	}
+	return m.floor
 }
 
 // write puts the events and the state on the disk; when it fails, the look was not

@@ -92,7 +92,7 @@ func TestAFullOutboxTakesNoLook(t *testing.T) {
 			t.Fatalf("a full outbox: %v", err)
 		}
 	}
-	if !dcgm.since[1].Equal(dcgm.since[2]) || !dcgm.since[1].Equal(m.Clock.Now().Add(-overlap)) {
+	if !dcgm.since[1].Equal(dcgm.since[2]) || !dcgm.since[1].Equal(m.Clock.Now().Add(-LookBack)) {
 		t.Errorf("looked for XIDs since %v", dcgm.since)
 	}
 	if err := m.Outbox.Remove(1); err != nil {
@@ -104,6 +104,40 @@ func TestAFullOutboxTakesNoLook(t *testing.T) {
 	entries, err := m.Outbox.Peek(10, 1<<20)
 	if err != nil || len(entries) != 1 || entries[0].Event.ErrorCode[0] != "DCGM_FR_ROW_REMAP_FAILURE" {
 		t.Fatalf("%v, %v", entries, err)
+	}
+}
+
+// TestHowFarLooksForXIDsGoBack: an hour, after a look with too many XIDs to a little before
+// it, and again to an hour as time passes.
+func TestHowFarLooksForXIDsGoBack(t *testing.T) {
+	m, dcgm := newMonitor(t, filepath.Join(t.TempDir(), "outbox.db"), 100)
+	start := m.Clock.Now()
+	xids := func(n int) (out []reading.XID) {
+		for i := range n {
+			out = append(out, reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: 31, At: start.UnixMicro() - int64(i)*2e6})
+		}
+		return out
+	}
+	for i, c := range []struct {
+		at   time.Duration // of the look
+		xids int           // that it answers
+		want time.Duration // how far it goes back
+	}{
+		{0, most, LookBack},
+		{time.Minute, most + 1, LookBack - time.Minute + time.Minute},
+		{2 * time.Minute, 3, time.Minute + overlap - time.Minute},
+		{10 * time.Minute, 3, time.Minute + overlap},
+		{3 * time.Hour, 0, 9*time.Minute + overlap},
+		{3*time.Hour + time.Second, 0, LookBack},
+	} {
+		dcgm.reading.XIDs, dcgm.reading.Next = xids(c.xids), start.Add(c.at).UnixMicro()
+		before := m.next
+		if err := m.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := before.Sub(dcgm.since[i]); got != c.want {
+			t.Errorf("look %d goes back %s, want %s", i, got, c.want)
+		}
 	}
 }
 
@@ -148,7 +182,7 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 	}
 	look := func(at int64) {
 		t.Helper()
-		dcgm.reading.XIDs = append(dcgm.reading.XIDs, reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: 79, At: m.Clock.Now().UnixMicro() + at})
+		dcgm.reading.XIDs = append(dcgm.reading.XIDs, reading.XID{Entity: reading.Entity{Kind: reading.GPU}, Number: 79, At: m.Clock.Now().UnixMicro() + at*1e6})
 		if err := m.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}

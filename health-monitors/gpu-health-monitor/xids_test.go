@@ -1,0 +1,52 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
+)
+
+// TestAnXIDThatIsAppendedLate: the engine appends no XID while the driver hangs, and then
+// with the kernel's time of it, behind what was looked at meanwhile. Started again, it reads
+// it once more, with a stamp that differs a little.
+func TestAnXIDThatIsAppendedLate(t *testing.T) {
+	n := newNode(t, 4)
+	n.patience = "1h"
+	n.start()
+	n.quiet(3)
+	n.engine.AppendXID(gpu(0), 79, time.Now())
+	n.expect("GpuXidWatch 79 " + ofGPU(0) + " fatal RESTART_BM PERSIST_ONLY")
+	for id, late := range map[uint]time.Duration{1: 11 * time.Second, 2: time.Minute, 3: 50 * time.Minute} {
+		n.engine.AppendXID(gpu(id), 79, time.Now().Add(-late))
+		n.expect("GpuXidWatch 79 " + ofGPU(id) + " fatal RESTART_BM PERSIST_ONLY")
+		n.quiet(3)
+	}
+	sets := n.engine.Calls("HealthSet")
+	n.engine.Start()
+	n.reconnected(sets)
+}
+
+// TestXIDsOfMIGInstances: DCGM files them under the instances, which the health check
+// ignores. Instances that come while the monitor runs are watched too.
+func TestXIDsOfMIGInstances(t *testing.T) {
+	instance := func(id uint) reading.Entity { return reading.Entity{Kind: reading.GPUInstance, ID: id} }
+	compute := func(id uint) reading.Entity { return reading.Entity{Kind: reading.ComputeInstance, ID: id} }
+	n := newNode(t, 2)
+	n.patience = "1h"
+	n.engine.Instances(map[reading.Entity]uint{instance(8): 1, compute(8): 1})
+	n.start()
+	n.quiet(3)
+	n.engine.AppendXID(instance(8), 95, time.Now())
+	n.expect("GpuXidWatch 95 [GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001 GPU_INSTANCE=8] fatal COMPONENT_RESET PERSIST_ONLY")
+	n.engine.AppendXID(compute(8), 31, time.Now())
+	n.expect("GpuXidWatch 31 [GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001 COMPUTE_INSTANCE=8] warning NONE PERSIST_ONLY")
+
+	sets := n.engine.Calls("HealthSet")
+	n.engine.Instances(map[reading.Entity]uint{instance(1): 0, instance(8): 1, compute(8): 1})
+	n.reconnected(sets)
+	n.engine.AppendXID(instance(1), 94, time.Now())
+	n.expect("GpuXidWatch 94 [GPU=0 PCI=00000000:10:00.0 GPU_UUID=GPU-00000000 GPU_INSTANCE=1] warning NONE PERSIST_ONLY")
+	n.engine.XID(0, 13)
+	n.expect("GpuXidWatch 13 " + ofGPU(0) + " warning NONE PERSIST_ONLY")
+}
