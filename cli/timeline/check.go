@@ -11,7 +11,8 @@ import (
 type Check struct {
 	Name string `json:"name"`
 	// Phase is Disabled, Paused, Remediating or Enabled; empty before it was looked
-	// at for the first time. Reason is its own word for it.
+	// at for the first time, and Unreadable for an object that can not be decoded.
+	// Reason is its own word for it.
 	Phase  string `json:"phase"`
 	Reason string `json:"reason,omitempty"`
 	// Storm is when its storm recovery began; zero without one.
@@ -36,6 +37,9 @@ type Try struct {
 	// GivenUp is when the next step had its turn; zero while this one has it.
 	GivenUp time.Time `json:"givenUp,omitzero"`
 }
+
+// Unreadable is the phase of a check whose object can not be decoded; Reason says why.
+const Unreadable = "Unreadable"
 
 // shownPatients are as many nodes as status names of one check.
 const shownPatients = 8
@@ -93,6 +97,10 @@ func (p *page) checks(f Fleet) {
 func (p *page) watched(s Timeline) {
 	for _, c := range s.Checks {
 		p.line("  %s", p.paint(c.mood(), p.head(c, s.At)))
+		if c.Phase == Unreadable {
+			p.line("    nobody knows whether it watches this node: correct the object")
+			continue
+		}
 		i := slices.IndexFunc(c.Patients, func(x Patient) bool { return x.Node == s.Node })
 		if i < 0 {
 			p.line("    it watches this node and does not hold it unhealthy")

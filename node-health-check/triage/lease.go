@@ -17,15 +17,20 @@ const (
 	// overdue is how many times its own time a remediation may take before its
 	// lease is given up.
 	overdue = 3
+	// longest is the longest time of a step that a lease follows; sums of it do not overflow.
+	longest = 365 * 24 * time.Hour
 )
 
-// leaseTime is how long the lease of a remediation lives without renewal.
-func leaseTime(timeout time.Duration) time.Duration {
+// leased is the time of a step that its lease follows.
+func leased(timeout time.Duration) time.Duration {
 	if timeout <= 0 {
-		timeout = classicTime
+		return classicTime
 	}
-	return timeout + leaseMargin
+	return min(timeout, longest)
 }
+
+// leaseTime is how long the lease of a remediation lives without renewal.
+func leaseTime(timeout time.Duration) time.Duration { return leased(timeout) + leaseMargin }
 
 // leases renews those of nodes with remediations and drops those of others. One whose
 // remediation takes far too long is given up, so that somebody else may help the node.
@@ -80,10 +85,7 @@ func (r *round) times(node string) (current, earlier time.Duration) {
 	tried := r.plan.nodes[node].Remediations
 	current = classicTime
 	for i := range r.Steps {
-		current = r.Steps[i].Timeout
-		if current == 0 {
-			current = classicTime
-		}
+		current = leased(r.Steps[i].Timeout)
 		if !ended(&r.Steps[i], tried) || i == len(r.Steps)-1 {
 			return current, earlier
 		}

@@ -33,10 +33,7 @@ func checks(ctx context.Context, cluster *kube.Client, want func(*metav1.LabelSe
 		}
 		for _, x := range list.Items {
 			selector, c, err := check(x)
-			if err != nil {
-				return nil, fmt.Errorf("reading NodeHealthCheck %s: %w", x.GetName(), err)
-			}
-			if want(selector, c) {
+			if err != nil || want(selector, c) { // whether a check that can not be read selects a node, nobody knows
 				out = append(out, c)
 			}
 		}
@@ -70,7 +67,8 @@ func ofNodeChecks(name string, node *timeline.Node) func(*metav1.LabelSelector, 
 	}
 }
 
-// check is what matters of a NodeHealthCheck.
+// check is what matters of a NodeHealthCheck. With an error it says that the object can
+// not be read; it hides no other check.
 func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, error) {
 	var seen struct {
 		Spec struct {
@@ -97,7 +95,7 @@ func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, 
 		err = json.Unmarshal(text, &seen)
 	}
 	if err != nil {
-		return nil, timeline.Check{}, err
+		return nil, timeline.Check{Name: x.GetName(), Phase: timeline.Unreadable, Reason: err.Error()}, err
 	}
 	c := timeline.Check{Name: x.GetName(), Phase: seen.Status.Phase, Reason: seen.Status.Reason}
 	if seen.Status.Storm && seen.Status.StormStart != nil {

@@ -36,6 +36,7 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern="^((100|[0-9]{1,2})%|[0-9]+)$"
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.endsWith('%') || int(self) <= 2147483647 : self <= 2147483647",message="must be at most 2147483647"
 	// +optional
 	MinHealthy *intstr.IntOrString `json:"minHealthy,omitempty"`
 
@@ -44,6 +45,7 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern="^((100|[0-9]{1,2})%|[0-9]+)$"
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || self >= 0",message="must not be negative"
+	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self.endsWith('%') || int(self) <= 2147483647 : self <= 2147483647",message="must be at most 2147483647"
 	// +optional
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
 
@@ -61,7 +63,8 @@ type NodeHealthCheckSpec struct {
 	// remediation is removed. A negative one never removes it: a person does.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^-?([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') && duration(self) >= duration('-8760h')",message="must be at most a year"
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h') && duration(self) >= duration('-876000h')",message="must be at most 876000h, which is 100 years"
 	// +optional
 	HealthyDelay *metav1.Duration `json:"healthyDelay,omitempty"`
 
@@ -130,11 +133,11 @@ type NodeRequirement struct {
 type TemplateReference struct {
 	// APIVersion of the template, such as example.com/v1.
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:Pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9]+((alpha|beta)[0-9]+)?$"
+	// +kubebuilder:validation:Pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 	APIVersion string `json:"apiVersion"`
 	// Kind of the template; it is the remediation's with Template after it.
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern="^[A-Z][A-Za-z0-9]*Template$"
+	// +kubebuilder:validation:Pattern="^[A-Za-z][-A-Za-z0-9]*Template$"
 	Kind string `json:"kind"`
 	// Namespace of the template, and of the remediations, if the kind has one.
 	// +kubebuilder:validation:MaxLength=63
@@ -157,7 +160,7 @@ type EscalatingRemediation struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('60s')",message="must be at least 60s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('60s') && duration(self) <= duration('876000h')",message="must be at least 60s and at most 876000h, which is 100 years"
 	Timeout metav1.Duration `json:"timeout"`
 }
 
@@ -178,6 +181,7 @@ type UnhealthyCondition struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="must be at most 876000h, which is 100 years"
 	Duration metav1.Duration `json:"duration"`
 }
 

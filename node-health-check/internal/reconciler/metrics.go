@@ -17,6 +17,7 @@ type Metrics struct {
 	duration   *prometheus.HistogramVec
 	nodes      *prometheus.GaugeVec
 	storm      *prometheus.GaugeVec
+	aside      *prometheus.GaugeVec
 
 	running map[string]map[series]bool // by check
 }
@@ -43,9 +44,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		storm: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "nodehealthcheck_storm_recovery_active", Help: "1 while storm recovery holds a check's remediations back.",
 		}, []string{"check"}),
+		aside: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "nodehealthcheck_undecodable", Help: "1 while a check has a field that can not be decoded, and nothing is done for its nodes.",
+		}, []string{"check"}),
 		running: map[string]map[series]bool{},
 	}
-	r.MustRegister(m.oldObjects, m.ongoing, m.duration, m.nodes, m.storm)
+	r.MustRegister(m.oldObjects, m.ongoing, m.duration, m.nodes, m.storm, m.aside)
 	return m
 }
 
@@ -63,6 +67,7 @@ func (m *Metrics) count(check string, s v1alpha1.NodeHealthCheckStatus, p triage
 		}
 	}
 	m.show(check, running)
+	m.aside.DeleteLabelValues(check)
 	for name, n := range map[string]int{"observed": p.Census.Observed, "healthy": p.Census.Healthy, "required": p.Census.Required} {
 		m.nodes.WithLabelValues(check, name).Set(float64(n))
 	}
@@ -87,10 +92,17 @@ func (m *Metrics) show(check string, running map[series]bool) {
 	m.running[check] = running
 }
 
+// setAside shows that a check can not be decoded, in place of what was counted before.
+func (m *Metrics) setAside(check string) {
+	m.forget(check)
+	m.aside.WithLabelValues(check).Set(1)
+}
+
 // forget drops what only a check has.
 func (m *Metrics) forget(check string) {
 	m.show(check, nil)
 	delete(m.running, check)
 	m.nodes.DeletePartialMatch(prometheus.Labels{"check": check})
 	m.storm.DeleteLabelValues(check)
+	m.aside.DeleteLabelValues(check)
 }

@@ -163,13 +163,13 @@ func (c *Reconciler) recent(ctx context.Context, o *observation, kinds map[schem
 
 // controlPlane finds the control-plane nodes that have a remediation of any check.
 func (c *Reconciler) controlPlane(ctx context.Context, o *observation) error {
-	checks := &v1alpha1.NodeHealthCheckList{}
+	checks := rawChecks() // those that can not be decoded have remediations too
 	if err := c.cached.List(ctx, checks, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the checks: %w", err)
 	}
 	seen := map[schema.GroupVersionKind]bool{}
 	for i := range checks.Items {
-		for _, ref := range references(&checks.Items[i]) {
+		for _, ref := range rawReferences(&checks.Items[i]) {
 			kind := remediationKind(ref)
 			if seen[kind] || kind.Kind == "" {
 				continue

@@ -101,14 +101,18 @@ func newController(d Deps, cached client.Reader, k *kinds, e events.EventRecorde
 
 // Reconcile makes one pass over a check.
 func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	check := &v1alpha1.NodeHealthCheck{}
-	err := c.Live.Get(ctx, req.NamespacedName, check)
-	if apierrors.IsNotFound(err) || err == nil && check.DeletionTimestamp != nil {
+	raw := rawCheck()
+	err := c.Live.Get(ctx, req.NamespacedName, raw)
+	if apierrors.IsNotFound(err) || err == nil && raw.GetDeletionTimestamp() != nil {
 		c.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the check: %w", err)
+	}
+	check, problem := decode(raw)
+	if problem != nil {
+		return c.setAside(ctx, raw, problem)
 	}
 	o, plan, err := c.decide(ctx, check)
 	if err != nil {
@@ -187,8 +191,8 @@ func failures(outcomes []triage.Outcome) error {
 }
 
 // tell records notices as Events; one with a key only if the last pass had it not.
-func (c *Reconciler) tell(check *v1alpha1.NodeHealthCheck, notices []triage.Notice) {
-	before, now := c.told[check.Name], map[string]bool{}
+func (c *Reconciler) tell(check client.Object, notices []triage.Notice) {
+	before, now := c.told[check.GetName()], map[string]bool{}
 	for _, n := range notices {
 		if n.Key != "" {
 			now[n.Key] = true
@@ -201,9 +205,9 @@ func (c *Reconciler) tell(check *v1alpha1.NodeHealthCheck, notices []triage.Noti
 			kind = "Warning"
 		}
 		c.events.Eventf(check, nil, kind, n.Reason, "Remediation", "[remediation] %s", n.Message)
-		c.Log.Info(n.Message, "check", check.Name, "reason", n.Reason)
+		c.Log.Info(n.Message, "check", check.GetName(), "reason", n.Reason)
 	}
-	c.told[check.Name] = now
+	c.told[check.GetName()] = now
 }
 
 // keyOf identifies a remediation.

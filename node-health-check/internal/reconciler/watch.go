@@ -48,7 +48,7 @@ type Watch struct {
 func New(config *rest.Config, d Deps) *Watch {
 	w := &Watch{deps: d, config: config}
 	w.Watch = &controller.Watch{Objects: "nodes and checks", Log: d.Log, Manager: w.manager, Unserved: func(ctx context.Context) string {
-		return controller.Unserved(ctx, d.Live, map[string]client.ObjectList{"NodeHealthCheck": &v1alpha1.NodeHealthCheckList{}})
+		return controller.Unserved(ctx, d.Live, map[string]client.ObjectList{"NodeHealthCheck": rawChecks()})
 	}}
 	return w
 }
@@ -70,14 +70,15 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 		return nil, err
 	}
 	k := &kinds{mapper: mgr.GetRESTMapper(), live: w.deps.Live, cache: mgr.GetCache(), followed: map[schema.GroupVersionKind]bool{}}
-	c := newController(w.deps, mgr.GetCache(), k, mgr.GetEventRecorder(eventrecorder.Component(name)))
-	m := &mapper{checks: mgr.GetCache(), log: w.deps.Log}
+	cached := &apart{Reader: mgr.GetCache()}
+	c := newController(w.deps, cached, k, mgr.GetEventRecorder(eventrecorder.Component(name)))
+	m := &mapper{checks: cached, log: w.deps.Log}
 	k.templates, k.remediations = m.ofTemplates(), m.ofRemediations()
 	if w.prepared != nil {
 		w.prepared(c)
 	}
 	k.watcher, err = ctrl.NewControllerManagedBy(mgr).Named(name).
-		For(&v1alpha1.NodeHealthCheck{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(rawCheck(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, m.ofNodes(), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&coordinationv1.Lease{}, cacheOnly()).
 		WithOptions(controller.NewOptions(passes, firstRetry, lastRetry)).Build(c)
@@ -89,5 +90,5 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 			return nil, err
 		}
 	}
-	return mgr, controller.Fill(ctx, mgr, &v1alpha1.NodeHealthCheck{}, &corev1.Node{}, &coordinationv1.Lease{})
+	return mgr, controller.Fill(ctx, mgr, rawCheck(), &corev1.Node{}, &coordinationv1.Lease{})
 }

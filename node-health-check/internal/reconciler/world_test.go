@@ -65,6 +65,7 @@ type world struct {
 	clock   *ahead
 	prefix  string // of the test's nodes, and the value of their label pool
 	leases  string // namespace
+	watch   *Watch // the newest that was started
 }
 
 func newWorld(t *testing.T, prefix string) *world {
@@ -109,6 +110,7 @@ func (w *world) start(change func(*rest.Config, *Deps), prepared func(*Reconcile
 	deps.Live = live
 	watch := New(config, deps)
 	watch.prepared = prepared
+	w.watch = watch
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- watch.Run(ctx) }()
