@@ -122,13 +122,14 @@ func (a args) object() timeline.Object {
 }
 
 // check's input is its reason, then a line per node: its name, when it recovered or -,
-// and kind/name began given-up of each remediation.
+// and kind/name began given-up of each remediation; after # why it waits.
 func (a args) check() timeline.Check {
 	reason, nodes, _ := strings.Cut(a.Input, "\n")
 	c := timeline.Check{Name: a.text("name"), Phase: a.text("phase"), Reason: reason, Storm: a.time("storm")}
 	for line := range strings.Lines(nodes) {
+		line, why, _ := strings.Cut(line, "#")
 		f := strings.Fields(line)
-		p := timeline.Patient{Node: f[0]}
+		p := timeline.Patient{Node: f[0], Waiting: strings.TrimSpace(why)}
 		if f[1] != "-" {
 			p.Recovered = clockOf(a.t, f[1])
 		}

@@ -27,6 +27,8 @@ type Patient struct {
 	// Recovered is since when it has been healthy while its remediations are kept.
 	Recovered time.Time `json:"healthySince,omitzero"`
 	Tries     []Try     `json:"remediations,omitempty"`
+	// Waiting is why no remediation begins, if that is the node's own reason.
+	Waiting string `json:"waiting,omitempty"`
 }
 
 // Try is one remediation of a node.
@@ -120,10 +122,13 @@ func (p *page) tries(n Patient, at time.Time) string {
 		}
 		all = append(all, text)
 	}
-	if len(all) == 0 {
-		return "unhealthy, no remediation"
-	}
 	text := strings.Join(all, "; then ")
+	if len(all) == 0 {
+		text = "unhealthy, no remediation"
+	}
+	if n.Waiting != "" {
+		text += ": " + brief(n.Waiting)
+	}
 	if !n.Recovered.IsZero() {
 		text += "; healthy again since " + p.moment(n.Recovered)
 	}

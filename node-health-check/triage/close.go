@@ -72,6 +72,7 @@ func (c *closing) settle(o Outcome) {
 	case o.Act.Do == Begin:
 		if o.Skipped != "" {
 			c.holds[Hold(o.Skipped)]++
+			entry.Waiting = cut(o.Skipped)
 			c.warn("held/"+o.Act.Node, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", o.Act.Node, o.Skipped))
 			c.again(HoldLease.Retry())
 		}
@@ -180,5 +181,27 @@ func same(a, b v1alpha1.NodeHealthCheckStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// Changed says whether a status is worth writing.
-func Changed(stored, wanted v1alpha1.NodeHealthCheckStatus) bool { return !same(stored, wanted) }
+// Changed says whether a status is worth writing. A stored one in which no node waits for
+// a reason of its own may be of a definition of the kind that drops the field: then the
+// field alone is not worth it. Where a first such reason appears, the status' reason
+// changes too.
+func Changed(stored, wanted v1alpha1.NodeHealthCheckStatus) bool {
+	if !slices.ContainsFunc(stored.UnhealthyNodes, func(u v1alpha1.UnhealthyNode) bool { return u.Waiting != "" }) {
+		wanted.UnhealthyNodes = slices.Clone(wanted.UnhealthyNodes)
+		for i := range wanted.UnhealthyNodes {
+			wanted.UnhealthyNodes[i].Waiting = ""
+		}
+	}
+	return !same(stored, wanted)
+}
+
+// shown is how many bytes of somebody else's words a status or an Event repeats.
+const shown = 300
+
+// cut bounds somebody else's words.
+func cut(text string) string {
+	if len(text) <= shown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shown], "") + " ..."
+}

@@ -38,7 +38,7 @@ func Examine(v View, now time.Time) Plan {
 	}
 	r.plan = Plan{
 		Health: map[string]Finding{}, nodes: map[string]v1alpha1.UnhealthyNode{},
-		noted: map[string]bool{}, holds: map[Hold]int{},
+		noted: map[string]bool{}, holds: map[Hold]int{}, waiting: map[string]string{},
 	}
 	r.sort()
 	r.strangers()
@@ -197,19 +197,17 @@ func (r *round) unhealthy(n *corev1.Node) {
 		}
 	case TurnRun:
 		r.plan.again(e.In)
-	case TurnRemoving, TurnForeign: // a watch tells of its end
+	case TurnForeign:
+		r.foreign(n, e.Remediation)
+	case TurnRemoving: // a watch tells of its end
 	}
-	r.plan.nodes[n.Name] = v1alpha1.UnhealthyNode{Name: n.Name, Remediations: tried}
+	r.plan.nodes[n.Name] = v1alpha1.UnhealthyNode{Name: n.Name, Remediations: tried, Waiting: r.plan.waiting[n.Name]}
 }
 
 // begin has a remediation made, unless something holds it back.
 func (r *round) begin(n *corev1.Node, step *Step) {
-	hold := r.plan.Hold
-	if hold == Free {
-		hold = Gate(r.View, n, r.ControlPlane, r.now)
-	}
-	if hold != Free {
-		r.held(n, hold)
+	if hold := r.hold(n); hold != Free {
+		r.held(n, hold, string(hold))
 		return
 	}
 	r.begun[n.Name] = true
@@ -221,11 +219,33 @@ func (r *round) begin(n *corev1.Node, step *Step) {
 	r.plan.act(Act{Do: Begin, Node: n.Name, Of: n, Step: step, LeaseFor: lease})
 }
 
-// held tells why nothing begins: once for all nodes if it is the check's reason.
-func (r *round) held(n *corev1.Node, hold Hold) {
+// hold is why no remediation of a node may begin.
+func (r *round) hold(n *corev1.Node) Hold {
+	if r.plan.Hold != Free {
+		return r.plan.Hold
+	}
+	return Gate(r.View, n, r.ControlPlane, r.now)
+}
+
+// foreign waits for the end of somebody else's object that is where the node's
+// remediation would be. The node is the check's from then on, whoever made the object.
+func (r *round) foreign(n *corev1.Node, one *Remediation) {
+	// Whoever made the object has the node's lease too.
+	if hold := r.hold(n); hold != Free && hold != HoldDryRun && hold != HoldLease {
+		r.held(n, hold, string(hold))
+		return
+	}
+	r.held(n, HoldForeign, fmt.Sprintf("%s %s was not made by this check, and is waited for until it is gone", one.Kind.Kind, one.Name))
+}
+
+// held reports why nothing begins: once for all nodes if it is the check's reason.
+func (r *round) held(n *corev1.Node, hold Hold, why string) {
 	c := r.plan.Census
 	r.plan.holds[hold]++
 	r.plan.again(hold.Retry())
+	if !hold.Whole() {
+		r.plan.waiting[n.Name] = why
+	}
 	switch hold {
 	case HoldDisabled: // the condition tells
 	case HoldPaused:
@@ -239,7 +259,7 @@ func (r *round) held(n *corev1.Node, hold Hold) {
 	case HoldDryRun:
 		r.plan.tell("dry/"+n.Name, NoticeSkipped, "dry run: a remediation of node "+n.Name+" would begin")
 	default:
-		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", n.Name, hold))
+		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", n.Name, why))
 	}
 }
 

@@ -30,13 +30,14 @@ const (
 	HoldExternal     Hold = "the node is under external remediation"
 	HoldControlPlane Hold = "another control-plane node is being remediated, going to retry in a minute"
 	HoldLease        Hold = "the node lease is already taken"
+	HoldForeign      Hold = "a remediation object that is not the check's own is in the way"
 	HoldDryRun       Hold = "this is a dry run"
 )
 
 // Retry is after how long a hold is looked at again by the clock; 0 is never, since
 // a watch tells of its end.
 func (h Hold) Retry() time.Duration {
-	if h == HoldControlPlane || h == HoldLease || h == HoldBrake {
+	if slices.Contains([]Hold{HoldControlPlane, HoldLease, HoldForeign, HoldBrake}, h) {
 		return time.Minute
 	}
 	return 0

@@ -98,6 +98,8 @@ type Plan struct {
 	storm Storm // before anything was begun
 	noted map[string]bool
 	holds map[Hold]int // nodes for which nothing begins, by the reason
+	// waiting is why nothing begins for a node, if that is the node's own reason.
+	waiting map[string]string
 }
 
 // again asks for a pass after d.

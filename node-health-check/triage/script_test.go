@@ -27,6 +27,7 @@ import (
 //	succeeded N STATUS      the condition of the node's last remediation
 //	pause TEXT, resume, delay D, threshold N, dry, problem REASON, brake TEXT
 //	delete N                somebody deletes the node's remediations
+//	foreign N               somebody makes a RebootNode for the node
 //	expected N              the remediator expects the node to go for good
 //	label N KEY=VALUE, annotate N KEY, drop N (the node is deleted), stick, gone
 //	lease N HOLDER D        somebody's lease, renewed now
@@ -109,6 +110,8 @@ func (s *script) order(t *testing.T, words []string) {
 		s.view.Nodes = slices.DeleteFunc(s.view.Nodes, func(n *corev1.Node) bool { return n.Name == args[0] })
 	case "delete":
 		s.view.Remediations = slices.DeleteFunc(s.view.Remediations, func(r triage.Remediation) bool { return r.Node == args[0] })
+	case "foreign":
+		s.view.Remediations = append(s.view.Remediations, triage.Remediation{Kind: rebootKind, Name: args[0], UID: "foreign-" + args[0], Node: args[0], Created: s.now})
 	case "expected":
 		s.of(args[0])[0].DeletionExpected = true
 	case "lease":
@@ -264,6 +267,9 @@ func flags(u v1alpha1.UnhealthyNode) string {
 	}
 	if u.HealthyDelayed != nil && *u.HealthyDelayed {
 		line += " delayed"
+	}
+	if u.Waiting != "" {
+		line += " waits: " + u.Waiting
 	}
 	return line
 }

@@ -87,6 +87,7 @@ func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, 
 					TimedOut metav1.Time                 `json:"timedOut"`
 				} `json:"remediations"`
 				Recovered metav1.Time `json:"conditionsHealthyTimestamp"`
+				Waiting   string      `json:"waiting"`
 			} `json:"unhealthyNodes"`
 		} `json:"status"`
 	}
@@ -102,7 +103,7 @@ func check(x unstructured.Unstructured) (*metav1.LabelSelector, timeline.Check, 
 		c.Storm = seen.Status.StormStart.UTC()
 	}
 	for _, u := range seen.Status.UnhealthyNodes {
-		p := timeline.Patient{Node: u.Name, Recovered: u.Recovered.UTC()}
+		p := timeline.Patient{Node: u.Name, Recovered: u.Recovered.UTC(), Waiting: u.Waiting}
 		for _, r := range u.Remediations {
 			p.Tries = append(p.Tries, timeline.Try{Kind: r.Resource.Kind, Name: r.Resource.Name, Began: r.Started.UTC(), GivenUp: r.TimedOut.UTC()})
 		}

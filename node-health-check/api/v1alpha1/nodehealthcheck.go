@@ -265,6 +265,10 @@ type UnhealthyNode struct {
 	// HealthyDelayed says that healthyDelay keeps the node's remediations.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
+	// Waiting is why no remediation of the node begins, if that is the node's own
+	// reason and not the check's, which status.reason has.
+	// +optional
+	Waiting string `json:"waiting,omitempty"`
 }
 
 // Remediation is one remediation object of a node.

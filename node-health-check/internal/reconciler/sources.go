@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
@@ -31,7 +33,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // mapper maps a change to the checks it matters to.
 type mapper struct {
-	checks client.Reader // cached
+	checks client.Reader // cached, and Nodes
 	log    *slog.Logger
 }
 
@@ -100,12 +102,47 @@ func (m *mapper) ofRemediations() handler.EventHandler {
 	}
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { owner(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { owner(e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			owner(e.Object, q)
+			m.freed(ctx, q, e.Object)
+		},
 	}
 }
 
-// cacheOnly enqueues nothing: leases are looked at by the clock.
-func cacheOnly() handler.EventHandler { return handler.Funcs{} }
+// freed has a pass made over the checks that may have waited for the end of a remediation
+// that was not theirs: it is of a kind that they make, and its node is one of theirs.
+func (m *mapper) freed(ctx context.Context, q queue, o client.Object) {
+	kind, nodes := o.GetObjectKind().GroupVersionKind(), []string{o.GetName(), o.GetAnnotations()[v1alpha1.NodeNameAnnotation]}
+	selecting := m.selecting(ctx, nodes...)
+	m.enqueue(ctx, q, 0, func(c *v1alpha1.NodeHealthCheck) bool {
+		return slices.ContainsFunc(references(c), func(ref v1alpha1.TemplateReference) bool { return remediationKind(ref) == kind }) && selecting(c)
+	})
+}
+
+// selecting says whether a check selects one of some nodes, as the cache has them.
+func (m *mapper) selecting(ctx context.Context, names ...string) func(*v1alpha1.NodeHealthCheck) bool {
+	var there []labels.Set
+	for _, name := range names {
+		n := &corev1.Node{}
+		if name != "" && m.checks.Get(ctx, types.NamespacedName{Name: name}, n) == nil {
+			there = append(there, n.Labels)
+		}
+	}
+	return func(c *v1alpha1.NodeHealthCheck) bool {
+		selector, err := c.Spec.Selector.Labels()
+		return err == nil && slices.ContainsFunc(there, func(l labels.Set) bool { return selector.Matches(l) })
+	}
+}
+
+// ofLeases: a lease that is dropped matters to the checks that select its node and may
+// have waited for it. One that runs out is noticed by the clock.
+func (m *mapper) ofLeases() handler.EventHandler {
+	return handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		if node, is := strings.CutPrefix(e.Object.GetName(), nodelease.Name("")); is {
+			m.enqueue(ctx, q, gathering, m.selecting(ctx, node))
+		}
+	}}
+}
 
 // nodeChanged drops the changes of a Node that no decision depends on: heartbeats
 // above all.

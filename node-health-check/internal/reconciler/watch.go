@@ -80,7 +80,7 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 	k.watcher, err = ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(rawCheck(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, m.ofNodes(), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
-		Watches(&coordinationv1.Lease{}, cacheOnly()).
+		Watches(&coordinationv1.Lease{}, m.ofLeases()).
 		WithOptions(controller.NewOptions(passes, firstRetry, lastRetry)).Build(c)
 	if err != nil {
 		return nil, fmt.Errorf("adding the controller: %w", err)
