@@ -190,6 +190,10 @@ func (r *round) unhealthy(n *corev1.Node) {
 	case TurnBegin:
 		r.begin(n, e.Step)
 	case TurnOver:
+		if r.paused() { // what is under way is not touched, and goes on as it is when the pause ends
+			r.held(n, HoldPaused, string(HoldPaused))
+			break
+		}
 		r.over(n, e, tried)
 	case TurnNone:
 		if r.Problem == nil && len(tried) > 0 {
@@ -262,6 +266,10 @@ func (r *round) held(n *corev1.Node, hold Hold, why string) {
 		r.plan.warn("held/"+n.Name, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", n.Name, why))
 	}
 }
+
+// paused says whether people asked the check to begin nothing and to leave what is under
+// way alone.
+func (r *round) paused() bool { return len(r.Check.Spec.PauseRequests) > 0 }
 
 // over gives a remediation up: its record says when, and the next pass goes on.
 func (r *round) over(n *corev1.Node, e Escalation, tried []v1alpha1.Remediation) {

@@ -33,7 +33,8 @@ func leased(timeout time.Duration) time.Duration {
 func leaseTime(timeout time.Duration) time.Duration { return leased(timeout) + leaseMargin }
 
 // leases renews those of nodes with remediations and drops those of others. One whose
-// remediation takes far too long is given up, so that somebody else may help the node.
+// remediation takes far too long is given up, so that somebody else may help the node; not
+// under a pause, which leaves what is under way as it is.
 func (r *round) leases() {
 	holder := Holder(r.Check.Name)
 	for _, node := range sortedKeys(r.Leases) {
@@ -51,6 +52,9 @@ func (r *round) leases() {
 		}
 		current, earlier := r.times(node)
 		end := l.Acquired.Add(overdue*current + earlier)
+		if r.paused() { // a pause stops the steps, and so the time after which they are overdue
+			end = r.now.Add(longest)
+		}
 		if r.now.After(end) {
 			r.plan.act(Act{Do: Release, Node: node})
 			r.plan.warn("", NoticeLease, fmt.Sprintf("the lease of node %s is given up: its remediation has taken more than %s", node, overdue*current+earlier))
@@ -106,8 +110,12 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 // oldAge is when a remediation is counted as an old one.
 const oldAge = 48 * time.Hour
 
-// age has remediations counted, once each, that are there for too long.
+// age has remediations counted, once each, that are there for too long; under a pause, when
+// it has ended.
 func (r *round) age() {
+	if r.paused() {
+		return
+	}
 	for _, node := range sortedKeys(r.mine) {
 		for _, one := range r.mine[node] {
 			if one.AgeTold || one.Deleting || r.DryRun {
