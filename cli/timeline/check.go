@@ -46,8 +46,11 @@ const Unreadable = "Unreadable"
 // shownPatients are as many nodes as status names of one check.
 const shownPatients = 8
 
-// atRest says that a check has nothing to tell.
-func (c Check) atRest() bool { return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() }
+// atRest says that a check has nothing to report: no node, and no action that failed and,
+// as its reason then says, is made again.
+func (c Check) atRest() bool {
+	return c.Phase == "Enabled" && len(c.Patients) == 0 && c.Storm.IsZero() && !strings.Contains(c.Reason, " again")
+}
 
 func (c Check) mood() Mood {
 	if c.atRest() {

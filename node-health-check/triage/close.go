@@ -19,8 +19,10 @@ type Outcome struct {
 	// Err is why it was not done.
 	Err error
 	// Skipped is why Begin was not done although nothing failed: the lease or the
-	// name was taken meanwhile.
+	// name was taken meanwhile, or the object is refused. Hold is what it has in common
+	// with other nodes'; without one it is Skipped itself.
 	Skipped string
+	Hold    Hold
 	// Made is the remediation of Begin; Found that it was there already.
 	Made  *Remediation
 	Found bool
@@ -30,7 +32,8 @@ type Outcome struct {
 // was done. A storm begins only when all that the budget allowed has begun: what an
 // API server refused must not wait for a storm's end.
 func (p *Plan) Close(v View, outcomes []Outcome, now time.Time) (v1alpha1.NodeHealthCheckStatus, []Notice) {
-	c := &closing{Plan: p, v: v}
+	c := &closing{Plan: p, v: v, failing: failures(outcomes)}
+	c.warnFailed()
 	failed := false
 	for _, o := range outcomes {
 		failed = failed || o.Act.Do == Begin && o.Err != nil
@@ -50,7 +53,8 @@ func (p *Plan) Close(v View, outcomes []Outcome, now time.Time) (v1alpha1.NodeHe
 
 type closing struct {
 	*Plan
-	v View
+	v       View
+	failing map[Verb]*failure
 }
 
 // settle writes one outcome into the records.
@@ -69,17 +73,30 @@ func (c *closing) settle(o Outcome) {
 		if !o.Found {
 			c.tell("", NoticeCreated, fmt.Sprintf("%s %s was created for node %s", o.Made.Kind.Kind, o.Made.Name, o.Act.Node))
 		}
-	case o.Act.Do == Begin:
-		if o.Skipped != "" {
-			c.holds[Hold(o.Skipped)]++
-			entry.Waiting = cut(o.Skipped)
-			c.warn("held/"+o.Act.Node, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", o.Act.Node, o.Skipped))
-			c.again(HoldLease.Retry())
-		}
+	case o.Act.Do == Begin && o.Skipped != "":
+		c.skipped(o)
+		entry.Waiting = cut(o.Skipped)
+	case o.Act.Do == Begin && o.Err != nil:
+		entry.Waiting = cut("beginning its remediation failed, and is tried again: " + o.Err.Error())
 	default:
 		return
 	}
 	c.nodes[o.Act.Node] = entry
+}
+
+// skipped counts and reports a node for which nothing began. Objects that are refused, by a
+// quota for instance, are reported once for all nodes; each node's entry has its own words.
+func (c *closing) skipped(o Outcome) {
+	hold, key := o.Hold, "held/"+o.Act.Node
+	if hold == "" {
+		hold = Hold(o.Skipped)
+	}
+	if hold == HoldRefused {
+		key = "refused"
+	}
+	c.holds[hold]++
+	c.warn(key, NoticeSkipped, fmt.Sprintf("no remediation of node %s begins: %s", o.Act.Node, cut(o.Skipped)))
+	c.again(HoldLease.Retry())
 }
 
 // status is the whole of it; what did not change keeps its times.
@@ -119,6 +136,9 @@ func (c *closing) disabled(s *v1alpha1.NodeHealthCheckStatus, now time.Time) {
 		c.warn("disabled/"+problem.Reason+problem.Message, NoticeDisabled, problem.Reason+": "+problem.Message)
 	} else if was {
 		c.tell("", NoticeEnabled, "the check works again")
+	}
+	if failed := c.failed(); problem == nil && len(failed) > 0 {
+		condition.Message = "the check works, but not all that it does: " + strings.Join(failed, "; ")
 	}
 	meta.SetStatusCondition(&s.Conditions, condition)
 }
@@ -164,6 +184,9 @@ func (c *closing) explain(s *v1alpha1.NodeHealthCheckStatus) {
 		default:
 			s.Reason += fmt.Sprintf("; %d wait: %s", c.holds[hold], hold)
 		}
+	}
+	for _, sentence := range c.failed() {
+		s.Reason += "; " + sentence
 	}
 	if c.v.DryRun {
 		s.Reason += "; dry run: nothing is begun or removed"

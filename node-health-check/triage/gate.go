@@ -31,13 +31,14 @@ const (
 	HoldControlPlane Hold = "another control-plane node is being remediated, going to retry in a minute"
 	HoldLease        Hold = "the node lease is already taken"
 	HoldForeign      Hold = "a remediation object that is not the check's own is in the way"
+	HoldRefused      Hold = "the API server refuses the remediation object"
 	HoldDryRun       Hold = "this is a dry run"
 )
 
 // Retry is after how long a hold is looked at again by the clock; 0 is never, since
 // a watch tells of its end.
 func (h Hold) Retry() time.Duration {
-	if slices.Contains([]Hold{HoldControlPlane, HoldLease, HoldForeign, HoldBrake}, h) {
+	if slices.Contains([]Hold{HoldControlPlane, HoldLease, HoldForeign, HoldRefused, HoldBrake}, h) {
 		return time.Minute
 	}
 	return 0

@@ -32,6 +32,15 @@ const (
 	Release Verb = "release"
 )
 
+// words say what an act of the verb does.
+func (v Verb) words() string {
+	return map[Verb]string{
+		Begin: "beginning a remediation", Tell: "telling a remediator that its time is up", Remove: "removing a remediation",
+		Delay: "noting that the healthy delay began", Undelay: "noting that the healthy delay ended", Confirm: "taking a person's confirmation off a node",
+		Age: "noting that a remediation is old", Renew: "renewing a node's lease", Release: "releasing a node's lease",
+	}[v]
+}
+
 // Act is one thing to do. An act that fails is decided about anew by the next pass.
 type Act struct {
 	Do   Verb
@@ -70,6 +79,7 @@ const (
 	NoticeStorm        = "StormRecoveryStarted"
 	NoticeStormOver    = "StormRecoveryEnded"
 	NoticeLease        = "NodeLeaseGivenUp"
+	NoticeFailed       = "RemediationActionFailed"
 )
 
 // Ended is a remediation whose node is healthy again and which is gone.

@@ -1,7 +1,6 @@
 package triage_test
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -342,24 +341,5 @@ func TestTheStatusComesToRest(t *testing.T) {
 	}
 	if before.UnhealthyNodes[0].Remediations[0].Resource.UID != types.UID("uid-1") {
 		t.Errorf("recorded %+v", before.UnhealthyNodes[0].Remediations)
-	}
-}
-
-// The lease of a step of a hundred years, the longest that a check may have, is a lease.
-func TestLeaseOfALongStep(t *testing.T) {
-	century := 876000 * time.Hour
-	w := newWorld(0, nil, step(rebootKind, century), step(terminateKind, century))
-	w.node("n")
-	w.fall("n")
-	for range 2 {
-		w.pass()
-		w.now = w.now.Add(time.Hour)
-	}
-	l, held := w.view.Leases["n"]
-	if !held || l.Duration <= 0 || l.Duration/time.Second > math.MaxInt32 {
-		t.Errorf("lease %+v, held %t", l, held)
-	}
-	if w.did != nil || w.plan.Again <= 0 {
-		t.Errorf("the next pass did %q, and the one after it is due in %s", w.did, w.plan.Again)
 	}
 }

@@ -142,7 +142,7 @@ func (c *Reconciler) begin(ctx context.Context, o *observation, out *triage.Outc
 		c.found(ctx, o, object, out)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		// This object is refused, whatever is done for other nodes.
-		out.Skipped = "the API server refuses " + object.GetKind() + " " + object.GetName() + ": " + err.Error()
+		out.Hold, out.Skipped = triage.HoldRefused, "the API server refuses "+object.GetKind()+" "+object.GetName()+": "+err.Error()
 	default:
 		out.Err = fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
@@ -178,7 +178,7 @@ func (c *Reconciler) found(ctx context.Context, o *observation, wanted *unstruct
 	}
 	facts := factsOf(there, o.Check.UID)
 	if !facts.Owned {
-		out.Skipped = there.GetKind() + " " + there.GetName() + " is there already, and not this check's"
+		out.Hold, out.Skipped = triage.HoldForeign, there.GetKind()+" "+there.GetName()+" was not made by this check, and is waited for until it is gone"
 		return
 	}
 	out.Made, out.Found = &facts, true

@@ -116,23 +116,40 @@ func (c *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	o, plan, err := c.decide(ctx, check)
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(err, c.undecided(ctx, check, err))
 	}
 	outcomes := c.carryOut(ctx, o, plan)
 	c.here("node-health-check/acted")
 	status := c.close(o, plan, outcomes)
 	again := plan.Again
-	if triage.Changed(check.Status, status) {
-		check.Status = status
-		err := c.Live.Status().Update(ctx, check)
-		switch {
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			again = raceWait
-		case err != nil:
-			return ctrl.Result{}, errors.Join(fmt.Errorf("writing the status: %w", err), failures(outcomes))
-		}
+	switch err := c.store(ctx, check, status); {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		again = raceWait
+	case err != nil:
+		return ctrl.Result{}, errors.Join(fmt.Errorf("writing the status: %w", err), failures(outcomes))
 	}
 	return ctrl.Result{RequeueAfter: again}, failures(outcomes)
+}
+
+// store writes the status, if it is worth it.
+func (c *Reconciler) store(ctx context.Context, check *v1alpha1.NodeHealthCheck, status v1alpha1.NodeHealthCheckStatus) error {
+	if !triage.Changed(check.Status, status) {
+		return nil
+	}
+	check.Status = status
+	return c.Live.Status().Update(ctx, check) //nolint:wrapcheck // the caller says what it means
+}
+
+// undecided reports that a pass failed before it decided anything.
+func (c *Reconciler) undecided(ctx context.Context, check *v1alpha1.NodeHealthCheck, why error) error {
+	status, notices := triage.Undecided(check.Status, why, c.Clock.Now())
+	c.mu.Lock()
+	c.tell(check, notices)
+	c.mu.Unlock()
+	if err := c.store(ctx, check, status); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
 }
 
 // decide observes and decides, and notes which control-plane nodes are taken: no other
