@@ -137,7 +137,10 @@ type Watch struct {
 	// Manager prepares a manager with the controllers, and has Fill open the caches that
 	// they need. It is asked again until it succeeds, or is Fatal.
 	Manager func(ctx context.Context) (ctrl.Manager, error)
-	Log     *slog.Logger
+	// Refusals are the watches that the API server refuses; nil counts none. Manager has
+	// the caches report to it.
+	Refusals *Refusals
+	Log      *slog.Logger
 
 	running, synced atomic.Bool
 	missing         atomic.Value // why the objects can not be watched; empty when they can
@@ -150,6 +153,9 @@ func (w *Watch) Synced() (bool, string) {
 	}
 	if w.running.Load() && !w.synced.Load() {
 		return false, "the caches of " + w.Objects + " are not filled yet"
+	}
+	if why := w.Refusals.Why(); why != "" {
+		return false, why
 	}
 	return true, "synced"
 }

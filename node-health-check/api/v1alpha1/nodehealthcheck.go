@@ -80,6 +80,12 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	StormRecoveryThreshold *int32 `json:"stormRecoveryThreshold,omitempty"`
 
+	// StormCooldownDuration of medik8s' operator is refused: a storm ends here by
+	// stormRecoveryThreshold, and not by the clock.
+	// +kubebuilder:validation:XValidation:rule="false",message="is not supported: remove it, and set stormRecoveryThreshold, the number of unhealthy nodes at which a storm ends"
+	// +optional
+	StormCooldownDuration string `json:"stormCooldownDuration,omitempty"`
+
 	// CountQuarantinedAsHealthy counts a node that NVSentinel has in quarantine
 	// by its conditions alone. Without it such a node is not healthy here, so
 	// that the budgets of both add up to no more than this one's.

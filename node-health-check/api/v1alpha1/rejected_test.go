@@ -144,6 +144,7 @@ func TestRejected(t *testing.T) {
 		{"an order that no int32 holds", step(`"order":3000000000,"timeout":"60s"`), "<nil>", "format int32 in spec.escalatingRemediations[1].order"},
 		{"a threshold that no int32 holds", `{"stormRecoveryThreshold":3000000000}`, "<nil>", "format int32 in spec.stormRecoveryThreshold"},
 		{"pauses that are no list", `{"pauseRequests":"upgrade"}`, "spec.pauseRequests", "must be of type array"},
+		{"medik8s' end of a storm by the clock", `{"stormCooldownDuration":"5m"}`, "spec.stormCooldownDuration", "set stormRecoveryThreshold"},
 		{"a negative threshold", `{"stormRecoveryThreshold":-1}`, "spec.stormRecoveryThreshold", "greater than or equal to 0"},
 		{"a threshold in per cent", `{"stormRecoveryThreshold":"10%"}`, "spec.stormRecoveryThreshold", "must be of type integer"},
 	}

@@ -73,6 +73,12 @@ func (c *Reconciler) steps(ctx context.Context, o *observation) error {
 	if o.Problem == nil {
 		o.Problem = ambiguous(o.Steps)
 	}
+	// Another definition of the kind may have let the field in. Without its meaning
+	// remediations would begin sooner than was asked for.
+	if o.Problem == nil && spec.StormCooldownDuration != "" {
+		o.Problem = &triage.Problem{Reason: v1alpha1.ReasonSpecInvalid, Message: "spec.stormCooldownDuration is not supported: " +
+			"remove it, and set spec.stormRecoveryThreshold, the number of unhealthy nodes at which a storm ends"}
+	}
 	return nil
 }
 

@@ -47,7 +47,8 @@ type Watch struct {
 // New makes a watch.
 func New(config *rest.Config, d Deps) *Watch {
 	w := &Watch{deps: d, config: config}
-	w.Watch = &controller.Watch{Objects: "nodes and checks", Log: d.Log, Manager: w.manager, Unserved: func(ctx context.Context) string {
+	refusals := controller.NewRefusals(d.Clock, rawCheck(), &corev1.Node{}, &coordinationv1.Lease{})
+	w.Watch = &controller.Watch{Objects: "nodes and checks", Log: d.Log, Refusals: refusals, Manager: w.manager, Unserved: func(ctx context.Context) string {
 		return controller.Unserved(ctx, d.Live, map[string]client.ObjectList{"NodeHealthCheck": rawChecks()})
 	}}
 	return w
@@ -62,7 +63,7 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := controller.Manager(w.config, cache.Options{ByObject: map[client.Object]cache.ByObject{
+	mgr, err := controller.Manager(w.config, cache.Options{DefaultWatchErrorHandler: w.Refusals.Handle, ByObject: map[client.Object]cache.ByObject{
 		&corev1.Node{}:          {Transform: slim},
 		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{w.deps.Claims.Namespace: {}}},
 	}}, w.deps.Log, v1alpha1.AddToScheme, healthevent.AddToScheme)
