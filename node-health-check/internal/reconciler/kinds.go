@@ -80,7 +80,8 @@ func (k *kinds) follow(ctx context.Context, kind schema.GroupVersionKind, templa
 		}
 		to, only := k.remediations, []predicate.Predicate{predicate.Funcs{UpdateFunc: remediationChanged}}
 		if template {
-			to, only = k.templates, []predicate.Predicate{predicate.GenerationChangedPredicate{}}
+			// That a remediator supports several templates is an annotation.
+			to, only = k.templates, []predicate.Predicate{predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})}
 		}
 		if err := k.watcher.Watch(logged{source.Kind[client.Object](k.cache, object, to, only...), kind}); err != nil {
 			return fmt.Errorf("watching %s objects: %w", kind.Kind, err)
