@@ -43,6 +43,38 @@ func RefusedBy(kind, name string, conditions []metav1.Condition) (Refused, bool)
 	return Refused{kind, name, c.Message}, true
 }
 
+// misconfigured says whether a run ended because its chain or a template of it is wrong.
+func misconfigured(end *metav1.Condition) bool {
+	return end != nil && end.Status == metav1.ConditionFalse &&
+		slices.Contains([]string{v1alpha1.ReasonMisconfigured, v1alpha1.ReasonRejected}, end.Reason)
+}
+
+// Misconfigured is a run that ended because its chain or a template of it is wrong.
+type Misconfigured struct {
+	Run     string `json:"run"`
+	Node    string `json:"node"`
+	Chain   string `json:"chain"`
+	Message string `json:"message"`
+}
+
+// unrepairedBy are the misconfigured runs whose nodes have no newer run, by node.
+func unrepairedBy(runs []v1alpha1.RepairRun) (out []Misconfigured) {
+	newest := map[string]*v1alpha1.RepairRun{}
+	for i := range runs {
+		node := v1alpha1.NodeOf(&runs[i])
+		if last := newest[node]; last == nil || last.CreationTimestamp.Before(&runs[i].CreationTimestamp) {
+			newest[node] = &runs[i]
+		}
+	}
+	for node, run := range newest {
+		if end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded); misconfigured(end) {
+			out = append(out, Misconfigured{Run: run.Name, Node: node, Chain: run.Spec.Chain, Message: joined(end.Reason, end.Message)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Misconfigured) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}
+
 // underway are the runs that have not come to their end, the oldest first.
 func underway(runs []v1alpha1.RepairRun) (out []Underway) {
 	for i := range runs {
@@ -68,6 +100,10 @@ func underway(runs []v1alpha1.RepairRun) (out []Underway) {
 func (p *page) runs(f Fleet) {
 	for _, r := range f.Refused {
 		p.line("%s", p.paint(Alert, "! "+plain(fmt.Sprintf("%s %s cannot be used: %s", r.Kind, r.Name, brief(r.Message)))))
+	}
+	for _, m := range f.Misconfigured {
+		text := fmt.Sprintf("RepairRun %s has not repaired node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, brief(m.Message))
+		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	if len(f.Runs) == 0 {
 		return

@@ -27,7 +27,7 @@ type TracedRun struct {
 	Name    string         `json:"name"`
 	Node    string         `json:"node"`
 	Chain   string         `json:"chain"`
-	Outcome string         `json:"outcome"` // succeeded, failed or under way
+	Outcome string         `json:"outcome"` // succeeded, failed, misconfigured or under way
 	Reason  string         `json:"reason,omitempty"`
 	Message string         `json:"message,omitempty"`
 	Fault   v1alpha1.Fault `json:"fault"`
@@ -95,6 +95,9 @@ func traceRun(query string, run *v1alpha1.RepairRun) (out TracedRun, knows bool)
 			out.Outcome = "succeeded"
 		case metav1.ConditionFalse:
 			out.Outcome = "failed"
+			if misconfigured(c) {
+				out.Outcome = "misconfigured"
+			}
 		case metav1.ConditionUnknown:
 		}
 	}
@@ -150,7 +153,7 @@ func (t Trace) Write(w io.Writer, style Style) error {
 }
 
 func (t Trace) run(p *page, run TracedRun) {
-	mood := map[string]Mood{"succeeded": Good, "failed": Bad}[run.Outcome]
+	mood := map[string]Mood{"succeeded": Good, "failed": Bad, "misconfigured": Alert}[run.Outcome]
 	p.line("run %s, chain %s, node %s: %s", plain(run.Name), plain(run.Chain), plain(run.Node), p.paint(mood, run.Outcome))
 	if run.Outcome != "succeeded" && run.Reason != "" {
 		p.line("  %s: %s", plain(run.Reason), brief(run.Message))
@@ -177,7 +180,7 @@ func (t Trace) step(p *page, s TracedStep) {
 		line += ", " + s.Object.Kind + " " + name
 	}
 	if s.State != v1alpha1.StepDone && s.Reason != "" {
-		line += " (" + s.Reason + ")"
+		line += " (" + joined(s.Reason, brief(s.Message)) + ")"
 	}
 	p.line("%s %s", t.mark(s.Found), plain(line))
 	for _, in := range s.Inputs {

@@ -15,7 +15,7 @@ const tracedRuns = `
   status:
     conditions: [{type: Succeeded, status: "True", reason: Done, message: every step is over}]
     steps:
-    - {name: collect, state: Failed, reason: UnknownTimeout, finishedAt: "2026-03-01T12:10:00Z", object: {apiVersion: batch/v1, kind: Job, namespace: nvsentinel, name: gpu-1-aa, uid: u1}}
+    - {name: collect, state: Failed, reason: UnknownTimeout, message: "no verdict within 10m0s", finishedAt: "2026-03-01T12:10:00Z", object: {apiVersion: batch/v1, kind: Job, namespace: nvsentinel, name: gpu-1-aa, uid: u1}}
     - name: reboot
       state: Done
       reason: MatchedCondition
@@ -51,7 +51,7 @@ func TestTrace(t *testing.T) {
 	}
 	const want = `run run-1, chain reboot-and-validate, node gpu-1: succeeded
   for record 0190-r1, RESTART_VM SysLogsXIDError 79: GPU has fallen off the bus
-  collect: Failed 2026-03-01 12:10:00, Job nvsentinel/gpu-1-aa (UnknownTimeout)
+  collect: Failed 2026-03-01 12:10:00, Job nvsentinel/gpu-1-aa (UnknownTimeout: no verdict within 10m0s)
   reboot: Done 2026-03-01 12:14:00, RebootNode gpu-1-bb
     > boot  sha256:111111111111  b2
   validate: Done 2026-03-01 12:40:00, Job nvsentinel/gpu-1-cc

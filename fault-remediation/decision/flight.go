@@ -256,6 +256,8 @@ func (d decision) fail(cur Ref, health healthrule.Result) Step {
 			a.State, a.Reason = StateCancelled, string(SessionOver)
 		case o.Escalated:
 			a.Reason = string(ChainEscalated)
+		case o.Misconfigured:
+			a.Reason = string(ChainMisconfigured)
 		}
 		a.Steps = o.Steps
 	})

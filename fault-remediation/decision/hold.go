@@ -44,6 +44,8 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 		}
 	}
 	switch {
+	case s.misconfigured:
+		return end{ChainMisconfigured, fmt.Sprintf("%s says nothing about the node: %s; correct the chain or its templates, and repair the node by hand", a.Name, s.last), ""}
 	case s.escalated:
 		lost := fmt.Sprintf("%s is not tried again: %s", a.Name, s.last)
 		return end{ChainEscalated, lost + "; repair the node by hand", lost}
@@ -59,7 +61,11 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 		lost := d.lostSince(*s.away)
 		return end{NeverReady, lost + "; another signal could interrupt its boot: look at its console, then repair the node by hand", lost}
 	case s.refused >= a.Attempts.Max:
-		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; see the provider plugin, then repair the node by hand", a.Name, s.refused, s.last), ""}
+		see := "see the provider plugin"
+		if a.Chain != "" {
+			see = "correct RepairChain " + a.Chain
+		}
+		return end{SignalRefused, fmt.Sprintf("%s was refused %d times in a row; last: %s; %s, then repair the node by hand", a.Name, s.refused, s.last, see), ""}
 	}
 	return end{}
 }

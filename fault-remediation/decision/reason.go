@@ -99,6 +99,9 @@ const (
 	AttemptsUsedUp Reason = "AttemptsUsedUp"
 	// ChainEscalated: a step of the chain failed whose failure is not tried again.
 	ChainEscalated Reason = "ChainEscalated"
+	// ChainMisconfigured: the chain or one of its templates is wrong: the node is not
+	// repaired, and no other repair follows from that.
+	ChainMisconfigured Reason = "ChainMisconfigured"
 	// SignalRefused: the actor refused as often as there are attempts.
 	SignalRefused Reason = "SignalRefused"
 	// NeverReady: the machine has not been Ready since its last signal; another

@@ -264,6 +264,9 @@ func (w *world) setObject(d *datadriven.TestData) {
 		case "escalated":
 			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: MatchedCondition: bad GPU"}
 			o.Escalated, o.Steps = true, []record.RepairStep{{Name: "reboot", State: "Done"}, {Name: "validate", State: "Failed"}}
+		case "misconfigured":
+			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: StampFailed: map has no entry for key \"boot\""}
+			o.Misconfigured, o.Steps = true, []record.RepairStep{{Name: "reset", State: "Done"}, {Name: "validate", State: "Failed"}}
 		case "not-needed":
 			condition(healthrule.Healthy, "condition status: True, message: rebooted by somebody else")
 			o.Unsent = true

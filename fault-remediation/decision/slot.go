@@ -25,6 +25,8 @@ type slot struct {
 	refused int
 	// escalated: the slot's last attempt said that it is not to be tried again.
 	escalated bool
+	// misconfigured: the slot's last attempt was of a chain that is wrong.
+	misconfigured bool
 	// failedAt and pause are the wait after a failure.
 	failedAt time.Time
 	pause    time.Duration
@@ -106,6 +108,7 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 		s.last += ", " + tried[0].Message
 	}
 	s.escalated = tried[0].Reason == string(ChainEscalated)
+	s.misconfigured = tried[0].Reason == string(ChainMisconfigured)
 	failures := runOf(tried, func(a record.Attempt) bool { return a.State != string(healthrule.Healthy) })
 	s.refused = runOf(tried, func(a record.Attempt) bool { return !a.SignalSent && a.State == string(healthrule.Unhealthy) })
 	if failures > 0 {

@@ -71,6 +71,9 @@ type Object struct {
 	// Escalated says that a step of a chain failed so that the repair is not to be tried
 	// again.
 	Escalated bool
+	// Misconfigured says that a chain or one of its templates is wrong, so that the run
+	// tells nothing about the node.
+	Misconfigured bool
 	// Steps are the trace of a run of a chain.
 	Steps []record.RepairStep
 	// PriorBoot and ObservedBoot are the boots before and after, where the

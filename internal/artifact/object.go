@@ -45,7 +45,8 @@ type Progress struct {
 
 // Reasons that come of reading and writing.
 const (
-	// ReasonOutputMissing: the object is healthy, and an output is not there yet.
+	// ReasonOutputMissing: the object is healthy, and an output is not there: Unknown until
+	// the time is up, then Unhealthy.
 	ReasonOutputMissing = "OutputMissing"
 	// ReasonRefused: the API server will never take this definition.
 	ReasonRefused = "Refused"
@@ -123,8 +124,8 @@ func (o Object) remember(f Facts, p Progress, d *Decision) (Progress, error) {
 // what would be written now would lose the output.
 func (f Facts) withhold(d *Decision, missing error) {
 	waits := f.waiting(unknown(ReasonOutputMissing, missing.Error()))
-	if waits.Health.State == healthrule.Unhealthy { // for too long
-		waits.Do = d.Do
+	if waits.Health.State == healthrule.Unhealthy { // for too long, which says nothing about the object
+		waits.Do, waits.Health.Reason = d.Do, ReasonOutputMissing
 	}
 	*d = waits
 }

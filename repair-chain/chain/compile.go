@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/ext"
@@ -102,14 +103,23 @@ func ruleOf(r v1alpha1.HealthRule) (rule healthrule.Rule) {
 // Chain is a compiled RepairChain.
 type Chain struct {
 	Steps []Step
+
+	succeedsIf *expression // nil is the rule of judged
 }
 
 // Step is one of its steps.
 type Step struct {
 	v1alpha1.Step
 
-	when   cel.Program // nil is always
-	inputs []cel.Program
+	when   *expression // nil is always
+	inputs []*expression
+}
+
+// expression is a compiled one, at its field.
+type expression struct {
+	cel.Program
+	field, text string
+	reads       reads
 }
 
 // Compile compiles a chain; an error names every field that is wrong.
@@ -125,12 +135,14 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 	}
 	c := &Chain{}
 	var problems []error
-	program := func(field, expression string, kinds ...*cel.Type) cel.Program {
-		p, err := compile(env, expression, kinds)
+	program := func(field, text string, kinds ...*cel.Type) *expression {
+		e, err := compile(env, text, kinds)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", field, err))
+			problems = append(problems, fmt.Errorf("%s: %w%s", field, err, dashed(spec, text)))
+			return nil
 		}
-		return p
+		e.field = field
+		return e
 	}
 	for i, s := range spec.Steps {
 		at := fmt.Sprintf("spec.steps[%d]", i)
@@ -143,21 +155,38 @@ func Compile(spec v1alpha1.RepairChainSpec) (*Chain, error) {
 		}
 		c.Steps = append(c.Steps, step)
 	}
+	if spec.SucceedsIf != "" {
+		c.succeedsIf = program("spec.succeedsIf", spec.SucceedsIf, cel.BoolType, cel.DynType)
+	}
 	return c, errors.Join(problems...)
 }
 
+// dashed says how an expression names a step whose name has a dash, if it seems to.
+func dashed(spec v1alpha1.RepairChainSpec, text string) string {
+	for _, s := range spec.Steps {
+		if strings.Contains(s.Name, "-") && strings.Contains(text, "."+s.Name) {
+			return fmt.Sprintf("; a name with a dash is written in brackets: steps['%[1]s'], outputs['%[1]s']", s.Name)
+		}
+	}
+	return ""
+}
+
 // compile checks an expression and makes its program; without kinds any type will do.
-func compile(env *cel.Env, expression string, kinds []*cel.Type) (cel.Program, error) {
-	ast, issues := env.Compile(expression)
+func compile(env *cel.Env, text string, kinds []*cel.Type) (*expression, error) {
+	checked, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
 		return nil, err
 	}
 	fits := len(kinds) == 0
 	for _, k := range kinds {
-		fits = fits || ast.OutputType().IsExactType(k)
+		fits = fits || checked.OutputType().IsExactType(k)
 	}
 	if !fits {
-		return nil, fmt.Errorf("it returns %s, not %s", ast.OutputType(), kinds[0])
+		return nil, fmt.Errorf("it returns %s, not %s", checked.OutputType(), kinds[0])
 	}
-	return env.Program(ast, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(checked, cel.CostLimit(costLimit), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return nil, err
+	}
+	return &expression{Program: program, text: text, reads: readsOf(checked)}, nil
 }

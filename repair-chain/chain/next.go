@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/artifact"
@@ -18,6 +17,8 @@ import (
 
 // Reasons of steps that no rule gives.
 const (
+	// ReasonMistake: an earlier step showed a mistake in the chain or in a template.
+	ReasonMistake = "EarlierMistake"
 	// ReasonSkipped: its condition does not hold.
 	ReasonSkipped = "ConditionFalse"
 	// ReasonEarlier: an earlier step failed the run, and this one is not always done.
@@ -116,6 +117,10 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, a
 // begins decides whether a step that waits may begin.
 func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	st := &run.Status.Steps[i]
+	if wrong := mistaken(run.Status.Steps[:i]); wrong >= 0 {
+		over(st, v1alpha1.StepSkipped, ReasonMistake, "step "+c.Steps[wrong].Name+" shows a mistake in the chain or its template: nothing more begins", f.Now)
+		return false
+	}
 	if failed := c.failed(run.Status.Steps[:i]); failed >= 0 && !c.Steps[i].Always {
 		over(st, v1alpha1.StepSkipped, ReasonEarlier, "step "+c.Steps[failed].Name+" failed the run", f.Now)
 		return false
@@ -137,16 +142,6 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, f.Now)
 	}
 	return err == nil && due
-}
-
-// failed is the first of the steps whose failure is the run's; -1 is none.
-func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
-	for i, st := range steps {
-		if st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure != v1alpha1.Continue {
-			return i
-		}
-	}
-	return -1
 }
 
 // held says why nothing may be written now.
@@ -193,8 +188,13 @@ func (c *Chain) stamp(run *v1alpha1.RepairRun, i int, t *Template) (*Turn, error
 // maxMessage is how many bytes of a message are kept.
 const maxMessage = 1024
 
+// bounded cuts a message between two characters.
+func bounded(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+}
+
 func wait(st *v1alpha1.StepStatus, reason, message string) {
-	st.Reason, st.Message = reason, strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+	st.Reason, st.Message = reason, bounded(message)
 }
 
 func over(st *v1alpha1.StepStatus, state v1alpha1.StepState, reason, message string, now time.Time) {
@@ -285,70 +285,4 @@ func (c *Chain) Judge(run *v1alpha1.RepairRun, i int, turn *Turn, d artifact.Dec
 // Trouble tells why a step's object could not be looked at, made or written just now.
 func Trouble(run *v1alpha1.RepairRun, i int, err error) {
 	wait(&run.Status.Steps[i], ReasonTrouble, err.Error())
-}
-
-// Conclude writes the conditions of a run from its steps; ended says that nothing more
-// begins.
-func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
-	steps := run.Status.Steps
-	failed := c.failed(steps)
-	open := slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool {
-		return !slices.Contains([]v1alpha1.StepState{v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepSkipped}, st.State)
-	})
-	switch {
-	case open >= 0 && !ends(steps[open].Reason):
-		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
-		return false
-	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonEscalated, told(steps[failed]), now)
-	case failed >= 0:
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonStepFailed, told(steps[failed]), now)
-	case open >= 0:
-		conclude(run, metav1.ConditionFalse, steps[open].Reason, told(steps[open]), now)
-	default:
-		conclude(run, metav1.ConditionTrue, v1alpha1.ReasonDone, "every step is over", now)
-	}
-	return true
-}
-
-// ends says whether a step that waits for this reason will never begin.
-func ends(reason string) bool {
-	return reason == v1alpha1.ReasonSessionOver || reason == v1alpha1.ReasonNodeExcluded
-}
-
-// told is what a run says of the step that decides about it.
-func told(st v1alpha1.StepStatus) string {
-	return "step " + st.Name + ": " + said(st)
-}
-
-// said is a step's reason, and its message if it has one.
-func said(st v1alpha1.StepStatus) string {
-	if st.Message == "" {
-		return st.Reason
-	}
-	return st.Reason + ": " + st.Message
-}
-
-// Reject ends a run whose chain can not be used.
-func Reject(run *v1alpha1.RepairRun, problem string, now time.Time) {
-	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonRejected, problem, now)
-}
-
-// Ended says whether a run has come to its end.
-func Ended(run *v1alpha1.RepairRun) bool {
-	c := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
-	return c != nil && c.Status != metav1.ConditionUnknown
-}
-
-func conclude(run *v1alpha1.RepairRun, succeeded metav1.ConditionStatus, reason, message string, now time.Time) {
-	processing := metav1.ConditionTrue
-	if succeeded != metav1.ConditionUnknown {
-		processing = metav1.ConditionFalse
-	}
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionSucceeded, Status: succeeded, Reason: reason, Message: message, ObservedGeneration: run.Generation, LastTransitionTime: metav1.NewTime(now),
-	}
-	meta.SetStatusCondition(&run.Status.Conditions, c)
-	c.Type, c.Status = v1alpha1.ConditionProcessing, processing
-	meta.SetStatusCondition(&run.Status.Conditions, c)
 }

@@ -73,13 +73,22 @@ func (s Step) due(vars map[string]any) (bool, error) {
 	if s.when == nil {
 		return true, nil
 	}
-	v, _, err := s.when.Eval(vars)
+	yes, err := truth(s.when, vars)
 	if err != nil {
 		return false, fmt.Errorf("when: %w", err)
 	}
+	return yes, nil
+}
+
+// truth is what an expression says that can only be true or false.
+func truth(p cel.Program, vars map[string]any) (bool, error) {
+	v, _, err := p.Eval(vars)
+	if err != nil {
+		return false, err
+	}
 	yes, ok := v.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("when: is %v, not true or false", v.Value())
+		return false, fmt.Errorf("is %v, not true or false", v.Value())
 	}
 	return yes, nil
 }

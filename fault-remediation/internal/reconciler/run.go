@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,11 +15,17 @@ import (
 
 // Reasons of a run that failed, as repair-chain gives them.
 const (
-	runEscalated   = "Escalated"
-	runRejected    = "Rejected"
-	runSessionOver = "SessionOver"
-	runExcluded    = "NodeExcluded"
+	runEscalated     = "Escalated"
+	runMisconfigured = "Misconfigured"
+	runRejected      = "Rejected"
+	runSessionOver   = "SessionOver"
+	runExcluded      = "NodeExcluded"
+	runNotRepaired   = "NotRepaired"
+	runNoNode        = "NodeNotFound"
 )
+
+// undone are the reasons of runs that have done nothing if none of their steps has an object.
+var undone = []string{runMisconfigured, runRejected, runSessionOver, runExcluded, runNotRepaired, runNoNode}
 
 // previewLength is how many bytes of a value's begin a record keeps.
 const previewLength = 200
@@ -42,8 +49,8 @@ type runStatus struct {
 	}
 }
 
-// runFacts adds what only runs of chains tell. Nothing was done by one that was
-// rejected, or whose session was over or node opted out before a step had made its object.
+// runFacts adds what only runs of chains tell. Nothing was done by one that ended for a
+// reason of undone before a step had made its object.
 func runFacts(o *decision.Object, obj *unstructured.Unstructured) {
 	o.Steps = stepsOf(obj)
 	end, _ := healthrule.ConditionOf(obj, "Succeeded")
@@ -55,7 +62,8 @@ func runFacts(o *decision.Object, obj *unstructured.Unstructured) {
 		untouched = untouched && s.UID == ""
 	}
 	o.Escalated = end.Reason == runEscalated
-	o.Unsent = untouched && (end.Reason == runRejected || end.Reason == runSessionOver || end.Reason == runExcluded)
+	o.Misconfigured = end.Reason == runMisconfigured
+	o.Unsent = untouched && slices.Contains(undone, end.Reason)
 	o.SessionOver = end.Reason == runSessionOver && untouched
 }
 

@@ -22,6 +22,11 @@ func TestARunThatDidNothing(t *testing.T) {
 		{reason: "NodeExcluded", made: true},
 		{reason: "SessionOver", made: true},
 		{reason: "StepFailed"},
+		{reason: "Misconfigured", want: decision.Object{Unsent: true, Misconfigured: true}},
+		{reason: "Misconfigured", made: true, want: decision.Object{Misconfigured: true}},
+		{reason: "NotRepaired", want: decision.Object{Unsent: true}},
+		{reason: "NotRepaired", made: true},
+		{reason: "NodeNotFound", want: decision.Object{Unsent: true}},
 		{reason: "Escalated", made: true, want: decision.Object{Escalated: true}},
 	} {
 		step := map[string]any{"name": "one", "state": "Waiting"}
@@ -33,7 +38,7 @@ func TestARunThatDidNothing(t *testing.T) {
 			"steps":      []any{step},
 			"conditions": []any{map[string]any{"type": "Succeeded", "status": "False", "reason": x.reason}},
 		}}})
-		if len(got.Steps) != 1 || got.Unsent != x.want.Unsent || got.SessionOver != x.want.SessionOver || got.Escalated != x.want.Escalated {
+		if len(got.Steps) != 1 || got.Unsent != x.want.Unsent || got.SessionOver != x.want.SessionOver || got.Escalated != x.want.Escalated || got.Misconfigured != x.want.Misconfigured {
 			t.Errorf("%s, made %v: %+v", x.reason, x.made, got)
 		}
 	}

@@ -12,7 +12,8 @@ const (
 	// Stop fails the run, in which only steps that are always done follow; the repair may
 	// be tried again.
 	Stop OnFailure = "stop"
-	// Continue goes on with the next step: a log that could not be collected.
+	// Continue goes on with the next step: a log that could not be collected, or a repair
+	// to which a later step is the alternative (RepairChainSpec.SucceedsIf).
 	Continue OnFailure = "continue"
 	// Escalate fails the run too, and it is not tried again: the action's onFailure follows.
 	Escalate OnFailure = "escalate"
@@ -26,12 +27,20 @@ type RepairChainSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Steps []Step `json:"steps"`
+	// SucceedsIf is a CEL expression over the same as those of steps. A run in which no
+	// step failed the run has succeeded if it is true. Without it, such a run has succeeded
+	// if a step is done, and each failed step whose state a later step's when reads has an
+	// alternative: such a later step that is done. Steps that are always done don't count.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	SucceedsIf string `json:"succeedsIf,omitempty"`
 }
 
 // Step is one object of the repair.
 type Step struct {
-	// Name of the step, under which later ones find its outputs.
-	// +kubebuilder:validation:Pattern="^[a-z][a-z0-9_]{0,30}$"
+	// Name of the step, under which later ones find its outputs. A name with a dash is
+	// written in brackets in expressions: steps['validate-again'].
+	// +kubebuilder:validation:Pattern="^[a-z]([a-z0-9_-]{0,29}[a-z0-9_])?$"
 	Name string `json:"name"`
 	// Template is the RepairTemplate's name.
 	// +kubebuilder:validation:MinLength=1

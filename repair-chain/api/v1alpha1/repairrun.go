@@ -17,6 +17,14 @@ const (
 	ReasonDone = "Done"
 	// ReasonStepFailed: a step failed, whose onFailure is stop.
 	ReasonStepFailed = "StepFailed"
+	// ReasonMisconfigured: a step could not be carried out because the chain or a template
+	// is wrong. It says nothing about the node, and selects no other step.
+	ReasonMisconfigured = "Misconfigured"
+	// ReasonNotRepaired: no step failed the run, and yet the repair is not done: a step
+	// failed without an alternative, or none is done, or succeedsIf does not hold.
+	ReasonNotRepaired = "NotRepaired"
+	// ReasonNodeNotFound: the Node does not exist.
+	ReasonNodeNotFound = "NodeNotFound"
 	// ReasonEscalated: a step failed, whose onFailure is escalate.
 	ReasonEscalated = "Escalated"
 	// ReasonSessionOver: the quarantine ended before the next step began.
@@ -221,6 +229,9 @@ type RepairRunStatus struct {
 	// Chain is the chain as it was when the run began; a change is for later runs.
 	// +optional
 	Chain *RepairChainSpec `json:"chain,omitempty"`
+	// Step that is due; empty when the run has ended.
+	// +optional
+	Step string `json:"step,omitempty"`
 	// Steps in their order.
 	// +listType=map
 	// +listMapKey=name
@@ -235,6 +246,7 @@ type RepairRunStatus struct {
 // +kubebuilder:resource:path=repairruns,scope=Cluster
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`
 // +kubebuilder:printcolumn:name="Chain",type=string,JSONPath=`.spec.chain`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
 // +kubebuilder:printcolumn:name="Succeeded",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Succeeded")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

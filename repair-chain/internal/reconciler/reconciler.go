@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -283,5 +284,14 @@ func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
 		end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
 		c.Log.Info("run ended", "run", run.Name, "node", v1alpha1.NodeOf(run), "succeeded", end.Status, "reason", end.Reason, "message", end.Message)
 		c.Metrics.ended(run, end.Reason)
+		if slices.Contains(forPeople, end.Reason) {
+			c.events.Eventf(run, nil, corev1.EventTypeWarning, end.Reason, "Repair", "%s", end.Message)
+		}
 	}
+}
+
+// forPeople are the reasons of ended runs that no other Event explains, and that a person
+// has to do something about.
+var forPeople = []string{
+	v1alpha1.ReasonMisconfigured, v1alpha1.ReasonRejected, v1alpha1.ReasonNotRepaired, v1alpha1.ReasonNodeNotFound, v1alpha1.ReasonNodeUnnamed,
 }
