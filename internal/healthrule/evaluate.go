@@ -215,13 +215,13 @@ func apply(obj map[string]any, rule Matchers) []match {
 	return out
 }
 
+// matchCondition looks at the first condition of the type, as upstream does.
 func matchCondition(list []Condition, want ConditionMatcher) match {
-	for _, c := range list {
-		if c.Type == want.Type && c.Status == want.Status {
-			return match{ok: true, reason: ReasonMatchedCondition, message: fmt.Sprintf("condition status: %s, message: %s", c.Status, c.Message)}
-		}
+	c, ok := first(list, want.Type)
+	if !ok || c.Status != want.Status {
+		return match{}
 	}
-	return match{}
+	return match{ok: true, reason: ReasonMatchedCondition, message: fmt.Sprintf("condition status: %s, message: %s", c.Status, c.Message)}
 }
 
 func matchField(obj map[string]any, f FieldMatcher) match {
