@@ -32,10 +32,14 @@ type Template struct {
 	Digest string
 	GVK    schema.GroupVersionKind
 	// Rule of reading and writing; nil where what exists is healthy.
-	Rule      *healthrule.Rule
+	Rule *healthrule.Rule
+	// Display tells people how the object is; nil tells nothing.
+	Display   *healthrule.Rule
 	Paths     map[string]string
 	Namespace string
 	Lifecycle artifact.Lifecycle
+	// Needs are the inputs that the texts name; Check finds them.
+	Needs []string
 
 	object *artifact.Template
 }
@@ -61,7 +65,9 @@ func CompileTemplate(t *v1alpha1.RepairTemplate) (*Template, error) {
 	out.object, err = artifact.ParseTemplate(object)
 	refuse("spec.template", err)
 	if t.Spec.HealthRule != nil {
-		refuse("spec.healthRule", ruleOf(*t.Spec.HealthRule).Validate())
+		rule := ruleOf(*t.Spec.HealthRule)
+		refuse("spec.healthRule", rule.Validate())
+		out.Display = &rule
 	}
 	if tracing := t.Spec.ArtifactTracing; tracing != nil {
 		rule := ruleOf(tracing.HealthRule)

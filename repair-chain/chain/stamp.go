@@ -143,6 +143,12 @@ type data struct {
 	Inputs                map[string]any
 }
 
+// renderError is one of the texts of a template.
+type renderError struct{ error }
+
+// Unwrap is the text's own.
+func (e *renderError) Unwrap() error { return e.error }
+
 // Stamp makes the object of a step, of these inputs. Name, namespace, marks and owner
 // are ours, whatever the template says; an object that is for another node is none.
 func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string]any) (artifact.Definition, error) {
@@ -154,7 +160,7 @@ func (t *Template) Stamp(run *v1alpha1.RepairRun, step string, inputs map[string
 		Session: f.Session, Run: run.Name, Step: step, Inputs: inputs,
 	})
 	if err != nil {
-		return artifact.Definition{}, fmt.Errorf("template %s: %w", t.Name, err)
+		return artifact.Definition{}, fmt.Errorf("template %s: %w", t.Name, &renderError{err})
 	}
 	o := &unstructured.Unstructured{Object: made}
 	if other := foreign(made, node); other != "" {

@@ -3,7 +3,9 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,11 +29,8 @@ func (c templateController) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := c.Live.Get(ctx, req.NamespacedName, t); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	problem := ""
-	if _, err := chain.CompileTemplate(t); err != nil {
-		problem = err.Error()
-	}
-	if !accepted(&t.Status.Conditions, t.Generation, problem) {
+	_, warnings, err := usable(t)
+	if !c.accepted(t, &t.Status.Conditions, err, warnings) {
 		return ctrl.Result{}, nil
 	}
 	if err := c.Live.Status().Update(ctx, t); err != nil {
@@ -48,11 +47,11 @@ func (c chainController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := c.Live.Get(ctx, req.NamespacedName, definition); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	problem, err := c.wrong(ctx, definition.Spec)
+	wrong, err := c.wrong(ctx, definition.Spec)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !accepted(&definition.Status.Conditions, definition.Generation, problem) {
+	if !c.accepted(definition, &definition.Status.Conditions, wrong, nil) {
 		return ctrl.Result{}, nil
 	}
 	if err := c.Live.Status().Update(ctx, definition); err != nil {
@@ -61,11 +60,38 @@ func (c chainController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// accepted writes the condition, and says whether it has changed.
-func accepted(conditions *[]metav1.Condition, generation int64, problem string) bool {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: generation}
-	if problem != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonWrong, problem
+// usable compiles and checks a template.
+func usable(t *v1alpha1.RepairTemplate) (compiled *chain.Template, warnings []string, err error) {
+	if compiled, err = chain.CompileTemplate(t); err == nil {
+		warnings, err = compiled.Check()
 	}
-	return meta.SetStatusCondition(conditions, c)
+	return compiled, warnings, err
 }
+
+// maxMessage is how many bytes the message of the condition has at most.
+const maxMessage = 8 << 10
+
+// accepted writes the condition, and says whether it has changed. An Event tells that an
+// object is not accepted any more, or has warnings.
+func (c *Reconciler) accepted(o client.Object, conditions *[]metav1.Condition, wrong error, warnings []string) bool {
+	made := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted, ObservedGeneration: o.GetGeneration()}
+	if len(warnings) > 0 {
+		made.Message = "warning: " + strings.Join(warnings, "; ")
+	}
+	if wrong != nil {
+		made.Status, made.Reason, made.Message = metav1.ConditionFalse, reasonWrong, wrong.Error()
+	}
+	made.Message = strings.ToValidUTF8(made.Message[:min(len(made.Message), maxMessage)], "")
+	if !meta.SetStatusCondition(conditions, made) {
+		return false
+	}
+	if note := made.Message; note != "" {
+		c.Log.Warn("what a chain or template says is wrong or probably not meant", "object", o.GetName(), "accepted", made.Status, "message", note)
+		c.events.Eventf(o, nil, corev1.EventTypeWarning, map[bool]string{true: "NotAccepted", false: "AcceptedWithWarnings"}[wrong != nil], "Accept",
+			"%s", strings.ToValidUTF8(note[:min(len(note), maxNote)], ""))
+	}
+	return true
+}
+
+// maxNote is how many bytes the API server takes as the note of an Event.
+const maxNote = 1 << 10

@@ -124,6 +124,12 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 		chain.Unnamed(run, now)
 		return nil
 	}
+	facts := chain.Facts{Now: now}
+	_, err := c.look(ctx, node, &facts)
+	if err != nil {
+		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", node, "error", err)
+		facts.Unread = true
+	}
 	if run.Status.Chain == nil {
 		problem, err := c.accept(ctx, run)
 		if err != nil {
@@ -139,13 +145,8 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 		chain.Reject(run, err.Error(), now)
 		return nil
 	}
-	facts := chain.Facts{Now: now}
-	if facts.Templates, facts.Problems, err = c.templates(ctx, compiled); err != nil {
+	if facts.Templates, facts.Problems, err = c.templates(ctx, compiled, chain.CompileTemplate); err != nil {
 		return err
-	}
-	if err := c.look(ctx, node, &facts); err != nil {
-		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", node, "error", err)
-		facts.Unread = true
 	}
 	if why, on := c.Brake.On(); on {
 		facts.Brake = why
@@ -162,35 +163,45 @@ func (c *Reconciler) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	case err != nil:
 		return "", fmt.Errorf("reading RepairChain %s: %w", run.Spec.Chain, err)
 	}
-	problem, err = c.wrong(ctx, definition.Spec)
-	if problem == "" && err == nil {
-		run.Status = chain.Begin(v1alpha1.NodeOf(run), definition.Spec)
-	} else if problem != "" {
-		problem = "RepairChain " + run.Spec.Chain + ": " + problem
-	}
-	return problem, err
-}
-
-// wrong says what is wrong with a chain or with a template that it names.
-func (c *Reconciler) wrong(ctx context.Context, spec v1alpha1.RepairChainSpec) (problem string, err error) {
-	compiled, err := chain.Compile(spec)
-	if err != nil {
-		return err.Error(), nil //nolint:nilerr // it is the answer
-	}
-	_, problems, err := c.templates(ctx, compiled)
-	if err != nil {
+	wrong, err := c.wrong(ctx, definition.Spec)
+	switch {
+	case err != nil:
 		return "", err
+	case wrong != nil:
+		return "RepairChain " + run.Spec.Chain + ": " + wrong.Error(), nil
 	}
-	for i, s := range spec.Steps {
-		if text := problems[s.Template]; text != "" {
-			return fmt.Sprintf("spec.steps[%d].template: RepairTemplate %s: %s", i, s.Template, text), nil
-		}
-	}
+	run.Status = chain.Begin(v1alpha1.NodeOf(run), definition.Spec)
 	return "", nil
 }
 
-// templates of a chain, and what is wrong with those that can not be used.
-func (c *Reconciler) templates(ctx context.Context, compiled *chain.Chain) (map[string]*chain.Template, map[string]string, error) {
+// wrong says what is wrong with a chain or with a template that it names; err is that
+// nobody knows.
+func (c *Reconciler) wrong(ctx context.Context, spec v1alpha1.RepairChainSpec) (wrong, err error) {
+	compiled, wrong := chain.Compile(spec)
+	if wrong != nil {
+		return wrong, nil
+	}
+	templates, problems, err := c.templates(ctx, compiled, usableTemplate)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range spec.Steps {
+		if text := problems[s.Template]; text != "" {
+			return fmt.Errorf("spec.steps[%d].template: RepairTemplate %s: %s", i, s.Template, text), nil
+		}
+	}
+	return compiled.Check(templates), nil
+}
+
+// usableTemplate is usable for those who need no warnings.
+func usableTemplate(t *v1alpha1.RepairTemplate) (*chain.Template, error) {
+	compiled, _, err := usable(t)
+	return compiled, err
+}
+
+// templates of a chain, and what is wrong with those that can not be used. A run that is
+// under way goes on with what compiles; one that is to begin needs what is usable.
+func (c *Reconciler) templates(ctx context.Context, compiled *chain.Chain, compile func(*v1alpha1.RepairTemplate) (*chain.Template, error)) (map[string]*chain.Template, map[string]string, error) {
 	templates, problems := map[string]*chain.Template{}, map[string]string{}
 	for _, s := range compiled.Steps {
 		if templates[s.Template] != nil || problems[s.Template] != "" {
@@ -205,7 +216,7 @@ func (c *Reconciler) templates(ctx context.Context, compiled *chain.Chain) (map[
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading RepairTemplate %s: %w", s.Template, err)
 		}
-		one, err := chain.CompileTemplate(t)
+		one, err := compile(t)
 		if err != nil {
 			problems[s.Template] = err.Error()
 			continue
@@ -215,13 +226,15 @@ func (c *Reconciler) templates(ctx context.Context, compiled *chain.Chain) (map[
 	return templates, problems, nil
 }
 
-// look reads what a node bears; one that is gone bears nothing.
-func (c *Reconciler) look(ctx context.Context, name string, facts *chain.Facts) error {
+// look reads what a node bears; one that is gone is nil, and bears nothing.
+func (c *Reconciler) look(ctx context.Context, name string, facts *chain.Facts) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node)
+	if err := c.Live.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
 	m := nodemark.Read(node)
 	facts.Session, facts.Excluded = m.Session, m.OptedOut
-	return client.IgnoreNotFound(err)
+	return node, nil
 }
 
 // resources finds where objects of a kind are, and has the kind watched.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +34,10 @@ type office struct {
 	cluster *localcluster.Cluster
 }
 
-func open(t *testing.T, keep time.Duration) *office {
+func open(t *testing.T, keep time.Duration) *office { return openWith(t, Deps{Keep: keep}) }
+
+// openWith is with what else the controllers work with.
+func openWith(t *testing.T, deps Deps) *office {
 	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	crds := "../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
@@ -51,9 +55,9 @@ func open(t *testing.T, keep time.Duration) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := New(cluster.RESTConfig(), Deps{
-		Live: live, Objects: cluster.Dynamic(), Keep: keep, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
+	deps.Live, deps.Objects, deps.Clock = live, cluster.Dynamic(), clock.RealClock{}
+	deps.Log, deps.Metrics = slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())
+	w := New(cluster.RESTConfig(), deps)
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- w.Run(ctx) }()
@@ -69,10 +73,21 @@ func open(t *testing.T, keep time.Duration) *office {
 func (o *office) make(objects ...client.Object) {
 	o.Helper()
 	for _, x := range objects {
+		if run, is := x.(*v1alpha1.RepairRun); is && v1alpha1.NodeOf(run) != "" {
+			o.node(v1alpha1.NodeOf(run))
+		}
 		if err := o.live.Create(o.Context(), x); err != nil {
 			o.Fatal(err)
 		}
 		o.Cleanup(func() { _ = o.live.Delete(context.WithoutCancel(o.Context()), x) })
+	}
+}
+
+// node makes a Node, if it is not there.
+func (o *office) node(name string) {
+	o.Helper()
+	if err := o.live.Create(o.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		o.Fatal(err)
 	}
 }
 
@@ -109,7 +124,11 @@ func TestAccepted(t *testing.T) {
 	bad := template("accepted-bad", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeName"}}`)
 	steps := chainOf("accepted-chain", v1alpha1.Step{Name: "one", Template: good.Name}, v1alpha1.Step{Name: "two", Template: bad.Name})
 	expression := chainOf("accepted-expression", v1alpha1.Step{Name: "one", Template: good.Name, When: "node +"})
-	o.make(good, bad, steps, expression)
+	field := template("accepted-field", `{"apiVersion":"v1","kind":"ConfigMap","data":{"node":"{{ .NodeNam }}"}}`)
+	state := chainOf("accepted-state", v1alpha1.Step{Name: "a", Template: good.Name, OnFailure: v1alpha1.Continue}, v1alpha1.Step{Name: "b", Template: good.Name, When: "steps.a == 'failed'"})
+	o.make(good, bad, field, steps, expression, state)
+	o.says(field, func() []metav1.Condition { return field.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.template: .data.node: there is no .NodeNam; there are .Name, .NodeName")
+	o.says(state, func() []metav1.Condition { return state.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, `spec.steps[1].when: step b: "failed" is no state`)
 	o.says(good, func() []metav1.Condition { return good.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 	o.says(bad, func() []metav1.Condition { return bad.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, ".data.node: ")
 	o.says(steps, func() []metav1.Condition { return steps.Status.Conditions }, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "spec.steps[1].template: RepairTemplate accepted-bad: ")
@@ -118,6 +137,7 @@ func TestAccepted(t *testing.T) {
 		"accepted-run-1": {"accepted-nothing", "RepairChain accepted-nothing does not exist"},
 		"accepted-run-2": {steps.Name, "RepairTemplate accepted-bad"},
 		"accepted-run-3": {expression.Name, "spec.steps[0].when"},
+		"accepted-run-4": {state.Name, `RepairChain accepted-state: spec.steps[1].when: step b: "failed" is no state`},
 	} {
 		run := runOfChain(name, x.chain)
 		o.make(run)
