@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )
@@ -26,10 +27,14 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	w := reconciler.New(cluster.Config, reconciler.Deps{
+	deps := reconciler.Deps{
 		Live: live, Objects: cluster.Dynamic, Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Keep: cfg.Keep,
 		Clock: cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
-	})
+	}
+	if cfg.LeaseNamespace != "" {
+		deps.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: deps.Clock}
+	}
+	w := reconciler.New(cluster.Config, deps)
 	d.Ready("runs", w.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "runs", w.Run)
 	return nil

@@ -77,7 +77,7 @@ func ofLeases(f Facts) (out []Item) {
 		switch holder := l.Spec.HolderIdentity; {
 		case holder == nil:
 			continue
-		case *holder == string(record.FaultRemediation):
+		case *holder == string(record.FaultRemediation), strings.HasPrefix(*holder, "RepairRun-"): // of repair-chain
 			if held(l, f.Now) {
 				item.Note = "held by " + *holder
 			}

@@ -239,7 +239,7 @@ func TestLeasesAndConfigMaps(t *testing.T) {
 		Now: at, Workloads: []string{"DaemonSet/x"}, Events: 3,
 		Pods:   []metav1.ObjectMeta{{Name: "train"}},
 		Leases: []coordinationv1.Lease{lease("janitor-repairs", "a", 16*time.Second), lease("labeler-labels", "b", 15*time.Second), lease("repair-chain-runs", "", 0), lease("their-leader", "c", 0)},
-		Claims: []coordinationv1.Lease{lease("node-1", "fault-remediation", 0), lease("node-2", "NodeHealthCheck-workers", 0), lease("node-3", "their-operator", 0)},
+		Claims: []coordinationv1.Lease{lease("node-1", "fault-remediation", 0), lease("node-2", "NodeHealthCheck-workers", 0), lease("node-3", "their-operator", 0), lease("node-4", "RepairRun-by-hand", 0)},
 		ConfigMaps: []corev1.ConfigMap{
 			config("nvsentinel-brake", nil), config("kubernetes-object-monitor-state", nil), config("aws-0123", memo, node), config("aws-4567", memo), config("aws-89ab", nil, node), config("other", memo, node),
 		},
@@ -249,7 +249,7 @@ func TestLeasesAndConfigMaps(t *testing.T) {
 		"remove Pod annotation train dgxc.nvidia.com/devices Ours",
 		"remove ConfigMap nvsentinel-brake Ours", "remove ConfigMap kubernetes-object-monitor-state Ours", "remove ConfigMap aws-0123 Ours",
 		"remove Lease janitor-repairs Ours", "leave Lease labeler-labels InUse", "remove Lease repair-chain-runs Ours",
-		"remove Lease node-1 Ours", "leave Lease node-2 Uncertain", "leave Event 3 of them Expires",
+		"remove Lease node-1 Ours", "leave Lease node-2 Uncertain", "remove Lease node-4 Ours", "leave Event 3 of them Expires",
 	}
 	if diff := cmp.Diff(want, lines(p)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

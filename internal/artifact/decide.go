@@ -113,6 +113,8 @@ type Decision struct {
 	Held bool
 	// Since is that of the slot from now on.
 	Since time.Time
+	// Live is the object as a pass saw it last; nil if it is not there or could not be read.
+	Live *unstructured.Unstructured
 }
 
 // Decide what to do with an object now. An error is one of encoding, and means that

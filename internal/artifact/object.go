@@ -72,6 +72,9 @@ func (o Object) Pass(ctx context.Context, p Progress, wanted Definition, now tim
 		if err != nil {
 			return p, d, err
 		}
+		if f.ReadErr == nil {
+			d.Live = f.Live
+		}
 		if o.Hold && d.Do != Settle {
 			d.Held, d.Do = d.Do != Nothing, Nothing
 		}
@@ -127,6 +130,7 @@ func (f Facts) withhold(d *Decision, missing error) {
 	if waits.Health.State == healthrule.Unhealthy { // for too long, which says nothing about the object
 		waits.Do, waits.Health.Reason = d.Do, ReasonOutputMissing
 	}
+	waits.Live = d.Live
 	*d = waits
 }
 
@@ -155,7 +159,9 @@ func (o Object) carryOut(ctx context.Context, f Facts, d *Decision) (again bool,
 	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && d.Do != Create:
 		return true, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		live := d.Live
 		*d = f.final(ReasonRefused, err.Error())
+		d.Live = live
 		d.Final = f.Lifecycle == Immutable // else a later definition may do
 		return false, nil
 	}

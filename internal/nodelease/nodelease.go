@@ -104,6 +104,20 @@ func (c Claims) Release(ctx context.Context, known *coordinationv1.Lease) error 
 	return nil
 }
 
+// Drop releases the lease of a node if holder has it.
+func (c Claims) Drop(ctx context.Context, node, holder string) error {
+	known, err := c.leases().Get(ctx, Name(node), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the lease of node %s: %w", node, err)
+	case ptr.Deref(known.Spec.HolderIdentity, "") != holder:
+		return nil
+	}
+	return c.Release(ctx, known)
+}
+
 // HeldByOther is who else than holder has a lease now; empty when nobody has.
 func (c Claims) HeldByOther(l *coordinationv1.Lease, holder string) string {
 	current := ptr.Deref(l.Spec.HolderIdentity, "")

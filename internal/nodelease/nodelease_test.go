@@ -64,8 +64,16 @@ func TestTheLifeOfALease(t *testing.T) {
 	if err != nil || *second.Spec.HolderIdentity != "two" || *second.Spec.LeaseTransitions != 1 || !second.Spec.AcquireTime.Time.Equal(clock.Now()) {
 		t.Errorf("lease %+v, %v", second, err)
 	}
-	if err := c.Release(ctx, second); err != nil {
+	if err := c.Drop(ctx, "gpu-1", "one"); err != nil {
 		t.Error(err)
+	}
+	if _, err := read.Get(ctx, "node-gpu-1", metav1.GetOptions{}); err != nil {
+		t.Errorf("somebody else's lease was dropped: %v", err)
+	}
+	for range 2 {
+		if err := c.Drop(ctx, "gpu-1", "two"); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := read.Get(ctx, "node-gpu-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("after its release: %v", err)

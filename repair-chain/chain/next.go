@@ -31,6 +31,9 @@ const (
 	ReasonStamp = "StampFailed"
 	// ReasonBrake: the emergency brake is on.
 	ReasonBrake = "Brake"
+	// ReasonLease: the node's lease could not be taken: another remediator, or another run,
+	// is at work on the node.
+	ReasonLease = "NodeLease"
 	// ReasonTrouble: the API server did not do what was asked; it is asked again.
 	ReasonTrouble = "Trouble"
 	// ReasonNode: the node could not be read.
@@ -43,8 +46,9 @@ type Facts struct {
 	// nobody knows.
 	Session          string
 	Excluded, Unread bool
-	// Brake is why nothing may begin; empty is off.
-	Brake string
+	// Brake is why nothing may begin; empty is off. Lease is why the node's lease could not
+	// be taken.
+	Brake, Lease string
 	// Templates by name, and what is wrong with those that can not be used.
 	Templates map[string]*Template
 	Problems  map[string]string
@@ -157,6 +161,8 @@ func held(run *v1alpha1.RepairRun, f Facts) Hold {
 		return Hold{v1alpha1.ReasonNodeExcluded, "the node is opted out by its label"}
 	case f.Brake != "":
 		return Hold{ReasonBrake, f.Brake}
+	case f.Lease != "":
+		return Hold{ReasonLease, f.Lease}
 	}
 	return Hold{}
 }
@@ -241,6 +247,9 @@ func Keep(run *v1alpha1.RepairRun, i int, turn *Turn, p artifact.Progress, now t
 		if applied.Digest == turn.Wanted.Digest {
 			st.Inputs, st.Template = turn.Inputs, &v1alpha1.TemplateTrace{Name: t.Name, Digest: t.Digest}
 		}
+	}
+	if before := st.Object; before != nil && before.UID == object.UID {
+		object.ObservedGeneration = before.ObservedGeneration
 	}
 	st.Object, st.Outputs = &object, nil
 	for _, o := range p.Outputs {

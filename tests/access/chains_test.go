@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
@@ -225,24 +226,25 @@ func exampleJobs(t *testing.T) map[string]string {
 // unneeded are the rights of repair-chain that the run below does not need, and what
 // does.
 var unneeded = map[string]string{
-	"repair-chain: create events nvsentinel":                      "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake",
-	"repair-chain: list configmaps nvsentinel":                    "a watch begins with a list where the API server streams none (before Kubernetes 1.34)",
-	"repair-chain: patch events.events.k8s.io default":            "an Event that is there already is counted",
-	"repair-chain: delete jobs.batch nvsentinel":                  "a run is deleted before its end: repair-chain/internal/reconciler TestARunThatIsDeleted",
-	"repair-chain: delete rebootnodes.janitor.dgxc.nvidia.com":    "the same",
-	"repair-chain: patch rebootnodes.janitor.dgxc.nvidia.com":     "a NodeHealthCheck gives its run up: internal/reconciler TestARunThatIsGivenUp",
-	"repair-chain: patch gpuresets.janitor.dgxc.nvidia.com":       "as rebootnodes",
-	"repair-chain: patch terminatenodes.janitor.dgxc.nvidia.com":  "as rebootnodes",
-	"repair-chain: delete gpuresets.janitor.dgxc.nvidia.com":      "as rebootnodes",
-	"repair-chain: delete terminatenodes.janitor.dgxc.nvidia.com": "as rebootnodes",
-	"repair-chain: create gpuresets.janitor.dgxc.nvidia.com":      "as rebootnodes",
-	"repair-chain: create terminatenodes.janitor.dgxc.nvidia.com": "as rebootnodes",
-	"repair-chain: get gpuresets.janitor.dgxc.nvidia.com":         "as rebootnodes",
-	"repair-chain: get terminatenodes.janitor.dgxc.nvidia.com":    "as rebootnodes",
-	"repair-chain: list gpuresets.janitor.dgxc.nvidia.com":        "as rebootnodes",
-	"repair-chain: list terminatenodes.janitor.dgxc.nvidia.com":   "as rebootnodes",
-	"repair-chain: watch gpuresets.janitor.dgxc.nvidia.com":       "as rebootnodes",
-	"repair-chain: watch terminatenodes.janitor.dgxc.nvidia.com":  "as rebootnodes",
+	"repair-chain: create events nvsentinel":                         "the emergency brake is switched: internal/brake, tests/fleet TestTheBrake",
+	"repair-chain: list configmaps nvsentinel":                       "a watch begins with a list where the API server streams none (before Kubernetes 1.34)",
+	"repair-chain: update leases.coordination.k8s.io medik8s-leases": "a run lasts longer than half of its lease's life: TestLeasesOfNodes",
+	"repair-chain: patch events.events.k8s.io default":               "an Event that is there already is counted",
+	"repair-chain: delete jobs.batch nvsentinel":                     "a run is deleted before its end: repair-chain/internal/reconciler TestARunThatIsDeleted",
+	"repair-chain: delete rebootnodes.janitor.dgxc.nvidia.com":       "the same",
+	"repair-chain: patch rebootnodes.janitor.dgxc.nvidia.com":        "a NodeHealthCheck gives its run up: internal/reconciler TestARunThatIsGivenUp",
+	"repair-chain: patch gpuresets.janitor.dgxc.nvidia.com":          "as rebootnodes",
+	"repair-chain: patch terminatenodes.janitor.dgxc.nvidia.com":     "as rebootnodes",
+	"repair-chain: delete gpuresets.janitor.dgxc.nvidia.com":         "as rebootnodes",
+	"repair-chain: delete terminatenodes.janitor.dgxc.nvidia.com":    "as rebootnodes",
+	"repair-chain: create gpuresets.janitor.dgxc.nvidia.com":         "as rebootnodes",
+	"repair-chain: create terminatenodes.janitor.dgxc.nvidia.com":    "as rebootnodes",
+	"repair-chain: get gpuresets.janitor.dgxc.nvidia.com":            "as rebootnodes",
+	"repair-chain: get terminatenodes.janitor.dgxc.nvidia.com":       "as rebootnodes",
+	"repair-chain: list gpuresets.janitor.dgxc.nvidia.com":           "as rebootnodes",
+	"repair-chain: list terminatenodes.janitor.dgxc.nvidia.com":      "as rebootnodes",
+	"repair-chain: watch gpuresets.janitor.dgxc.nvidia.com":          "as rebootnodes",
+	"repair-chain: watch terminatenodes.janitor.dgxc.nvidia.com":     "as rebootnodes",
 }
 
 // steps are a Job that follows its inputs, in the namespace of the suite, and a reboot.
@@ -331,7 +333,7 @@ func startRepairChain(t *testing.T, cluster *localcluster.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-address=off", "--keep-runs=1ms")
+	cmd := exec.Command(binary, "--kubeconfig", kubeconfig, "--leader-elect", "--metrics-address=off", "--keep-runs=1ms", "--lease-namespace="+nodelease.DefaultNamespace)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := testkit.StartChild(cmd); err != nil {

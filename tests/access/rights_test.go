@@ -119,7 +119,7 @@ func TestServicesCreateTheirOwnOnly(t *testing.T) {
 // where all remediators of a cluster have them; nobody else does.
 func TestLeasesOfNodes(t *testing.T) {
 	w := newWorld(t)
-	for _, account := range []string{"fault-remediation", "node-health-check"} {
+	for _, account := range []string{"fault-remediation", "node-health-check", "repair-chain"} {
 		node := w.plain(t, "leased-by-"+account)
 		claims := nodelease.Claims{Client: w.account(t, account), Namespace: nodelease.DefaultNamespace, Clock: clock.RealClock{}}
 		for _, verb := range []string{"takes", "renews"} {

@@ -64,7 +64,7 @@ func newWorld(t *testing.T) *world {
 
 // chainFiles are what repair-chain needs, below manifests.
 var chainFiles = []string{
-	"rbac.yaml", "names.yaml", "repair-chain.yaml", "../crds/janitor.dgxc.nvidia.com_rebootnodes.yaml", "../crds/nvsentinel.dgxc.nvidia.com_repairtemplates.yaml",
+	"rbac.yaml", "names.yaml", "repair-chain.yaml", "repair-chain-leases.yaml", "../crds/janitor.dgxc.nvidia.com_rebootnodes.yaml", "../crds/nvsentinel.dgxc.nvidia.com_repairtemplates.yaml",
 	"../crds/nvsentinel.dgxc.nvidia.com_repairchains.yaml", "../crds/nvsentinel.dgxc.nvidia.com_repairruns.yaml",
 }
 

@@ -32,6 +32,7 @@ var own = []string{
 	"cluster: get,list,watch,patch,delete repairruns.nvsentinel.dgxc.nvidia.com",
 	"cluster: update repairtemplates/status,repairchains/status,repairruns/status.nvsentinel.dgxc.nvidia.com",
 	"default: create,patch events.events.k8s.io",
+	"medik8s-leases: get,create,update,delete leases.coordination.k8s.io",
 	release + ": create events",
 	release + ": create leases.coordination.k8s.io",
 	release + ": get,list,watch,create,patch,delete jobs.batch",
@@ -77,6 +78,46 @@ func TestRightsOfChains(t *testing.T) {
 	}
 	if got := rights(t, rendered(t, file("store"), withChains, "--set=faultRemediation.enabled=false"), "fault-remediation"); got != nil {
 		t.Errorf("fault-remediation is off, and has %v", got)
+	}
+}
+
+// TestLeasesOfChains: runs and fault-remediation take the leases of nodes in the namespace
+// of all remediators, which is made once, whether NodeHealthChecks take them or not.
+func TestLeasesOfChains(t *testing.T) {
+	const checks = "--set=nodeHealthCheck.enabled=true"
+	for name, tc := range map[string]struct {
+		with        []string
+		namespace   string
+		made, taken bool
+	}{
+		"neither":           {nil, "medik8s-leases", false, false},
+		"chains":            {[]string{withChains}, "medik8s-leases", true, true},
+		"checks":            {[]string{checks}, "medik8s-leases", true, true},
+		"both":              {[]string{withChains, checks}, "medik8s-leases", true, true},
+		"another namespace": {[]string{withChains, "--set=nodeHealthCheck.leaseNamespace=others"}, "others", true, true},
+		"it is there":       {[]string{withChains, "--set=nodeHealthCheck.createLeaseNamespace=false"}, "medik8s-leases", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := rendered(t, append([]string{file("store")}, tc.with...)...)
+			made := 0
+			for _, o := range objects {
+				if o.GetKind() == "Namespace" && o.GetName() == tc.namespace {
+					made++
+				}
+			}
+			if want := map[bool]int{true: 1}[tc.made]; made != want {
+				t.Errorf("the namespace is made %d times, want %d", made, want)
+			}
+			if got := slices.Contains(rights(t, objects, "fault-remediation"), tc.namespace+": get,create,update leases.coordination.k8s.io"); got != tc.taken {
+				t.Errorf("fault-remediation may take leases: %v", got)
+			}
+			for _, service := range []string{"fault-remediation", "repair-chain"} {
+				pod, there := workloads(t, objects)[service]
+				if there && slices.Contains(pod.Spec.Containers[0].Args, "--lease-namespace="+tc.namespace) != tc.taken {
+					t.Errorf("%s runs with %v", service, pod.Spec.Containers[0].Args)
+				}
+			}
+		})
 	}
 }
 

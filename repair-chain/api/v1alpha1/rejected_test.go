@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,6 +108,8 @@ func TestRejected(t *testing.T) {
 		{v1alpha1.ChainKind, "{steps: " + many(13, "{name: a%d, template: t}") + "}", "spec.steps"},
 		{v1alpha1.ChainKind, "{steps: [{name: a, template: t}, {name: a, template: t}]}", "steps[1]"},
 		{v1alpha1.ChainKind, "{steps: [{name: A, template: t}]}", "steps[0].name"},
+		{v1alpha1.ChainKind, "{steps: [{name: a-, template: t}]}", "steps[0].name"},
+		{v1alpha1.ChainKind, "{steps: [{name: -a, template: t}]}", "steps[0].name"},
 		{v1alpha1.ChainKind, "{steps: [{name: a}]}", "steps[0].template"},
 		{v1alpha1.ChainKind, step("onFailure: again"), "steps[0].onFailure"},
 		{v1alpha1.ChainKind, step("timeout: 0s"), "must be more than 0s and at most 168h"},
@@ -240,5 +243,40 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
+	}
+}
+
+// TestWhatIsAcceptedIsDecoded: one object that the API server has and a service can not
+// decode would keep the service from all others. Times and durations are what texts are
+// decoded to; each is either refused or read.
+func TestWhatIsAcceptedIsDecoded(t *testing.T) {
+	client := cluster(t)
+	accepted := map[string]int{}
+	try := func(kind, spec string, into any) {
+		o, err := client(kind).Create(t.Context(), object(t, kind, spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return
+		}
+		accepted[kind]++
+		text, err := o.MarshalJSON()
+		if err == nil {
+			err = json.Unmarshal(text, into)
+		}
+		if err != nil {
+			t.Errorf("%s %s is accepted: %v", kind, spec, err)
+		}
+	}
+	for _, at := range []string{
+		"2026-03-01T12:00:00Z", "2026-03-01T12:00:00.123456789Z", "2026-03-01T12:00:00+01:30", "2026-03-01t12:00:00z", "2026-03-01T12:00:00z", "2026-03-01T12:00:00+99:99",
+		"2026-03-01T12:00:00+24:00", "2026-03-01T12:00:60Z", "2026-03-01T24:00:00Z", "2026-03-01 12:00:00Z", "2026-03-01T12:00:00x5Z", "2026-03-01T12:00:00,5Z",
+		"2026-02-30T12:00:00Z", "2026-03-01T12:00:00", "2026-03-01", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "",
+	} {
+		try(v1alpha1.RunKind, fmt.Sprintf("{nodeName: node-1, chain: c, fault: {generatedTimestamp: %q}}", at), &v1alpha1.RepairRun{})
+	}
+	for _, d := range []string{"1h", "1h30m", "1.5h", "90m", "168h", "9999999999h", "1d", "PT1H", "3600", "1e3s", "1h ", "+1h", "-1h", "1us", "1\u00b5s", ".5h", "1.h"} {
+		try(v1alpha1.ChainKind, fmt.Sprintf("{steps: [{name: a, template: t, timeout: %q}]}", d), &v1alpha1.RepairChain{})
+	}
+	if accepted[v1alpha1.RunKind] < 3 || accepted[v1alpha1.ChainKind] < 5 {
+		t.Errorf("accepted: %v", accepted)
 	}
 }

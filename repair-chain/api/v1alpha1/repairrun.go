@@ -96,7 +96,12 @@ type Fault struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// GeneratedTimestamp of the event.
+	// GeneratedTimestamp of the event, in the form of RFC 3339: what its format alone
+	// takes, such as a small t, cannot be decoded.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	GeneratedTimestamp metav1.Time `json:"generatedTimestamp,omitzero"`
 }
@@ -139,6 +144,9 @@ type StepStatus struct {
 	// Object of the step.
 	// +optional
 	Object *ObjectTrace `json:"object,omitempty"`
+	// Health of the object, as the template's healthRule tells it. It decides nothing.
+	// +optional
+	Health *HealthTrace `json:"health,omitempty"`
 	// Inputs of which the object was made.
 	// +listType=map
 	// +listMapKey=name
@@ -189,6 +197,16 @@ type ObjectTrace struct {
 	Generation int64 `json:"generation,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// HealthTrace is what a rule says of an object.
+type HealthTrace struct {
+	// State is Healthy, Unhealthy or Unknown.
+	State string `json:"state"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // InputTrace is a value of which an object was made.

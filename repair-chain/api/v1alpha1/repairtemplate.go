@@ -30,7 +30,8 @@ type RepairTemplateSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// HealthRule tells people how the object is. It decides nothing.
+	// HealthRule tells people how the object is: status.steps[].health of a run says what
+	// it gives. It decides nothing.
 	// +optional
 	HealthRule *HealthRule `json:"healthRule,omitempty"`
 	// ArtifactTracing ties each output to the inputs that made it.

@@ -13,6 +13,9 @@ import (
 type Config struct {
 	lease.Cluster
 
+	// LeaseNamespace holds the leases of nodes that remediators share; empty takes
+	// none.
+	LeaseNamespace string `toml:"leaseNamespace" flag:"lease-namespace" usage:"namespace of the leases by which remediators, and runs of repair chains, keep off each other's nodes; empty takes none"`
 	// Keep is how long a run that has ended is kept, with the objects of its steps.
 	Keep time.Duration `toml:"keepRuns" bounds:"at least 0s" flag:"keep-runs" usage:"how long a run that has ended is kept with its objects; 0s is for ever"`
 }

@@ -42,6 +42,9 @@ func (c *Reconciler) remove(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.
 	case !gone:
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
+	if err := c.unclaim(ctx, run); err != nil {
+		return again(err)
+	}
 	c.Log.Info("run was deleted before its end, and the objects of its steps are gone", "run", run.Name, "node", v1alpha1.NodeOf(run))
 	return again(client.IgnoreNotFound(c.hold(ctx, run, false)))
 }
@@ -49,6 +52,11 @@ func (c *Reconciler) remove(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.
 // rest lets go of a run that has ended, and removes it and its objects after its time;
 // one that a NodeHealthCheck owns is removed by that.
 func (c *Reconciler) rest(ctx context.Context, run *v1alpha1.RepairRun) (ctrl.Result, error) {
+	if controllerutil.ContainsFinalizer(run, v1alpha1.ObjectsFinalizer) { // this is the end, and not a later look
+		if err := c.unclaim(ctx, run); err != nil {
+			return again(err)
+		}
+	}
 	if err := c.hold(ctx, run, false); err != nil {
 		return again(client.IgnoreNotFound(err))
 	}

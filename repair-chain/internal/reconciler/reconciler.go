@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
@@ -48,6 +50,8 @@ type Deps struct {
 	Objects dynamic.Interface
 	// Brake is the emergency brake; nil is never on.
 	Brake *brake.Brake
+	// Leases are those of nodes, by which remediators keep off each other's; nil takes none.
+	Leases *nodelease.Claims
 	// Keep is how long a run that has ended is kept; 0 is for ever.
 	Keep    time.Duration
 	Clock   clock.PassiveClock
@@ -60,6 +64,8 @@ type Reconciler struct {
 	Deps
 	kinds  *kinds
 	events events.EventRecorder
+	// taken is when the lease of a node was taken last, by run and node.
+	taken sync.Map
 	// here marks the places where a test may end the process.
 	here func(point string)
 }
@@ -125,10 +131,14 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 		return nil
 	}
 	facts := chain.Facts{Now: now}
-	_, err := c.look(ctx, node, &facts)
+	found, err := c.look(ctx, node, &facts)
 	if err != nil {
 		c.Log.Warn("the node of a run could not be read; nothing begins", "run", run.Name, "node", node, "error", err)
 		facts.Unread = true
+	}
+	if !facts.Unread && found == nil && chain.Untouched(run) {
+		chain.NoNode(run, now)
+		return nil
 	}
 	if run.Status.Chain == nil {
 		problem, err := c.accept(ctx, run)
@@ -148,6 +158,7 @@ func (c *Reconciler) pass(ctx context.Context, run *v1alpha1.RepairRun, save wor
 	if facts.Templates, facts.Problems, err = c.templates(ctx, compiled, chain.CompileTemplate); err != nil {
 		return err
 	}
+	facts.Lease = c.claim(ctx, run, found)
 	if why, on := c.Brake.On(); on {
 		facts.Brake = why
 	}

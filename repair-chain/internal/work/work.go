@@ -57,6 +57,7 @@ func (w Worker) Pass(ctx context.Context, run *v1alpha1.RepairRun, c *chain.Chai
 				chain.Trouble(run, i, err)
 				problems = append(problems, fmt.Errorf("step %s: %w", run.Status.Steps[i].Name, err))
 			} else {
+				chain.Observe(run, i, turn.Template, d)
 				ahead = c.Judge(run, i, turn, d, facts.Now)
 			}
 		}

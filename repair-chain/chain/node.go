@@ -1,0 +1,40 @@
+package chain
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+)
+
+// HolderPrefix begins the names of the holders of the leases that runs take.
+const HolderPrefix = "RepairRun-"
+
+// Holder is the name of a run as the holder of its node's lease.
+func Holder(run *v1alpha1.RepairRun) string { return HolderPrefix + run.Name }
+
+// Leased says whether whoever made a run holds the node's lease for it: a NodeHealthCheck,
+// or fault-remediation.
+func Leased(run *v1alpha1.RepairRun) bool {
+	return v1alpha1.OwnedByNodeHealthCheck(run) ||
+		run.Labels[ManagedByLabel] == ManagedBy && run.Annotations[nodemark.SessionAnnotation] != ""
+}
+
+// Untouched says whether no step of a run has begun.
+func Untouched(run *v1alpha1.RepairRun) bool {
+	for _, st := range run.Status.Steps {
+		if st.Object != nil || st.State != v1alpha1.StepWaiting {
+			return false
+		}
+	}
+	return true
+}
+
+// NoNode ends a run for a Node that does not exist.
+func NoNode(run *v1alpha1.RepairRun, now time.Time) {
+	conclude(run, metav1.ConditionFalse, v1alpha1.ReasonNodeNotFound,
+		fmt.Sprintf("Node %s does not exist; spec.nodeName must name one that does", v1alpha1.NodeOf(run)), now)
+}
