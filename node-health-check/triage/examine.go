@@ -211,7 +211,11 @@ func (r *round) unhealthy(n *corev1.Node) {
 // begin has a remediation made, unless something holds it back.
 func (r *round) begin(n *corev1.Node, step *Step) {
 	if hold := r.hold(n); hold != Free {
-		r.held(n, hold, string(hold))
+		why := string(hold)
+		if hold == HoldUnread {
+			why += ": " + cut(r.ControlPlaneUnread)
+		}
+		r.held(n, hold, why)
 		return
 	}
 	r.begun[n.Name] = true

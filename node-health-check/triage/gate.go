@@ -29,6 +29,7 @@ const (
 	HoldPipeline     Hold = "the node is in quarantine"
 	HoldExternal     Hold = "the node is under external remediation"
 	HoldControlPlane Hold = "another control-plane node is being remediated, going to retry in a minute"
+	HoldUnread       Hold = "whether another control-plane node is being remediated can not be read"
 	HoldLease        Hold = "the node lease is already taken"
 	HoldForeign      Hold = "a remediation object that is not the check's own is in the way"
 	HoldRefused      Hold = "the API server refuses the remediation object"
@@ -38,7 +39,7 @@ const (
 // Retry is after how long a hold is looked at again by the clock; 0 is never, since
 // a watch tells of its end.
 func (h Hold) Retry() time.Duration {
-	if slices.Contains([]Hold{HoldControlPlane, HoldLease, HoldForeign, HoldRefused, HoldBrake}, h) {
+	if slices.Contains([]Hold{HoldControlPlane, HoldUnread, HoldLease, HoldForeign, HoldRefused, HoldBrake}, h) {
 		return time.Minute
 	}
 	return 0
@@ -82,6 +83,8 @@ func Gate(v View, n *corev1.Node, busy []string, now time.Time) Hold {
 		return HoldExternal
 	case IsControlPlane(n) && slices.ContainsFunc(busy, func(other string) bool { return other != n.Name }):
 		return HoldControlPlane
+	case IsControlPlane(n) && v.ControlPlaneUnread != "":
+		return HoldUnread
 	case v.Leases[n.Name].heldByOther(Holder(v.Check.Name), now):
 		return HoldLease
 	case v.DryRun:

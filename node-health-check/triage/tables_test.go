@@ -196,10 +196,14 @@ func TestGate(t *testing.T) {
 		"external": {change: func(_ *triage.View, n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "nvsentinel.dgxc.nvidia.com/external-remediation", Value: "x"}}
 		}, want: triage.HoldExternal},
-		"a worker beside the control plane": {busy: []string{"cp"}, want: triage.Free},
-		"a second control-plane node":       {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
-		"a second master":                   {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "x" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
-		"the one control-plane node":        {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"n"}, want: triage.Free},
+		"a worker beside the control plane":           {busy: []string{"cp"}, want: triage.Free},
+		"a second control-plane node":                 {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
+		"a second master":                             {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "x" }, busy: []string{"cp"}, want: triage.HoldControlPlane},
+		"the one control-plane node":                  {change: func(_ *triage.View, n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, busy: []string{"n"}, want: triage.Free},
+		"a worker beside a kind that can not be read": {change: func(v *triage.View, _ *corev1.Node) { v.ControlPlaneUnread = "forbidden" }, want: triage.Free},
+		"a kind that can not be read": {change: func(v *triage.View, n *corev1.Node) {
+			v.ControlPlaneUnread, n.Labels = "forbidden", map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		}, want: triage.HoldUnread},
 		"another's lease": {change: func(v *triage.View, _ *corev1.Node) {
 			v.Leases = map[string]triage.Lease{"n": {Holder: "x", Renewed: testkit.Start, Duration: time.Minute}}
 		}, want: triage.HoldLease},

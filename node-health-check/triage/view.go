@@ -32,6 +32,9 @@ type View struct {
 	// ControlPlane names the control-plane nodes that have a remediation, of any
 	// kind and by anybody.
 	ControlPlane []string
+	// ControlPlaneUnread is why nobody knows whether there are more of them; empty when
+	// all kinds could be read.
+	ControlPlaneUnread string
 	// Leases by the name of their node.
 	Leases map[string]Lease
 	// Brake is why nothing may begin anywhere; empty when it may.

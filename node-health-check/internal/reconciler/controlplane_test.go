@@ -2,11 +2,20 @@ package reconciler
 
 import (
 	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -52,6 +61,61 @@ func TestTheControlPlaneOfTwoChecks(t *testing.T) {
 	waits.poke(waits.prefix + "-cp")
 	waits.settle(waits.prefix, "it has its turn", remediations(1))
 	testkit.Until(t, patience, func() bool { return made() == 1 })
+}
+
+// A check whose kind may not be read holds up the control-plane nodes of another check,
+// which says so, and none of its workers.
+func TestAKindThatCannotBeReadHoldsNoWorker(t *testing.T) {
+	one, two := newWorld(t, "plane-read"), newWorld(t, "plane-unread")
+	two.leases = one.leases
+	worker, plane := one.node("w"), one.node("cp")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`))
+	if err := one.live.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: plane}}, patch); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []schema.GroupVersionKind{rebootKind, selfKind} { // of other tests: nobody collects garbage here
+		left, err := one.labelled(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range left {
+			if err := one.live.Delete(t.Context(), &left[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	one.fall(worker)
+	one.fall(plane)
+	first, second := one.template(rebootKind, ""), two.template(selfKind, one.cluster.Namespace(t))
+	name := one.check(func(s *v1alpha1.NodeHealthCheckSpec) { s.RemediationTemplate = &first })
+	two.check(func(s *v1alpha1.NodeHealthCheckSpec) { s.RemediationTemplate = &second })
+	var refuses atomic.Bool
+	refuses.Store(true)
+	one.start(func(config *rest.Config, _ *Deps) {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return transport(func(r *http.Request) (*http.Response, error) {
+				if refuses.Load() && strings.HasSuffix(r.URL.Path, "/selfnoderemediations") {
+					return answer(r, http.StatusForbidden, "Forbidden"), nil
+				}
+				return next.RoundTrip(r)
+			})
+		})
+	}, nil)
+	s := one.settle(name, "the worker is remediated", remediations(1))
+	if u := s.UnhealthyNodes[0]; u.Name != plane || len(u.Remediations) != 0 || !strings.Contains(u.Waiting, "NodeHealthCheck plane-unread") {
+		t.Errorf("the control-plane node: %+v", u)
+	}
+	refuses.Store(false)
+	one.poke(plane)
+	one.settle(name, "both are remediated", remediations(2))
+}
+
+// labelled are the remediations of control-plane nodes, of all tests.
+func (w *world) labelled(kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := w.live.List(w.t.Context(), list, client.MatchingLabels{v1alpha1.ControlPlaneLabel: ""})
+	return list.Items, err
 }
 
 func TestMetrics(t *testing.T) {

@@ -176,6 +176,10 @@ func (c *Reconciler) controlPlane(ctx context.Context, o *observation) error {
 			}
 			seen[kind] = true
 			nodes, err := c.controlPlaneOf(ctx, kind)
+			if lasting(err) { // of another check, and no reason to leave the other nodes alone
+				o.ControlPlaneUnread = fmt.Sprintf("NodeHealthCheck %s: %v", checks.Items[i].GetName(), err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -197,7 +201,7 @@ func (c *Reconciler) controlPlaneOf(ctx context.Context, kind schema.GroupVersio
 	if err := c.kinds.follow(ctx, kind, false); isNoKind(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("looking for remediations of control-plane nodes: %w", err)
+		return nil, err
 	}
 	objects, err := c.objects(ctx, kind, client.MatchingLabels{v1alpha1.ControlPlaneLabel: ""})
 	for i := range objects {

@@ -92,7 +92,7 @@ type oneCheck struct {
 }
 
 func (c oneCheck) Get(ctx context.Context, key types.NamespacedName, o client.Object, options ...client.GetOption) error {
-	if _, is := o.(*v1alpha1.NodeHealthCheck); is && key.Name != c.name {
+	if o.GetObjectKind().GroupVersionKind() == v1alpha1.GroupVersion.WithKind(v1alpha1.Kind) && key.Name != c.name {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodehealthchecks"}, key.Name)
 	}
 	return c.Client.Get(ctx, key, o, options...)
