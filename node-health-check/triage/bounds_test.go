@@ -1,7 +1,6 @@
 package triage_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"strings"
@@ -45,8 +44,25 @@ func TestAnAnswerIsCut(t *testing.T) {
 	if s.Phase != v1alpha1.PhaseEnabled || !s.LastUpdateTime.Time.Equal(testkit.Start) {
 		t.Errorf("status %+v", s)
 	}
-	if _, notices := triage.Undecided(s, context.Canceled, testkit.Start); notices != nil {
-		t.Errorf("the end of the process is reported: %v", notices)
+}
+
+// An act that the end of the process cut short has not failed.
+func TestAnActThatIsCutShort(t *testing.T) {
+	for cut, want := range map[bool]int{true: 0, false: 1} {
+		w := newWorld(0, nil)
+		w.node("n")
+		w.fall("n")
+		plan := triage.Examine(w.view, w.now)
+		status, notices := plan.Close(w.view, []triage.Outcome{{Act: plan.Acts[0], Err: errors.New("refused"), CutShort: cut}}, w.now)
+		failed := 0
+		for _, n := range notices {
+			if n.Reason == triage.NoticeFailed {
+				failed++
+			}
+		}
+		if failed != want || strings.Contains(status.Reason, "failed") == cut || (status.UnhealthyNodes[0].Waiting == "") != cut {
+			t.Errorf("cut short %t: notices %v, status %+v", cut, notices, status)
+		}
 	}
 }
 

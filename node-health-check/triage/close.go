@@ -16,8 +16,9 @@ import (
 // Outcome is what became of one act of a plan.
 type Outcome struct {
 	Act Act
-	// Err is why it was not done.
-	Err error
+	// Err is why it was not done, and CutShort that the process, or its leadership, ended.
+	Err      error
+	CutShort bool
 	// Skipped is why Begin was not done although nothing failed: the lease or the
 	// name was taken meanwhile, or the object is refused. Hold is what it has in common
 	// with other nodes'; without one it is Skipped itself.
@@ -76,7 +77,7 @@ func (c *closing) settle(o Outcome) {
 	case o.Act.Do == Begin && o.Skipped != "":
 		c.skipped(o)
 		entry.Waiting = cut(o.Skipped)
-	case o.Act.Do == Begin && o.Err != nil:
+	case o.Act.Do == Begin && o.Err != nil && !o.CutShort:
 		entry.Waiting = cut("beginning its remediation failed, and is tried again: " + o.Err.Error())
 	default:
 		return

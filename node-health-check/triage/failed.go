@@ -1,8 +1,6 @@
 package triage
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,12 +15,12 @@ type failure struct {
 	first string // the first node, by name, and its error
 }
 
-// failures are the acts that failed, by their verbs. One that was cut short by the end of
-// the process, or of its leadership, has not failed: whoever leads next does it.
+// failures are the acts that failed, by their verbs. One that was cut short has not:
+// whoever leads next does it.
 func failures(outcomes []Outcome) map[Verb]*failure {
 	found := map[Verb]*failure{}
 	for _, o := range outcomes {
-		if o.Err == nil || errors.Is(o.Err, context.Canceled) {
+		if o.Err == nil || o.CutShort {
 			continue
 		}
 		f := found[o.Act.Do]
@@ -55,9 +53,6 @@ func (c *closing) warnFailed() {
 // Undecided is the status of a check whose pass failed before anything was decided, and the
 // notice of that: everything else is as the last pass left it.
 func Undecided(stored v1alpha1.NodeHealthCheckStatus, err error, now time.Time) (v1alpha1.NodeHealthCheckStatus, []Notice) {
-	if errors.Is(err, context.Canceled) {
-		return stored, nil
-	}
 	s := *stored.DeepCopy()
 	if s.Phase == "" {
 		s.Phase = v1alpha1.PhaseEnabled

@@ -35,6 +35,7 @@ func (c *Reconciler) carryOut(ctx context.Context, o *observation, p triage.Plan
 			ctx, cancel := context.WithTimeout(ctx, callLimit)
 			defer cancel()
 			outcomes[i] = c.act(ctx, o, a)
+			outcomes[i].CutShort = errors.Is(outcomes[i].Err, context.Canceled)
 			if made := outcomes[i].Made; made != nil {
 				c.mu.Lock()
 				defer c.mu.Unlock()

@@ -142,6 +142,9 @@ func (c *Reconciler) store(ctx context.Context, check *v1alpha1.NodeHealthCheck,
 
 // undecided reports that a pass failed before it decided anything.
 func (c *Reconciler) undecided(ctx context.Context, check *v1alpha1.NodeHealthCheck, why error) error {
+	if errors.Is(why, context.Canceled) {
+		return nil // the process ends, or its leadership
+	}
 	status, notices := triage.Undecided(check.Status, why, c.Clock.Now())
 	c.mu.Lock()
 	c.tell(check, notices)
