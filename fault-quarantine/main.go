@@ -48,7 +48,7 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	handler := &reconciler.Reconciler{
 		Brake: stop,
 		Store: fatal.Rest(), Said: opened, Nodes: reconciler.Cluster{Client: cluster.Clientset, Events: eventrecorder.Start(d, cluster)}, Rules: rules,
-		Mutator: marks.Mutator{LabelPrefix: cfg.LabelPrefix}, DryRun: cfg.DryRun, Retention: cfg.Retention,
+		Mutator: marks.Mutator{LabelPrefix: cfg.LabelPrefix, AnyoneReleases: cfg.AnyoneReleases}, DryRun: cfg.DryRun, Retention: cfg.Retention,
 		Clock: now, Log: d.Log, Metrics: metrics, Marked: reconciler.MarkedIn(nodes), Cached: nodes.Cached, Quota: queue,
 	}
 	d.Registry.MustRegister(queue, handler)

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,16 +39,18 @@ type site struct {
 	config     string
 }
 
-// newSite makes a site with an empty store and the rights that the chart ships.
+// newSite makes a site with an empty store, and the rights and policies that the chart
+// ships.
 func newSite(t *testing.T, cluster *localcluster.Cluster, dsn string) *site {
 	t.Helper()
-	manifest, err := os.Open("../distros/helm/nvsentinel/manifests/rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer manifest.Close()
-	if err := cluster.Apply(t.Context(), manifest); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"rbac.yaml", "nodes.yaml", "release.yaml", "lifted-by.yaml"} {
+		text, err := os.ReadFile("../distros/helm/nvsentinel/manifests/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Apply(t.Context(), bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "nvsentinel", "fault-quarantine", time.Hour)
 	if err != nil {
@@ -57,7 +60,29 @@ func newSite(t *testing.T, cluster *localcluster.Cluster, dsn string) *site {
 	s.store = storetest.Open(t, dsn, storeopen.Options{})
 	s.config = filepath.Join(s.dir, "config.toml")
 	s.configure("")
+	s.awaitPolicies()
 	return s
+}
+
+// awaitPolicies waits until the API server notes who uncordons a node: a new policy is in
+// force a little later.
+func (s *site) awaitPolicies() {
+	s.t.Helper()
+	const probe = "policy-probe"
+	if _, err := s.cluster.AddNode(s.t.Context(), localcluster.NodeSpec{Name: probe}); err != nil {
+		s.t.Fatal(err)
+	}
+	testkit.Until(s.t, patience, func() bool {
+		s.edit(probe, func(n *corev1.Node) {
+			n.Spec.Unschedulable = true
+			nodemark.Annotate(n, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
+		})
+		s.uncordon(probe)
+		return s.node(probe).Annotations[nodemark.LiftedByAnnotation] != ""
+	})
+	if err := s.cluster.DeleteNode(s.t.Context(), probe); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) configure(text string) {

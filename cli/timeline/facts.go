@@ -128,6 +128,8 @@ type Node struct {
 	OptedOut  bool `json:"optedOut"`
 	// Lemon is its lemon mark, or nil.
 	Lemon *nodemark.Lemon `json:"lemon,omitempty"`
+	// Restored says how often lifted marks of the session were restored, or nil.
+	Restored *nodemark.Restored `json:"restored,omitempty"`
 	// Unknown are faults of the session of which the store cannot tell whether
 	// they are over.
 	Unknown []string `json:"unknown,omitempty"`

@@ -108,7 +108,7 @@ func ofUnknown(n *Node, open []record.Record) (Standing, bool) {
 	case n == nil:
 	case len(n.Unknown) > 0:
 		return Standing{Phase: NeedsHuman, Session: n.Session, Reason: "SessionUnknown: the store cannot tell whether " + strings.Join(n.Unknown, ", ") +
-			" is over; nothing is drained, repaired or released until it can, or until the node is uncordoned" + see}, true
+			" is over; nothing is drained, repaired or released until it can, or until a person releases the node" + see}, true
 	case len(open) > 0 && n.Session == "" && !n.Unschedulable && len(n.Taints) == 0 && !slices.ContainsFunc(open, func(r record.Record) bool { return unmarked(n, r) }):
 		return Standing{Phase: NeedsHuman, Reason: "SessionUnknown: the Node was marked for open faults and bears no marks; nothing is done for them until its checks tell" + see}, true
 	}

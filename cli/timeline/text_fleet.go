@@ -160,7 +160,7 @@ func (p *page) stranded(f Fleet) {
 		return
 	}
 	p.line("")
-	p.line("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or uncordoning the node, lifts them", len(f.Stranded))
+	p.line("! %d open faults of publishers that say PERSIST_ONLY by now: only a PROCESS recovery, or releasing the node, lifts them", len(f.Stranded))
 	cells := [][]string{{"NODE", "AGENT", "SINCE", "FAULT"}}
 	moods := []Mood{Plain}
 	for _, s := range f.Stranded {

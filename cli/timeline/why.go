@@ -253,6 +253,10 @@ func notes(f Facts) (out, settled []string) {
 		add(len(open) > 0 && n.Session == "", "the Node bears no session although a fault is open")
 		add(len(open) > 0 && !n.Unschedulable && len(n.Taints) == 0, "the Node is schedulable although a fault is open")
 		add(n.Unschedulable && !n.OurCordon, "the Node's cordon is not ours")
+		if r := n.Restored; r != nil {
+			add(true, "marks of the session were lifted and restored %d times, the last at %s UTC, lifted by %s; a person releases the node with nvsentinel release %s",
+				r.Count, r.At.UTC().Format(time.DateTime), cmp.Or(r.By, "an unknown user"), n.Name)
+		}
 	}
 	return out, settled
 }

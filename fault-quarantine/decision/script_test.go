@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
 func parseRecord(d *datadriven.TestData) record.Record {
@@ -165,6 +167,8 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.node.LetGo = true
 	case "release":
 		w.node.Released, w.node.Unschedulable = true, false
+	case "uncordon": // as the API server notes it: by=USER, and what else the Node says
+		w.uncordon(d)
 	case "dry-run":
 		w.dryRun = d.CmdArgs[0].Key == "on"
 	case "clock":
@@ -189,6 +193,25 @@ func (w *world) command(d *datadriven.TestData) string {
 		w.t.Fatalf("unknown command %q", d.Cmd)
 	}
 	return ""
+}
+
+// uncordon lifts the cordon of the node's session, which releases it or not.
+func (w *world) uncordon(d *datadriven.TestData) {
+	var by string
+	d.MaybeScanArgs(w.t, "by", &by)
+	n := &corev1.Node{}
+	for key, value := range map[string]string{
+		nodemark.SessionAnnotation: w.node.Session, nodemark.QuarantineHealthEventIsCordoned: nodemark.True, nodemark.LiftedByAnnotation: by,
+	} {
+		nodemark.Annotate(n, key, value)
+	}
+	if d.HasArg("anyone") {
+		nodemark.Annotate(n, nodemark.AnyoneReleasesAnnotation, nodemark.True)
+	}
+	if d.HasArg("repairing") {
+		nodemark.SetState(n, nodemark.Remediating)
+	}
+	w.node.Released, w.node.Unschedulable = nodemark.Read(n).Released != nodemark.ByNobody, false
 }
 
 // attempt is what fault-remediation stamps: attempt RECORD kind=RepairRun state=Healthy.

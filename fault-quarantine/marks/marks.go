@@ -75,12 +75,15 @@ func (d Desired) Without(ids map[string]bool) Desired {
 type Mutator struct {
 	// LabelPrefix is put before cordon-by and its like.
 	LabelPrefix string
+	// AnyoneReleases: whoever lifts a mark of a session releases the Node.
+	AnyoneReleases bool
 }
 
 // Apply changes node so that it bears exactly the desired marks of ours; it is
-// idempotent. While a repair object claims the Node, a release keeps cordon,
-// taints and labels (and the annotations that claim them) and ends the session
-// alone.
+// idempotent. A mark that somebody lifted without releasing the Node is restored,
+// at most once within RestoreEvery. While a repair object claims the Node, a release
+// keeps cordon, taints and labels (and the annotations that claim them) and ends the
+// session alone.
 func (p Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	m := nodemark.Read(node)
 	if d.Session == "" {
@@ -90,13 +93,39 @@ func (p Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	if m.Session != d.Session {
 		nodemark.SetState(node, nodemark.Quarantined)
 		drop(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation)
+		nodemark.EndRelease(node)
 	}
+	mend := mendOf(m, d, now)
 	nodemark.Annotate(node, nodemark.SessionAnnotation, d.Session)
 	nodemark.ListFaults(node, d.Lost, d.Faults)
 	nodemark.Annotate(node, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
-	p.cordon(node, m.Applied, d, now)
-	applyTaints(node, m.Applied.Taints, d.Effects.Taints)
+	p.noteAnyone(node)
+	if mend != Later || !d.Effects.Cordon || m.Lifted != nodemark.ByUncordon {
+		p.cordon(node, m.Applied, d, now)
+	}
+	applyTaints(node, m.Applied.Taints, d.Effects.Taints, mend != Later && (m.Session != d.Session || m.Released == nodemark.ByNobody))
 	applyLabels(node, m.Applied.Labels, d.Effects.Labels)
+	if mend != Whole {
+		noteMend(node, m, mend, now)
+	}
+}
+
+// mendOf is what becomes of a lifted mark: what a session before lifted or restored is
+// nothing to the one that is desired.
+func mendOf(m nodemark.Marks, d Desired, now time.Time) Mend {
+	if m.Session != d.Session {
+		return Whole
+	}
+	mend, _ := Mending(m, now)
+	return mend
+}
+
+func (p Mutator) noteAnyone(node *corev1.Node) {
+	value := ""
+	if p.AnyoneReleases {
+		value = nodemark.True
+	}
+	nodemark.Annotate(node, nodemark.AnyoneReleasesAnnotation, value)
 }
 
 // cordon makes the node unschedulable. A cordon that was there before is its
@@ -186,13 +215,17 @@ func FollowCordon(node *corev1.Node) {
 
 // applyTaints brings the session's taints to want. A wanted taint that was
 // there before is its owner's; when the owner removes it, ours takes its place.
-func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.Taint) {
+// One of ours that somebody removed is put back if restore says so.
+func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.Taint, restore bool) {
 	var keep []nodemark.AppliedTaint
 	for _, t := range ours {
 		switch {
 		case slices.Contains(want, t.Taint):
 			if !t.PreExisting || nodemark.HasTaint(node, t.Taint) {
 				keep = append(keep, t)
+			}
+			if !t.PreExisting && restore && !nodemark.HasTaint(node, t.Taint) {
+				node.Spec.Taints = append(node.Spec.Taints, taint(t.Taint))
 			}
 		case !t.PreExisting:
 			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(x corev1.Taint) bool { return nodemark.TaintOf(x) == t.Taint })
@@ -205,10 +238,14 @@ func applyTaints(node *corev1.Node, ours []nodemark.AppliedTaint, want []record.
 		present := nodemark.HasTaint(node, t)
 		keep = append(keep, nodemark.AppliedTaint{Taint: t, PreExisting: present})
 		if !present {
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+			node.Spec.Taints = append(node.Spec.Taints, taint(t))
 		}
 	}
 	nodemark.ApplyTaints(node, keep)
+}
+
+func taint(t record.Taint) corev1.Taint {
+	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
 }
 
 func applyLabels(node *corev1.Node, ours, want []record.Label) {
@@ -230,22 +267,25 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 }
 
 // release ends the session on the Node and, unless a repair object claims the
-// Node, takes back every mark of ours. A person who takes away a mark that was
-// kept for a claim takes back the rest as well.
+// Node, takes back every mark of ours.
 func (p Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
 	if !nodemark.Bears(node) {
 		return
 	}
-	hand, ended := m.Applied.TakenFrom(node), ending(node, m.Unknown, judged)
+	hand, ended := m.Released, ending(node, m.Unknown, judged)
+	if m.Session == "" && m.AnyoneReleases {
+		hand = m.Lifted
+	}
 	drop(node, nodemark.SessionAnnotation, nodemark.QuarantineHealthEvent, nodemark.UnknownAnnotation)
 	nodemark.SetState(node, "")
 	switch hand {
-	case nodemark.ByUncordon:
+	case nodemark.ByUncordon, nodemark.ByRequest:
 		nodemark.Annotate(node, nodemark.QuarantinedNodeUncordonedManually, nodemark.True)
 	case nodemark.ByUntaint:
 		nodemark.Annotate(node, nodemark.QuarantinedNodeUntaintedManually, nodemark.True)
 	case nodemark.ByNobody:
 		if m.Claim != "" {
+			keep(node, m, now)
 			return
 		}
 	}
@@ -253,9 +293,10 @@ func (p Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, n
 		nodemark.Annotate(node, nodemark.ReleasedAnnotation, ended)
 	}
 	p.uncordon(node, m.Applied, now)
-	applyTaints(node, m.Applied.Taints, nil)
+	applyTaints(node, m.Applied.Taints, nil, false)
 	applyLabels(node, m.Applied.Labels, nil)
 	drop(node, nodemark.LatestFaultRemediationState)
+	nodemark.EndRelease(node)
 }
 
 // drop takes annotations away.

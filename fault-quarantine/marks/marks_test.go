@@ -152,9 +152,10 @@ func TestReleaseWhileClaimed(t *testing.T) {
 }
 
 // TestAHandCompletesAReleaseThatWaits: marks that were kept for a claim go with
-// the first of them that a person takes away.
+// the first of them that anyone takes away, where anyone releases.
 func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 	node := bare()
+	mutator := marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix, AnyoneReleases: true}
 	mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 	node.Annotations[nodemark.RepairAnnotation] = "uid"
 	mutator.Apply(node, marks.Desired{}, now)
@@ -165,8 +166,9 @@ func TestAHandCompletesAReleaseThatWaits(t *testing.T) {
 	}
 }
 
-// TestReleasedByHand: whatever a person takes away, nothing of ours is left,
-// claimed by a repair or not, and one annotation says what the person did.
+// TestReleasedByHand: whatever a person takes away, nothing of ours is left, and one
+// annotation says what the person did; while a repair claims the node, the person asks
+// for it.
 func TestReleasedByHand(t *testing.T) {
 	untaint := func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }
 	for name, tt := range map[string]struct {
@@ -186,16 +188,20 @@ func TestReleasedByHand(t *testing.T) {
 				node := bare()
 				mutator.Apply(node, marks.Of([]record.Record{open("f1", "f1", everything())}), now)
 				tt.undo(node)
-				want := bare()
+				byAPerson(node)
+				want, cause, annotation := bare(), tt.cause, tt.want
 				if claim != "" {
+					key, value := nodemark.Request{Session: "f1", By: "alice", Reason: "looked at"}.Annotation()
+					nodemark.Annotate(node, key, value)
+					cause, annotation = nodemark.ByRequest, nodemark.QuarantinedNodeUncordonedManually
 					node.Annotations[nodemark.RepairAnnotation] = claim
 					want.Annotations[nodemark.RepairAnnotation] = claim
 				}
-				if got := nodemark.Read(node).Released; got != tt.cause {
-					t.Fatalf("released by %q, want %q", got, tt.cause)
+				if got := nodemark.Read(node).Released; got != cause {
+					t.Fatalf("released by %q, want %q", got, cause)
 				}
 				mutator.Apply(node, marks.Desired{Ended: []string{"f1", "f2"}}, now)
-				want.Annotations[tt.want] = nodemark.True
+				want.Annotations[annotation] = nodemark.True
 				want.Annotations[nodemark.ReleasedAnnotation] = "f1,f2" // f2 is not listed on the Node yet
 				if tt.by != "" {
 					want.Labels["k8saas.nvidia.com/uncordon-by"] = tt.by
@@ -231,6 +237,7 @@ func TestEndedFaultsAreBounded(t *testing.T) {
 	}
 	mutator.Apply(node, marks.Of(list), now)
 	node.Spec.Unschedulable = false
+	byAPerson(node)
 	mutator.Apply(node, marks.Desired{}, now)
 	if ended := nodemark.Read(node).Ended; len(ended) != 128 || ended[0] != "f0" {
 		t.Errorf("%d faults are noted: %v", len(ended), ended)
@@ -254,6 +261,7 @@ func TestForeignMarksThatGo(t *testing.T) {
 		t.Errorf("a faulty node is schedulable: %+v", node.Spec)
 	}
 	node.Spec.Unschedulable = false
+	byAPerson(node)
 	if nodemark.Read(node).Released == nodemark.ByNobody {
 		t.Error("now the cordon is ours, and taking it away is a release")
 	}

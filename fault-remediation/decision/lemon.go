@@ -95,7 +95,7 @@ func (d decision) kept() (message string, kept bool) {
 	} else if !d.marked() {
 		return "", false
 	}
-	return why + "; it is not repaired again and stays in quarantine until a person releases it: find out what is wrong with the machine, then uncordon the node; " +
+	return why + "; it is not repaired again and stays in quarantine until a person releases it: find out what is wrong with the machine, then release the node; " +
 		"take the label " + nodemark.LemonLabel + " off if it is none", true
 }
 
@@ -129,7 +129,7 @@ func (d decision) forgive() (Step, bool) {
 		rem := e.of(r).Remediation
 		rem.Forgiven = &until
 		if record.KeptLemon(r.Status) && record.Open(r) {
-			rem.Reason, rem.Message = string(Forgive), "a person took the lemon mark off; the fault stays with a person until its recovery is reported, or the node is uncordoned"
+			rem.Reason, rem.Message = string(Forgive), "a person took the lemon mark off; the fault stays with a person until its recovery is reported, or the node is released"
 		}
 	}
 	return e.step(Forgive, "a person took the lemon mark off"), len(e.writes) > 0

@@ -71,6 +71,7 @@ func facts() map[string]func(*corev1.Node) {
 		nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
 		nodemark.QuarantineHealthEventAppliedTaints, nodemark.QuarantineHealthEventAppliedLabels,
 		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.ReleasedAnnotation, nodemark.LemonAnnotation,
+		nodemark.LiftedByAnnotation, nodemark.RestoredAnnotation, nodemark.AnyoneReleasesAnnotation,
 	} {
 		out["/metadata/annotations/"+escape.Replace(key)] = func(n *corev1.Node) { nodemark.Annotate(n, key, "other <&> é \u2028") }
 	}

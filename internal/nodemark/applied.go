@@ -12,7 +12,7 @@ import (
 // Applied are the marks of the Node's own fields that our annotations say are
 // ours. An annotation that somebody broke names none, not even those of it that
 // can be read: what we cannot be sure of is not ours to take away, and that it is
-// missing is no person's release.
+// missing is no release.
 type Applied struct {
 	// Cordon: the cordon is ours. CordonPreExisting: somebody else's was there before.
 	Cordon, CordonPreExisting bool
@@ -27,7 +27,7 @@ type AppliedTaint struct {
 	PreExisting bool `json:"preExisting,omitempty"`
 }
 
-// ReleaseCause is how a person released a Node.
+// ReleaseCause is how a person released a Node, or which mark somebody lifted.
 type ReleaseCause string
 
 // Causes of a release.
@@ -35,6 +35,8 @@ const (
 	ByNobody   ReleaseCause = ""
 	ByUncordon ReleaseCause = "uncordon"
 	ByUntaint  ReleaseCause = "untaint"
+	// ByRequest: a person asked for it; see ReleasePrefix.
+	ByRequest ReleaseCause = "request"
 )
 
 func readApplied(annotations map[string]string) Applied {
@@ -55,8 +57,8 @@ func list[T any](text string) []T {
 	return out
 }
 
-// TakenFrom says how a person took one of these marks away from a Node, in a
-// session or after it. None there means not yet written.
+// TakenFrom says which of these marks somebody took away from a Node, in a session or
+// after it.
 func (a Applied) TakenFrom(node *corev1.Node) ReleaseCause {
 	switch {
 	case a.Cordon && !node.Spec.Unschedulable:

@@ -20,7 +20,7 @@ func Erase(node *corev1.Node) {
 	}
 	ours := append(FactAnnotations(), LatestFaultRemediationState, CanaryAnnotation)
 	maps.DeleteFunc(node.Annotations, func(key, _ string) bool {
-		return slices.Contains(ours, key) || strings.HasPrefix(key, ClearPrefix)
+		return slices.Contains(ours, key) || strings.HasPrefix(key, ClearPrefix) || strings.HasPrefix(key, ReleasePrefix)
 	})
 	maps.DeleteFunc(node.Labels, func(key, _ string) bool {
 		return key == StateLabel || key == DCGMVersionLabel || key == DriverInstalledLabel || key == KataEnabledLabel || counts(key)

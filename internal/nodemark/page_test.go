@@ -101,7 +101,7 @@ func kind(name string) string {
 	switch {
 	case name == "DevicesAnnotation":
 		return "annotation of a Pod"
-	case name == "ClearPrefix":
+	case name == "ClearPrefix", name == "ReleasePrefix":
 		return "annotation prefix"
 	case name == "DefaultLabelPrefix":
 		return "label prefix"

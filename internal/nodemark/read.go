@@ -20,9 +20,22 @@ type Marks struct {
 	State State
 	// Applied are the cordon, the taints and the labels that are ours.
 	Applied Applied
-	// Released is how a person released the session: a mark that Applied names is
-	// gone. Without a session nobody did.
+	// Released is how a person released the session: by a request, or by lifting a mark
+	// that Applied names. Without a session nobody did.
 	Released ReleaseCause
+	// Lifted is which mark that Applied names somebody lifted, in a session or after it;
+	// LiftedBy is the user name of who did, or empty.
+	Lifted   ReleaseCause
+	LiftedBy string
+	// Missing: nobody released the session, and a mark of it, or a cordon that was there
+	// before it, is lifted and not yet restored.
+	Missing bool
+	// Restored says how often marks of the session were restored.
+	Restored Restored
+	// Request is a person's request to release the session, or empty.
+	Request Request
+	// AnyoneReleases: whoever lifts a mark of the session releases it.
+	AnyoneReleases bool
 	// LetGo: a person released the node's last session, and that is noted.
 	LetGo bool
 	// Ended are the ids of the faults that a person's release of the last session
@@ -64,10 +77,16 @@ func Read(node *corev1.Node) Marks {
 		Lemon:    LemonMark{Label: node.Labels[LemonLabel] == LemonYes, Note: a[LemonAnnotation]},
 		Repairs:  a[LatestFaultRemediationState],
 		Canary:   a[CanaryAnnotation],
+		LiftedBy: a[LiftedByAnnotation],
+		Restored: readRestored(a),
+		Request:  requestOf(a, a[SessionAnnotation]),
+
+		AnyoneReleases: a[AnyoneReleasesAnnotation] == True,
 	}
-	if m.Session != "" {
-		m.Released = m.Applied.TakenFrom(node)
-	}
+	m.Lifted = m.Applied.TakenFrom(node)
+	m.Released = m.released()
+	foreign := m.Applied.CordonPreExisting && !node.Spec.Unschedulable
+	m.Missing = m.Session != "" && m.Released == ByNobody && (m.Lifted != ByNobody || foreign)
 	m.Schedulable = !node.Spec.Unschedulable && !m.Applied.keepOff(node)
 	return m
 }
@@ -81,6 +100,7 @@ func FactAnnotations() []string {
 		QuarantineHealthEvent, QuarantineHealthEventIsCordoned, QuarantineHealthEventCordonPreExisting,
 		QuarantineHealthEventAppliedTaints, QuarantineHealthEventAppliedLabels,
 		QuarantinedNodeUncordonedManually, QuarantinedNodeUntaintedManually, ReleasedAnnotation, LemonAnnotation,
+		LiftedByAnnotation, RestoredAnnotation, AnyoneReleasesAnnotation,
 	}
 }
 

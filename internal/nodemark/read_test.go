@@ -78,8 +78,8 @@ func TestHostileAnnotations(t *testing.T) {
 		unknown     int
 	}{
 		"a taint of ours":                      {taints("[" + whole + "]"), false, []record.Taint{hold}, 1, nodemark.ByNobody, false, 0},
-		"it is gone":                           {taints("[" + whole + "]"), false, nil, 1, nodemark.ByUntaint, true, 0},
-		"it has another effect":                {taints("[" + whole + "]"), false, []record.Taint{out}, 1, nodemark.ByUntaint, true, 0},
+		"it is gone":                           {taints("[" + whole + "]"), false, nil, 1, nodemark.ByNobody, true, 0},
+		"it has another effect":                {taints("[" + whole + "]"), false, []record.Taint{out}, 1, nodemark.ByNobody, true, 0},
 		"one that was there before is gone":    {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, nil, 1, nodemark.ByNobody, true, 0},
 		"one that was there before is there":   {taints(`[{"key":"gpu","value":"xid","effect":"NoSchedule","preExisting":true}]`), false, []record.Taint{hold}, 1, nodemark.ByNobody, false, 0},
 		"a mild taint keeps nothing off":       {taints(`[{"key":"gpu","value":"xid","effect":"PreferNoSchedule"}]`), false, []record.Taint{mild}, 1, nodemark.ByNobody, true, 0},
@@ -92,7 +92,7 @@ func TestHostileAnnotations(t *testing.T) {
 		"a text for a truth":                   {taints(`[{"key":"gpu","preExisting":"yes"}]`), false, nil, 0, nodemark.ByNobody, true, 0},
 		"text behind it":                       {taints("[" + whole + "] " + "x"), false, nil, 0, nodemark.ByNobody, true, 0},
 		"broken, but cordoned":                 {taints("["), true, nil, 0, nodemark.ByNobody, false, 0},
-		"our cordon is gone":                   {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.ByUncordon, true, 0},
+		"our cordon is gone":                   {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.ByNobody, true, 0},
 		"our cordon is gone, no session":       {map[string]string{nodemark.QuarantineHealthEventIsCordoned: "True"}, false, nil, 0, nodemark.ByNobody, true, 0},
 		"True in another case is not a yes":    {map[string]string{session: "s1", nodemark.QuarantineHealthEventIsCordoned: "true"}, false, nil, 0, nodemark.ByNobody, true, 0},
 		"unknown: commas alone":                {map[string]string{session: "s1", nodemark.UnknownAnnotation: ","}, true, nil, 0, nodemark.ByNobody, false, 2},

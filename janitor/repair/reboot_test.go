@@ -33,6 +33,9 @@ func begun(change ...func(*repair.View)) repair.View {
 	return v
 }
 
+// lifted is a Node whose cordon somebody lifted, which is no release.
+func lifted(v *repair.View) { v.Node.Schedulable, v.Node.Missing = true, true }
+
 func claimedBy(uid string) func(*repair.View) { return func(v *repair.View) { v.Node.Claim = uid } }
 
 func sent(v *repair.View) {
@@ -125,6 +128,10 @@ func TestReboot(t *testing.T) {
 
 		{"session gone", begun(func(v *repair.View) { v.Node.Session = "" }), 0, false, verdict(repair.SessionOver, repair.NoSession)},
 		{"another session", begun(func(v *repair.View) { v.Node.Session = "s2" }), 0, false, verdict(repair.SessionOver, repair.OtherSession)},
+		{"schedulable, and its marks come back", begun(lifted), 0, false, wait(repair.MarksLifted, poll)},
+		{"its marks are lifted, no second signal", begun(sent, lifted), 10 * time.Minute, false, wait(repair.MarksLifted, poll)},
+		{"a person's object needs no marks", begun(person, claimedBy("me"), lifted), 0, false, verdict(repair.Send, repair.Claimed)},
+		{"schedulable, and its marks do not come back", begun(lifted), 25 * time.Minute, false, verdict(repair.Fail, repair.TimeUp)},
 		{"schedulable", begun(func(v *repair.View) { v.Node.Schedulable = true }), 0, false, verdict(repair.SessionOver, repair.NodeSchedulable)},
 		{"session gone after the claim", begun(claimedBy("me"), func(v *repair.View) { v.Node.Session = "" }), 0, false, verdict(repair.SessionOver, repair.NoSession)},
 		{"session gone while another claims", begun(claimedBy("other"), func(v *repair.View) { v.Node.Session = "" }), 0, false, wait(repair.Busy, poll)},
@@ -258,7 +265,7 @@ func TestSignalNeedsItsProofs(t *testing.T) {
 func everyView() []repair.View {
 	views := []repair.View{begun()}
 	for _, options := range [][]func(*repair.View){
-		{nil, person, func(v *repair.View) { v.Node.Session = "" }, func(v *repair.View) { v.Node.Session = "s2" }, func(v *repair.View) { v.Node.Schedulable = true }},
+		{nil, person, func(v *repair.View) { v.Node.Session = "" }, func(v *repair.View) { v.Node.Session = "s2" }, func(v *repair.View) { v.Node.Schedulable = true }, lifted},
 		{nil, sent, func(v *repair.View) { sent(v); answered(v) }},
 		{nil, claimedBy("me"), claimedBy("other"), claimedBy("")},
 		{nil, rebooted, func(v *repair.View) { v.Node.Identity.BootID = "" }, func(v *repair.View) { v.Node.Identity.ProviderID = "cloud://2" }},

@@ -88,6 +88,8 @@ func signaling(v View, p Policy, now time.Time) Verdict {
 	case n.Unknown:
 		// Whoever asks: the faults that the repair is for may be over.
 		return awaiting(v, p, now, SessionUnknown)
+	case o.Session != "" && n.Missing:
+		return awaiting(v, p, now, MarksLifted)
 	case n.Claim == "":
 		return Verdict{Step: Claim, Reason: NotClaimed}
 	case p.Manual:
@@ -110,7 +112,7 @@ func Over(session string, n Node) (Reason, bool) {
 		return NoSession, true
 	case n.Session != session:
 		return OtherSession, true
-	case n.Schedulable:
+	case n.Schedulable && !n.Missing:
 		return NodeSchedulable, true
 	}
 	return "", false

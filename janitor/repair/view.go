@@ -74,6 +74,9 @@ type Node struct {
 	// Session on the Node; Schedulable as nodemark.Marks says.
 	Session     string
 	Schedulable bool
+	// Missing: a mark of the session was lifted, which is no release, and is not yet
+	// restored.
+	Missing bool
 	// Excluded: the operator keeps us off the node, by its label or by the
 	// configuration.
 	Excluded bool
@@ -165,8 +168,10 @@ const (
 	NodeExcluded Reason = "NodeExcluded"
 	// SessionUnknown: the store cannot tell of all faults of the Node's session.
 	SessionUnknown Reason = "SessionUnknown"
-	Claimed        Reason = "Claimed"
-	Manual         Reason = "Manual"
+	// MarksLifted: somebody lifted a mark of the session, which fault-quarantine restores.
+	MarksLifted Reason = "MarksLifted"
+	Claimed     Reason = "Claimed"
+	Manual      Reason = "Manual"
 	// BootUnchanged: the answered signal has not shown itself.
 	BootUnchanged Reason = "BootUnchanged"
 	// Unanswered: a signal may have been sent.

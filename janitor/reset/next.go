@@ -121,6 +121,8 @@ func gated(v View) (repair.Verdict, bool) {
 	case n.Unknown:
 		// Whoever asks: the faults that the reset is for may be over.
 		return repair.Verdict{Step: repair.Wait, Reason: repair.SessionUnknown}, true
+	case o.Session != "" && n.Missing:
+		return repair.Verdict{Step: repair.Wait, Reason: repair.MarksLifted}, true
 	case n.Claim == "":
 		return repair.Verdict{Step: repair.Claim, Reason: repair.NotClaimed}, true
 	}

@@ -16,6 +16,12 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
+// byAPerson has the API server note that a person lifted a mark of a Node.
+func byAPerson(n *corev1.Node) *corev1.Node {
+	nodemark.Annotate(n, nodemark.LiftedByAnnotation, "alice")
+	return n
+}
+
 func TestNodeOf(t *testing.T) {
 	taint := record.Taint{Key: "gpu", Value: "true", Effect: "NoSchedule"}
 	tests := []struct {
@@ -26,8 +32,9 @@ func TestNodeOf(t *testing.T) {
 		{"missing", nil, Node{}},
 		{"foreign", &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, Node{Exists: true, Unschedulable: true}},
 		{"marked", marked(true, taint), Node{Exists: true, Session: "s", State: nodemark.Draining, Unschedulable: true, Taints: []record.Taint{taint}}},
-		{"uncordoned by hand", marked(false, taint), Node{Exists: true, Session: "s", State: nodemark.Draining, Taints: []record.Taint{taint}, Released: true}},
-		{"untainted by hand", marked(true), Node{Exists: true, Session: "s", State: nodemark.Draining, Unschedulable: true, Released: true}},
+		{"uncordoned by nobody known", marked(false, taint), Node{Exists: true, Session: "s", State: nodemark.Draining, Taints: []record.Taint{taint}}},
+		{"uncordoned by hand", byAPerson(marked(false, taint)), Node{Exists: true, Session: "s", State: nodemark.Draining, Taints: []record.Taint{taint}, Released: true}},
+		{"untainted by hand", byAPerson(marked(true)), Node{Exists: true, Session: "s", State: nodemark.Draining, Unschedulable: true, Released: true}},
 		{"preexisting taint gone", claiming(marked(true), `[{"key":"gpu","value":"true","effect":"NoSchedule","preExisting":true}]`),
 			Node{Exists: true, Session: "s", State: nodemark.Draining, Unschedulable: true}},
 		{"broken claim", claiming(marked(true), `[{`), Node{Exists: true, Session: "s", State: nodemark.Draining, Unschedulable: true}},

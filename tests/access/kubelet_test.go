@@ -22,6 +22,7 @@ func kubeletForgeries() map[string]change {
 	out := map[string]change{
 		"the confirmation of a repair": {patch: annotations("remediation.medik8s.io/manually-confirmed-healthy", "")},
 		"a clearing":                   {patch: annotations(nodemark.ClearPrefix+"x", "admin: over")},
+		"a release":                    {patch: annotations(nodemark.ReleasePrefix+"x", "admin: over")},
 		"a canary":                     {patch: annotations(nodemark.CanaryAnnotation, "x")},
 		"a count of GPUs":              {patch: labels(nodemark.CountLabelsOf("gpu").Current, "1")},
 		"who cordoned":                 {patch: labels(nodemark.DefaultLabelPrefix+"cordon-by", "x")},
@@ -31,7 +32,8 @@ func kubeletForgeries() map[string]change {
 		nodemark.SessionAnnotation, nodemark.UnknownAnnotation, nodemark.RepairAnnotation, nodemark.ResetAnnotation, nodemark.ReleasedAnnotation,
 		nodemark.LatestFaultRemediationState, nodemark.LemonAnnotation, nodemark.QuarantineHealthEvent, nodemark.QuarantineHealthEventAppliedTaints,
 		nodemark.QuarantineHealthEventAppliedLabels, nodemark.QuarantineHealthEventIsCordoned, nodemark.QuarantineHealthEventCordonPreExisting,
-		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually,
+		nodemark.QuarantinedNodeUncordonedManually, nodemark.QuarantinedNodeUntaintedManually, nodemark.LiftedByAnnotation,
+		nodemark.RestoredAnnotation, nodemark.AnyoneReleasesAnnotation,
 	} {
 		out["annotation "+key] = change{patch: annotations(key, "forged")}
 	}
@@ -56,7 +58,9 @@ func TestAKubeletWritesNoMark(t *testing.T) {
 			quarantined(t, w, node)
 		}
 		testkit.Until(t, 2*time.Minute, func() bool { // a policy is in force a moment after it was applied
-			return refused(kubeletForgeries()["a canary"].by(t.Context(), kubelet, name))
+			forgery := []byte(`{"metadata":{"annotations":{"` + nodemark.CanaryAnnotation + `":"x"}}}`)
+			_, err := kubelet.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, forgery, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return refused(err)
 		})
 		was := w.now(t, name)
 		for what, c := range kubeletForgeries() {

@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	}
 	cluster := localcluster.ForTest(t, localcluster.Options{AuditNamespace: namespace})
 	only.admin = cluster.Client()
-	install(t, cluster, append(chainFiles, "nodes.yaml", "events.yaml", "pods.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml",
+	install(t, cluster, append(chainFiles, "nodes.yaml", "release.yaml", "lifted-by.yaml", "events.yaml", "pods.yaml", "node-health-check.yaml", "node-health-check-bridge.yaml",
 		"crds/nvsentinel.dgxc.nvidia.com_healtheventremediations.yaml")...)
 	only.cluster = cluster
 	return only

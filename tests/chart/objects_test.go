@@ -21,7 +21,7 @@ import (
 
 // clusterWide are the kinds that are in no namespace.
 var clusterWide = []string{
-	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "FlowSchema", "Namespace", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "FlowSchema", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }
 
 // TestNamespaceOfTheRelease: every object is in it, and no text means another.

@@ -17,6 +17,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 
@@ -331,14 +332,27 @@ func (t *trip) loseOutbox(ctx context.Context) error {
 	return t.uncordon(ctx)
 }
 
-// uncordon is a person's hand.
+// byHand is who the cluster's administrator is.
+const byHand = "local-cluster-admin"
+
+// uncordon is a person's hand, who says by the same write that the session is over, as
+// nvsentinel release does: an uncordon alone releases nothing in a repair.
 func (t *trip) uncordon(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": false}})
-	if err != nil {
-		return err
-	}
 	return t.insist(ctx, "a person's uncordon", func(ctx context.Context) error {
-		_, err := t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
+		node, err := t.fleet.Node(ctx, t.node)
+		if err != nil {
+			return err
+		}
+		change := map[string]any{"spec": map[string]any{"unschedulable": false}}
+		if session := nodemark.Session(node); session != "" {
+			key, value := nodemark.Request{Session: session, By: byHand, Reason: "by hand"}.Annotation()
+			change["metadata"] = map[string]any{"annotations": map[string]any{key: value}}
+		}
+		patch, err := json.Marshal(change)
+		if err != nil {
+			return err
+		}
+		_, err = t.fleet.Cluster.Client().CoreV1().Nodes().Patch(ctx, t.node, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }

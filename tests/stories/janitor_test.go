@@ -42,7 +42,7 @@ func (w *world) rebootStep(o *object) (goOn bool) {
 	if n := w.node; n != nil {
 		v.Node = janitor.Node{
 			Exists: true, Identity: kube.NodeIdentity(n), Ready: kube.NodeReady(n), Session: n.Annotations[nodemark.SessionAnnotation],
-			Schedulable: !n.Spec.Unschedulable, Claim: n.Annotations[nodemark.RepairAnnotation],
+			Schedulable: !n.Spec.Unschedulable, Missing: nodemark.Read(n).Missing, Claim: n.Annotations[nodemark.RepairAnnotation],
 		}
 	}
 	d := next(v, rebootPolicy, w.now)

@@ -90,13 +90,16 @@ func (w *world) mark(want marks.Desired) {
 		return
 	}
 	after := w.node.DeepCopy()
-	marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix}.Apply(after, want, w.now)
+	marks.Mutator{LabelPrefix: nodemark.DefaultLabelPrefix, AnyoneReleases: w.anyone}.Apply(after, want, w.now)
 	if same(w.node, after) {
 		return
 	}
 	w.write()
-	before := nodemark.Session(w.node)
+	before, restored := nodemark.Session(w.node), nodemark.Read(w.node).Restored.Count
 	w.node = after
+	if r := nodemark.Read(after).Restored; r.Count > restored {
+		w.say("fault-quarantine", "node: %s by %q is no release, restored (%d)", r.Mark, r.By, r.Count)
+	}
 	if session := nodemark.Session(after); session != before {
 		w.say("fault-quarantine", "node: session %s -> %s, unschedulable %t", orNone(before), orNone(session), after.Spec.Unschedulable)
 	}

@@ -3,6 +3,7 @@ package stories
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,11 +31,13 @@ import (
 //	kubelet dead|alive          which changes no condition by itself
 //	claim UID                   a repair object claims the Node
 //	fault ID ..., recovery ID ...  an event is stored; see event
-//	pod NAMESPACE/NAME          is on the node
+//	pod NAMESPACE/NAME          is on the node; pod-ends takes it away
 //	monitor starts              with an outbox of its own that numbers the events
 //	disk imaged|restored|lost   the monitor starts again
 //	deliver ID                  an event with late=yes comes now
-//	uncordon                    by a person
+//	uncordon [by=USER]          by a person, as the API server notes it; by=unknown where it does not
+//	release                     as nvsentinel release asks for it
+//	anyone-releases             whoever uncordons the node releases it
 //	store backup|restored|emptied, check faulty|healthy
 //	clock D, dry-run on|off, budget full|free, provider silent|answers
 func TestStories(t *testing.T) {
@@ -114,8 +117,16 @@ func (w *world) one(what, name string, options map[string]string) {
 	case "pod":
 		namespace, pod, _ := strings.Cut(name, "/")
 		w.pods = append(w.pods, newPod(namespace, pod))
+	case "pod-ends":
+		w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.Namespace+"/"+p.Name == name })
 	case "uncordon":
 		w.node.Spec.Unschedulable = false
+		nodemark.Annotate(w.node, nodemark.LiftedByAnnotation, strings.Replace(or(options["by"], "alice"), "unknown", "", 1))
+	case "release":
+		key, value := nodemark.Request{Session: nodemark.Session(w.node), By: "alice", Reason: "looked at it"}.Annotation()
+		nodemark.Annotate(w.node, key, value)
+	case "anyone-releases":
+		w.anyone = true
 	case "clock":
 		step, err := time.ParseDuration(name)
 		if err != nil {

@@ -2,18 +2,13 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -102,40 +97,30 @@ func (c clearing) find(ctx context.Context, id string) (record.Record, error) {
 
 // run asks for the clearing, waits for it, and takes the annotation away.
 func (c clearing) run(ctx context.Context) (int, error) {
-	me, err := c.cluster.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	me, err := userName(ctx, c.cluster)
 	if err != nil {
-		return 0, coded{fmt.Errorf("asking the API server for your user name: %w", err), ExitFailed}
+		return 0, coded{err, ExitFailed}
 	}
 	before, err := kube.ReadNode(ctx, c.cluster.Clientset, c.node)
 	if err != nil {
 		return 0, coded{err, ExitFailed}
 	}
-	key, value := nodemark.Clearing{Record: c.fault.ID, By: me.Status.UserInfo.Username, Reason: c.reason}.Annotation()
-	if err := c.annotate(ctx, key, &value); err != nil {
+	key, value := nodemark.Clearing{Record: c.fault.ID, By: me, Reason: c.reason}.Annotation()
+	if err := annotate(ctx, c.cluster, c.node, key, &value); err != nil {
 		return 0, coded{fmt.Errorf("asking for the clearing on node %s: %w", c.node, err), ExitFailed}
 	}
-	fmt.Fprintf(c.options.program.Out, "asked for in the name of %s\n", me.Status.UserInfo.Username)
-	if err := c.until(ctx, c.stored); err != nil {
+	fmt.Fprintf(c.options.program.Out, "asked for in the name of %s\n", me)
+	if err := until(ctx, c.stored); err != nil {
 		return ExitPartial, coded{fmt.Errorf("no recovery is stored yet; the annotation %s stays, and is followed when the connector of role cluster is there (docs/cli.md): %w", key, err), ExitPartial}
 	}
 	fmt.Fprintf(c.options.program.Out, "cleared by recovery %s\n", fault.ClearingID(c.fault.ID))
-	if err := c.until(ctx, func(ctx context.Context) (bool, error) { return c.shown(ctx, before) }); err != nil {
+	if err := until(ctx, func(ctx context.Context) (bool, error) { return c.shown(ctx, before) }); err != nil {
 		return ExitPartial, coded{fmt.Errorf("the Node's condition %s has not changed yet; the annotation %s stays for its connector: %w", c.fault.Event.CheckName, key, err), ExitPartial}
 	}
-	if err := c.annotate(ctx, key, nil); err != nil {
+	if err := annotate(ctx, c.cluster, c.node, key, nil); err != nil {
 		return ExitPartial, coded{fmt.Errorf("taking the annotation %s away: %w", key, err), ExitPartial}
 	}
 	return ExitWhole, nil
-}
-
-// annotate writes one annotation of the Node, or takes it away.
-func (c clearing) annotate(ctx context.Context, key string, value *string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
-	if err != nil {
-		return err
-	}
-	_, err = c.cluster.Clientset.CoreV1().Nodes().Patch(ctx, c.node, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
 }
 
 func (c clearing) stored(ctx context.Context) (bool, error) {
@@ -167,23 +152,4 @@ func (c clearing) condition(node *corev1.Node) corev1.NodeCondition {
 		return corev1.NodeCondition{}
 	}
 	return node.Status.Conditions[i]
-}
-
-// askEvery is how often is looked for what is waited for.
-const askEvery = 200 * time.Millisecond
-
-// until asks until cond holds or ctx ends; the last problem is told.
-func (c clearing) until(ctx context.Context, cond func(context.Context) (bool, error)) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
-		ok, err := cond(ctx)
-		if err != nil {
-			last = err
-		}
-		return ok, nil
-	})
-	if err != nil {
-		return errors.Join(context.Cause(ctx), last)
-	}
-	return nil
 }

@@ -210,7 +210,7 @@ func TestStatusNamesFaultsOfSwitchedPublishers(t *testing.T) {
 		r.Event.Agent, r.Event.CheckName, r.Event.ProcessingStrategy = w.fault.Event.Agent, w.fault.Event.CheckName, record.PersistOnly
 	}))
 	status := run(t, p, "status", "--kubeconfig", w.viewer)
-	for _, want := range []string{"1 open faults of publishers that say PERSIST_ONLY by now", "uncordoning the node", "[record " + w.fault.ID + "]"} {
+	for _, want := range []string{"1 open faults of publishers that say PERSIST_ONLY by now", "releasing the node", "[record " + w.fault.ID + "]"} {
 		status.expect(t, command.ExitWhole, want, "")
 	}
 	fleet := decode[timeline.Fleet](t, run(t, p, "status", "--kubeconfig", w.viewer, "-o", "json"))

@@ -98,9 +98,9 @@ func (p Program) root(code *int) *cobra.Command {
 	o := options{program: p}
 	root := &cobra.Command{
 		Use:   "nvsentinel",
-		Short: "Say what NVSentinel does to nodes, and why; clear faults and pull the emergency brake by hand",
+		Short: "Say what NVSentinel does to nodes, and why; clear faults, release nodes and pull the emergency brake by hand",
 		Long: `Say what NVSentinel does to nodes, and why: from the stored health events and
-from the API server. Only clear, canary, brake and uninstall write. Installed as kubectl-nvsentinel it is also a
+from the API server. Only clear, release, canary, brake and uninstall write. Installed as kubectl-nvsentinel it is also a
 plugin: kubectl nvsentinel why <node>.
 ` + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
@@ -112,7 +112,7 @@ plugin: kubectl nvsentinel why <node>.
 		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root.PersistentFlags())
-	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code), uninstallCommand(&o, code))
+	root.AddCommand(whyCommand(&o, code), statusCommand(&o, code), clearCommand(&o, code), releaseCommand(&o, code), traceCommand(&o, code), canaryCommand(&o), brakeCommand(&o, code), uninstallCommand(&o, code))
 	return root
 }
 

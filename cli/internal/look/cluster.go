@@ -91,6 +91,9 @@ func see(node *corev1.Node) timeline.Node {
 	for _, f := range nodemark.ListedFaults(node) {
 		n.Active = append(n.Active, f.Event)
 	}
+	if m.Restored.Count > 0 {
+		n.Restored = &m.Restored
+	}
 	if m.Lemon.Label {
 		note, _ := nodemark.ParseLemon(m.Lemon.Note)
 		n.Lemon = &note

@@ -40,6 +40,9 @@ type Config struct {
 	RuleSets []ruling.Set `toml:"ruleSets" old:"rule-sets" live:"true"`
 	// DryRun judges every event and quarantines no node.
 	DryRun bool `toml:"dryRun" old:"dry-run" flag:"dry-run" usage:"judge every event and quarantine no node; clearing and releasing go on"`
+	// AnyoneReleases has every uncordon and every removed taint release the node, also by a
+	// service account and while a repair is active.
+	AnyoneReleases bool `toml:"anyoneReleases" flag:"anyone-releases" usage:"let whoever uncordons a node in quarantine, or removes a taint of the session, release it, also a service account and while a repair is active; without it only a person does"`
 	// Retention is how long a finished record is kept.
 	Retention time.Duration `toml:"retention" bounds:"at least 1h" flag:"retention" usage:"how long a finished record is kept"`
 	// Workers is how many nodes are handled at once.

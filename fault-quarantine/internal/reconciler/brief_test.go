@@ -110,7 +110,7 @@ func stay(t *testing.T, whole int) (told []string) {
 	settleNode(t, d)
 	all = append(all, record.Record{}, record.Record{}, storetest.MustGet(t, s, late.ID))
 	tell("one more")
-	nodes.node.Spec.Unschedulable = false // a person uncordons
+	uncordon(nodes.node, "alice")
 	tell("by hand")
 	return told
 }

@@ -227,7 +227,7 @@ func TestAStaleCache(t *testing.T) {
 	if err != nil || !node.Spec.Unschedulable {
 		t.Fatalf("not quarantined: %v", err)
 	}
-	if _, err := d.Nodes.Patch(t.Context(), node, func(n *corev1.Node) { n.Spec.Unschedulable = false }); err != nil {
+	if _, err := d.Nodes.Patch(t.Context(), node, func(n *corev1.Node) { uncordon(n, "alice") }); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"stale-0", "stale-2"} {

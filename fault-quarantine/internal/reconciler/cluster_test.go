@@ -80,7 +80,8 @@ type meddled struct {
 func (m meddled) Patch(ctx context.Context, before *corev1.Node, mutate func(*corev1.Node)) (*corev1.Node, error) {
 	after, err := m.books.Patch(ctx, before, func(n *corev1.Node) { mutate(n); n.ResourceVersion = "2" })
 	foreign := after.DeepCopy()
-	foreign.ResourceVersion, foreign.Spec.Unschedulable = "3", false
+	foreign.ResourceVersion = "3"
+	uncordon(foreign, "alice")
 	m.during(before, after)
 	m.during(after, foreign)
 	m.node = foreign

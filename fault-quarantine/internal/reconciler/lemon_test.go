@@ -45,7 +45,7 @@ func TestAKeptLemonWaitsForAPerson(t *testing.T) {
 				}
 				d = newReconciler(t, d.Store, nodes) // started anew
 			}
-			nodes.node.Spec.Unschedulable = false
+			uncordon(nodes.node, "alice")
 			handle(t, d)
 			if nodemark.Bears(nodes.node) || nodes.node.Labels[nodemark.LemonLabel] != nodemark.LemonYes {
 				t.Errorf("marks after the release: %v %v", nodes.node.Labels, nodes.node.Annotations)

@@ -24,8 +24,8 @@ type Event struct {
 
 // mark brings the Node to what its open records ask for, then stamps the
 // records whose quarantine is finished by that; written are the revisions that the
-// judgement made.
-func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) error {
+// judgement made. It returns the Node as it is then.
+func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) (*corev1.Node, error) {
 	desired := marks.Of(j.Open).Without(j.Brief)
 	for _, r := range j.Changed {
 		if r.Status.NodeQuarantined == record.QuarantineCanceled {
@@ -35,26 +35,28 @@ func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Jud
 	d.noteHeld(ctx, node, j.Changed)
 	if len(j.Unknown) > 0 {
 		if j.Leave {
-			return nil
+			return node, nil
 		}
 		desired = desired.Keep(node, j.Unknown)
 	}
 	if desired.Session == "" && !nodemark.Bears(node) {
-		return nil
+		d.noteRestored(ctx, node.Name, node, node)
+		return node, nil
 	}
 	now := d.Clock.Now()
 	if why, on := d.Brake.On(); on && d.adds(node, desired, now) {
-		return outcome.Park(d.Brake.Wait(), why)
+		return node, outcome.Park(d.Brake.Wait(), why)
 	}
 	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.apply(n, desired, now) })
 	if err != nil {
-		return fmt.Errorf("marking node %s: %w", node.Name, err)
+		return node, fmt.Errorf("marking node %s: %w", node.Name, err)
 	}
 	d.note(ctx, node, after, desired)
+	d.noteRestored(ctx, node.Name, node, after)
 	if err := d.finish(ctx, j, written, now); err != nil || !news {
-		return err
+		return after, err
 	}
-	return outcome.Wait(0, "the node changed while it was marked")
+	return after, outcome.Wait(0, "the node changed while it was marked")
 }
 
 // apply brings a Node to what is desired. A cordon of ours brings its taint
@@ -97,10 +99,14 @@ func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired mar
 		switch nodemark.Read(was).Released {
 		case nodemark.ByUncordon:
 			d.Metrics.Uncordoned.Inc()
-			why = "a person uncordoned the node"
+			why = hand(was) + " uncordoned the node"
 		case nodemark.ByUntaint:
 			d.Metrics.Untainted.Inc()
-			why = "a person removed a taint of the session"
+			why = hand(was) + " removed a taint of the session"
+		case nodemark.ByRequest:
+			r := nodemark.Read(was).Request
+			d.Metrics.Requested.Inc()
+			why = r.By + " released the node: " + r.Reason
 		case nodemark.ByNobody:
 		}
 		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
@@ -112,6 +118,18 @@ func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired mar
 		d.Metrics.Quarantined.Inc()
 		d.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
 	}
+}
+
+// hand names who lifted a mark and released the Node by it.
+func hand(node *corev1.Node) string {
+	m := nodemark.Read(node)
+	switch {
+	case nodemark.WriterOf(m.LiftedBy) == nodemark.Person:
+		return "a person (" + m.LiftedBy + ")"
+	case m.LiftedBy != "":
+		return m.LiftedBy
+	}
+	return "somebody"
 }
 
 // finish stamps when the Node was seen to bear the marks of a record. What this

@@ -10,6 +10,11 @@ type Metrics struct {
 	Released    prometheus.Counter
 	Uncordoned  prometheus.Counter
 	Untainted   prometheus.Counter
+	Requested   prometheus.Counter
+	// Restored are marks that were lifted without a release.
+	Restored *prometheus.CounterVec
+	// Contested are the nodes to which that happens again and again.
+	Contested prometheus.Gauge
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
 	Stranded *prometheus.GaugeVec
 }
@@ -26,13 +31,22 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		RuleErrors:  counter("rule_errors_total", "Rule evaluations that failed. If no other rule matches, the fault is left unjudged and tried again."),
 		Quarantined: counter("nodes_quarantined_total", "Sessions opened on a Node."),
 		Released:    counter("nodes_unquarantined_total", "Sessions ended on a Node."),
-		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person ended by uncordoning the Node."),
-		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person ended by removing a taint of ours."),
+		Uncordoned:  counter("nodes_manually_uncordoned_total", "Sessions that a person, or with anyoneReleases anyone, ended by uncordoning the Node."),
+		Untainted:   counter("nodes_manually_untainted_total", "Sessions that a person, or with anyoneReleases anyone, ended by removing a taint of ours."),
+		Requested:   counter("nodes_release_requested_total", "Sessions that a person ended by nvsentinel release, or by its annotation."),
+		Restored: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "fault_quarantine", Name: "marks_restored_total",
+			Help: "Marks of sessions restored because somebody lifted them without releasing the Node, by what was done (uncordon, untaint) and by the kind of its user.",
+		}, []string{"lifted", "writer"}),
+		Contested: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "fault_quarantine", Name: "contested_nodes",
+			Help: "Nodes whose marks were restored at least 5 times in their session; told by the leader.",
+		}),
 		Stranded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "fault_quarantine", Name: "stranded_faults",
 			Help: "Open PROCESS faults whose publisher says PERSIST_ONLY by now, by agent; told by the leader.",
 		}, []string{"agent"}),
 	}
-	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Stranded)
+	registry.MustRegister(m.Verdicts, m.RuleErrors, m.Quarantined, m.Released, m.Uncordoned, m.Untainted, m.Requested, m.Restored, m.Contested, m.Stranded)
 	return m
 }

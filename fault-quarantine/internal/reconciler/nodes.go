@@ -71,8 +71,8 @@ func (d *Reconciler) repaired(before, after *corev1.Node) bool {
 
 // Relevant says whether a Node's change concerns fault-quarantine: it came,
 // went, was opted out or in, or bears our marks and its schedule, taints or
-// session changed, or the repair claim is gone that kept marks after the end
-// of their session.
+// session changed, or a person asks for its release, or the repair claim is gone
+// that kept marks after the end of their session.
 func Relevant(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return true
@@ -85,7 +85,7 @@ func Relevant(before, after *corev1.Node) bool {
 	}
 	return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!equality.Semantic.DeepEqual(foreignToCordon(before), foreignToCordon(after)) ||
-		nodemark.Session(before) != nodemark.Session(after) || released(before, after)
+		nodemark.Session(before) != nodemark.Session(after) || released(before, after) || nodemark.Read(before).Request != nodemark.Read(after).Request
 }
 
 // released says that a Node out of session is claimed by no repair any more. A

@@ -72,6 +72,7 @@ type Reconciler struct {
 
 	newer     atomic.Pointer[ruling.Rules]
 	waits     waits
+	contested contested
 	ownWrites ownwrite.Filter
 	whole     int // stands for maxWhole in tests
 }
@@ -132,6 +133,7 @@ func (d *Reconciler) handle(ctx context.Context, name string) error {
 	if len(seen.view.Pending)+len(seen.view.Open) == 0 && seen.node == nil {
 		d.settle(name, decision.Judgement{})
 		d.waits.set(name, "")
+		d.noteRestored(ctx, name, nil, nil)
 		return nil
 	}
 	crashpoint.Here("fault-quarantine/observed")
@@ -146,7 +148,7 @@ func (d *Reconciler) handle(ctx context.Context, name string) error {
 	}
 	crashpoint.Here("fault-quarantine/stamped")
 	if seen.node != nil {
-		if err := d.mark(ctx, seen.node, judgement, written); err != nil {
+		if seen.node, err = d.mark(ctx, seen.node, judgement, written); err != nil {
 			return err
 		}
 		crashpoint.Here("fault-quarantine/done")
@@ -227,7 +229,7 @@ func waitingText(j decision.Judgement) string {
 			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
 	}
 	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
-		"kubectl uncordon confirms that they are over, see docs/store-restore.md"
+		"nvsentinel release confirms that they are over, see docs/store-restore.md"
 }
 
 // rest says what the node waits for, and lets it go.
@@ -238,7 +240,10 @@ func (d *Reconciler) rest(ctx context.Context, name string, node *corev1.Node, j
 			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
+	mend := d.mendWait(node)
 	switch {
+	case mend > 0:
+		return outcome.Park(mend, "a mark of the session is lifted; it was restored a moment ago")
 	case j.Waiting != "":
 		return outcome.Park(waitForNode, j.Waiting)
 	case j.Held != nil:

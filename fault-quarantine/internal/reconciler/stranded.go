@@ -64,7 +64,7 @@ func (d *Reconciler) noteStranded(ctx context.Context, f stranded.Fault) error {
 	d.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: strandedReason,
 		Message: fmt.Sprintf("fault %s of %s (%s) is open, and %s says PERSIST_ONLY by now: only a PROCESS recovery lifts it. "+
-			"If none comes, let it say PROCESS until it has recovered, or uncordon the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),
+			"If none comes, let it say PROCESS until it has recovered, or release the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),
 	})
 	return nil
 }

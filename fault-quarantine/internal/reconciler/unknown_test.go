@@ -147,7 +147,7 @@ func TestAPersonReleasesAnUnknownSession(t *testing.T) {
 	d, nodes, _ := quarantined(t)
 	d.Store = storetest.SQLite(t)
 	unknown(t, d, nodes)
-	nodes.node.Spec.Unschedulable = false
+	uncordon(nodes.node, "alice")
 	handle(t, d)
 	if nodemark.Bears(nodes.node) || nodes.node.Annotations[nodemark.QuarantinedNodeUncordonedManually] != nodemark.True {
 		t.Errorf("not released: %v", nodes.node.Annotations)

@@ -62,6 +62,9 @@ const (
 	// ReasonSessionUnknown: the store cannot tell of all faults of the node's
 	// session; nothing is sent until it can, or a person releases the node.
 	ReasonSessionUnknown = "SessionUnknown"
+	// ReasonMarksLifted: somebody lifted a mark of the node's session, which is no
+	// release; nothing is sent until fault-quarantine has restored it.
+	ReasonMarksLifted = "MarksLifted"
 	// ReasonUnacknowledged: a signal may have been sent; the plugin's answer
 	// is not known.
 	ReasonUnacknowledged = "Unacknowledged"

@@ -179,6 +179,9 @@ func waiting(object *v1alpha1.GPUReset, node *corev1.Node, v repair.Verdict, now
 	case repair.SessionUnknown:
 		return s.set(at, unknown, v1alpha1.ReasonSessionUnknown,
 			"nothing is done: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation)
+	case repair.MarksLifted:
+		return s.set(at, unknown, v1alpha1.ReasonMarksLifted,
+			"nothing is done: somebody lifted the cordon or a taint of the session of node "+name+", and fault-quarantine has not restored it yet")
 	case repair.Manual:
 		return s.set(v1alpha1.ConditionManualMode, yes, v1alpha1.ReasonOutsideActorRequired,
 			"reset "+named(object)+" of node "+name+", then set the condition ResetJobCompleted to True")

@@ -67,7 +67,7 @@ func NodeFacts(node *corev1.Node) repair.Node {
 	m := nodemark.Read(node)
 	return repair.Node{
 		Exists: true, Identity: kube.NodeIdentity(node), Ready: kube.NodeReady(node),
-		Session: m.Session, Schedulable: m.Schedulable, Excluded: m.OptedOut, Unknown: len(m.Unknown) > 0, Claim: m.Claim,
+		Session: m.Session, Schedulable: m.Schedulable, Missing: m.Missing, Excluded: m.OptedOut, Unknown: len(m.Unknown) > 0, Claim: m.Claim,
 	}
 }
 

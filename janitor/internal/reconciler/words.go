@@ -69,6 +69,9 @@ func (k Kind) waiting(object v1alpha1.Repair, node *corev1.Node, v repair.Verdic
 	case repair.SessionUnknown:
 		return condition(object, now, k.waits(object, v1alpha1.ReasonSessionUnknown,
 			"no signal is sent: the store cannot tell of all faults of the session of node "+name+", see its annotation "+nodemark.UnknownAnnotation))
+	case repair.MarksLifted:
+		return condition(object, now, k.waits(object, v1alpha1.ReasonMarksLifted,
+			"no signal is sent: somebody lifted the cordon or a taint of the session of node "+name+", and fault-quarantine has not restored it yet"))
 	case repair.Manual:
 		return condition(object, now, metav1.Condition{
 			Type: v1alpha1.ConditionManualMode, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOutsideActorRequired,

@@ -130,7 +130,10 @@ func TestAManualReleaseStopsADrain(t *testing.T) {
 	s.fault("r1", "r1")
 	s.mark("r1")
 	s.wantEviction("r1", record.EvictionInProgress)
-	s.patch(func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	s.patch(func(n *corev1.Node) {
+		n.Spec.Unschedulable = false
+		nodemark.Annotate(n, nodemark.LiftedByAnnotation, "alice")
+	})
 	// An eviction that was under way at the release is nobody's fault: the
 	// budget holds the pod until every later look knows of the release.
 	s.look()

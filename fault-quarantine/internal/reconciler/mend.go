@@ -1,0 +1,88 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// restoredReason is the reason of the Event about a mark that somebody lifted without
+// releasing the Node.
+const restoredReason = "MarksRestored"
+
+// contested remembers the nodes whose marks were restored again and again.
+type contested struct {
+	mu    sync.Mutex
+	nodes map[string]bool
+}
+
+// set notes whether a node is contested, and says how many are.
+func (c *contested) set(name string, is bool) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil {
+		c.nodes = map[string]bool{}
+	}
+	if is {
+		c.nodes[name] = true
+	} else {
+		delete(c.nodes, name)
+	}
+	return len(c.nodes)
+}
+
+// noteRestored counts and reports that a mark of a Node was restored; after is nil for
+// a Node that was not looked at.
+func (d *Reconciler) noteRestored(ctx context.Context, name string, before, after *corev1.Node) {
+	was, is := nodemark.Read(before), nodemark.Read(after)
+	d.Metrics.Contested.Set(float64(d.contested.set(name, is.Restored.Count >= marks.ContestedAfter)))
+	if is.Restored.Count <= was.Restored.Count {
+		return
+	}
+	writer := nodemark.WriterOf(is.Restored.By)
+	d.Metrics.Restored.WithLabelValues(string(was.Lifted), string(writer)).Inc()
+	d.Log.Warn("marks restored", "node", name, "session", is.Session, "lifted", was.Lifted, "by", is.Restored.By, "count", is.Restored.Count)
+	if marks.ReportsRestore(is.Restored.Count) {
+		d.Nodes.Note(ctx, after, Event{Warning: true, Reason: restoredReason, Message: restoredText(after.Name, was, is.Restored)})
+	}
+}
+
+// restoredText says who lifted which mark, why that is no release, and what would be one.
+func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
+	who := r.By
+	if who == "" {
+		who = "somebody"
+	}
+	did := map[nodemark.ReleaseCause]string{nodemark.ByUncordon: "uncordoned the node", nodemark.ByUntaint: "removed a taint of the session"}[was.Lifted]
+	was.LiftedBy = r.By
+	why := map[marks.Why]string{
+		marks.NoPerson:     "only a person releases a node",
+		marks.RepairActive: "a repair is active",
+		marks.WriterHidden: "the API server does not record who it was",
+	}[marks.NoRelease(was)]
+	text := fmt.Sprintf("%s %s, which is no release, as %s; restored the marks, %d times in this session. ", who, did, why, r.Count)
+	if was.Session != "" {
+		text += "To release the node: nvsentinel release " + name
+	} else {
+		text += "The marks go when the repair object that claims the node has ended"
+	}
+	if r.Count >= marks.ContestedAfter {
+		text += ". Another program lifts them again and again: mark nodes by a taint in place of the cordon, see docs/quarantine.md"
+	}
+	return text
+}
+
+// mendWait is how long a lifted mark of a Node stays so; 0 if none does.
+func (d *Reconciler) mendWait(node *corev1.Node) time.Duration {
+	mend, wait := marks.Mending(nodemark.Read(node), d.Clock.Now())
+	if mend != marks.Later {
+		return 0
+	}
+	return wait
+}

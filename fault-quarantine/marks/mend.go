@@ -1,0 +1,102 @@
+package marks
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+)
+
+// RestoreEvery bounds how often the marks of one Node are restored: two controllers that
+// undo each other write this often at most.
+const RestoreEvery = time.Minute
+
+// ContestedAfter is how many times marks of one session are restored before the Node
+// counts as contested.
+const ContestedAfter = 5
+
+// Mend says what becomes of a mark that somebody lifted without releasing the Node.
+type Mend string
+
+// Mends.
+const (
+	// Whole: no mark is lifted, or a person released the Node by it.
+	Whole Mend = "Whole"
+	// Restore: the mark is restored now.
+	Restore Mend = "Restore"
+	// Later: marks were restored a moment ago; it stays lifted until then.
+	Later Mend = "Later"
+)
+
+// Mending decides, and says how long Later is.
+func Mending(m nodemark.Marks, now time.Time) (Mend, time.Duration) {
+	if m.Released != nodemark.ByNobody || m.Lifted == nodemark.ByNobody || m.Session == "" && m.AnyoneReleases {
+		return Whole, 0
+	}
+	wait := m.Restored.At.Add(RestoreEvery).Sub(now)
+	if m.Restored.Count == 0 || wait <= 0 || wait > RestoreEvery { // a clock was set back
+		return Restore, 0
+	}
+	return Later, wait
+}
+
+// Why says why lifting a mark is no release.
+type Why string
+
+// Reasons.
+const (
+	NoPerson     Why = "NoPerson"
+	RepairActive Why = "RepairActive"
+	WriterHidden Why = "WriterHidden"
+)
+
+// NoRelease says why a lifted mark of a Node is no release.
+func NoRelease(m nodemark.Marks) Why {
+	switch writer := nodemark.WriterOf(m.LiftedBy); {
+	case writer == nodemark.ServiceAccount, writer == nodemark.System:
+		return NoPerson
+	case m.Repairing():
+		return RepairActive
+	}
+	return WriterHidden
+}
+
+// ReportsRestore says whether the nth restoration of a session's marks is reported by an
+// Event: the first ones, then about one per hour.
+func ReportsRestore(n int) bool { return n <= ContestedAfter || n%60 == 0 }
+
+// noteMend notes what became of a lifted mark of a Node that was as m says.
+func noteMend(node *corev1.Node, m nodemark.Marks, mend Mend, now time.Time) {
+	note := m.Restored
+	switch is := nodemark.Read(node); {
+	case mend == Restore && is.Lifted == nodemark.ByNobody && is.Applied.Cordon == m.Applied.Cordon:
+		by := m.LiftedBy
+		if by == "" && note.Waiting {
+			by = note.By
+		}
+		note = nodemark.Restored{Count: note.Count + 1, At: now, By: by, Mark: m.Lifted}
+	case m.LiftedBy != "":
+		note.By, note.Waiting = m.LiftedBy, true
+	}
+	nodemark.SetRestored(node, note)
+	nodemark.Annotate(node, nodemark.LiftedByAnnotation, "")
+}
+
+// keep restores the marks of a Node out of session that stay for the repair object which
+// claims it.
+func keep(node *corev1.Node, m nodemark.Marks, now time.Time) {
+	mend, _ := Mending(m, now)
+	if mend == Whole {
+		return
+	}
+	if mend == Restore {
+		node.Spec.Unschedulable = node.Spec.Unschedulable || m.Applied.Cordon
+		for _, t := range m.Applied.Taints {
+			if !t.PreExisting && !nodemark.HasTaint(node, t.Taint) {
+				node.Spec.Taints = append(node.Spec.Taints, taint(t.Taint))
+			}
+		}
+	}
+	noteMend(node, m, mend, now)
+}
