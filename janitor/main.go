@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -27,13 +28,18 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	objects, err := reconciler.Objects(cluster.Config)
+	events := eventrecorder.Start(d, cluster)
+	config, err := reconciler.Decodable(cluster.Config, controller.NewSkips(events, d.Log, d.Registry))
+	if err != nil {
+		return err
+	}
+	objects, err := reconciler.Objects(config)
 	if err != nil {
 		return err
 	}
 	shared := reconciler.Deps{
 		Objects: objects, Nodes: cluster.Clientset,
-		Events: eventrecorder.Start(d, cluster),
+		Events: events,
 		Brake:  brake.Start(d, cluster.Clientset, cfg.Lease.Namespace),
 		Clock:  cluster.Clock(d.Clock), Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
 	}
@@ -41,7 +47,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	watch := reconciler.NewWatch(cluster.Config, cfg.RebootNode.Workers, d.Log, members...)
+	watch := reconciler.NewWatch(config, cfg.RebootNode.Workers, d.Log, members...)
 	d.Ready("caches", watch.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "repairs", watch.Run)
 	return nil

@@ -40,6 +40,12 @@ func Objects(config *rest.Config) (client.Client, error) {
 	return controller.Live(config, v1alpha1.AddToScheme)
 }
 
+// Decodable is a config whose clients leave out of lists and watches the repair objects
+// that cannot be decoded.
+func Decodable(config *rest.Config, skips *controller.Skips) (*rest.Config, error) {
+	return controller.Skipping(config, skips, v1alpha1.AddToScheme)
+}
+
 // Member is what a watch enqueues for: the controller of one kind.
 type Member interface {
 	// Unserved is why its objects can not be read; empty when they can.

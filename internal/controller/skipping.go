@@ -1,0 +1,222 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	k8sjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// Skipping is a copy of the config for clients of the added kinds. An object that the
+// API server has accepted, and that the Go type of its kind cannot decode, makes
+// client-go drop the whole list, or end the watch, that contains it: no object of the
+// kind would be served. Clients of the copy get lists and watches without such objects.
+// A watch shows an object that becomes undecodable as deleted. Reading the object
+// itself is an error, as ever: that an object is not in a list does not mean that it
+// does not exist. Skips are told of each.
+func Skipping(config *rest.Config, skips *Skips, add ...func(*runtime.Scheme) error) (*rest.Config, error) {
+	kinds := runtime.NewScheme()
+	for _, add := range add {
+		if err := add(kinds); err != nil {
+			return nil, fmt.Errorf("registering the kinds: %w", err)
+		}
+	}
+	filter := &filter{
+		kinds: kinds, skips: skips,
+		decoder: k8sjson.NewSerializerWithOptions(k8sjson.DefaultMetaFactory, kinds, kinds, k8sjson.SerializerOptions{}),
+	}
+	for _, group := range kinds.PrioritizedVersionsAllGroups() {
+		filter.paths = append(filter.paths, "/apis/"+group.Group+"/"+group.Version+"/")
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &skipping{next, filter} })
+	return config, nil
+}
+
+// skipping is the transport of such clients.
+type skipping struct {
+	next http.RoundTripper
+	*filter
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *skipping) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	if err != nil || r.Method != http.MethodGet || answer.StatusCode != http.StatusOK || !t.concerns(r, answer) {
+		return answer, err //nolint:wrapcheck // a transport's errors are the caller's
+	}
+	of := r.URL.Path
+	query := r.URL.Query()
+	if watches, _ := strconv.ParseBool(query.Get("watch")); watches {
+		if whole, _ := strconv.ParseBool(query.Get("sendInitialEvents")); whole {
+			t.skips.begin(of)
+		}
+		answer.Body = &watched{body: answer.Body, frames: json.NewDecoder(answer.Body), filter: t.filter, of: of}
+		return answer, nil
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err := answer.Body.Close(); err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	body = t.list(body, of, query.Get("limit") == "" && query.Get("fieldSelector") == "" && query.Get("labelSelector") == "")
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	answer.Header.Del("Content-Length")
+	return answer, nil
+}
+
+// filter knows which objects cannot be decoded.
+type filter struct {
+	paths   []string
+	kinds   *runtime.Scheme
+	decoder runtime.Decoder
+	skips   *Skips
+}
+
+// concerns says whether a response may hold objects of the kinds, as JSON.
+func (f *filter) concerns(r *http.Request, answer *http.Response) bool {
+	kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err != nil || kind != runtime.ContentTypeJSON {
+		return false
+	}
+	for _, path := range f.paths {
+		if strings.Contains(r.URL.Path, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// list is a list without the objects that cannot be decoded; whole says that it has all
+// objects there are. Anything else than a list stays as it is.
+func (f *filter) list(body []byte, of string, whole bool) []byte {
+	var fields map[string]json.RawMessage
+	var head struct {
+		metav1.TypeMeta
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(body, &fields) != nil || fields["items"] == nil || json.Unmarshal(body, &head) != nil {
+		return body
+	}
+	if whole {
+		f.skips.begin(of)
+	}
+	kind := schema.FromAPIVersionAndKind(head.APIVersion, strings.TrimSuffix(head.Kind, "List"))
+	kept := make([]json.RawMessage, 0, len(head.Items))
+	for _, item := range head.Items {
+		if _, ok := f.decodes(item, kind, of); ok {
+			kept = append(kept, item)
+		}
+	}
+	if len(kept) == len(head.Items) {
+		return body
+	}
+	items, err := json.Marshal(kept)
+	if err == nil {
+		fields["items"] = items
+		items, err = json.Marshal(fields)
+	}
+	if err != nil {
+		return body
+	}
+	return items
+}
+
+// decodes says whether an object can be decoded; identity is what it is called.
+func (f *filter) decodes(object []byte, kind schema.GroupVersionKind, of string) (identity metav1.PartialObjectMetadata, ok bool) {
+	_, _, problem := f.decoder.Decode(object, &kind, nil)
+	if json.Unmarshal(object, &identity) != nil || runtime.IsNotRegisteredError(problem) {
+		return identity, true // the client says what it is
+	}
+	if identity.Kind == "" {
+		identity.SetGroupVersionKind(kind)
+	}
+	if problem == nil {
+		f.skips.forget(of, identity)
+		return identity, true
+	}
+	f.skips.note(of, identity, problem)
+	return identity, false
+}
+
+// watched is the body of a watch without the objects that cannot be decoded.
+type watched struct {
+	body   io.ReadCloser
+	frames *json.Decoder
+	*filter
+	of   string
+	left []byte // of the current frame
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	if len(w.left) == 0 {
+		var raw json.RawMessage
+		if err := w.frames.Decode(&raw); err != nil {
+			return 0, err //nolint:wrapcheck // io.EOF among others
+		}
+		w.left = append(w.frame(raw), '\n')
+	}
+	n := copy(p, w.left)
+	w.left = w.left[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (w *watched) Close() error { return w.body.Close() } //nolint:wrapcheck // it is the body's
+
+// frame is what the client gets for an event of the watch. Of an object that cannot be
+// decoded it gets that it is gone, or no more than the resourceVersion if it was never
+// there.
+func (w *watched) frame(raw json.RawMessage) []byte {
+	var event struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if json.Unmarshal(raw, &event) != nil || event.Type == watch.Bookmark || event.Type == watch.Error {
+		return raw
+	}
+	identity, ok := w.decodes(event.Object, schema.GroupVersionKind{}, w.of)
+	if event.Type == watch.Deleted {
+		w.skips.forget(w.of, identity)
+	}
+	if ok {
+		return raw
+	}
+	seen := metav1.PartialObjectMetadata{TypeMeta: identity.TypeMeta, ObjectMeta: identity.ObjectMeta}
+	if event.Type == watch.Added {
+		event.Type, seen.ObjectMeta = watch.Bookmark, metav1.ObjectMeta{ResourceVersion: identity.ResourceVersion}
+	} else {
+		event.Type = watch.Deleted
+	}
+	object, err := json.Marshal(seen)
+	if err == nil {
+		event.Object = object
+		object, err = json.Marshal(event)
+	}
+	if err != nil {
+		return raw
+	}
+	return object
+}
+
+// reference names the object for an Event.
+func reference(o metav1.PartialObjectMetadata) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+	}
+}

@@ -1,0 +1,80 @@
+package reconciler
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nvidia/nvsentinel/internal/controller"
+	"github.com/nvidia/nvsentinel/internal/localcluster"
+	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+)
+
+// undecodableStatus is accepted by the definition, whose date-time has more forms than the
+// type's.
+const undecodableStatus = `{"status":{"startTime":"2026-03-01t12:00:00z"}}`
+
+// TestAnUndecodableObjectHoldsUpNoOther: one that is there when the watch begins, and one
+// that becomes so; objects made after each are worked on, and the undecodable ones stay.
+func TestAnUndecodableObjectHoldsUpNoOther(t *testing.T) {
+	for _, kind := range []Kind{RebootNode(), TerminateNode()} {
+		t.Run(kind.Name, func(t *testing.T) {
+			w := newWorld(t)
+			w.kind = kind
+			resource := w.cluster.Dynamic().Resource(schema.GroupVersionResource{
+				Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: strings.ToLower(kind.Name) + "s",
+			})
+			spoil := func(name string) {
+				t.Helper()
+				_, err := resource.Patch(t.Context(), w.prefix+name, types.MergePatchType, []byte(undecodableStatus), metav1.PatchOptions{}, "status")
+				if err != nil {
+					t.Fatalf("the definition refuses it, so that the case proves nothing: %v", err)
+				}
+			}
+			w.addNode(localcluster.NodeSpec{Name: "n"})
+			w.create("bad", "n", "")
+			spoil("bad")
+			if err := w.objects.List(t.Context(), kind.list()); err == nil {
+				t.Fatal("the object can be decoded, so that the case proves nothing")
+			}
+			config, err := Decodable(w.cluster.RESTConfig(), controller.NewSkips(w.janitor.Events, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.objects, err = Objects(config); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- NewWatch(config, 1, w.janitor.Log, w.janitor).Run(ctx) }()
+			served := func(name string) {
+				t.Helper()
+				began := time.Now()
+				w.create(name, "n", "")
+				err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+					return w.object(name).Progress().StartTime != nil, nil
+				})
+				if err != nil {
+					t.Fatalf("%s is not worked on: %v", name, err)
+				}
+				t.Logf("%s was worked on after %s", name, time.Since(began))
+			}
+			served("first")
+			spoil("first")
+			served("second")
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("the watch ended with %v", err)
+			}
+		})
+	}
+}
