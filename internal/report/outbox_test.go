@@ -46,7 +46,7 @@ func put(t *testing.T, b *report.Outbox, messages ...string) {
 
 func messages(t *testing.T, b *report.Outbox) []string {
 	t.Helper()
-	entries, err := b.Peek(1000, 1<<30)
+	entries, err := b.Peek(0, 1000, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestSeqAndEpochSurviveAndNeverFall(t *testing.T) {
 		t.Errorf("origin %s, epoch %s; want resumed, %s", b.Origin(), b.Epoch(), epoch)
 	}
 	put(t, b, "c")
-	entries, err := b.Peek(10, 1<<20)
+	entries, err := b.Peek(0, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestARestoredFileKnowsItsPast(t *testing.T) {
 	life := func() record.Record { // opens the outbox, counts one event, and closes it
 		b := open(t, path, report.Options{})
 		put(t, b, "x")
-		entries, err := b.Peek(100, 1<<20)
+		entries, err := b.Peek(0, 100, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestPeekKeepsToItsBounds(t *testing.T) {
 	big := strings.Repeat("x", 1000)
 	put(t, b, big, big, big, big)
 	for _, c := range []struct{ count, bytes, want int }{{10, 1 << 20, 4}, {3, 1 << 20, 3}, {10, 2500, 2}, {10, 1, 1}} {
-		entries, err := b.Peek(c.count, c.bytes)
+		entries, err := b.Peek(0, c.count, c.bytes)
 		if err != nil || len(entries) != c.want {
 			t.Errorf("Peek(%d, %d) gave %d entries, error %v; want %d", c.count, c.bytes, len(entries), err, c.want)
 		}
@@ -369,7 +369,7 @@ func TestConcurrentWritersAgree(t *testing.T) {
 	}()
 	for removed := 0; removed < total; {
 		changed := b.Changed()
-		entries, err := b.Peek(7, 1<<20)
+		entries, err := b.Peek(0, 7, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

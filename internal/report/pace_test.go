@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
@@ -19,9 +18,12 @@ import (
 )
 
 // deaf is a connector that never answers and notes when it was asked.
-type deaf struct{ asked, left []time.Time }
+type deaf struct {
+	protos.PlatformConnectorClient
+	asked, left []time.Time
+}
 
-func (d *deaf) HealthEventOccurredV1(ctx context.Context, _ *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+func (d *deaf) HealthEventOccurredV2(ctx context.Context, _ *protos.HealthEvents, _ ...grpc.CallOption) (*protos.HealthEventResults, error) {
 	d.asked = append(d.asked, time.Now())
 	<-ctx.Done()
 	d.left = append(d.left, time.Now())

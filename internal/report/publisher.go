@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
@@ -36,23 +35,24 @@ const (
 // Queue is what a Publisher empties: an Outbox, or another durable queue of events
 // that have their id, seq and epoch.
 type Queue interface {
-	// Peek returns the oldest durable entries, as Outbox.Peek does.
-	Peek(count, bytes int) ([]Entry, error)
+	// Peek returns the oldest durable entries behind a seq, as Outbox.Peek does.
+	Peek(after uint64, count, bytes int) ([]Entry, error)
 	// Remove takes acknowledged entries out.
 	Remove(seqs ...uint64) error
-	// Bury takes out an entry that was refused for good.
+	// Bury takes out an entry that was rejected for good.
 	Bury(seq uint64, reason string) error
 	// Changed is closed at the next change of what Peek returns.
 	Changed() <-chan struct{}
 }
 
 // Publisher empties an outbox into the platform connector, oldest first, one
-// request at a time. An entry leaves the outbox only after its OK.
+// request at a time. An entry leaves the outbox only after the connector's answer for it.
 //
-// InvalidArgument is the only answer that condemns an event: its batch is sent
-// again one by one and the refused ones become dead letters. Every other error,
-// also one about the publisher itself (Unauthenticated, PermissionDenied), is
-// tried again for ever, because the same event is right once the cause is gone.
+// The connector answers for each event, so that none blocks another: an accepted one
+// leaves the outbox, one that is rejected for good becomes a dead letter, and one that
+// may be accepted later stays and is sent again when those behind it were sent. A
+// request that fails is tried again for ever, because the same events are right once
+// the cause is gone.
 type Publisher struct {
 	// Name is the agent, used for crash points.
 	Name      string
@@ -69,32 +69,56 @@ type Publisher struct {
 // the first request it is ready.
 func (p *Publisher) Ready() (bool, string) { return p.outage.Ready() }
 
+// pass is one way through the outbox.
+type pass struct {
+	after uint64           // where the next batch begins
+	left  error            // why an entry was left behind, if one was
+	again <-chan time.Time // when the entries that were left behind are sent again
+}
+
 // Run publishes until the context ends.
 func (p *Publisher) Run(ctx context.Context) error {
 	pace := backoff.NewExponentialBackOff()
 	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = firstPause, mostPause, 2
 	pace.Reset()
+	var at pass
 	for ctx.Err() == nil {
 		changed := p.Outbox.Changed()
-		batch, err := p.Outbox.Peek(batchEvents, batchBytes)
+		batch, err := p.Outbox.Peek(at.after, batchEvents, batchBytes)
 		if err == nil && len(batch) == 0 {
-			select {
-			case <-ctx.Done():
-			case <-changed:
-			}
+			at = p.rest(ctx, at, changed, pace)
 			continue
 		}
+		accepted := 0
 		if err == nil {
-			err = p.deliver(ctx, batch)
+			at, accepted, err = p.deliver(ctx, at, batch)
 		}
-		p.note(err)
-		if err == nil {
+		if err != nil || at.left == nil {
+			p.note(err)
+		}
+		if err == nil && (at.left == nil || accepted > 0) {
 			pace.Reset()
 			continue
 		}
 		delay.For(ctx, p.Clock, pace.NextBackOff())
 	}
 	return nil
+}
+
+// rest waits at the end of a pass: for further entries or, if entries were left behind,
+// until it is time to send them again.
+func (p *Publisher) rest(ctx context.Context, at pass, changed <-chan struct{}, pace *backoff.ExponentialBackOff) pass {
+	if at.left != nil && at.again == nil {
+		p.note(at.left)
+		at.again = p.Clock.After(pace.NextBackOff())
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-at.again:
+		return pass{}
+	}
+	return at
 }
 
 // note logs the first failure of a row and its end, not every try.
@@ -107,66 +131,78 @@ func (p *Publisher) note(err error) {
 	}
 }
 
-// deliver sends a batch and takes it out; a refused batch is sent one by one.
-func (p *Publisher) deliver(ctx context.Context, batch []Entry) error {
-	whole := true
-	for _, e := range batch {
-		whole = whole && e.Event != nil
-	}
-	if whole {
-		err := p.send(ctx, batch)
-		if err == nil {
-			return p.remove(batch)
-		}
-		if status.Code(err) != codes.InvalidArgument {
-			return fmt.Errorf("sending %d events: %w", len(batch), err)
-		}
-	}
-	for i := range batch {
-		if err := p.deliverOne(ctx, batch[i:i+1]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Publisher) deliverOne(ctx context.Context, one []Entry) error {
-	err := one[0].Err
-	if one[0].Event != nil {
-		err = p.send(ctx, one)
-		if err == nil {
-			return p.remove(one)
-		}
-		if status.Code(err) != codes.InvalidArgument {
-			return fmt.Errorf("sending event %d: %w", one[0].Seq, err)
-		}
-	}
-	p.Log.Error("event was refused for good and is a dead letter now",
-		"seq", one[0].Seq, "id", one[0].Event.GetId(), "error", err)
-	if err := p.Outbox.Bury(one[0].Seq, err.Error()); err != nil {
-		return err
-	}
-	p.Metrics.DeadLetters.Inc()
-	return nil
-}
-
-func (p *Publisher) send(ctx context.Context, batch []Entry) error {
-	events := &protos.HealthEvents{Version: 1}
-	for _, e := range batch {
-		events.Events = append(events.Events, e.Event)
-	}
-	ctx, cancel := context.WithTimeout(ctx, Deadline)
-	defer cancel()
-	_, err := p.Connector.HealthEventOccurredV1(ctx, events)
+// deliver sends a batch and takes out what was accepted, or rejected for good. The pass
+// goes on behind the batch if an entry of it was left behind.
+func (p *Publisher) deliver(ctx context.Context, at pass, batch []Entry) (next pass, accepted int, err error) {
+	verdicts, err := p.send(ctx, batch)
 	if err != nil {
-		p.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc()
-		return err
+		return at, 0, err
+	}
+	var done []Entry
+	var dead []int
+	for i, v := range verdicts {
+		switch v.Outcome {
+		case Accepted:
+			done = append(done, batch[i])
+		case Rejected:
+			dead = append(dead, i)
+		case Retry:
+			at.after, at.left = batch[len(batch)-1].Seq, fmt.Errorf("sending event %d: %w", batch[i].Seq, v.Err)
+		}
+	}
+	if err := p.acknowledged(done); err != nil {
+		return at, 0, err
+	}
+	for n, i := range dead {
+		if n == 0 {
+			e := batch[i]
+			p.Log.Error("events were rejected for good and are dead letters now", "events", len(dead),
+				"seq", e.Seq, "id", e.Event.GetId(), "check", e.Event.GetCheckName(), "node", e.Event.GetNodeName(), "error", verdicts[i].Err)
+		}
+		if err := p.Outbox.Bury(batch[i].Seq, verdicts[i].Err.Error()); err != nil {
+			return at, len(done), err
+		}
+		p.Metrics.DeadLetters.Inc()
+	}
+	return at, len(done), nil
+}
+
+// send is the verdict on each entry of a batch. What cannot be decoded is not sent.
+func (p *Publisher) send(ctx context.Context, batch []Entry) ([]Verdict, error) {
+	out := make([]Verdict, len(batch))
+	var events []*protos.HealthEvent
+	var of []int
+	for i, e := range batch {
+		if e.Event == nil {
+			out[i] = Verdict{Rejected, e.Err}
+			continue
+		}
+		events, of = append(events, e.Event), append(of, i)
+	}
+	if len(events) == 0 {
+		return out, nil
+	}
+	sender := Sender{p.Connector, func(err error) { p.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc() }}
+	verdicts, err := sender.Send(ctx, events)
+	if err != nil {
+		return nil, fmt.Errorf("sending %d events: %w", len(events), err)
+	}
+	for i, v := range verdicts {
+		out[of[i]] = v
+	}
+	return out, nil
+}
+
+// acknowledged takes entries out that the connector has accepted.
+func (p *Publisher) acknowledged(batch []Entry) error {
+	if len(batch) == 0 {
+		return nil
 	}
 	crashpoint.Here(p.Name + "/published")
 	for _, e := range batch {
 		p.Metrics.Published.WithLabelValues(e.Event.GetProcessingStrategy().String()).Inc()
 	}
-	return nil
+	return p.remove(batch)
 }
 
 func (p *Publisher) remove(batch []Entry) error {

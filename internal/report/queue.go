@@ -20,14 +20,18 @@ type Entry struct {
 	Err   error
 }
 
-// Peek returns the oldest entries: at least one if there is any, at most count,
-// and not more than bytes of encoded events beyond the first.
-func (b *Outbox) Peek(count, bytes int) ([]Entry, error) {
+// Peek returns the oldest entries behind a seq: at least one if there is any, at most
+// count, and not more than bytes of encoded events beyond the first.
+func (b *Outbox) Peek(after uint64, count, bytes int) ([]Entry, error) {
 	var out []Entry
 	err := b.db.View(func(tx *bbolt.Tx) error {
 		size := 0
 		c := tx.Bucket(bucketQueue).Cursor()
-		for k, v := c.First(); k != nil && len(out) < count; k, v = c.Next() {
+		k, v := c.First()
+		if after > 0 {
+			k, v = c.Seek(key(after + 1))
+		}
+		for ; k != nil && len(out) < count; k, v = c.Next() {
 			if size += len(v); size > bytes && len(out) > 0 {
 				break
 			}

@@ -26,6 +26,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// HealthEventOutcome is what becomes of one event. Publishers treat values that
+// they do not know as HEALTH_EVENT_OUTCOME_RETRY.
+type HealthEventOutcome int32
+
+const (
+	HealthEventOutcome_HEALTH_EVENT_OUTCOME_UNSPECIFIED HealthEventOutcome = 0
+	// The event is durable.
+	HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED HealthEventOutcome = 1
+	// The event is rejected for good: sent again, it is rejected again.
+	HealthEventOutcome_HEALTH_EVENT_OUTCOME_REJECTED HealthEventOutcome = 2
+	// The event is not accepted now and may be later: send it again.
+	HealthEventOutcome_HEALTH_EVENT_OUTCOME_RETRY HealthEventOutcome = 3
+)
+
+// Enum value maps for HealthEventOutcome.
+var (
+	HealthEventOutcome_name = map[int32]string{
+		0: "HEALTH_EVENT_OUTCOME_UNSPECIFIED",
+		1: "HEALTH_EVENT_OUTCOME_ACCEPTED",
+		2: "HEALTH_EVENT_OUTCOME_REJECTED",
+		3: "HEALTH_EVENT_OUTCOME_RETRY",
+	}
+	HealthEventOutcome_value = map[string]int32{
+		"HEALTH_EVENT_OUTCOME_UNSPECIFIED": 0,
+		"HEALTH_EVENT_OUTCOME_ACCEPTED":    1,
+		"HEALTH_EVENT_OUTCOME_REJECTED":    2,
+		"HEALTH_EVENT_OUTCOME_RETRY":       3,
+	}
+)
+
+func (x HealthEventOutcome) Enum() *HealthEventOutcome {
+	p := new(HealthEventOutcome)
+	*p = x
+	return p
+}
+
+func (x HealthEventOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HealthEventOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_health_event_proto_enumTypes[0].Descriptor()
+}
+
+func (HealthEventOutcome) Type() protoreflect.EnumType {
+	return &file_health_event_proto_enumTypes[0]
+}
+
+func (x HealthEventOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HealthEventOutcome.Descriptor instead.
+func (HealthEventOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_health_event_proto_rawDescGZIP(), []int{0}
+}
+
 // RecommendedAction is what the publisher thinks would repair the fault.
 type RecommendedAction int32
 
@@ -81,11 +138,11 @@ func (x RecommendedAction) String() string {
 }
 
 func (RecommendedAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_health_event_proto_enumTypes[0].Descriptor()
+	return file_health_event_proto_enumTypes[1].Descriptor()
 }
 
 func (RecommendedAction) Type() protoreflect.EnumType {
-	return &file_health_event_proto_enumTypes[0]
+	return &file_health_event_proto_enumTypes[1]
 }
 
 func (x RecommendedAction) Number() protoreflect.EnumNumber {
@@ -94,7 +151,7 @@ func (x RecommendedAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RecommendedAction.Descriptor instead.
 func (RecommendedAction) EnumDescriptor() ([]byte, []int) {
-	return file_health_event_proto_rawDescGZIP(), []int{0}
+	return file_health_event_proto_rawDescGZIP(), []int{1}
 }
 
 // ProcessingStrategy says whether an event may change the cluster.
@@ -130,11 +187,11 @@ func (x ProcessingStrategy) String() string {
 }
 
 func (ProcessingStrategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_health_event_proto_enumTypes[1].Descriptor()
+	return file_health_event_proto_enumTypes[2].Descriptor()
 }
 
 func (ProcessingStrategy) Type() protoreflect.EnumType {
-	return &file_health_event_proto_enumTypes[1]
+	return &file_health_event_proto_enumTypes[2]
 }
 
 func (x ProcessingStrategy) Number() protoreflect.EnumNumber {
@@ -143,7 +200,7 @@ func (x ProcessingStrategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProcessingStrategy.Descriptor instead.
 func (ProcessingStrategy) EnumDescriptor() ([]byte, []int) {
-	return file_health_event_proto_rawDescGZIP(), []int{1}
+	return file_health_event_proto_rawDescGZIP(), []int{2}
 }
 
 type HealthEvents struct {
@@ -198,6 +255,104 @@ func (x *HealthEvents) GetEvents() []*HealthEvent {
 	return nil
 }
 
+// HealthEventResults has one result for each event of the batch, in its order.
+type HealthEventResults struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*HealthEventResult   `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthEventResults) Reset() {
+	*x = HealthEventResults{}
+	mi := &file_health_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthEventResults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthEventResults) ProtoMessage() {}
+
+func (x *HealthEventResults) ProtoReflect() protoreflect.Message {
+	mi := &file_health_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthEventResults.ProtoReflect.Descriptor instead.
+func (*HealthEventResults) Descriptor() ([]byte, []int) {
+	return file_health_event_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HealthEventResults) GetResults() []*HealthEventResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type HealthEventResult struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome HealthEventOutcome     `protobuf:"varint,1,opt,name=outcome,proto3,enum=datamodels.HealthEventOutcome" json:"outcome,omitempty"`
+	// Why the event was not accepted, and what would be right.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthEventResult) Reset() {
+	*x = HealthEventResult{}
+	mi := &file_health_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthEventResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthEventResult) ProtoMessage() {}
+
+func (x *HealthEventResult) ProtoReflect() protoreflect.Message {
+	mi := &file_health_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthEventResult.ProtoReflect.Descriptor instead.
+func (*HealthEventResult) Descriptor() ([]byte, []int) {
+	return file_health_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HealthEventResult) GetOutcome() HealthEventOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return HealthEventOutcome_HEALTH_EVENT_OUTCOME_UNSPECIFIED
+}
+
+func (x *HealthEventResult) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type Entity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EntityType    string                 `protobuf:"bytes,1,opt,name=entityType,proto3" json:"entityType,omitempty"`
@@ -208,7 +363,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_health_event_proto_msgTypes[1]
+	mi := &file_health_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +375,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_health_event_proto_msgTypes[1]
+	mi := &file_health_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +388,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_health_event_proto_rawDescGZIP(), []int{1}
+	return file_health_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Entity) GetEntityType() string {
@@ -262,7 +417,7 @@ type BehaviourOverrides struct {
 
 func (x *BehaviourOverrides) Reset() {
 	*x = BehaviourOverrides{}
-	mi := &file_health_event_proto_msgTypes[2]
+	mi := &file_health_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -274,7 +429,7 @@ func (x *BehaviourOverrides) String() string {
 func (*BehaviourOverrides) ProtoMessage() {}
 
 func (x *BehaviourOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_health_event_proto_msgTypes[2]
+	mi := &file_health_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -287,7 +442,7 @@ func (x *BehaviourOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BehaviourOverrides.ProtoReflect.Descriptor instead.
 func (*BehaviourOverrides) Descriptor() ([]byte, []int) {
-	return file_health_event_proto_rawDescGZIP(), []int{2}
+	return file_health_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BehaviourOverrides) GetForce() bool {
@@ -335,7 +490,7 @@ type HealthEvent struct {
 
 func (x *HealthEvent) Reset() {
 	*x = HealthEvent{}
-	mi := &file_health_event_proto_msgTypes[3]
+	mi := &file_health_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +502,7 @@ func (x *HealthEvent) String() string {
 func (*HealthEvent) ProtoMessage() {}
 
 func (x *HealthEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_health_event_proto_msgTypes[3]
+	mi := &file_health_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +515,7 @@ func (x *HealthEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthEvent.ProtoReflect.Descriptor instead.
 func (*HealthEvent) Descriptor() ([]byte, []int) {
-	return file_health_event_proto_rawDescGZIP(), []int{3}
+	return file_health_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HealthEvent) GetVersion() uint32 {
@@ -497,7 +652,12 @@ const file_health_event_proto_rawDesc = "" +
 	"datamodels\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Y\n" +
 	"\fHealthEvents\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12/\n" +
-	"\x06events\x18\x02 \x03(\v2\x17.datamodels.HealthEventR\x06events\"J\n" +
+	"\x06events\x18\x02 \x03(\v2\x17.datamodels.HealthEventR\x06events\"M\n" +
+	"\x12HealthEventResults\x127\n" +
+	"\aresults\x18\x01 \x03(\v2\x1d.datamodels.HealthEventResultR\aresults\"g\n" +
+	"\x11HealthEventResult\x128\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x1e.datamodels.HealthEventOutcomeR\aoutcome\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"J\n" +
 	"\x06Entity\x12\x1e\n" +
 	"\n" +
 	"entityType\x18\x01 \x01(\tR\n" +
@@ -528,7 +688,12 @@ const file_health_event_proto_rawDesc = "" +
 	"\x17customRecommendedAction\x18\x12 \x01(\tR\x17customRecommendedAction\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xd8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xa0\x01\n" +
+	"\x12HealthEventOutcome\x12$\n" +
+	" HEALTH_EVENT_OUTCOME_UNSPECIFIED\x10\x00\x12!\n" +
+	"\x1dHEALTH_EVENT_OUTCOME_ACCEPTED\x10\x01\x12!\n" +
+	"\x1dHEALTH_EVENT_OUTCOME_REJECTED\x10\x02\x12\x1e\n" +
+	"\x1aHEALTH_EVENT_OUTCOME_RETRY\x10\x03*\xd8\x01\n" +
 	"\x11RecommendedAction\x12\b\n" +
 	"\x04NONE\x10\x00\x12\x13\n" +
 	"\x0fCOMPONENT_RESET\x10\x02\x12\x13\n" +
@@ -546,9 +711,10 @@ const file_health_event_proto_rawDesc = "" +
 	"\aUNKNOWN\x10c\"\x04\b\x01\x10\x01\"\x04\b\x03\x10\x03\"\x04\b\x04\x10\x04\"\x04\b\a\x10\x0e\"\x04\b\x10\x10\x17\"\x04\b\x1c\x10b*3\n" +
 	"\x12ProcessingStrategy\x12\v\n" +
 	"\aPROCESS\x10\x00\x12\x10\n" +
-	"\fPERSIST_ONLY\x10\x012`\n" +
+	"\fPERSIST_ONLY\x10\x012\xb5\x01\n" +
 	"\x11PlatformConnector\x12K\n" +
-	"\x15HealthEventOccurredV1\x12\x18.datamodels.HealthEvents\x1a\x16.google.protobuf.Empty\"\x00B5Z3github.com/nvidia/nvsentinel/data-models/pkg/protosb\x06proto3"
+	"\x15HealthEventOccurredV1\x12\x18.datamodels.HealthEvents\x1a\x16.google.protobuf.Empty\"\x00\x12S\n" +
+	"\x15HealthEventOccurredV2\x12\x18.datamodels.HealthEvents\x1a\x1e.datamodels.HealthEventResults\"\x00B5Z3github.com/nvidia/nvsentinel/data-models/pkg/protosb\x06proto3"
 
 var (
 	file_health_event_proto_rawDescOnce sync.Once
@@ -562,35 +728,42 @@ func file_health_event_proto_rawDescGZIP() []byte {
 	return file_health_event_proto_rawDescData
 }
 
-var file_health_event_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_health_event_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_health_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_health_event_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_health_event_proto_goTypes = []any{
-	(RecommendedAction)(0),        // 0: datamodels.RecommendedAction
-	(ProcessingStrategy)(0),       // 1: datamodels.ProcessingStrategy
-	(*HealthEvents)(nil),          // 2: datamodels.HealthEvents
-	(*Entity)(nil),                // 3: datamodels.Entity
-	(*BehaviourOverrides)(nil),    // 4: datamodels.BehaviourOverrides
-	(*HealthEvent)(nil),           // 5: datamodels.HealthEvent
-	nil,                           // 6: datamodels.HealthEvent.MetadataEntry
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),         // 8: google.protobuf.Empty
+	(HealthEventOutcome)(0),       // 0: datamodels.HealthEventOutcome
+	(RecommendedAction)(0),        // 1: datamodels.RecommendedAction
+	(ProcessingStrategy)(0),       // 2: datamodels.ProcessingStrategy
+	(*HealthEvents)(nil),          // 3: datamodels.HealthEvents
+	(*HealthEventResults)(nil),    // 4: datamodels.HealthEventResults
+	(*HealthEventResult)(nil),     // 5: datamodels.HealthEventResult
+	(*Entity)(nil),                // 6: datamodels.Entity
+	(*BehaviourOverrides)(nil),    // 7: datamodels.BehaviourOverrides
+	(*HealthEvent)(nil),           // 8: datamodels.HealthEvent
+	nil,                           // 9: datamodels.HealthEvent.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*emptypb.Empty)(nil),         // 11: google.protobuf.Empty
 }
 var file_health_event_proto_depIdxs = []int32{
-	5, // 0: datamodels.HealthEvents.events:type_name -> datamodels.HealthEvent
-	0, // 1: datamodels.HealthEvent.recommendedAction:type_name -> datamodels.RecommendedAction
-	3, // 2: datamodels.HealthEvent.entitiesImpacted:type_name -> datamodels.Entity
-	6, // 3: datamodels.HealthEvent.metadata:type_name -> datamodels.HealthEvent.MetadataEntry
-	7, // 4: datamodels.HealthEvent.generatedTimestamp:type_name -> google.protobuf.Timestamp
-	4, // 5: datamodels.HealthEvent.quarantineOverrides:type_name -> datamodels.BehaviourOverrides
-	4, // 6: datamodels.HealthEvent.drainOverrides:type_name -> datamodels.BehaviourOverrides
-	1, // 7: datamodels.HealthEvent.processingStrategy:type_name -> datamodels.ProcessingStrategy
-	2, // 8: datamodels.PlatformConnector.HealthEventOccurredV1:input_type -> datamodels.HealthEvents
-	8, // 9: datamodels.PlatformConnector.HealthEventOccurredV1:output_type -> google.protobuf.Empty
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	8,  // 0: datamodels.HealthEvents.events:type_name -> datamodels.HealthEvent
+	5,  // 1: datamodels.HealthEventResults.results:type_name -> datamodels.HealthEventResult
+	0,  // 2: datamodels.HealthEventResult.outcome:type_name -> datamodels.HealthEventOutcome
+	1,  // 3: datamodels.HealthEvent.recommendedAction:type_name -> datamodels.RecommendedAction
+	6,  // 4: datamodels.HealthEvent.entitiesImpacted:type_name -> datamodels.Entity
+	9,  // 5: datamodels.HealthEvent.metadata:type_name -> datamodels.HealthEvent.MetadataEntry
+	10, // 6: datamodels.HealthEvent.generatedTimestamp:type_name -> google.protobuf.Timestamp
+	7,  // 7: datamodels.HealthEvent.quarantineOverrides:type_name -> datamodels.BehaviourOverrides
+	7,  // 8: datamodels.HealthEvent.drainOverrides:type_name -> datamodels.BehaviourOverrides
+	2,  // 9: datamodels.HealthEvent.processingStrategy:type_name -> datamodels.ProcessingStrategy
+	3,  // 10: datamodels.PlatformConnector.HealthEventOccurredV1:input_type -> datamodels.HealthEvents
+	3,  // 11: datamodels.PlatformConnector.HealthEventOccurredV2:input_type -> datamodels.HealthEvents
+	11, // 12: datamodels.PlatformConnector.HealthEventOccurredV1:output_type -> google.protobuf.Empty
+	4,  // 13: datamodels.PlatformConnector.HealthEventOccurredV2:output_type -> datamodels.HealthEventResults
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_health_event_proto_init() }
@@ -603,8 +776,8 @@ func file_health_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_health_event_proto_rawDesc), len(file_health_event_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   5,
+			NumEnums:      3,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

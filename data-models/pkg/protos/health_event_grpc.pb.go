@@ -24,6 +24,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	PlatformConnector_HealthEventOccurredV1_FullMethodName = "/datamodels.PlatformConnector/HealthEventOccurredV1"
+	PlatformConnector_HealthEventOccurredV2_FullMethodName = "/datamodels.PlatformConnector/HealthEventOccurredV2"
 )
 
 // PlatformConnectorClient is the client API for PlatformConnector service.
@@ -35,6 +36,11 @@ type PlatformConnectorClient interface {
 	// HealthEventOccurredV1 returns OK only after every event of the batch is
 	// durable. A batch is accepted or refused whole.
 	HealthEventOccurredV1(ctx context.Context, in *HealthEvents, opts ...grpc.CallOption) (*emptypb.Empty, error)
+	// HealthEventOccurredV2 answers for each event of the batch. OK means that every
+	// accepted event is durable and that the results say what becomes of the others;
+	// any other status means that no event of the batch is known to be accepted.
+	// Connectors of older versions answer UNIMPLEMENTED: use HealthEventOccurredV1.
+	HealthEventOccurredV2(ctx context.Context, in *HealthEvents, opts ...grpc.CallOption) (*HealthEventResults, error)
 }
 
 type platformConnectorClient struct {
@@ -55,6 +61,16 @@ func (c *platformConnectorClient) HealthEventOccurredV1(ctx context.Context, in 
 	return out, nil
 }
 
+func (c *platformConnectorClient) HealthEventOccurredV2(ctx context.Context, in *HealthEvents, opts ...grpc.CallOption) (*HealthEventResults, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HealthEventResults)
+	err := c.cc.Invoke(ctx, PlatformConnector_HealthEventOccurredV2_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlatformConnectorServer is the server API for PlatformConnector service.
 // All implementations must embed UnimplementedPlatformConnectorServer
 // for forward compatibility.
@@ -64,6 +80,11 @@ type PlatformConnectorServer interface {
 	// HealthEventOccurredV1 returns OK only after every event of the batch is
 	// durable. A batch is accepted or refused whole.
 	HealthEventOccurredV1(context.Context, *HealthEvents) (*emptypb.Empty, error)
+	// HealthEventOccurredV2 answers for each event of the batch. OK means that every
+	// accepted event is durable and that the results say what becomes of the others;
+	// any other status means that no event of the batch is known to be accepted.
+	// Connectors of older versions answer UNIMPLEMENTED: use HealthEventOccurredV1.
+	HealthEventOccurredV2(context.Context, *HealthEvents) (*HealthEventResults, error)
 	mustEmbedUnimplementedPlatformConnectorServer()
 }
 
@@ -76,6 +97,9 @@ type UnimplementedPlatformConnectorServer struct{}
 
 func (UnimplementedPlatformConnectorServer) HealthEventOccurredV1(context.Context, *HealthEvents) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method HealthEventOccurredV1 not implemented")
+}
+func (UnimplementedPlatformConnectorServer) HealthEventOccurredV2(context.Context, *HealthEvents) (*HealthEventResults, error) {
+	return nil, status.Error(codes.Unimplemented, "method HealthEventOccurredV2 not implemented")
 }
 func (UnimplementedPlatformConnectorServer) mustEmbedUnimplementedPlatformConnectorServer() {}
 func (UnimplementedPlatformConnectorServer) testEmbeddedByValue()                           {}
@@ -116,6 +140,24 @@ func _PlatformConnector_HealthEventOccurredV1_Handler(srv interface{}, ctx conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlatformConnector_HealthEventOccurredV2_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HealthEvents)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformConnectorServer).HealthEventOccurredV2(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformConnector_HealthEventOccurredV2_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformConnectorServer).HealthEventOccurredV2(ctx, req.(*HealthEvents))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlatformConnector_ServiceDesc is the grpc.ServiceDesc for PlatformConnector service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -126,6 +168,10 @@ var PlatformConnector_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "HealthEventOccurredV1",
 			Handler:    _PlatformConnector_HealthEventOccurredV1_Handler,
+		},
+		{
+			MethodName: "HealthEventOccurredV2",
+			Handler:    _PlatformConnector_HealthEventOccurredV2_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

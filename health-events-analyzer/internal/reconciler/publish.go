@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -28,13 +27,12 @@ func (d *Reconciler) publish(ctx context.Context, e record.Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("publishing %s: another replica may lead: %w", e.CheckName, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, report.Deadline)
-	defer cancel()
 	event := record.ToProto(e)
-	_, err := d.Connector.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{event}})
+	err := report.Sender{Connector: d.Connector}.One(ctx, event)
+	refused, is := errors.AsType[*report.Refused](err)
 	switch {
-	case status.Code(err) == codes.InvalidArgument:
-		return d.bury(ctx, event, err)
+	case is:
+		return d.bury(ctx, event, refused.Cause)
 	case err != nil:
 		d.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc()
 		return fmt.Errorf("publishing %s of node %s: %w", e.CheckName, e.NodeName, err)

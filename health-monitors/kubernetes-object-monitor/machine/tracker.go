@@ -155,6 +155,29 @@ func (t *Tracker) Remove(seqs ...uint64) {
 	})
 }
 
+// Reject takes an event out that will never be accepted. A fault of one event that was
+// not reported is not open either: it begins again at a later evaluation of its object,
+// so that it is reported once the cause is gone.
+func (t *Tracker) Reject(seq uint64) (of Key, known bool) {
+	i := slices.IndexFunc(t.waiting, func(w Waiting) bool { return w.Seq == seq })
+	if i < 0 {
+		return Key{}, false
+	}
+	e := t.waiting[i].Event
+	later := slices.ContainsFunc(t.waiting[i+1:], func(w Waiting) bool { return keyOf(w.Event) == keyOf(e) })
+	if f, open := t.open[keyOf(e)]; open && !later && !e.GetIsHealthy() && len(f.Codes) <= 1 {
+		t.close(keyOf(e))
+	}
+	t.Remove(seq)
+	return keyOf(e), true
+}
+
+// keyOf is the key of an event's machine.
+func keyOf(e *protos.HealthEvent) Key {
+	entity := e.GetEntitiesImpacted()[0]
+	return Key{Policy: e.GetCheckName(), Type: entity.GetEntityType(), Object: entity.GetEntityValue()}
+}
+
 // codes are one list per event: an event names one code, or none.
 func codes(f Fault) [][]string {
 	if len(f.Codes) == 0 {

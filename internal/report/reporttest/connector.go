@@ -31,6 +31,8 @@ type Connector struct {
 	server  *grpc.Server
 	served  chan struct{} // closed when server has stopped serving
 	refuse  func(*protos.HealthEvents) error
+	answer  func(*protos.HealthEvent) *protos.HealthEventResult
+	older   bool
 	events  []*protos.HealthEvent
 	batches []int
 	tokens  []string
@@ -104,6 +106,46 @@ func (c *Connector) Refuse(judge func(*protos.HealthEvents) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refuse = judge
+}
+
+// Older makes it a connector of an older version, which answers for whole batches.
+func (c *Connector) Older() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.older = true
+}
+
+// Answer asks judge about every event from now on; those that are not accepted are not
+// booked. nil accepts again. A connector of an older version does not ask it.
+func (c *Connector) Answer(judge func(*protos.HealthEvent) *protos.HealthEventResult) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = judge
+}
+
+// HealthEventOccurredV2 books what is accepted of a batch.
+func (c *Connector) HealthEventOccurredV2(ctx context.Context, in *protos.HealthEvents) (*protos.HealthEventResults, error) {
+	c.mu.Lock()
+	answer, older := c.answer, c.older
+	c.mu.Unlock()
+	if older {
+		return c.UnimplementedPlatformConnectorServer.HealthEventOccurredV2(ctx, in)
+	}
+	out, taken := &protos.HealthEventResults{}, &protos.HealthEvents{}
+	for _, e := range in.GetEvents() {
+		result := &protos.HealthEventResult{Outcome: protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED}
+		if answer != nil {
+			result = answer(e)
+		}
+		if result.GetOutcome() == protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED {
+			taken.Events = append(taken.Events, e)
+		}
+		out.Results = append(out.Results, result)
+	}
+	if _, err := c.HealthEventOccurredV1(ctx, taken); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // HealthEventOccurredV1 books a batch.

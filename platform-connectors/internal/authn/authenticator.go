@@ -163,6 +163,27 @@ func (a *Authenticator) Speak(caller authz.Caller, events []record.Event) error 
 	})
 }
 
+// SpeakEach says of each event whether the caller may send it; nil is yes. New owners
+// are durable when the error is nil, which is a *Denied.
+func (a *Authenticator) SpeakEach(caller authz.Caller, events []record.Event) ([]*Denied, error) {
+	out := make([]*Denied, len(events))
+	err := a.Owners.Change(func(l *authz.Owners) (learned bool, err error) {
+		for i, e := range events {
+			more, refusal := a.Policy.Speak(l, caller, e.Agent, e.CheckName)
+			if refusal != nil {
+				out[i] = byAuthority(refusal)
+			}
+			learned = learned || more
+		}
+		return learned, nil
+	})
+	return out, err
+}
+
+// OfEvent says whether the event alone is wrong: its publisher may send others, and it
+// will be denied whenever it is sent.
+func (d *Denied) OfEvent() bool { return d.Reason == string(authz.ForeignCheck) }
+
 // Bearer is the token that a header of a request bears. The error is a *Denied.
 func Bearer(ctx context.Context, header string) (token string, given bool, err error) {
 	values := metadata.ValueFromIncomingContext(ctx, header)

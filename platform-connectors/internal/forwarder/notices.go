@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,16 @@ const (
 	DeadLettersDropped = "DeadLettersDropped"
 	// EventsWaiting: events do not reach the store.
 	EventsWaiting = "EventsWaiting"
+	// EventsRejected: events of a publisher were rejected for good.
+	EventsRejected = "EventsRejected"
 )
+
+// maxDetails bounds the different details of which the Events of one process tell; one
+// detail is one Event of the Node.
+const maxDetails = 32
+
+// maxDetail bounds a detail, in bytes.
+const maxDetail = 768
 
 // noticeTexts are what the Events say; each is one Event, whose count rises.
 var noticeTexts = map[string]string{
@@ -34,6 +44,18 @@ var noticeTexts = map[string]string{
 		"nvsentinel status tells how many",
 	EventsWaiting:      "events of this node do not reach the store and wait on the node; the condition EventDelivery says since when and why",
 	DeadLettersDropped: "this node has more dead letters than are kept: the oldest are gone",
+	EventsRejected:     "events of a publisher on this node were rejected for good: nothing acts on them, and their publisher keeps them as dead letters",
+}
+
+// notice is one Event of the Node.
+type notice struct{ reason, detail string }
+
+// text is what the Event says.
+func (n notice) text() string {
+	if n.detail == "" {
+		return noticeTexts[n.reason]
+	}
+	return noticeTexts[n.reason] + ": " + n.detail
 }
 
 // Notices are the things that people are to know of, told by Events of the Node and in the
@@ -46,21 +68,33 @@ type Notices struct {
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 
-	mu     sync.Mutex
-	untold map[string]int
+	mu      sync.Mutex
+	untold  map[notice]int
+	details map[notice]bool // that were added
 }
 
 // Add notes n more of a reason.
-func (x *Notices) Add(reason string, n int) {
+func (x *Notices) Add(reason string, n int) { x.AddDetail(reason, "", n) }
+
+// AddDetail notes n more of a reason with a detail, of which there are not many.
+func (x *Notices) AddDetail(reason, detail string, n int) {
 	if x == nil || n == 0 {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.untold == nil {
-		x.untold = map[string]int{}
+		x.untold, x.details = map[notice]int{}, map[notice]bool{}
 	}
-	x.untold[reason] += n
+	one := notice{reason, strings.ToValidUTF8(detail[:min(len(detail), maxDetail)], "")}
+	if one.detail != "" && !x.details[one] {
+		if len(x.details) >= maxDetails {
+			one.detail = ""
+		} else {
+			x.details[one] = true
+		}
+	}
+	x.untold[one] += n
 }
 
 // Run tells until ctx ends.
@@ -82,16 +116,16 @@ func (x *Notices) tell(ctx context.Context) {
 	untold := maps.Clone(x.untold)
 	clear(x.untold)
 	x.mu.Unlock()
-	for reason, n := range untold {
-		x.Log.Warn(noticeTexts[reason], "reason", reason, "times", n)
-		if err := x.event(ctx, reason, n); err != nil {
-			x.Log.Warn("writing the Event failed, trying again", "reason", reason, "error", err)
-			x.Add(reason, n)
+	for one, n := range untold {
+		x.Log.Warn(one.text(), "reason", one.reason, "times", n)
+		if err := x.event(ctx, one, n); err != nil {
+			x.Log.Warn("writing the Event failed, trying again", "reason", one.reason, "error", err)
+			x.AddDetail(one.reason, one.detail, n)
 		}
 	}
 }
 
-func (x *Notices) event(ctx context.Context, reason string, n int) error {
+func (x *Notices) event(ctx context.Context, one notice, n int) error {
 	if x.Client == nil {
 		return nil
 	}
@@ -102,6 +136,6 @@ func (x *Notices) event(ctx context.Context, reason string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	return nodeevent.Count(ctx, x.Client.Events, node, nodeevent.Fault{
-		Component: Component, Reason: reason, Message: noticeTexts[reason], Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
+		Component: Component, Reason: one.reason, Message: one.text(), Times: int32(min(n, 1<<30)), Last: x.Clock.Now(),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,43 @@ func TestWhatIsCountedIsTold(t *testing.T) {
 		slices.Sort(told)
 		if diff := cmp.Diff([]string{"DeadLettersDropped gpu-7 3", "EventsCounted gpu-7 5"}, told); diff != "" {
 			t.Errorf("Events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestADetailIsAnEventOfItsOwn, up to a number of them: a publisher chooses the details.
+func TestADetailIsAnEventOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		notices := &Notices{
+			Node:   func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gpu-7"}} },
+			Client: &nodeclient.Client{Events: client.CoreV1().Events("default")}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = notices.Run(ctx) }()
+		notices.AddDetail(EventsRejected, `check "GpuBroken" belongs to agent "gpu-health-monitor"`, 2)
+		for i := range 3 * maxDetails {
+			notices.AddDetail(EventsRejected, fmt.Sprint(i, strings.Repeat("x", 2000)), 1)
+		}
+		time.Sleep(noticeEvery + time.Second)
+		cancel()
+		list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named, rest int32
+		for _, e := range list.Items {
+			switch {
+			case len(e.Message) > 1024 || e.Reason != EventsRejected:
+				t.Errorf("Event %s with %d bytes", e.Reason, len(e.Message))
+			case strings.HasSuffix(e.Message, `check "GpuBroken" belongs to agent "gpu-health-monitor"`):
+				named = e.Count
+			case strings.HasSuffix(e.Message, "dead letters"):
+				rest = e.Count
+			}
+		}
+		if len(list.Items) != maxDetails+1 || named != 2 || rest != 2*maxDetails+1 {
+			t.Errorf("%d Events, the named one %d times, the rest %d times", len(list.Items), named, rest)
 		}
 	})
 }

@@ -28,6 +28,8 @@ type Taken struct {
 	ID, Problem string
 	// Records counts them.
 	Records int
+	// Refused is why each of them is refused, by its id.
+	Refused map[string]string
 }
 
 // Error names the first id.
@@ -103,9 +105,17 @@ func (c *Sender) Append(ctx context.Context, records []record.Record) error {
 		c.Metrics.appended.WithLabelValues("error").Inc()
 		return err
 	case len(refused) > 0:
-		return &Taken{refused[0].record.ID, refused[0].problem, len(refused)}
+		return taken(refused)
 	}
 	return nil
+}
+
+func taken(refused []refusal) *Taken {
+	t := &Taken{ID: refused[0].record.ID, Problem: refused[0].problem, Records: len(refused), Refused: map[string]string{}}
+	for _, r := range refused {
+		t.Refused[r.record.ID] = r.problem
+	}
+	return t
 }
 
 // sendAll sends what the spool holds: nobody waits for an answer, so what the

@@ -30,19 +30,31 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// service is the wire's service with two differences. Its method is served as a
-// stream of one message, which is the same on the wire: so the caller is known,
+// service is the wire's service with two differences. Its methods are served as
+// streams of one message, which is the same on the wire: so the caller is known,
 // and there is room, before the message is taken from the line. And a request
 // that cannot be decoded is InvalidArgument, the one answer at which a publisher
 // looks for the bad event instead of sending the batch for ever.
 var service = grpc.ServiceDesc{
 	ServiceName: protos.PlatformConnector_ServiceDesc.ServiceName,
 	HandlerType: (*protos.PlatformConnectorServer)(nil),
-	Streams:     []grpc.StreamDesc{{StreamName: "HealthEventOccurredV1", Handler: occurred}},
-	Metadata:    "health_event.proto",
+	Streams: []grpc.StreamDesc{
+		{StreamName: "HealthEventOccurredV1", Handler: func(srv any, stream grpc.ServerStream) error {
+			return occurred(srv, stream, func(d *Server, from sender, batch *protos.HealthEvents) (any, error) {
+				return &emptypb.Empty{}, d.occurred(stream.Context(), from, batch)
+			})
+		}},
+		{StreamName: "HealthEventOccurredV2", Handler: func(srv any, stream grpc.ServerStream) error {
+			return occurred(srv, stream, func(d *Server, from sender, batch *protos.HealthEvents) (any, error) {
+				return d.each(stream.Context(), from, batch)
+			})
+		}},
+	},
+	Metadata: "health_event.proto",
 }
 
-func occurred(srv any, stream grpc.ServerStream) error {
+// occurred receives a batch and answers what is made of it.
+func occurred(srv any, stream grpc.ServerStream, take func(d *Server, from sender, batch *protos.HealthEvents) (any, error)) error {
 	d, ok := srv.(*Server)
 	if !ok {
 		return status.Errorf(codes.Internal, "the service is a %T", srv)
@@ -61,10 +73,11 @@ func occurred(srv any, stream grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	if err := d.occurred(ctx, sender{caller, wide}, batch); err != nil {
+	answer, err := take(d, sender{caller, wide}, batch)
+	if err != nil {
 		return err
 	}
-	return stream.SendMsg(&emptypb.Empty{})
+	return stream.SendMsg(answer)
 }
 
 // decode reads a request, mended if need be.

@@ -40,6 +40,8 @@ type Authenticator interface {
 	Enter(ctx context.Context) (caller authz.Caller, wide bool, err error)
 	// Speak says whether the caller may send the events.
 	Speak(caller authz.Caller, events []record.Event) error
+	// SpeakEach says of each event whether the caller may send it; nil is yes.
+	SpeakEach(caller authz.Caller, events []record.Event) ([]*authn.Denied, error)
 }
 
 // Direct stores the events of cluster-wide publishers: it returns when the store
@@ -61,9 +63,12 @@ type Server struct {
 	Identity func() record.NodeIdentity
 	// IdentityOf is the machine of any node as it is now, or empty.
 	IdentityOf func(ctx context.Context, node string) record.NodeIdentity
-	Clock      clock.PassiveClock
-	Log        *slog.Logger
-	Metrics    *Metrics
+	// Rejected is told what was rejected for good, and how many events of a batch; nil
+	// is not told.
+	Rejected func(problem string, events int)
+	Clock    clock.PassiveClock
+	Log      *slog.Logger
+	Metrics  *Metrics
 	// Patience ends the wait for the message of a request; nil is that of the
 	// package.
 	Patience func() <-chan time.Time
@@ -110,12 +115,7 @@ func (d *Server) occurred(ctx context.Context, from sender, batch *protos.Health
 	if err != nil {
 		return d.refuse(err)
 	}
-	if from.wide {
-		err = d.Direct.Append(ctx, records)
-	} else {
-		err = d.Spool.Append(ctx, records)
-	}
-	if err != nil {
+	if err := d.append(ctx, from, records); err != nil {
 		return d.refuse(err)
 	}
 	crashpoint.Here("platform-connectors/spooled")

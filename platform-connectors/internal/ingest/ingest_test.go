@@ -29,6 +29,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/authn"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
 )
@@ -56,6 +57,10 @@ func (anyone) Enter(context.Context) (authz.Caller, bool, error) {
 }
 
 func (anyone) Speak(authz.Caller, []record.Event) error { return nil }
+
+func (anyone) SpeakEach(_ authz.Caller, events []record.Event) ([]*authn.Denied, error) {
+	return make([]*authn.Denied, len(events)), nil
+}
 
 func newServer(m *memory) *Server {
 	return &Server{

@@ -34,7 +34,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"strategy"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "platform_connector_refused_total",
-			Help: "Batches refused, by reason.",
+			Help: "Batches that were refused whole, and events of other batches that were not accepted, by reason.",
 		}, []string{"reason"}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "platform_connector_cuts_total",

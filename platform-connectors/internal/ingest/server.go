@@ -126,7 +126,9 @@ type acknowledged struct{}
 type batchKey struct{}
 
 func (acknowledged) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, batchKey{}, info.FullMethodName == protos.PlatformConnector_HealthEventOccurredV1_FullMethodName)
+	method := info.FullMethodName
+	return context.WithValue(ctx, batchKey{}, method == protos.PlatformConnector_HealthEventOccurredV1_FullMethodName ||
+		method == protos.PlatformConnector_HealthEventOccurredV2_FullMethodName)
 }
 
 func (acknowledged) HandleRPC(ctx context.Context, s stats.RPCStats) {

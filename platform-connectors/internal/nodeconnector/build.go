@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/destination"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/forwarder"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/ingest"
 )
 
@@ -63,7 +64,8 @@ func Build(ctx context.Context, d *daemon.Daemon, cfg Config, up Upstream) error
 	server := &ingest.Server{
 		NodeName: cfg.NodeName, Spool: queue.spool, Authenticator: authenticator, Direct: sender,
 		Identity: node.Identity, IdentityOf: identityOf(client, d.Log),
-		Clock: d.Clock, Log: d.Log, Metrics: ingest.NewMetrics(d.Registry),
+		Rejected: func(problem string, events int) { notices.AddDetail(forwarder.EventsRejected, problem, events) },
+		Clock:    d.Clock, Log: d.Log, Metrics: ingest.NewMetrics(d.Registry),
 	}
 	server.EarlierNumbers(cfg.Publishers.Policy(cfg.NodeName).EarlierAgents()...)
 	d.Go("door", func(ctx context.Context) error { return ingest.Serve(ctx, listener, server) })

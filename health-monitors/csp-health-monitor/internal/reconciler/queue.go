@@ -71,7 +71,7 @@ func (r *Reconciler) enqueue() {
 }
 
 // Peek returns the oldest events that are stored.
-func (r *Reconciler) Peek(count, bytes int) ([]report.Entry, error) {
+func (r *Reconciler) Peek(after uint64, count, bytes int) ([]report.Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mirror == nil {
@@ -83,6 +83,9 @@ func (r *Reconciler) Peek(count, bytes int) ([]report.Entry, error) {
 	var out []report.Entry
 	size := 0
 	for _, x := range r.queue.entries {
+		if x.seq <= after {
+			continue
+		}
 		event := record.ToProto(r.waiting(x.id).Event)
 		if size += proto.Size(event); len(out) == count || size > bytes && len(out) > 0 {
 			break

@@ -223,7 +223,7 @@ func TestAcknowledgedWhileTheProviderIsRead(t *testing.T) {
 	w.reconciler.Round(t.Context()) // decided, not sent
 	w.cloud.say(planned("m1", "i-n1", announcement.Completed))
 	w.cloud.during = func() {
-		batch, err := w.reconciler.Peek(1, 1<<20)
+		batch, err := w.reconciler.Peek(0, 1, 1<<20)
 		if err != nil || len(batch) != 1 {
 			t.Fatalf("%v, %v", batch, err)
 		}

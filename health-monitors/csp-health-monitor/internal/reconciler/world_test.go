@@ -234,7 +234,7 @@ func (w *world) round() bool {
 	ctx := w.t.Context()
 	w.reconciler.Round(ctx)
 	for w.death == nil || !w.death.dead {
-		batch, err := w.reconciler.Peek(1, 1<<20)
+		batch, err := w.reconciler.Peek(0, 1, 1<<20)
 		if err != nil || len(batch) == 0 {
 			break
 		}

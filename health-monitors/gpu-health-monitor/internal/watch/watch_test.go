@@ -101,7 +101,7 @@ func TestAFullOutboxTakesNoLook(t *testing.T) {
 	if err := m.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := m.Outbox.Peek(10, 1<<20)
+	entries, err := m.Outbox.Peek(0, 10, 1<<20)
 	if err != nil || len(entries) != 1 || entries[0].Event.ErrorCode[0] != "DCGM_FR_ROW_REMAP_FAILURE" {
 		t.Fatalf("%v, %v", entries, err)
 	}
@@ -158,7 +158,7 @@ func TestAnotherProcessKnowsWhatIsOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries, err := m.Outbox.Peek(10, 1<<20)
+	entries, err := m.Outbox.Peek(0, 10, 1<<20)
 	if err != nil || len(entries) != 2 || !entries[1].Event.IsHealthy {
 		t.Fatalf("%v, %v", entries, err)
 	}
@@ -171,7 +171,7 @@ func TestWhatAPersonClearedIsToldWhenItComesAgain(t *testing.T) {
 	m, dcgm := newMonitor(t, path, 100)
 	told := func(want int) (ids []string) {
 		t.Helper()
-		entries, err := m.Outbox.Peek(10, 1<<20)
+		entries, err := m.Outbox.Peek(0, 10, 1<<20)
 		if err != nil || len(entries) != want {
 			t.Fatalf("%d told, want %d: %v, %v", len(entries), want, entries, err)
 		}

@@ -64,7 +64,10 @@ type Checkpoint struct {
 	durable uint64 // events up to this seq are written
 	changed chan struct{}
 	dirty   chan struct{} // holds a token while something is unwritten
-	outage  outage.Outage
+	dead    deadLetters
+	// rejected are the objects of policies whose events were rejected lately.
+	rejected rejections
+	outage   outage.Outage
 
 	object *corev1.ConfigMap // as it was last read or written; Run's alone, like sent
 	sent   []sum             // of what was sent since the last answer, in requests that may have arrived
@@ -77,10 +80,10 @@ func (c *Checkpoint) Load(ctx context.Context) error {
 		object, err := c.Client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			c.object = object
+			c.object, c.dead = object, readDeadLetters(object.Data)
 			return c.open(object.BinaryData[checkpointKey])
 		case apierrors.IsNotFound(err):
-			c.object = nil
+			c.object, c.dead = nil, nil
 			return c.open(nil)
 		}
 		c.Log.Warn("the state could not be read", "configMap", c.Name, "error", err)
@@ -125,6 +128,11 @@ func last(t *machine.Tracker) uint64 {
 func (c *Checkpoint) Observe(s machine.Seen) (machine.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.Observation == machine.Matched && c.rejected.held(s.Key, c.Clock.Now()) {
+		if _, open := c.tracker.Fault(s.Key); !open {
+			s.Observation = machine.Unknown
+		}
+	}
 	d, err := c.tracker.Observe(s, newID)
 	if d.Recover || d.Report {
 		c.touch()
@@ -201,7 +209,7 @@ func (c *Checkpoint) note(err error) {
 
 func (c *Checkpoint) write(ctx context.Context) error {
 	c.mu.Lock()
-	snapshot := c.tracker.Copy()
+	snapshot, dead := c.tracker.Copy(), c.dead
 	c.mu.Unlock()
 	data, err := snapshot.Encode()
 	if err != nil {
@@ -210,7 +218,7 @@ func (c *Checkpoint) write(ctx context.Context) error {
 	crashpoint.Here(machine.Agent + "/decided")
 	c.sent = append(c.sent, sha256.Sum256(data))
 	c.sent = c.sent[max(0, len(c.sent)-maxSent):]
-	if err := c.put(ctx, data); err != nil {
+	if err := c.put(ctx, data, dead); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
 	c.sent = nil
@@ -223,7 +231,7 @@ func (c *Checkpoint) write(ctx context.Context) error {
 	return nil
 }
 
-func (c *Checkpoint) put(ctx context.Context, data []byte) error {
+func (c *Checkpoint) put(ctx context.Context, data []byte, dead deadLetters) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	maps := c.Client.CoreV1().ConfigMaps(c.Namespace)
@@ -233,6 +241,9 @@ func (c *Checkpoint) put(ctx context.Context, data []byte) error {
 			next.BinaryData = map[string][]byte{}
 		}
 		next.BinaryData[checkpointKey] = data
+		if next.Data, err = dead.put(next.Data); err != nil {
+			return err
+		}
 		written, err := maps.Update(ctx, next, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
@@ -246,9 +257,11 @@ func (c *Checkpoint) put(ctx context.Context, data []byte) error {
 		c.Log.Warn("the state was deleted and is written again", "configMap", c.Name)
 		c.object = nil
 	}
-	written, err := maps.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, BinaryData: map[string][]byte{checkpointKey: data},
-	}, metav1.CreateOptions{})
+	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, BinaryData: map[string][]byte{checkpointKey: data}}
+	if next.Data, err = dead.put(nil); err != nil {
+		return err
+	}
+	written, err := maps.Create(ctx, next, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return c.ours(ctx, err)
 	}

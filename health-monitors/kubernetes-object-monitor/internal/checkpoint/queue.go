@@ -11,13 +11,16 @@ import (
 // Checkpoint is the queue of the monitor's publisher.
 var _ report.Queue = (*Checkpoint)(nil)
 
-// Peek returns the oldest events that are written.
-func (c *Checkpoint) Peek(count, bytes int) ([]report.Entry, error) {
+// Peek returns the oldest events behind a seq that are written.
+func (c *Checkpoint) Peek(after uint64, count, bytes int) ([]report.Entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []report.Entry
 	size := 0
 	for _, w := range c.tracker.Waiting() {
+		if w.Seq <= after {
+			continue
+		}
 		if size += proto.Size(w.Event); w.Seq > c.durable || len(out) == count || size > bytes && len(out) > 0 {
 			break
 		}
@@ -36,12 +39,23 @@ func (c *Checkpoint) Remove(seqs ...uint64) error {
 	return nil
 }
 
-// Bury drops an event that was refused for good; the publisher has logged it.
+// Bury makes an event that was rejected for good a dead letter.
 func (c *Checkpoint) Bury(seq uint64, reason string) error {
 	if reason == "" {
 		return fmt.Errorf("burying event %d: there is no reason", seq)
 	}
-	return c.Remove(seq)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.tracker.Waiting() {
+		if w.Seq == seq {
+			c.dead = c.dead.with(w.Event, reason, c.Clock.Now())
+		}
+	}
+	if key, known := c.tracker.Reject(seq); known {
+		c.rejected.add(key, c.Clock.Now())
+	}
+	c.touch()
+	return nil
 }
 
 // Changed is closed when further events are written.

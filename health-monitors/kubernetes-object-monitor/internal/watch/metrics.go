@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -60,7 +61,7 @@ func NewMetrics(r prometheus.Registerer, size func() (open, waiting int)) *Metri
 			"Evaluations that gave no answer: cel_error, lookup_error or node_association_error.", "policy_name", "error_type"),
 		ReconciliationErrors: vector("reconciliation_errors_total", "Objects that could not be dealt with; they are tried again.", "resource_kind", "error_type"),
 		Refused:              vector("faults_refused_total", "Looks at a match that was not begun since the state, or its share of it, is full; it is tried again.", "policy_name", "bound"),
-		PublishErrors:        vector("health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code.", "policy_name", "error_type"),
+		PublishErrors:        vector("health_events_publish_errors_total", "Events that a request did not get acknowledged, by gRPC code, or as rejected or retry by the connector's answer for the event.", "policy_name", "error_type"),
 		Evaluations:          prometheus.NewCounter(prometheus.CounterOpts(opts("evaluations_total", "Predicates evaluated."))),
 		Missing:              prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("kind_missing", "1 while the API server does not serve a kind that a policy names.")), []string{"resource_kind"}),
 		ReloadFailed:         prometheus.NewGauge(prometheus.GaugeOpts(opts("policies_reload_failed", "1 while the policy file cannot be used and older policies are in force."))),
@@ -93,6 +94,27 @@ func (c *counted) HealthEventOccurredV1(ctx context.Context, in *protos.HealthEv
 	if err != nil {
 		for _, e := range in.GetEvents() {
 			c.errors.WithLabelValues(e.GetCheckName(), status.Code(err).String()).Inc()
+		}
+	}
+	return out, err
+}
+
+// HealthEventOccurredV2 sends a batch.
+func (c *counted) HealthEventOccurredV2(ctx context.Context, in *protos.HealthEvents, opts ...grpc.CallOption) (*protos.HealthEventResults, error) {
+	out, err := c.PlatformConnectorClient.HealthEventOccurredV2(ctx, in, opts...)
+	for i, e := range in.GetEvents() {
+		outcome := protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED
+		if i < len(out.GetResults()) {
+			outcome = out.GetResults()[i].GetOutcome()
+		}
+		switch code := status.Code(err); {
+		case code == codes.Unimplemented: // a connector of an older version; it is asked by the other method
+		case err != nil:
+			c.errors.WithLabelValues(e.GetCheckName(), code.String()).Inc()
+		case outcome == protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_REJECTED:
+			c.errors.WithLabelValues(e.GetCheckName(), "rejected").Inc()
+		case outcome != protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED:
+			c.errors.WithLabelValues(e.GetCheckName(), "retry").Inc()
 		}
 	}
 	return out, err

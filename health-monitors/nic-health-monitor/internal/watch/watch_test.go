@@ -98,7 +98,7 @@ func (n *node) looks() error {
 
 func (n *node) expect(want ...string) {
 	n.t.Helper()
-	entries, err := n.Outbox.Peek(100, 1<<20)
+	entries, err := n.Outbox.Peek(0, 100, 1<<20)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
+)
+
+// rejecting is a connector that knows the name as another agent's.
+func rejecting(name string) func(*protos.HealthEvent) *protos.HealthEventResult {
+	return func(e *protos.HealthEvent) *protos.HealthEventResult {
+		if e.GetCheckName() == name {
+			return &protos.HealthEventResult{Outcome: protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_REJECTED, Problem: "check " + name + " belongs to another agent"}
+		}
+		return &protos.HealthEventResult{Outcome: protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED}
+	}
+}
+
+// TestARejectedPolicyMutesNoOther: a policy whose name the connectors gave to another
+// agent. The events of the others go out, before and after it is renamed; its own are
+// dead letters, and its faults are reported once it has another name.
+func TestARejectedPolicyMutesNoOther(t *testing.T) {
+	w := newWorld(t, broken("Foreign", "kom-rejected")+broken("Good", "kom-rejected"))
+	w.connector.Answer(rejecting("Foreign"))
+	w.node("kom-rejected-1", map[string]string{"test/broken": "true"})
+	running := w.run()
+	w.expect("fault Good kom-rejected-1 v1/Node kom-rejected-1")
+	w.await("a dead letter", func() bool { return len(w.deadLetters()) == 1 })
+	if l := w.deadLetters()[0]; !strings.Contains(string(l.Event), `"Foreign"`) || l.Reason != "check Foreign belongs to another agent" || l.At.IsZero() {
+		t.Errorf("dead letter %+v", l)
+	}
+	began := time.Now()
+	w.node("kom-rejected-2", map[string]string{"test/broken": "true"})
+	w.expect("fault Good kom-rejected-1 v1/Node kom-rejected-1", "fault Good kom-rejected-2 v1/Node kom-rejected-2")
+	t.Logf("beside a rejected policy a fault was published within %s", time.Since(began))
+	w.write(broken("Renamed", "kom-rejected") + broken("Good", "kom-rejected"))
+	all := w.connector.Await(t, "the renamed policy's faults", func(all []*protos.HealthEvent) bool { return len(all) >= 4 })
+	got := stories(all[2:])
+	slices.Sort(got)
+	want := []string{"fault Renamed kom-rejected-1 v1/Node kom-rejected-1 ", "fault Renamed kom-rejected-2 v1/Node kom-rejected-2 "}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+	running.Stop()
+	before := len(w.deadLetters())
+	w.connector.Answer(nil)
+	w.run()
+	w.label("kom-rejected-1", "false")
+	w.connector.Await(t, "recoveries after a restart", func(all []*protos.HealthEvent) bool { return len(all) >= 6 })
+	if after := len(w.deadLetters()); after < before || before == 0 {
+		t.Errorf("%d dead letters after a restart, %d before", after, before)
+	}
+}
+
+// TestAFaultThatWasRejectedIsReportedOnceTheNameIsGiven, when its object is evaluated next.
+func TestAFaultThatWasRejectedIsReportedOnceTheNameIsGiven(t *testing.T) {
+	w := newWorld(t, broken("Given", "kom-given"))
+	start := time.Now()
+	fake := testclock.NewFakeClock(start)
+	w.clock = fake
+	w.connector.Answer(rejecting("Given"))
+	w.node("kom-given-1", map[string]string{"test/broken": "true"})
+	w.run()
+	w.await("a dead letter", func() bool {
+		if fake.HasWaiters() {
+			fake.Step(time.Millisecond)
+		}
+		return len(w.deadLetters()) > 0
+	})
+	w.connector.Answer(nil)
+	w.until(fake, 30*time.Second, 1)
+	w.expect("fault Given kom-given-1 v1/Node kom-given-1")
+	if passed := fake.Since(start); passed < 10*time.Minute {
+		t.Errorf("it was reported again %s after it was rejected, want 10m or more", passed)
+	}
+}
+
+// await polls.
+func (w *world) await(what string, ok func() bool) {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		w.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// deadLetters are those in the state.
+func (w *world) deadLetters() (out []checkpoint.DeadLetter) {
+	w.t.Helper()
+	state, err := w.cluster.Client().CoreV1().ConfigMaps(w.namespace).Get(w.t.Context(), "kubernetes-object-monitor-state", metav1.GetOptions{})
+	if err != nil || state.Data["dead-letters.json"] == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(state.Data["dead-letters.json"]), &out); err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
