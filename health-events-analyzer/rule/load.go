@@ -32,9 +32,10 @@ type document struct {
 	Rules []Rule `toml:"rules"`
 }
 
-// Parse reads a file of rules and returns the enabled ones. The error joins
-// everything that is wrong, each with file, rule and key.
-func Parse(file string, data []byte) ([]Rule, error) {
+// Parse reads a file of rules and returns the enabled ones. named say what is wrong with a
+// name, beside its form. The error joins everything that is wrong,
+// each with file, rule and key.
+func Parse(file string, data []byte, named ...func(name string) error) ([]Rule, error) {
 	if err := refusePipelines(file, data); err != nil {
 		return nil, err
 	}
@@ -56,6 +57,11 @@ func Parse(file string, data []byte) ([]Rule, error) {
 			problems = append(problems, fmt.Errorf("%s: name is given twice", at))
 		}
 		names[r.Name] = true
+		for _, check := range named {
+			if err := check(r.Name); err != nil {
+				problems = append(problems, fmt.Errorf("%s: name: %w", at, err))
+			}
+		}
 		if r.Enabled == nil || *r.Enabled {
 			out = append(out, d.Rules[i])
 		}

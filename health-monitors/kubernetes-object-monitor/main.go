@@ -36,7 +36,7 @@ func main() {
 }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	policies := &watch.Policies{Path: cfg.Policies, Strategy: record.Strategy(cfg.Strategy), Clock: d.Clock, Log: d.Log}
+	policies := &watch.Policies{Path: cfg.Policies, Publishers: cfg.Publishers, Strategy: record.Strategy(cfg.Strategy), Clock: d.Clock, Log: d.Log}
 	if err := policies.Load(); err != nil {
 		return err
 	}

@@ -54,14 +54,14 @@ func (w *world) write(policies string) {
 	}
 }
 
-func (w *world) run() *daemon.Running {
+func (w *world) run(more ...string) *daemon.Running {
 	build := func(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		d.Clock = w.clock
 		return build(ctx, d, cfg)
 	}
-	return daemon.RunForTest(w.t, "kubernetes-object-monitor", config.Default, build,
+	return daemon.RunForTest(w.t, "kubernetes-object-monitor", config.Default, build, append([]string{
 		"--kubeconfig", w.cluster.AdminKubeconfig(), "--platform-connector-socket", w.connector.Target(),
-		"--policy-config-path", w.policies, "--leader-elect-namespace", w.namespace)
+		"--policy-config-path", w.policies, "--leader-elect-namespace", w.namespace}, more...)...)
 }
 
 // stories lists what the connector has, one line an event.

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	testclock "k8s.io/utils/clock/testing"
@@ -105,4 +108,37 @@ func (w *world) deadLetters() (out []checkpoint.DeadLetter) {
 		w.t.Fatal(err)
 	}
 	return out
+}
+
+// TestANameOfAnotherAgentIsNotTakenOver: the changed file is refused with an Event, and the
+// policies before it stay in force; once the connectors give the name, it is taken over.
+func TestANameOfAnotherAgentIsNotTakenOver(t *testing.T) {
+	w := newWorld(t, broken("Good", "kom-reserved"))
+	publishers := filepath.Join(t.TempDir(), "connector.toml")
+	give := func(checks string) {
+		t.Helper()
+		text := "[[publishers.agent]]\nname = \"gpu-health-monitor\"\nchecks = [\"Gpu*\"]\n[[publishers.agent]]\nname = \"kubernetes-object-monitor\"\nchecks = [" + checks + "]\n"
+		if err := os.WriteFile(publishers+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(publishers+".new", publishers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give("")
+	w.run("--publishers-config-path", publishers)
+	w.write(broken("GpuBroken", "kom-reserved") + broken("Good", "kom-reserved"))
+	w.await("an Event", func() bool {
+		list, err := w.cluster.Client().CoreV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.Reason == "PoliciesRefused" && strings.Contains(e.Message, `policies[0] ("GpuBroken"): name: "GpuBroken" belongs to agent "gpu-health-monitor"`)
+		})
+	})
+	w.node("kom-reserved-1", map[string]string{"test/broken": "true"})
+	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1")
+	give(`"GpuBroken"`)
+	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1", "fault GpuBroken kom-reserved-1 v1/Node kom-reserved-1")
 }

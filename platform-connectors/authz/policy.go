@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"github.com/nvidia/nvsentinel/data-models/checkname"
 )
 
 // Caller is what is known of the one who sends a batch.
@@ -88,12 +90,11 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 
 // DefaultAgents are the publishers of this suite and their check names.
 func DefaultAgents() []Agent {
-	return []Agent{
-		{Name: "syslog-health-monitor", Checks: []string{"SysLogs*"}},
-		{Name: "gpu-health-monitor", Checks: []string{"Gpu*"}},
-		{Name: "csp-health-monitor", Checks: []string{"CSPMaintenance", "CSPUnreachable"}},
-		{Name: "nic-health-monitor", Checks: []string{"InfiniBand*", "Ethernet*"}},
+	var out []Agent
+	for _, o := range checkname.Defaults() {
+		out = append(out, Agent{Name: o.Agent, Checks: o.Checks})
 	}
+	return out
 }
 
 // ValidateAgents joins everything that is wrong with a list of agents.
@@ -186,21 +187,13 @@ func (p Policy) named(agent string) Agent {
 	return Agent{}
 }
 
-// owner is the agent to which an operator gave the check, or empty. The agent with
-// its very name goes before one with a pattern: Gpu* is gpu-health-monitor's, and
-// GpuCountMismatch of another one may be.
+// owner is the agent to which an operator gave the check, or empty.
 func (p Policy) owner(check string) string {
-	owner := ""
-	for _, a := range p.Agents {
-		for _, pattern := range a.Checks {
-			if pattern == check {
-				return a.Name
-			}
-			if ok, err := path.Match(pattern, check); owner == "" && err == nil && ok {
-				owner = a.Name
-			}
-		}
+	owners := make([]checkname.Owner, len(p.Agents))
+	for i, a := range p.Agents {
+		owners[i] = checkname.Owner{Agent: a.Name, Checks: a.Checks}
 	}
+	owner, _ := checkname.Of(owners, check)
 	return owner
 }
 

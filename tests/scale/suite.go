@@ -217,7 +217,7 @@ func (u *suite) list(tokens map[string]string) []*service {
 		{name: "labeler", args: []string{"--grace=10m"}},
 		{name: "health-events-analyzer", args: append([]string{"--processingStrategy=PROCESS", "--socket=" + door, "--socket-token-path=" + tokens["health-events-analyzer"]}, store...)},
 		{name: "kubernetes-object-monitor", args: []string{
-			"--policy-config-path=" + filepath.Join(u.dir, "policies.toml"), "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["kubernetes-object-monitor"],
+			"--policy-config-path=" + filepath.Join(u.dir, "policies.toml"), "--publishers-config-path=" + u.agents, "--platform-connector-socket=" + door, "--platform-connector-token-path=" + tokens["kubernetes-object-monitor"],
 		}},
 		{name: "event-exporter", args: append([]string{config("event-exporter.toml")}, store...)},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -20,6 +21,9 @@ type Config struct {
 	// RulesPath is a file of rules that stands in for the built-in ones. It, and
 	// what is in it, is taken over while the service runs.
 	RulesPath string `toml:"rulesPath" live:"true" flag:"rules-path" usage:"file with the rules, read again when it changes; empty takes the built-in ones"`
+	// Publishers is a connector's configuration file. The check names that it gives to other
+	// agents are refused as names of rules; empty takes the connectors' built-in names.
+	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused in the rule file; empty takes the built-in ones"`
 	// Strategy of derived events whose rule says none: PROCESS or PERSIST_ONLY.
 	Strategy string `toml:"processingStrategy" bounds:"PROCESS, PERSIST_ONLY" flag:"processingStrategy" alias:"processing-strategy" usage:"PROCESS or PERSIST_ONLY, where a rule does not say it"`
 	// Socket is the platform connector of the node.
@@ -51,13 +55,20 @@ func (c Config) Rules() ([]rule.Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the rules (rulesPath): %w", err)
 	}
-	return rule.Parse(c.RulesPath, data)
+	names, err := report.ReadNames(c.Publishers)
+	if err != nil {
+		return nil, err
+	}
+	return rule.Parse(c.RulesPath, data, names.Of(record.AnalyzerAgent))
 }
 
 // Files are those whose content counts as the configuration's.
 func (c Config) Files() []string {
 	if c.RulesPath == "" {
 		return nil
+	}
+	if c.Publishers != "" {
+		return []string{c.RulesPath, c.Publishers}
 	}
 	return []string{c.RulesPath}
 }

@@ -66,9 +66,10 @@ type Set struct {
 	looked   map[schema.GroupVersionKind]bool
 }
 
-// Parse reads and compiles a file of policies; file is its name in errors. All
-// problems of all policies, disabled ones included, are joined.
-func Parse(file, text string, find Finder) (*Set, error) {
+// Parse reads and compiles a file of policies; file is its name in errors. named say what
+// is wrong with a name, beside its form. All problems of all policies,
+// disabled ones included, are joined.
+func Parse(file, text string, find Finder, named ...func(name string) error) (*Set, error) {
 	doc, err := read(file, text)
 	if err != nil {
 		return nil, err
@@ -89,6 +90,11 @@ func Parse(file, text string, find Finder) (*Set, error) {
 			problems = append(problems, fmt.Errorf("%s: name is given twice", at))
 		}
 		seen[e.Name] = true
+		for _, check := range named {
+			if err := check(e.Name); err != nil {
+				problems = append(problems, fmt.Errorf("%s: name: %w", at, err))
+			}
+		}
 		if err := set.add(env, e); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", at, err))
 		}

@@ -25,7 +25,9 @@ type strict struct {
 	wide bool
 }
 
-func (s strict) Enter(context.Context) (authz.Caller, bool, error) { return authz.Caller{}, s.wide, nil }
+func (s strict) Enter(context.Context) (authz.Caller, bool, error) {
+	return authz.Caller{}, s.wide, nil
+}
 
 func newStrict(t *testing.T, agents ...authz.Agent) strict {
 	t.Helper()

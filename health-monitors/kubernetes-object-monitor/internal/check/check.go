@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
+	connectors "github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Exit codes.
@@ -51,6 +53,7 @@ func Run(args []string, s Streams, now time.Time) int {
 	flags := flag.NewFlagSet("kubernetes-object-monitor check", flag.ContinueOnError)
 	flags.SetOutput(s.Err)
 	path := flags.String("policy-config-path", config.Default.Policies, "file with the policies")
+	publishers := flags.String("publishers-config-path", "", "the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused; empty takes the built-in ones")
 	clock := flags.String("now", now.UTC().Format(time.RFC3339), "time of the evaluation, as RFC 3339")
 	flags.Usage = func() {
 		fmt.Fprintln(s.Err, "kubernetes-object-monitor check [flags] [object.yaml ...]\nPrints what every policy says about the objects of its kind; without files they are read from the input.")
@@ -80,7 +83,11 @@ func Run(args []string, s Streams, now time.Time) int {
 	for i := range given {
 		given[i].Object = policy.Normal(given[i].GroupVersionKind(), given[i].Object)
 	}
-	set, err := policy.Parse(*path, string(text), given)
+	names, err := connectors.ReadNames(*publishers)
+	if err != nil {
+		return fail(err)
+	}
+	set, err := policy.Parse(*path, string(text), given, names.Of(machine.Agent))
 	if err != nil {
 		return fail(err)
 	}

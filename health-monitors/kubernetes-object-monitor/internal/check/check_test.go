@@ -185,3 +185,39 @@ func TestPoliciesThatTenantsCouldUseAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestANameOfAnotherAgentIsRefused, with file, policy and what would be right, unless the
+// connectors give this monitor the very name.
+func TestANameOfAnotherAgentIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	example, err := os.ReadFile("../../policy/testdata/policies.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := write("policies.toml", strings.Replace(string(example), `"GPUNodeNotReady"`, `"GpuBroken"`, 1))
+	code, _, problems := run(t, nodes, "--policy-config-path", policies)
+	for _, want := range []string{
+		policies, `policies[0] ("GpuBroken"): name:`, `belongs to agent "gpu-health-monitor" (checks "Gpu*" in the connectors' built-in names)`,
+		"choose another name", `[[publishers.agent]]`,
+	} {
+		if code != exitUsage || !strings.Contains(problems, want) {
+			t.Errorf("exit code %d, %q is not in %q", code, want, problems)
+		}
+	}
+	given := write("connector.toml", "[[publishers.agent]]\nname = \"gpu-health-monitor\"\nchecks = [\"Gpu*\"]\n"+
+		"[[publishers.agent]]\nname = \"kubernetes-object-monitor\"\nchecks = [\"GpuBroken\"]\n")
+	code, out, problems := run(t, nodes, "--policy-config-path", policies, "--publishers-config-path", given)
+	if code != exitErrors || problems != "" || !strings.Contains(out, "policy GpuBroken (v1 Node)") {
+		t.Errorf("exit code %d, %q", code, problems)
+	}
+	if code, _, problems := run(t, nodes, "--policy-config-path", policies, "--publishers-config-path", dir+"/none"); code != exitUsage || !strings.Contains(problems, "publishersConfigPath") {
+		t.Errorf("exit code %d, %q", code, problems)
+	}
+}

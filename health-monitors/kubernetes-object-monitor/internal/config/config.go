@@ -16,6 +16,9 @@ type Config struct {
 
 	// Policies is the path of the policy file; it is followed while the monitor runs.
 	Policies string `toml:"policyConfigPath" flag:"policy-config-path" usage:"file with the policies; a changed one is taken over while running"`
+	// Publishers is a connector's configuration file. The check names that it gives to other
+	// agents are refused as names of policies; empty takes the connectors' built-in names.
+	Publishers string `toml:"publishersConfigPath" live:"true" flag:"publishers-config-path" usage:"the connectors' configuration file; check names that its [[publishers.agent]] give to other agents are refused; empty takes the built-in ones"`
 	// Resync is how long an answer stands at most before it is looked at again.
 	Resync time.Duration `toml:"resyncPeriod" bounds:"at least 1s" flag:"resync-period" usage:"time after which every watched object is evaluated again"`
 	// Workers is how many objects are evaluated at once.

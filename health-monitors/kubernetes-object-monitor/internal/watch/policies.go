@@ -12,16 +12,21 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/policy"
 	"github.com/nvidia/nvsentinel/internal/livefile"
+	"github.com/nvidia/nvsentinel/internal/report"
 )
 
 // Policies is the policy file: the set in force, and the next one when the file
 // changes.
 type Policies struct {
-	Path  string
-	Clock clock.WithTicker
-	Log   *slog.Logger
+	Path string
+	// Publishers is a connector's configuration file, which says to whom check names
+	// belong; empty is the connectors' built-in names.
+	Publishers string
+	Clock      clock.WithTicker
+	Log        *slog.Logger
 	// Strategy is that of policies that name none.
 	Strategy record.Strategy
 	// Refused is told what is wrong with a changed file that is not used; may be
@@ -69,10 +74,17 @@ func (p *Policies) Run(ctx context.Context) error {
 
 // files leaves a file out that is gone for a moment: it is being exchanged.
 func (p *Policies) files() []string {
-	if _, err := os.Stat(p.Path); err != nil {
-		return nil
+	var out []string
+	for _, path := range []string{p.Path, p.Publishers} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil
+		}
+		out = append(out, path)
 	}
-	return []string{p.Path}
+	return out
 }
 
 func (p *Policies) take() error {
@@ -80,7 +92,11 @@ func (p *Policies) take() error {
 	if err != nil {
 		return fmt.Errorf("reading the policies: %w", err)
 	}
-	set, err := policy.Parse(p.Path, string(text), p)
+	names, err := report.ReadNames(p.Publishers)
+	if err != nil {
+		return err
+	}
+	set, err := policy.Parse(p.Path, string(text), p, names.Of(machine.Agent))
 	if err != nil {
 		return err
 	}
