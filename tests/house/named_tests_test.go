@@ -43,7 +43,7 @@ func TestNamedTestsExist(t *testing.T) {
 			have.add(file, text)
 		}
 	}
-	for _, page := range []string{"docs/limits.md", "docs/security.md", "docs/waits.md"} {
+	for _, page := range []string{"docs/isolation.md", "docs/limits.md", "docs/security.md", "docs/waits.md"} {
 		found, proofs := 0, false
 		for line := range strings.SplitSeq(files[page], "\n") {
 			cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")

@@ -210,3 +210,29 @@ func TestARefusedEventHoldsUpNothing(t *testing.T) {
 		t.Errorf("dead letters %+v", s.kept)
 	}
 }
+
+// TestARuleOfAnotherAgentHoldsUpNoOther: the event of a rule whose name is another agent's
+// is a dead letter, and the other rule's event of the same node is published.
+func TestARuleOfAnotherAgentHoldsUpNoOther(t *testing.T) {
+	s := &deadLetters{Store: storetest.SQLite(t)}
+	foreign, good := rules()[0], rules()[0]
+	foreign.Name = "GpuTwice"
+	b := newBenchOf(t, s, 1000, []rule.Rule{foreign, good})
+	b.connector.Answer(func(e *protos.HealthEvent) *protos.HealthEventResult {
+		if e.GetCheckName() == foreign.Name {
+			return &protos.HealthEventResult{Outcome: protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_REJECTED, Problem: "it belongs to another agent"}
+		}
+		return &protos.HealthEventResult{Outcome: protos.HealthEventOutcome_HEALTH_EVENT_OUTCOME_ACCEPTED}
+	})
+	b.fault("n1", "GPU-1", record.Process)
+	b.fault("n1", "GPU-2", record.Process)
+	began := time.Now()
+	b.handle("n1")
+	t.Logf("beside a rejected rule an event was published within %s", time.Since(began))
+	if got := b.connector.Distinct(t); len(got) != 1 || got[0].GetCheckName() != good.Name {
+		t.Errorf("published %v", got)
+	}
+	if len(s.kept) != 1 || s.kept[0].Reason != "it belongs to another agent" {
+		t.Errorf("dead letters %+v", s.kept)
+	}
+}

@@ -78,3 +78,34 @@ func TestAnUndecodableObjectHoldsUpNoOther(t *testing.T) {
 		})
 	}
 }
+
+// TestAnUndecodableGPUResetHidesNoOther: its controller runs on the same clients.
+func TestAnUndecodableGPUResetHidesNoOther(t *testing.T) {
+	w := newWorld(t)
+	resets := w.cluster.Dynamic().Resource(v1alpha1.GroupVersion.WithResource("gpuresets"))
+	for _, name := range []string{"good", "bad"} {
+		o := &v1alpha1.GPUReset{ObjectMeta: metav1.ObjectMeta{Name: w.prefix + name}, Spec: v1alpha1.GPUResetSpec{NodeName: "n"}}
+		if err := w.objects.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resets.Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{}) })
+	}
+	if _, err := resets.Patch(t.Context(), w.prefix+"bad", types.MergePatchType, []byte(undecodableStatus), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatalf("the definition refuses it, so that the case proves nothing: %v", err)
+	}
+	list := &v1alpha1.GPUResetList{}
+	if err := w.objects.List(t.Context(), list); err == nil {
+		t.Fatal("the object can be decoded, so that the case proves nothing")
+	}
+	config, err := Decodable(w.cluster.RESTConfig(), controller.NewSkips(nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := Objects(config)
+	if err == nil {
+		err = objects.List(t.Context(), list)
+	}
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != w.prefix+"good" {
+		t.Errorf("%d objects, %v", len(list.Items), err)
+	}
+}
