@@ -16,7 +16,7 @@ import (
 // appLabel selects the pods of a workload; its value is the workload's name.
 const appLabel = "app"
 
-// PodSpec describes a pod that no controller owns.
+// PodSpec describes a pod that is made without a controller.
 type PodSpec struct {
 	Namespace string
 	Name      string
@@ -28,6 +28,8 @@ type PodSpec struct {
 	Annotations map[string]string
 	Tolerations []corev1.Toleration
 	Finalizers  []string
+	// Owners are its owner references; the controller they name need not exist.
+	Owners []metav1.OwnerReference
 	// ServiceAccount it runs as; empty is the namespace's "default".
 	ServiceAccount string
 }
@@ -42,7 +44,7 @@ func (c *Cluster) AddPod(ctx context.Context, spec PodSpec) (*corev1.Pod, error)
 	wanted := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: spec.Namespace, Name: spec.Name, Labels: template.Labels,
-			Annotations: spec.Annotations, Finalizers: spec.Finalizers,
+			Annotations: spec.Annotations, Finalizers: spec.Finalizers, OwnerReferences: spec.Owners,
 		},
 		Spec: template.Spec,
 	}
