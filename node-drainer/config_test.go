@@ -41,8 +41,12 @@ systemNamespaces = "^kube-system$"
 deleteAfterTimeoutMinutes = 30
 partialDrainEnabled = true
 evictionsPerSecond = 50.0
+overdueAfterMinutes = 60
 [[userNamespaces]]
 name = "*"
+mode = "Immediate"
+[[ownerKinds]]
+kind = "StatefulSet"
 mode = "Immediate"
 [kube]
 kubeconfig = "/k"
@@ -56,6 +60,7 @@ enabled = true
 	want.Store, want.SingleHost, want.DryRun, want.Workers = read.NewSecret("sqlite:///tmp/x.db"), true, true, 3
 	want.EvictionTimeoutInSeconds, want.SystemNamespaces, want.DeleteAfterTimeoutMinutes = "60", "^kube-system$", 30
 	want.UserNamespaces = []eviction.NamespaceRule{{Name: "*", Mode: eviction.Immediate}}
+	want.OwnerKinds, want.OverdueAfterMinutes = []eviction.OwnerRule{{Kind: "StatefulSet", Mode: eviction.Immediate}}, 60
 	want.PartialDrainEnabled, want.EvictionsPerSecond = true, 2.5
 	want.Kube.Kubeconfig, want.Lease.Enabled = "/k", true
 	if diff := cmp.Diff(want, c); diff != "" {
@@ -66,18 +71,22 @@ enabled = true
 func TestProblemsAreJoinedAndNameTheirKeys(t *testing.T) {
 	_, err := load(t, `
 workers = 0
+overdueAfterMinutes = 0
 evictionsPerNode = -1
 evictionsPerSecond = -0.5
 evictionTimeoutInSeconds = "1m"
 [[userNamespaces]]
 name = "*"
+[[ownerKinds]]
+kind = "statefulsets"
+mode = "Immediate"
 [kube]
 qps = -1.0
 `)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "evictionsPerSecond (--evictions-per-second) -0.5", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
+	for _, want := range []string{"store (--store)", "workers (--workers) 0", "evictionsPerNode", "overdueAfterMinutes (--overdue-after-minutes) 0", "ownerKinds[0].kind", "evictionsPerSecond (--evictions-per-second) -0.5", "evictionTimeoutInSeconds", "userNamespaces[0].mode", "kube-api-qps"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not name %s", err, want)
 		}

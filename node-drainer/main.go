@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/brake"
@@ -43,10 +44,12 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return opened.Close() })
 	records := store.Acting(opened)
+	pace := decision.DefaultPolicy(policy)
+	pace.Overdue = time.Duration(cfg.OverdueAfterMinutes) * time.Minute
 	own := &consumer.Records{Store: records, Writer: record.NodeDrainer}
 	drains := reconciler.New(
 		reconciler.Config{
-			Policy: decision.DefaultPolicy(policy), DryRun: cfg.DryRun,
+			Policy: pace, DryRun: cfg.DryRun,
 			PerNode: cfg.EvictionsPerNode, InFlight: cfg.EvictionsInFlight, PerSecond: cfg.EvictionsPerSecond,
 		},
 		reconciler.Deps{

@@ -168,6 +168,9 @@ type Fault struct {
 type EvictionStatus struct {
 	Status  Eviction `json:"status"`
 	Message string   `json:"message"`
+	// LeftAlone are the UIDs of controllers, separated by commas, that put their pods
+	// back on the node after every eviction: their pods hold up neither drain nor repair.
+	LeftAlone string `json:"leftalone,omitempty"`
 }
 
 // Outcome is how the repair of a record's slot ended, or stands.

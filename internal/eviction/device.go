@@ -85,6 +85,7 @@ func Facts(pod *corev1.Pod) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			Labels: pod.Labels, Annotations: readAnnotations(pod.Annotations), OwnerReferences: controllerKind(pod),
+			CreationTimestamp: pod.CreationTimestamp,
 			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Spec: corev1.PodSpec{
@@ -108,10 +109,11 @@ func readAnnotations(all map[string]string) map[string]string {
 	return out
 }
 
-// controllerKind keeps of the owners the controller, and of it the kind.
+// controllerKind keeps of the owners the controller, and of it what tells it and its
+// kind from others.
 func controllerKind(pod *corev1.Pod) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return []metav1.OwnerReference{{Kind: owner.Kind, Controller: owner.Controller}}
+		return []metav1.OwnerReference{{APIVersion: owner.APIVersion, Kind: owner.Kind, UID: owner.UID, Controller: owner.Controller}}
 	}
 	return nil
 }

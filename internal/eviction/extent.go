@@ -116,6 +116,9 @@ type Demand struct {
 	Forced bool
 	// Since is when the fault was judged; deadlines count from it.
 	Since time.Time
+	// LeftAlone are the UIDs of controllers that put their pods back on the node
+	// after every eviction.
+	LeftAlone []string
 }
 
 // Demands are those of the session's open faults that are not repaired. Pods
@@ -145,9 +148,16 @@ func Union(demands []Demand) Extent {
 // DemandOf is the demand of one fault.
 func (p Policy) DemandOf(r record.Record) Demand {
 	o := override(r)
-	d := Demand{Forced: o.Force && !o.Skip, Since: since(r)}
+	d := Demand{Forced: o.Force && !o.Skip, Since: since(r), LeftAlone: leftAlone(r)}
 	d.Extent, d.Why = p.ExtentOf(r)
 	return d
+}
+
+func leftAlone(r record.Record) []string {
+	if r.Status.UserPodsEvictionStatus.LeftAlone == "" {
+		return nil
+	}
+	return strings.Split(r.Status.UserPodsEvictionStatus.LeftAlone, ",")
 }
 
 // since is when a fault was judged, by the cluster's clock. The times that its

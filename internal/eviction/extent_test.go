@@ -161,7 +161,7 @@ func TestFactsAreSmall(t *testing.T) {
 	p.Spec.NodeName = "n1"
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 	want := pod("web", given("{}"), ready)
-	want.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: p.OwnerReferences[0].Controller}}
+	want.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "u", Controller: p.OwnerReferences[0].Controller}}
 	want.Labels, want.Spec.NodeName = p.Labels, "n1"
 	want.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(1, resource.DecimalSI)},
@@ -235,7 +235,6 @@ func TestOwing(t *testing.T) {
 	a := Demand{Extent: GPUs("GPU-a"), Since: now.Add(-time.Minute)}
 	b := Demand{Extent: GPUs("GPU-b"), Since: now.Add(-time.Hour), Forced: true}
 	whole := Demand{Extent: WholeNode(), Since: now}
-	after := policy.DeleteAfter
 	tests := []struct {
 		name    string
 		pod     *corev1.Pod
@@ -244,16 +243,16 @@ func TestOwing(t *testing.T) {
 	}{
 		{"no demand", pod("web", onA), nil, nil},
 		{"skip", pod("web", onA), []Demand{{}}, nil},
-		{"skip and whole", pod("web", onA), []Demand{{}, whole}, []Due{{nil, Immediate, NamedByRule, now.Add(after)}}},
+		{"skip and whole", pod("web", onA), []Demand{{}, whole}, []Due{{nil, Immediate, NamedByRule, now}}},
 		{"another GPU", pod("web", onB), []Demand{a}, nil},
-		{"its GPU", pod("batch", onA), []Demand{a}, []Due{{nil, DeleteAfterTimeout, NamedByRule, now.Add(after - time.Minute)}}},
-		{"the older fault's deadline", pod("batch", onA), []Demand{whole, a}, []Due{{nil, DeleteAfterTimeout, NamedByRule, now.Add(after - time.Minute)}}},
-		{"force of another GPU", pod("other", onA), []Demand{a, b}, []Due{{nil, AllowCompletion, MatchedByNoRule, now.Add(after - time.Minute)}}},
-		{"force", pod("other", onB), []Demand{a, b}, []Due{{nil, Immediate, Forced, now.Add(after - time.Hour)}}},
-		{"force of a whole node", pod("other", onA), []Demand{a, {Extent: WholeNode(), Forced: true, Since: now}}, []Due{{nil, Immediate, Forced, now.Add(after - time.Minute)}}},
+		{"its GPU", pod("batch", onA), []Demand{a}, []Due{{nil, DeleteAfterTimeout, NamedByRule, now.Add(-time.Minute)}}},
+		{"the older fault's deadline", pod("batch", onA), []Demand{whole, a}, []Due{{nil, DeleteAfterTimeout, NamedByRule, now.Add(-time.Minute)}}},
+		{"force of another GPU", pod("other", onA), []Demand{a, b}, []Due{{nil, AllowCompletion, MatchedByNoRule, now.Add(-time.Minute)}}},
+		{"force", pod("other", onB), []Demand{a, b}, []Due{{nil, Immediate, Forced, now.Add(-time.Hour)}}},
+		{"force of a whole node", pod("other", onA), []Demand{a, {Extent: WholeNode(), Forced: true, Since: now}}, []Due{{nil, Immediate, Forced, now.Add(-time.Minute)}}},
 		{"forced, of a system namespace", pod("kube-system", onB), []Demand{b}, nil},
 		{"lost to the node", pod("other", onA, notReadySince(time.Hour)), []Demand{a, whole}, nil},
-		{"not ready on the GPU", pod("other", onA, notReadySince(time.Hour)), []Demand{a}, []Due{{nil, Immediate, NotReadyTooLong, now.Add(after - time.Minute)}}},
+		{"not ready on the GPU", pod("other", onA, notReadySince(time.Hour)), []Demand{a}, []Due{{nil, Immediate, NotReadyTooLong, now.Add(-time.Minute)}}},
 		{"stuck on the GPU", pod("other", onA, goneAt(-time.Hour)), []Demand{a}, nil},
 	}
 	for _, tt := range tests {

@@ -35,6 +35,8 @@ const (
 	NamedByRule Reason = "NamedByRule"
 	// MatchedByRule: a rule's glob matches the namespace.
 	MatchedByRule Reason = "MatchedByRule"
+	// MatchedByAll: a rule without a letter of its own matches, as "*".
+	MatchedByAll Reason = "MatchedByAll"
 	// MatchedByNoRule: UnmatchedMode applies.
 	MatchedByNoRule Reason = "MatchedByNoRule"
 	// Forced: the event asked to take every pod away at once.
@@ -60,12 +62,14 @@ func MustGo(pod *corev1.Pod, policy Policy, now time.Time) (Verdict, Reason) {
 		return Verdict{}, DaemonSetPod
 	case isFinished(pod):
 		return Verdict{}, FinishedPod
+	case policy.leavesAlone(pod):
+		return Verdict{}, PerNodeController
 	case past(stuckAt(pod, policy))(now):
 		return Verdict{}, StuckTerminating
 	case past(notReadyAt(pod, policy))(now):
 		return Verdict{}, NotReadyTooLong
 	}
-	mode, why := policy.ModeOf(pod.Namespace)
+	mode, why := policy.modeOfPod(pod)
 	return Verdict{Go: true, Mode: mode}, why
 }
 
@@ -82,17 +86,17 @@ type Due struct {
 	Pod  *corev1.Pod
 	Mode Mode
 	Why  Reason
-	// Deadline is when a pod of mode DeleteAfterTimeout is deleted: counted from
-	// the oldest fault that asks for it.
-	Deadline time.Time
+	// Since is when the oldest fault that asks for it was judged; deadlines count
+	// from it.
+	Since time.Time
 }
 
 // Pending lists the pods that still must go before the whole node is repaired,
-// in the order given. Deadlines are left out: they belong to faults.
+// in the order given. Since is left out: it belongs to faults.
 func Pending(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
 	due := Owing(pods, []Demand{{Extent: WholeNode(), Why: WholeNodeRepair}}, policy, now)
 	for i := range due {
-		due[i].Deadline = time.Time{}
+		due[i].Since = time.Time{}
 	}
 	return due
 }
@@ -109,26 +113,44 @@ func Owing(pods []*corev1.Pod, demands []Demand, policy Policy, now time.Time) [
 			// work any more goes at once.
 			v = Verdict{Go: true, Mode: Immediate}
 		}
-		if !v.Go {
+		if !v.Go || ComesBack(pod, demands) {
 			continue
 		}
 		x := Due{Pod: pod, Mode: v.Mode, Why: why}
-		if x.ask(demands, policy) {
+		if x.ask(demands) {
 			due = append(due, x)
 		}
 	}
 	return due
 }
 
-// ask completes the pod's mode and deadline; false when no demand holds it.
-func (x *Due) ask(demands []Demand, policy Policy) bool {
+// ComesBack says whether a drain has found that the pod's controller puts it back on the
+// node. What may be a workload counts as one all the same.
+func ComesBack(pod *corev1.Pod, demands []Demand) bool {
+	return MayBePerNode(pod) && slices.ContainsFunc(demands, func(d Demand) bool { return slices.Contains(d.LeftAlone, Owner(pod)) })
+}
+
+// Lost lists the pods that hold up no drain of the whole node only because they do no
+// work any more, or do not go: the repair, or a person, has to end them.
+func Lost(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
+	var out []Due
+	for _, pod := range pods {
+		if _, why := MustGo(pod, policy, now); why == StuckTerminating || why == NotReadyTooLong {
+			out = append(out, Due{Pod: pod, Why: why})
+		}
+	}
+	return out
+}
+
+// ask completes the pod's mode and time; false when no demand holds it.
+func (x *Due) ask(demands []Demand) bool {
 	held := false
 	for _, d := range demands {
 		if in, _ := d.Extent.Holds(x.Pod); !in {
 			continue
 		}
-		if at := d.Since.Add(policy.DeleteAfter); !held || at.Before(x.Deadline) {
-			x.Deadline = at
+		if !held || d.Since.Before(x.Since) {
+			x.Since = d.Since
 		}
 		if d.Forced {
 			x.Mode, x.Why = Immediate, Forced

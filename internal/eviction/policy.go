@@ -66,6 +66,10 @@ type Config struct {
 	PartialDrainEnabled bool `toml:"partialDrainEnabled"`
 	// UserNamespaces are the rules; the most specific match wins.
 	UserNamespaces []NamespaceRule `toml:"userNamespaces"`
+	// OwnerKinds say what AllowCompletion means for the pods of one kind of
+	// controller, in namespaces that no rule names more closely than "*". They come
+	// before the built-in ones.
+	OwnerKinds []OwnerRule `toml:"ownerKinds"`
 }
 
 // Default is the configuration without a file: no rule, so every pod may
@@ -110,6 +114,8 @@ func (c Config) Compile() (Policy, error) {
 	}
 	problems = append(problems, checkRules(c.UserNamespaces)...)
 	p.rules = bySpecificity(c.UserNamespaces)
+	problems = append(problems, checkOwners(c.OwnerKinds)...)
+	p.owners = ownersInOrder(c.OwnerKinds)
 	return p, errors.Join(problems...)
 }
 
@@ -159,6 +165,7 @@ type Policy struct {
 	PartialDrain bool
 
 	rules  []NamespaceRule // the most specific first
+	owners []OwnerRule     // the first match counts
 	system *regexp.Regexp
 }
 
@@ -177,6 +184,9 @@ func (p Policy) ModeOf(namespace string) (Mode, Reason) {
 			return r.Mode, NamedByRule
 		}
 		if ok, err := path.Match(r.Name, namespace); err == nil && ok {
+			if literals(r.Name) == 0 {
+				return r.Mode, MatchedByAll
+			}
 			return r.Mode, MatchedByRule
 		}
 	}

@@ -33,7 +33,7 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 		mode      Mode
 		why       Reason
 	}{
-		{"anything", Immediate, MatchedByRule},
+		{"anything", Immediate, MatchedByAll},
 		{"team-b", DeleteAfterTimeout, MatchedByRule},
 		{"team-ac", AllowCompletion, MatchedByRule},
 		{"team-ab", Immediate, NamedByRule},
@@ -126,6 +126,11 @@ func TestProblemsNameTheirKeys(t *testing.T) {
 		{"broken rules", func(c *Config) {
 			c.UserNamespaces = []NamespaceRule{{"", Immediate}, {"a", "Now"}, {"[", Immediate}, {"a", Immediate}}
 		}, []string{"userNamespaces[0].name: is empty", `userNamespaces[1].mode: "Now"`, `userNamespaces[2].name: "["`, `userNamespaces[3].name: "a" is already named by userNamespaces[1]`}},
+		{"broken owner kinds", func(c *Config) {
+			c.OwnerKinds = []OwnerRule{{"", Immediate}, {"A", "Now"}, {"nodesets.slinky.slurm.net", Immediate}, {"A", LeaveAlone}, {"B.", Immediate}}
+		}, []string{`ownerKinds[0].kind: ""`, `ownerKinds[1].mode: "Now"`, `ownerKinds[2].kind: "nodesets.slinky.slurm.net"`,
+			`ownerKinds[3].kind: "A" is already named by ownerKinds[1]`, `ownerKinds[4].kind: "B."`}},
+		{"a namespace left alone", func(c *Config) { c.UserNamespaces = []NamespaceRule{{"a", LeaveAlone}} }, []string{`userNamespaces[0].mode: "LeaveAlone"`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,6 +41,9 @@ func (d drain) where() string {
 func (d drain) next() Step {
 	due := d.due()
 	running, started := d.running()
+	if s, ok := d.leaveAlone(due, running); started && ok {
+		return s
+	}
 	switch {
 	case len(due) == 0:
 		return d.finish(running, started)
@@ -52,10 +55,14 @@ func (d drain) next() Step {
 	return d.report(running, d.sort(due))
 }
 
-// keepEmpty takes pods away that came to the node after its drain. It stamps
-// nothing: the drain is over.
+// keepEmpty takes pods away that came to the node after its drain. The drain is over:
+// all it stamps is whose pods come back every time.
 func (d drain) keepEmpty() Step {
-	left := d.sort(d.due())
+	due := d.due()
+	if s, ok := d.leaveAlone(due, d.beginner()); ok {
+		return s
+	}
+	left := d.sort(due)
 	if len(left) == 0 {
 		return Step{Kind: Wait, Why: KeepingEmpty, Session: d.view.Node.Session, Until: d.until(nil)}
 	}
@@ -97,7 +104,8 @@ func (d drain) finish(running record.Record, started bool) Step {
 	}
 	for _, r := range d.undone {
 		if r.ID == carrier {
-			s.stamp(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where())
+			s.Lost = d.lost()
+			s.stamp(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where()+leftToRepair(s.Lost)+leftAlone(d.comeBack()))
 		} else {
 			s.stamp(r, record.AlreadyDrained, "drained with its session "+r.Status.Session)
 		}
@@ -141,7 +149,7 @@ func (d drain) move(left []pending) Step {
 		s.Kind, s.Why = Delete, DeadlinePassed
 		return s
 	}
-	s.Kind, s.Why, s.Until = Wait, dominant(left), d.until(left)
+	s.Kind, s.Why, s.Until, s.Blocked = Wait, dominant(left), d.until(left), d.blocked(left)
 	return s
 }
 
@@ -160,6 +168,9 @@ func (d drain) until(left []pending) time.Time {
 	at := d.now.Add(d.policy.Recheck)
 	for _, p := range left {
 		at = earliest(at, p.next)
+		if p.overdue.After(d.now) {
+			at = earliest(at, p.overdue)
+		}
 		if lost, ok := eviction.LostAt(p.pod, d.policy.Eviction); ok && lost.After(d.now) {
 			at = earliest(at, lost)
 		}

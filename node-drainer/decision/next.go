@@ -229,5 +229,7 @@ func drainedLabel(state nodemark.State) nodemark.State {
 }
 
 func (s *Step) stamp(r record.Record, e record.Eviction, message string) {
-	s.Stamps = append(s.Stamps, Stamp{ID: r.ID, Status: record.EvictionStatus{Status: e, Message: message}})
+	s.Stamps = append(s.Stamps, Stamp{ID: r.ID, Status: record.EvictionStatus{
+		Status: e, Message: message, LeftAlone: r.Status.UserPodsEvictionStatus.LeftAlone,
+	}})
 }

@@ -18,9 +18,11 @@ const (
 	toDelete
 	budgetBlocked
 	errored
+	returned
 	stuck
 	terminating
 	awaitingDeadline
+	neverCompletes
 	awaitingCompletion
 )
 
@@ -30,14 +32,22 @@ type pending struct {
 	phase phase
 	// next is when time alone changes the phase; zero is never.
 	next time.Time
-	// note is the budget that refuses, the error, or the deadline.
+	// note is the error, the deadline, or the kind of the owner.
 	note string
+	// budgets are those that refuse.
+	budgets []string
+	// tries counts tries in a row that were not accepted.
+	tries int
+	// overdue is when somebody should act; zero is never.
+	overdue time.Time
 }
 
 func (d drain) sort(due []eviction.Due) []pending {
 	out := make([]pending, 0, len(due))
 	for _, x := range due {
-		out = append(out, d.judge(x))
+		p := d.judge(x)
+		p.overdue = d.overdue(x, p.phase)
+		out = append(out, p)
 	}
 	slices.SortStableFunc(out, func(a, b pending) int {
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(name(a.pod), name(b.pod)))
@@ -50,7 +60,7 @@ func (d drain) judge(x eviction.Due) pending {
 	case eviction.Immediate:
 		return d.leaving(x.Pod, toEvict)
 	case eviction.DeleteAfterTimeout:
-		deadline := x.Deadline
+		deadline := x.Since.Add(d.policy.Eviction.DeleteAfter)
 		if !d.now.Before(deadline) {
 			return d.leaving(x.Pod, toDelete)
 		}
@@ -65,7 +75,38 @@ func (d drain) judge(x eviction.Due) pending {
 	if x.Pod.DeletionTimestamp != nil {
 		return d.onItsWay(x.Pod)
 	}
+	if eviction.NeverCompletes(x.Pod) {
+		return pending{pod: x.Pod, phase: neverCompletes, note: eviction.OwnerKindOf(x.Pod)}
+	}
 	return pending{pod: x.Pod, phase: awaitingCompletion}
+}
+
+// overdue is when a pod's phase asks for somebody; zero is never. Pods that terminate
+// stop to hold the drain by themselves.
+func (d drain) overdue(x eviction.Due, at phase) time.Time {
+	if d.returns(x.Pod) >= d.policy.Returns {
+		return d.now
+	}
+	switch at {
+	case budgetBlocked, errored:
+		return latest(x.Since, d.view.MovedAt).Add(d.policy.BlockedFor)
+	case neverCompletes:
+		return d.now
+	case awaitingCompletion:
+		return x.Since.Add(d.policy.Overdue)
+	case toEvict, toDelete, returned, stuck, terminating, awaitingDeadline:
+	}
+	return time.Time{}
+}
+
+// returns is how often the pod's controller put one back.
+func (d drain) returns(pod *corev1.Pod) int { return d.view.Returns[eviction.Owner(pod)] }
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // leaving is a pod that is taken away by us, with act.
@@ -75,7 +116,7 @@ func (d drain) leaving(pod *corev1.Pod, act phase) pending {
 	}
 	a, tried := d.view.Attempts[pod.UID]
 	if !tried {
-		return pending{pod: pod, phase: act}
+		return d.untried(pod, act)
 	}
 	again := a.At.Add(d.backoff(a))
 	if !d.now.Before(again) || d.now.Before(a.At) { // before: the clock was set back
@@ -83,12 +124,27 @@ func (d drain) leaving(pod *corev1.Pod, act phase) pending {
 	}
 	switch a.Result {
 	case Refused:
-		return pending{pod: pod, phase: budgetBlocked, next: again, note: a.Budget}
+		return pending{pod: pod, phase: budgetBlocked, next: again, budgets: a.Budgets, tries: a.Tries}
 	case Errored:
-		return pending{pod: pod, phase: errored, next: again, note: a.Message}
+		return pending{pod: pod, phase: errored, next: again, note: a.Message, tries: a.Tries}
 	case Accepted:
 	}
 	return pending{pod: pod, phase: terminating, next: again}
+}
+
+// untried is a pod that no try was made on. One whose controller put it back is evicted
+// after a pause that grows with every time.
+func (d drain) untried(pod *corev1.Pod, act phase) pending {
+	returns := d.returns(pod)
+	if returns == 0 {
+		return pending{pod: pod, phase: act}
+	}
+	created := pod.CreationTimestamp.Time
+	again := created.Add(doubled(d.policy.Backoff, returns, d.policy.MaxBackoff))
+	if !d.now.Before(again) || d.now.Before(created) { // before: the clock was set back
+		return pending{pod: pod, phase: act}
+	}
+	return pending{pod: pod, phase: returned, next: again, note: eviction.OwnerKindOf(pod)}
 }
 
 // minBackoff keeps a budget whose status is behind from being asked in a loop.
@@ -98,16 +154,21 @@ func (d drain) backoff(a Attempt) time.Duration {
 	switch {
 	case a.Result == Accepted:
 		return d.policy.Settle
-	case a.Allows:
-		return minBackoff
+	case a.Allows: // its status may be behind, or others take what it allows: ever more slowly
+		return max(doubled(minBackoff, a.Tries, d.policy.Backoff), minBackoff)
 	case a.After > 0:
 		return max(min(a.After, d.policy.MaxBackoff), minBackoff)
 	}
-	wait := d.policy.Backoff
-	for i := 1; i < a.Tries && wait < d.policy.MaxBackoff; i++ {
+	return max(doubled(d.policy.Backoff, a.Tries, d.policy.MaxBackoff), minBackoff)
+}
+
+// doubled is first after one try, twice that after two, and so on up to most.
+func doubled(first time.Duration, tries int, most time.Duration) time.Duration {
+	wait := first
+	for i := 1; i < tries && wait < most; i++ {
 		wait *= 2
 	}
-	return max(min(wait, d.policy.MaxBackoff), minBackoff)
+	return min(wait, most)
 }
 
 // onItsWay is a pod that is terminating. Its deletionTimestamp is the end of
@@ -135,9 +196,11 @@ func dominant(left []pending) Reason {
 		return BudgetBlocked
 	case errored:
 		return EvictionErrored
+	case returned:
+		return PodsReturn
 	case awaitingDeadline:
 		return AwaitingDeadline
-	case awaitingCompletion:
+	case neverCompletes, awaitingCompletion:
 		return AwaitingCompletion
 	case toEvict, toDelete, stuck, terminating:
 	}

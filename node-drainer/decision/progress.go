@@ -29,10 +29,16 @@ func progress(left []pending, where, before string) string {
 		b.WriteString(name(p.pod))
 		b.WriteString(" (" + p.says() + ")")
 	}
-	if more := len(left) - maxShown; more > 0 {
-		fmt.Fprintf(&b, " and %d more", more)
-	}
+	b.WriteString(more(len(left)))
 	return b.String()
+}
+
+// more counts what is not shown of so many.
+func more(all int) string {
+	if all <= maxShown {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", all-maxShown)
 }
 
 func separator(i int) string {
@@ -45,10 +51,7 @@ func separator(i int) string {
 func (p pending) says() string {
 	switch p.phase {
 	case budgetBlocked:
-		if p.note == "" {
-			return "blocked by a disruption budget"
-		}
-		return "blocked by disruption budget " + cut(p.note)
+		return p.refused()
 	case errored:
 		return "eviction failed: " + cut(p.note)
 	case stuck:
@@ -57,11 +60,26 @@ func (p pending) says() string {
 		return "terminating"
 	case awaitingDeadline:
 		return "may complete until " + p.note
+	case returned:
+		return "put back on the node by its " + cut(p.note)
+	case neverCompletes:
+		return "may complete, but the pods of a " + cut(p.note) + " never do"
 	case awaitingCompletion:
 		return "may complete"
 	case toEvict, toDelete:
 	}
 	return "next"
+}
+
+func (p pending) refused() string {
+	switch len(p.budgets) {
+	case 0:
+		return "blocked by a disruption budget"
+	case 1:
+		return "blocked by disruption budget " + cut(p.budgets[0])
+	}
+	return fmt.Sprintf("blocked by having %d disruption budgets, of which the eviction API supports one: %s",
+		len(p.budgets), cut(strings.Join(p.budgets, " ")))
 }
 
 func cut(note string) string {

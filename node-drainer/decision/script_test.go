@@ -36,13 +36,15 @@ type world struct {
 	now     time.Time
 	budgets map[string]bool // by namespace/name: allows a disruption
 	covered map[types.UID]string
+	// evicted are the owners of which a pod was evicted and none has come since.
+	evicted map[string]bool
 }
 
 func newWorld() *world {
 	return &world{
-		view:   View{Attempts: map[types.UID]Attempt{}},
+		view:   View{Attempts: map[types.UID]Attempt{}, Returns: map[string]int{}},
 		policy: DefaultPolicy(eviction.Policy{}), now: start,
-		budgets: map[string]bool{}, covered: map[types.UID]string{},
+		budgets: map[string]bool{}, covered: map[types.UID]string{}, evicted: map[string]bool{},
 	}
 }
 
@@ -102,6 +104,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) string {
 		}
 	case "restart":
 		w.view.Attempts, w.view.ReportedAt = map[types.UID]Attempt{}, time.Time{}
+		w.view.Returns, w.view.MovedAt, w.evicted = map[string]int{}, time.Time{}, map[string]bool{}
 	case "run":
 		return w.run(t)
 	case "records":
@@ -174,8 +177,26 @@ func (w *world) end(d *datadriven.TestData) {
 	}
 }
 
-// pod adds pods: "pod NS/NAME... [budget=NS/NAME] [daemonset] [finished]
-// [notready] [gpu=UUID]".
+// own gives a pod its controller, "owner=GROUP/VERSION/KIND/NAME", and notes when that
+// puts a pod back.
+func (w *world) own(t *testing.T, d *datadriven.TestData, p *corev1.Pod) {
+	var written string
+	if !d.MaybeScanArgs(t, "owner", &written) {
+		return
+	}
+	part := strings.Split(written, "/")
+	yes, n := true, len(part)
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: strings.Join(part[:n-2], "/"), Kind: part[n-2], Name: part[n-1], UID: types.UID("uid-" + part[n-1]), Controller: &yes,
+	}}
+	if owner := eviction.Owner(p); w.evicted[owner] {
+		w.view.Returns[owner]++
+		delete(w.evicted, owner)
+	}
+}
+
+// pod adds pods: "pod NS/NAME... [budget=NS/NAME[+NAME]] [daemonset] [finished]
+// [notready] [gpu=UUID] [owner=GROUP/VERSION/KIND/NAME]".
 func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 	budget := ""
 	d.MaybeScanArgs(t, "budget", &budget)
@@ -187,6 +208,7 @@ func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 			continue
 		}
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: podName, UID: types.UID(fmt.Sprintf("%s-%d", arg.Key, w.now.Unix()))}}
+		p.CreationTimestamp = metav1.NewTime(w.now)
 		p.Status.Phase = corev1.PodRunning
 		if d.HasArg("finished") {
 			p.Status.Phase = corev1.PodSucceeded
@@ -195,6 +217,7 @@ func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 			yes := true
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: &yes}}
 		}
+		w.own(t, d, p)
 		if gpu != "" {
 			p.Annotations = map[string]string{nodemark.DevicesAnnotation: fmt.Sprintf(`{"devices":{"nvidia.com/gpu":[%q]}}`, gpu)}
 		}
@@ -238,7 +261,21 @@ func (w *world) tell(out *strings.Builder, s Step) {
 	}
 	out.WriteString("\n")
 	for _, st := range s.Stamps {
-		fmt.Fprintf(out, "  %s %s: %s\n", st.ID, st.Status.Status, st.Status.Message)
+		fmt.Fprintf(out, "  %s %s: %s", st.ID, st.Status.Status, st.Status.Message)
+		if st.Status.LeftAlone != "" {
+			out.WriteString(" leftalone=" + st.Status.LeftAlone)
+		}
+		out.WriteString("\n")
+	}
+	for _, b := range s.Blocked {
+		fmt.Fprintf(out, "  blocked %s", b.Why)
+		for _, by := range b.By {
+			out.WriteString(" " + by)
+		}
+		if b.Overdue {
+			out.WriteString(" overdue")
+		}
+		out.WriteString("\n")
 	}
 }
 
@@ -267,17 +304,36 @@ func (w *world) apply(t *testing.T, s Step) {
 // grace period of 30 s, or refused by its budget. Deletion is immediate.
 func (w *world) takeAway(kind Kind, p *corev1.Pod) {
 	if kind == Delete {
+		w.accepted(p)
 		w.view.Pods = slices.DeleteFunc(w.view.Pods, func(x *corev1.Pod) bool { return x.UID == p.UID })
 		return
 	}
 	if budget := w.covered[p.UID]; budget != "" && !w.budgets[budget] {
 		tries := w.view.Attempts[p.UID].Tries + 1
-		w.view.Attempts[p.UID] = Attempt{At: w.now, Result: Refused, Tries: tries, Budget: budget}
+		w.view.Attempts[p.UID] = Attempt{At: w.now, Result: Refused, Tries: tries, Budgets: budgets(budget)}
 		return
 	}
 	end := metav1.NewTime(w.now.Add(30 * time.Second))
 	p.DeletionTimestamp = &end
+	w.accepted(p)
 	w.view.Attempts[p.UID] = Attempt{At: w.now, Result: Accepted}
+}
+
+func (w *world) accepted(p *corev1.Pod) {
+	w.view.MovedAt = w.now
+	if owner := eviction.Owner(p); owner != "" {
+		w.evicted[owner] = true
+	}
+}
+
+// budgets are those of "NS/NAME+NAME", of which the API server refuses more than one.
+func budgets(written string) []string {
+	ns, names, _ := strings.Cut(written, "/")
+	var out []string
+	for _, one := range strings.Split(names, "+") {
+		out = append(out, ns+"/"+one)
+	}
+	return out
 }
 
 func (w *world) records() string {

@@ -24,6 +24,8 @@ const (
 	Wait Kind = "Wait"
 	// Finish stamps Succeeded and AlreadyDrained.
 	Finish Kind = "Finish"
+	// LeaveAlone stamps the controllers whose pods are left on the node.
+	LeaveAlone Kind = "LeaveAlone"
 	// Cancel stamps Cancelled.
 	Cancel Kind = "Cancel"
 	// Fail stamps Failed.
@@ -65,14 +67,22 @@ const (
 const (
 	// BudgetBlocked: a disruption budget refuses an eviction.
 	BudgetBlocked Reason = "BudgetBlocked"
+	// SeveralBudgets: a pod has more than one disruption budget, which the eviction
+	// API refuses whatever they allow.
+	SeveralBudgets Reason = "SeveralBudgets"
 	// EvictionErrored: an eviction failed for another reason.
 	EvictionErrored Reason = "EvictionErrored"
+	// PodsReturn: a controller puts its pods back on the node.
+	PodsReturn Reason = "PodsReturn"
 	// PodsTerminating: pods are on their way out.
 	PodsTerminating Reason = "PodsTerminating"
 	// AwaitingDeadline: pods are left until the delete deadline.
 	AwaitingDeadline Reason = "AwaitingDeadline"
 	// AwaitingCompletion: pods are left to complete.
 	AwaitingCompletion Reason = "AwaitingCompletion"
+	// NeverCompletes: pods are left to complete whose controller replaces each that
+	// ends.
+	NeverCompletes Reason = "NeverCompletes"
 )
 
 // Reasons of the other steps.
@@ -114,7 +124,7 @@ func (s Stamp) Final() bool { return s.Status.Status.Final() }
 // On returns status with the stamp, and the finish time if it is final.
 func (s Stamp) On(status record.Status, now time.Time) record.Status {
 	status.UserPodsEvictionStatus = s.Status
-	if s.Final() {
+	if s.Final() && status.DrainFinishTimestamp == nil {
 		at := now.UTC().Truncate(time.Microsecond)
 		status.DrainFinishTimestamp = &at
 	}
@@ -135,8 +145,21 @@ type Step struct {
 	// Left is how many pods still must go.
 	Left   int
 	Stamps []Stamp
+	// Blocked is what somebody should know of a Wait: why pods do not leave.
+	Blocked []Blocked
+	// Lost are pods that a Finish leaves to the repair.
+	Lost []string
 	// Until is when to look again at the latest, for Wait.
 	Until time.Time
+}
+
+// Blocked is one reason for which pods do not leave their node.
+type Blocked struct {
+	Why Reason
+	// By names what keeps them: budgets, or the pods themselves.
+	By []string
+	// Overdue says that it has lasted for so long that somebody has to act.
+	Overdue bool
 }
 
 // Stamped is a record's status with the step's stamp on it; ok is false if the

@@ -29,8 +29,13 @@ type View struct {
 	Pods []*corev1.Pod
 	// Attempts are the last tries to take a pod away, by its UID.
 	Attempts map[types.UID]Attempt
+	// Returns says by the UID of a controller how often it put a pod back on the node
+	// after one was evicted.
+	Returns map[string]int
 	// ReportedAt is when progress was last written; zero is never.
 	ReportedAt time.Time
+	// MovedAt is when an eviction was last let through; zero is not in this process.
+	MovedAt time.Time
 }
 
 // Node is what the Node object says.
@@ -81,9 +86,10 @@ type Attempt struct {
 	Result Result
 	// Tries counts tries in a row that were not accepted.
 	Tries int
-	// Budget is the disruption budget that refused, by name, or empty.
-	Budget string
-	// Allows says that the budget allows a disruption by now.
+	// Budgets are the disruption budgets that refused, by name. The eviction API
+	// refuses every pod that has more than one.
+	Budgets []string
+	// Allows says that the budgets may allow a disruption by now.
 	Allows bool
 	// Message is the error of an errored try.
 	Message string
@@ -106,7 +112,15 @@ type Policy struct {
 	ReportEvery time.Duration
 	// Recheck bounds every wait; the world's changes wake a drain earlier.
 	Recheck time.Duration
+	// Overdue is how long after the fault pods that may complete count as overdue;
+	// BlockedFor is how long pods may be kept from leaving, while none leaves.
+	Overdue, BlockedFor time.Duration
+	// Returns is how many evictions show that a controller puts its pod back.
+	Returns int
 }
+
+// DefaultOverdue is how long pods that may complete hold a drain before that is reported.
+const DefaultOverdue = 24 * time.Hour
 
 // DefaultPolicy is the pace of drains under an eviction policy.
 func DefaultPolicy(p eviction.Policy) Policy {
@@ -114,5 +128,6 @@ func DefaultPolicy(p eviction.Policy) Policy {
 		Eviction: p, Batch: 32,
 		Backoff: 5 * time.Second, MaxBackoff: time.Minute, Settle: 10 * time.Second,
 		ReportEvery: 5 * time.Second, Recheck: 10 * time.Minute,
+		Overdue: DefaultOverdue, BlockedFor: time.Hour, Returns: 3,
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-remediation/action"
@@ -194,6 +195,31 @@ func TestPodsThatCameBackHoldTheRepair(t *testing.T) {
 	}
 	now := int64(0)
 	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	b.parks(decision.WaitObject)
+	b.onlyObject()
+}
+
+// TestAControllerThatIsLeftAloneHoldsNoRepair: node-drainer has stamped that a controller
+// puts its pods back on the node. Another controller's pod holds the repair all the same.
+func TestAControllerThatIsLeftAloneHoldsNoRepair(t *testing.T) {
+	b := newBench(t)
+	b.fault("r1", record.ActionRestartVM)
+	pods := b.cluster.Client().CoreV1().Pods(b.cluster.Namespace(t))
+	for _, name := range []string{"agent", "other"} {
+		if _, err := pods.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "example.com/v1", Kind: "NodeAgent", Name: name, UID: types.UID("uid-" + name), Controller: new(true)},
+			}},
+			Spec: corev1.PodSpec{NodeName: b.node, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.update(record.NodeDrainer, "r1", func(s *record.Status) { s.UserPodsEvictionStatus.LeftAlone = "uid-agent" })
+	b.parks(decision.WaitPods)
+	if err := pods.Delete(t.Context(), "other", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
 	}
 	b.parks(decision.WaitObject)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/lease"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
@@ -28,11 +30,18 @@ type Config struct {
 	// EvictionsPerSecond is a ceiling for all nodes together; 0 is none, so that
 	// the API server's priority and fairness is the limit.
 	EvictionsPerSecond float64 `toml:"evictionsPerSecond" bounds:"at least 0" flag:"evictions-per-second" usage:"evictions per second, of all nodes; 0 means none but the API server's own limit"`
+	// OverdueAfterMinutes is how long after its fault a drain may wait for pods that may
+	// complete before that is reported: Event DrainBlocked, node_drainer_overdue_nodes
+	// and its alert. The pods are left to complete all the same.
+	OverdueAfterMinutes int `toml:"overdueAfterMinutes" bounds:"at least 1 min" flag:"overdue-after-minutes" usage:"minutes after its fault in which a drain may wait for the completion of pods before it is reported"`
 }
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Config: eviction.Default(), Cluster: lease.DefaultCluster(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128}
+	return Config{
+		Config: eviction.Default(), Cluster: lease.DefaultCluster(), Workers: 64, EvictionsPerNode: 16, EvictionsInFlight: 128,
+		OverdueAfterMinutes: int(decision.DefaultOverdue / time.Minute),
+	}
 }
 
 // Validate joins everything that is wrong.
@@ -45,6 +54,7 @@ func (c Config) Validate() error {
 		{"workers (--workers)", c.Workers},
 		{"evictionsPerNode (--evictions-per-node)", c.EvictionsPerNode},
 		{"evictionsInFlight (--evictions-in-flight)", c.EvictionsInFlight},
+		{"overdueAfterMinutes (--overdue-after-minutes)", c.OverdueAfterMinutes},
 	} {
 		if bound.value < 1 {
 			problems = append(problems, fmt.Errorf("%s %d is less than 1", bound.key, bound.value))

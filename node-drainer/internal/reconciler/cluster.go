@@ -194,32 +194,35 @@ func seen(pdb *policyv1.PodDisruptionBudget) budget {
 	return budget{name: pdb.Namespace + "/" + pdb.Name, version: pdb.ResourceVersion, allows: pdb.Status.DisruptionsAllowed > 0}
 }
 
-// Refuser is the budget that most likely refuses the pod's eviction: one that
-// covers it, and rather one that allows nothing.
-func (c *Cluster) refuser(pod *corev1.Pod) budget {
-	budgets, err := c.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
+// covering are the budgets whose selector takes in the pod, by name.
+func (c *Cluster) covering(pod *corev1.Pod) []budget {
+	all, err := c.budgets.PodDisruptionBudgets(pod.Namespace).List(labels.Everything())
 	if err != nil {
-		return budget{}
+		return nil
 	}
-	slices.SortFunc(budgets, func(a, b *policyv1.PodDisruptionBudget) int { return strings.Compare(a.Name, b.Name) })
-	var found budget
-	for _, pdb := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		if b := seen(pdb); found.name == "" || (found.allows && !b.allows) {
-			found = b
+	var out []budget
+	for _, pdb := range all {
+		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, seen(pdb))
 		}
 	}
-	return found
+	slices.SortFunc(out, func(a, b budget) int { return strings.Compare(a.name, b.name) })
+	return out
 }
 
-// allows says whether a budget has changed since it was seen and allows a
-// disruption by now; one that is gone allows everything.
-func (c *Cluster) allows(was budget) bool {
-	ns, name, err := cache.SplitMetaNamespaceKey(was.name)
-	if err != nil || was.name == "" {
+// allows says whether the budgets that refused a pod may allow its eviction by now: of
+// several, all but one must be gone; one must have changed and allow a disruption. One
+// that is gone allows everything.
+func (c *Cluster) allows(pod *corev1.Pod, were []budget) bool {
+	switch len(were) {
+	case 0:
+		return false
+	case 1:
+	default:
+		return len(c.covering(pod)) < 2
+	}
+	ns, name, err := cache.SplitMetaNamespaceKey(were[0].name)
+	if err != nil {
 		return false
 	}
 	pdb, err := c.budgets.PodDisruptionBudgets(ns).Get(name)
@@ -227,7 +230,7 @@ func (c *Cluster) allows(was budget) bool {
 		return apierrors.IsNotFound(err)
 	}
 	now := seen(pdb)
-	return now.allows && now.version != was.version
+	return now.allows && now.version != were[0].version
 }
 
 // WaitForSync blocks until the caches are filled or ctx ends.

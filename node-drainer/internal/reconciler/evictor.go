@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,7 +92,7 @@ func (h *evictor) one(ctx context.Context, node string, n *notes, step decision.
 	now := h.clock.Now()
 	t := h.judge(pod, err)
 	t.At = now
-	n.note(pod.UID, t)
+	n.note(pod, t)
 	h.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
 	h.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
 		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
@@ -135,16 +137,43 @@ func Remove(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) e
 
 // judge reads the API server's answer. NotFound and Conflict mean that this
 // very pod is gone or changing; a refusal is a disruption budget's only if the
-// answer says so.
+// answer says so, or if the pod has several budgets, which the API server answers
+// with 500 and a text.
 func (h *evictor) judge(pod *corev1.Pod, err error) try {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return try{Attempt: decision.Attempt{Result: decision.Accepted}}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		b := h.cluster.refuser(pod)
-		return try{Attempt: decision.Attempt{Result: decision.Refused, Budget: b.name}, refuser: b}
+		return refused(likeliest(h.cluster.covering(pod)))
+	case isUnexplained(err):
+		if all := h.cluster.covering(pod); len(all) > 1 {
+			return refused(all)
+		}
 	}
 	// Priority and fairness of the API server says when to come again.
 	after, _ := apierrors.SuggestsClientDelay(err)
 	return try{Attempt: decision.Attempt{Result: decision.Errored, Message: err.Error(), After: time.Duration(after) * time.Second}}
+}
+
+// isUnexplained is an answer of 500 without a reason, as the eviction API gives to a pod
+// with several budgets. A webhook that fails is InternalError.
+func isUnexplained(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code == http.StatusInternalServerError && answer.Status().Reason == metav1.StatusReasonUnknown
+}
+
+func refused(by []budget) try {
+	t := try{Attempt: decision.Attempt{Result: decision.Refused}, refusers: by}
+	for _, b := range by {
+		t.Budgets = append(t.Budgets, b.name)
+	}
+	return t
+}
+
+// likeliest is the budget that most likely refused: rather one that allows nothing.
+func likeliest(all []budget) []budget {
+	if i := slices.IndexFunc(all, func(b budget) bool { return !b.allows }); i >= 0 {
+		return all[i : i+1]
+	}
+	return all[:min(len(all), 1)]
 }

@@ -45,16 +45,38 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) watch(nodes, back func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+func (m *Metrics) watch(nodes, back func() int, overdue func() map[decision.Reason]int) {
+	m.registry.MustRegister(overdueCollector{overdue}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "node_drainer_nodes_standing_back", Help: "Nodes whose drain stands back while faults of other nodes are judged and marked.",
 	}, func() float64 { return float64(back()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "node_drainer_nodes_in_work", Help: "Nodes with a drain that is owed, under way, or kept up until the repair.",
 	}, func() float64 { return float64(nodes()) }))
 }
 
+var overdueNodes = prometheus.NewDesc("node_drainer_overdue_nodes",
+	"Nodes with pods that have held up their drain for so long that somebody has to act, by reason.", []string{"reason"}, nil)
+
+// overdueCollector exposes the overdue nodes; every reason is always there.
+type overdueCollector struct {
+	count func() map[decision.Reason]int
+}
+
+// Describe implements prometheus.Collector.
+func (overdueCollector) Describe(out chan<- *prometheus.Desc) { out <- overdueNodes }
+
+// Collect implements prometheus.Collector.
+func (c overdueCollector) Collect(out chan<- prometheus.Metric) {
+	count := c.count()
+	for _, why := range decision.BlockedReasons() {
+		out <- prometheus.MustNewConstMetric(overdueNodes, prometheus.GaugeValue, float64(count[why]), string(why))
+	}
+}
+
 func (m *Metrics) stepped(s decision.Step) {
 	m.steps.WithLabelValues(string(s.Kind), string(s.Why)).Inc()
+	if s.Kind == decision.LeaveAlone {
+		return // ends no drain
+	}
 	for _, st := range s.Stamps {
 		if st.Final() {
 			m.processed.WithLabelValues(string(st.Status.Status)).Inc()

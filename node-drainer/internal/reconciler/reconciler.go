@@ -70,6 +70,6 @@ func New(c Config, d Deps) *Reconciler {
 			grace: c.Policy.Eviction.Grace, perNode: c.PerNode, evictions: newSemaphore(c.InFlight, c.PerSecond),
 		},
 	}
-	d.Metrics.watch(out.tracker.size, out.cordons.size)
+	d.Metrics.watch(out.tracker.size, out.cordons.size, out.tracker.overdue)
 	return out
 }

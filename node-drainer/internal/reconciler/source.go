@@ -94,5 +94,8 @@ func telling(node *corev1.Node) decision.Node {
 	return facts
 }
 
-// mayAllow says whether a budget that changed may allow a disruption again.
-func mayAllow(_, b *policyv1.PodDisruptionBudget) bool { return seen(b).allows }
+// mayAllow says whether a budget that changed may allow a disruption again, or takes in
+// other pods.
+func mayAllow(a, b *policyv1.PodDisruptionBudget) bool {
+	return seen(b).allows || !equality.Semantic.DeepEqual(a.Spec.Selector, b.Spec.Selector)
+}

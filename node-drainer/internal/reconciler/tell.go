@@ -1,6 +1,9 @@
 package reconciler
 
 import (
+	"fmt"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
@@ -15,6 +18,8 @@ const (
 	drainCancelled = "DrainCancelled"
 	drainBlocked   = "DrainBlocked"
 	newerVersion   = "NewerVersion"
+	podsLeftAlone  = "PodsLeftAlone"
+	podsLost       = "PodsLeftToRepair"
 	// The two reasons that the predecessor's users know.
 	awaitingCompletion = "AwaitingPodCompletion"
 	awaitingDeadline   = "WaitingBeforeForceDelete"
@@ -30,26 +35,76 @@ func (d *Reconciler) tell(node string, n *notes, sc snapshot, step decision.Step
 	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
 		d.metrics.drained(sc.view.Records, step, d.clock.Now())
 	}
-	e := announcement(sc.view, step)
-	if e.reason == "" || sc.node == nil {
+	if step.Kind != decision.Evict && step.Kind != decision.Delete { // which come between two waits
+		n.wait(step.Blocked)
+	}
+	if sc.node == nil {
 		return
 	}
-	if !n.announced[e] { // once in this process
-		n.announced[e] = true
-		d.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
+	for _, e := range append([]event{announcement(sc.view, step)}, d.warnings(step)...) {
+		if e.reason != "" && !n.announced[e] { // once in this process
+			n.announced[e] = true
+			d.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
+		}
 	}
 }
 
-// event is what an Event says; its message changes with the session alone, so
-// that the same news raises a count.
+// event is what an Event says; its message changes with the session and with what keeps
+// pods, so that the same news raises a count.
 type event struct{ reason, message string }
 
 // kind is the type of the Event: what asks for somebody is a Warning.
 func (e event) kind() string {
-	if e.reason == drainBlocked || e.reason == newerVersion {
+	switch e.reason {
+	case drainBlocked, newerVersion, podsLeftAlone, podsLost:
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
+}
+
+// maxNamed bounds the names in an Event.
+const maxNamed = 5
+
+// warnings are the Events of what keeps pods from leaving, or leaves them on the node.
+func (d *Reconciler) warnings(step decision.Step) []event {
+	var out []event
+	if len(step.Lost) > 0 {
+		out = append(out, event{podsLost, "pods that are not ready or do not end hold the drain no longer, a repair of the machine ends them: " + named(step.Lost) + ", session " + step.Session})
+	}
+	for _, b := range step.Blocked {
+		e := event{drainBlocked, d.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
+		if step.Kind == decision.LeaveAlone {
+			e = event{podsLeftAlone, fmt.Sprintf("pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
+				d.config.Policy.Returns, named(b.By), step.Session)}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (d *Reconciler) blockedBy(b decision.Blocked) string {
+	switch b.Why {
+	case decision.BudgetBlocked:
+		return strings.TrimSpace("disruption budgets refuse evictions: " + named(b.By))
+	case decision.SeveralBudgets:
+		return "pods have several disruption budgets, which the eviction API does not support; all but one have to go: " + named(b.By)
+	case decision.EvictionErrored:
+		return "evictions fail"
+	case decision.PodsReturn:
+		return "pods are put back on the node after every eviction, by controllers of kind " + named(b.By)
+	case decision.NeverCompletes:
+		return "the drain waits for the completion of pods whose controllers never let them complete, of kind " + named(b.By)
+	case decision.AwaitingCompletion:
+		return fmt.Sprintf("pods have not completed within %s of the fault", d.config.Policy.Overdue)
+	}
+	return string(b.Why)
+}
+
+func named(names []string) string {
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
 }
 
 // announcement is the Event of a step; empty if it is not worth one, as the end
@@ -62,8 +117,6 @@ func announcement(v decision.View, step decision.Step) event {
 		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
 	case step.Kind == decision.Cancel && wasRunning(v, step):
 		return event{drainCancelled, step.Stamps[0].Status.Message + ", record " + step.Stamps[0].ID}
-	case step.Kind == decision.Wait && step.Why == decision.BudgetBlocked:
-		return event{drainBlocked, "disruption budgets refuse evictions; the drain status of the record names the pods, session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
 		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/upgrade.md; session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:

@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/node-drainer/decision"
 )
 
@@ -27,6 +29,14 @@ type tracker struct {
 type notes struct {
 	mu    sync.Mutex
 	tries map[types.UID]try
+	// owners are the controllers of which a pod was evicted, by UID.
+	owners map[string]controller
+	// cordoned says whether the Node was, when they were last counted.
+	cordoned bool
+	// moved is when an eviction was last let through.
+	moved time.Time
+	// blocked is why the pods of a drain that rests do not leave.
+	blocked []decision.Blocked
 	// reported is when progress was last written.
 	reported time.Time
 	// announced are the events already written, or said in a dry run.
@@ -35,10 +45,18 @@ type notes struct {
 	stoodBack, begun bool
 }
 
-// try is an attempt with the budget that refused it, as it was then.
+// try is an attempt with the budgets that refused it, as they were then.
 type try struct {
 	decision.Attempt
-	refuser budget
+	refusers []budget
+}
+
+// controller is what is remembered of one that owns pods: the pod that was evicted last, and when,
+// until another takes its place; and how often one did.
+type controller struct {
+	pod     types.UID
+	evicted time.Time
+	returns int
 }
 
 func newTracker() *tracker { return &tracker{nodes: map[string]*notes{}} }
@@ -49,7 +67,7 @@ func (t *tracker) open(node string) *notes {
 	defer t.mu.Unlock()
 	n, ok := t.nodes[node]
 	if !ok {
-		n = &notes{tries: map[types.UID]try{}, announced: map[event]bool{}}
+		n = &notes{tries: map[types.UID]try{}, owners: map[string]controller{}, announced: map[event]bool{}}
 		t.nodes[node] = n
 	}
 	return n
@@ -94,7 +112,7 @@ func (n *notes) refusedBy(budget string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range n.tries {
-		if t.Result == decision.Refused && t.refuser.name == budget {
+		if t.Result == decision.Refused && slices.Contains(t.Budgets, budget) {
 			return true
 		}
 	}
@@ -102,28 +120,89 @@ func (n *notes) refusedBy(budget string) bool {
 }
 
 // note remembers a try; tries in a row that were not accepted are counted.
-func (n *notes) note(pod types.UID, t try) {
+func (n *notes) note(pod *corev1.Pod, t try) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if t.Result != decision.Accepted {
-		t.Tries = n.tries[pod].Tries + 1
+		t.Tries = n.tries[pod.UID].Tries + 1
+	} else {
+		n.moved = t.At
+		if uid := eviction.Owner(pod); uid != "" {
+			n.owners[uid] = controller{pod: pod.UID, evicted: t.At, returns: n.owners[uid].returns}
+		}
 	}
-	n.tries[pod] = t
+	n.tries[pod.UID] = t
 }
 
-// recall adds to a view what is remembered: the tries on its pods, and the last
-// report. Tries on other pods are forgotten.
-func (n *notes) recall(v *decision.View, allows func(budget) bool) {
+// recall adds to a view what is remembered: the tries on its pods, the pods that came
+// back, and the last report. Tries on other pods are forgotten.
+func (n *notes) recall(v *decision.View, allows func(*corev1.Pod, []budget) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	left := map[types.UID]try{}
-	v.Attempts, v.ReportedAt = map[types.UID]decision.Attempt{}, n.reported
+	v.Attempts, v.ReportedAt, v.MovedAt = map[types.UID]decision.Attempt{}, n.reported, n.moved
 	for _, p := range v.Pods {
 		if t, ok := n.tries[p.UID]; ok {
 			left[p.UID] = t
-			t.Allows = t.Result == decision.Refused && allows(t.refuser)
+			t.Allows = t.Result == decision.Refused && allows(p, t.refusers)
 			v.Attempts[p.UID] = t.Attempt
 		}
 	}
 	n.tries = left
+	n.count(v)
+}
+
+// count adds how often each controller put a pod back: one that was made after an
+// eviction, and at most one for each. It begins anew when the Node is cordoned, or is no
+// more.
+func (n *notes) count(v *decision.View) {
+	v.Returns = map[string]int{}
+	if v.Node.Unschedulable != n.cordoned {
+		n.cordoned = v.Node.Unschedulable
+		clear(n.owners)
+	}
+	for _, p := range v.Pods {
+		uid := eviction.Owner(p)
+		o, ok := n.owners[uid]
+		if !ok {
+			continue
+		}
+		if !o.evicted.IsZero() && p.UID != o.pod && !p.CreationTimestamp.Time.Before(o.evicted.Truncate(time.Second)) {
+			o.returns, o.evicted = o.returns+1, time.Time{}
+			n.owners[uid] = o
+		}
+		v.Returns[uid] = o.returns
+	}
+}
+
+// wait remembers why the pods of a drain do not leave.
+func (n *notes) wait(blocked []decision.Blocked) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.blocked = blocked
+}
+
+// overdue counts by reason the nodes whose pods have been kept for too long.
+func (t *tracker) overdue() map[decision.Reason]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[decision.Reason]int{}
+	for _, n := range t.nodes {
+		for _, why := range n.overdue() {
+			out[why]++
+		}
+	}
+	return out
+}
+
+func (n *notes) overdue() []decision.Reason {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []decision.Reason
+	for _, b := range n.blocked {
+		if b.Overdue {
+			out = append(out, b.Why)
+		}
+	}
+	return out
 }
