@@ -53,7 +53,9 @@ func DefaultOwners() []OwnerRule {
 
 // endless are the kinds whose pods never complete: their controllers replace each pod
 // that ends.
-var endless = []string{"NodeSet.slinky.slurm.net", "ReplicaSet.apps", "ReplicationController", "StatefulSet", "CloneSet.apps.kruise.io"}
+var endless = []string{
+	"NodeSet.slinky.slurm.net", "ReplicaSet.apps", "ReplicationController", "StatefulSet", "CloneSet.apps.kruise.io",
+}
 
 // workloads are further kinds whose controllers place pods by number, or run them to
 // their end. None of them has a pod on every node.
@@ -151,7 +153,8 @@ func checkOwners(rules []OwnerRule) []error {
 			problems = append(problems, fmt.Errorf("ownerKinds[%d].mode: %q is not one of %v", i, r.Mode, OwnerModes()))
 		}
 		if before, again := first[r.Kind]; again {
-			problems = append(problems, fmt.Errorf("ownerKinds[%d].kind: %q is already named by ownerKinds[%d]", i, r.Kind, before))
+			problems = append(problems, fmt.Errorf("ownerKinds[%d].kind: %q is already named by ownerKinds[%d]",
+				i, r.Kind, before))
 		} else {
 			first[r.Kind] = i
 		}

@@ -114,7 +114,8 @@ func (d drain) comeBack() []string {
 
 func (d drain) putBack(x eviction.Due, due []eviction.Due) bool {
 	owner := eviction.Owner(x.Pod)
-	if x.Mode == eviction.AllowCompletion || !d.view.Node.Unschedulable || x.Pod.DeletionTimestamp != nil || !eviction.MayBePerNode(x.Pod) {
+	if x.Mode == eviction.AllowCompletion || !d.view.Node.Unschedulable ||
+		x.Pod.DeletionTimestamp != nil || !eviction.MayBePerNode(x.Pod) {
 		return false
 	}
 	siblings := 0

@@ -202,7 +202,8 @@ func (c *Cluster) covering(pod *corev1.Pod) []budget {
 	}
 	var out []budget
 	for _, pdb := range all {
-		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			out = append(out, seen(pdb))
 		}
 	}

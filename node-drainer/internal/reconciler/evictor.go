@@ -159,7 +159,8 @@ func (h *evictor) judge(pod *corev1.Pod, err error) try {
 // with several budgets. A webhook that fails is InternalError.
 func isUnexplained(err error) bool {
 	var answer apierrors.APIStatus
-	return errors.As(err, &answer) && answer.Status().Code == http.StatusInternalServerError && answer.Status().Reason == metav1.StatusReasonUnknown
+	return errors.As(err, &answer) && answer.Status().Code == http.StatusInternalServerError &&
+		answer.Status().Reason == metav1.StatusReasonUnknown
 }
 
 func refused(by []budget) try {

@@ -69,12 +69,15 @@ const maxNamed = 5
 func (d *Reconciler) warnings(step decision.Step) []event {
 	var out []event
 	if len(step.Lost) > 0 {
-		out = append(out, event{podsLost, "pods that are not ready or do not end hold the drain no longer, a repair of the machine ends them: " + named(step.Lost) + ", session " + step.Session})
+		out = append(out, event{podsLost, fmt.Sprintf(
+			"pods that are not ready or do not end hold the drain no longer, a repair of the machine ends them: %s, session %s",
+			named(step.Lost), step.Session)})
 	}
 	for _, b := range step.Blocked {
 		e := event{drainBlocked, d.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
 		if step.Kind == decision.LeaveAlone {
-			e = event{podsLeftAlone, fmt.Sprintf("pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
+			e = event{podsLeftAlone, fmt.Sprintf(
+				"pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
 				d.config.Policy.Returns, named(b.By), step.Session)}
 		}
 		out = append(out, e)
@@ -85,9 +88,10 @@ func (d *Reconciler) warnings(step decision.Step) []event {
 func (d *Reconciler) blockedBy(b decision.Blocked) string {
 	switch b.Why {
 	case decision.BudgetBlocked:
-		return strings.TrimSpace("disruption budgets refuse evictions: " + named(b.By))
+		return strings.TrimSuffix("disruption budgets refuse evictions: "+named(b.By), ": ")
 	case decision.SeveralBudgets:
-		return "pods have several disruption budgets, which the eviction API does not support; all but one have to go: " + named(b.By)
+		return "pods have several disruption budgets, which the eviction API does not support; all but one have to go: " +
+			named(b.By)
 	case decision.EvictionErrored:
 		return "evictions fail"
 	case decision.PodsReturn:
