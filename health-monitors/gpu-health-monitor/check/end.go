@@ -77,6 +77,12 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 	return there
 }
 
+// endings are the texts of ends that are no recovery by itself.
+var endings = map[Reason]string{
+	Replaced: "The GPU was replaced",
+	Reset:    "The GPU was reset: the driver asked for it, and asks for nothing any more",
+}
+
 // end reports the end of a fault and forgets it. Of what a person cleared nothing is left
 // to report.
 func (d *deciding) end(key string, f Fault, why Reason) {
@@ -90,11 +96,8 @@ func (d *deciding) end(key string, f Fault, why Reason) {
 	f.Names = d.unambiguous(f, why)
 	e := d.event(f)
 	e.IsHealthy, e.Message = true, record.HealthyMessage
-	switch why {
-	case Replaced:
-		e.Message = "The GPU was replaced"
-	case Reset:
-		e.Message = "The GPU was reset: the driver asked for it, and asks for nothing any more"
+	if text, special := endings[why]; special {
+		e.Message = text
 	}
 	e.ProcessingStrategy = record.StrategyNumber(f.Strategy)
 	d.Told = append(d.Told, Told{key, e, why})

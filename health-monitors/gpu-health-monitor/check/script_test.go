@@ -308,6 +308,7 @@ func sampled(t *testing.T, d *reading.Device, w []string) {
 			d.RemapPending = nil
 		case reading.FieldRecoveryAction:
 			d.Recovery = nil
+		case reading.FieldInforomValid, reading.FieldMargin, reading.FieldPower:
 		}
 	}
 }

@@ -32,19 +32,17 @@ func (x occurrence) seenKey(at int64) string {
 func (s State) occurrences() map[occurrence][]int64 {
 	out := map[occurrence][]int64{}
 	for key, at := range s.Seen {
-		rest, number, _ := cutLast(key)
-		of, _, _ := cutLast(rest)
+		rest, number := cutLast(key)
+		of, _ := cutLast(rest)
 		x := occurrence{of, number}
 		out[x] = append(out[x], at)
 	}
 	return out
 }
 
-func cutLast(s string) (before, after string, found bool) {
-	if i := strings.LastIndexByte(s, ':'); i >= 0 {
-		return s[:i], s[i+1:], true
-	}
-	return s, "", false
+func cutLast(s string) (before, after string) {
+	i := max(strings.LastIndexByte(s, ':'), 0)
+	return s[:i], strings.TrimPrefix(s[i:], ":")
 }
 
 // near tells whether one of some times is that of an XID.
