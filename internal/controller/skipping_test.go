@@ -71,7 +71,7 @@ type widget struct {
 
 func (w *widget) DeepCopyObject() runtime.Object {
 	out := *w
-	out.ObjectMeta = *w.ObjectMeta.DeepCopy()
+	w.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.At = w.Spec.At.DeepCopy()
 	return &out
 }

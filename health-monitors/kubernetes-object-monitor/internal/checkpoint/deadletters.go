@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -35,10 +36,10 @@ func (l deadLetters) with(e *protos.HealthEvent, reason string, at time.Time) de
 	if err != nil {
 		event = []byte("null") // it was decoded from the same form
 	}
-	out := append(l[:len(l):len(l)], DeadLetter{at.UTC(), reason, event})
+	out := append(slices.Clip(l), DeadLetter{at.UTC(), reason, event})
 	size := 0
-	for i := len(out) - 1; i >= 0; i-- {
-		size += len(out[i].Event) + len(out[i].Reason)
+	for i, x := range slices.Backward(out) {
+		size += len(x.Event) + len(x.Reason)
 		if len(out)-i > maxDeadLetters || size > maxDeadLetterBytes {
 			return out[i+1:]
 		}
