@@ -158,8 +158,8 @@ func offered(of reflect.Type) string {
 		return ": it is a " + of.Kind().String()
 	}
 	var names []string
-	for i := range of.NumField() {
-		if f := of.Field(i); f.IsExported() && !f.Anonymous {
+	for f := range of.Fields() {
+		if f.IsExported() && !f.Anonymous {
 			names = append(names, "."+f.Name)
 		}
 	}

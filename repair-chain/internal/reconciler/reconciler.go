@@ -179,7 +179,7 @@ func (c *Reconciler) accept(ctx context.Context, run *v1alpha1.RepairRun) (probl
 	case err != nil:
 		return "", err
 	case wrong != nil:
-		return "RepairChain " + run.Spec.Chain + ": " + wrong.Error(), nil
+		return "RepairChain " + run.Spec.Chain + ": " + wrong.Error(), nil //nolint:nilerr // it is the answer
 	}
 	run.Status = chain.Begin(v1alpha1.NodeOf(run), definition.Spec)
 	return "", nil
