@@ -12,10 +12,12 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/report"
+	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/bridge"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/config"
 	"github.com/nvidia/nvsentinel/node-health-check/internal/reconciler"
@@ -30,7 +32,11 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	live, err := reconciler.Live(cluster.Config)
+	decodable, err := controller.Skipping(cluster.Config, controller.NewSkips(nil, d.Log, d.Registry), v1alpha1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	live, err := reconciler.Live(decodable)
 	if err != nil {
 		return err
 	}
@@ -39,7 +45,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	w := reconciler.New(cluster.Config, reconciler.Deps{
+	w := reconciler.New(decodable, reconciler.Deps{
 		Live: live, Claims: nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: now}, Beside: beside,
 		Brake: brake.Start(d, cluster.Clientset, cfg.Lease.Namespace), Workers: cfg.Workers, DryRun: cfg.DryRun,
 		Clock: now, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),

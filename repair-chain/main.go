@@ -7,9 +7,11 @@ import (
 	"context"
 
 	"github.com/nvidia/nvsentinel/internal/brake"
+	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )
@@ -23,7 +25,11 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	live, err := reconciler.Live(cluster.Config)
+	decodable, err := controller.Skipping(cluster.Config, controller.NewSkips(nil, d.Log, d.Registry), v1alpha1.AddToScheme)
+	if err != nil {
+		return err
+	}
+	live, err := reconciler.Live(decodable)
 	if err != nil {
 		return err
 	}
@@ -34,7 +40,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if cfg.LeaseNamespace != "" {
 		deps.Leases = &nodelease.Claims{Client: cluster.Clientset, Namespace: cfg.LeaseNamespace, Clock: deps.Clock}
 	}
-	w := reconciler.New(cluster.Config, deps)
+	w := reconciler.New(decodable, deps)
 	d.Ready("runs", w.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "runs", w.Run)
 	return nil

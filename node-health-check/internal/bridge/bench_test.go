@@ -46,6 +46,11 @@ type door struct {
 	loses  bool  // and its answer, after it was stored
 }
 
+// HealthEventOccurredV2 is unknown to a connector of an older version.
+func (d *door) HealthEventOccurredV2(context.Context, *protos.HealthEvents, ...grpc.CallOption) (*protos.HealthEventResults, error) {
+	return nil, status.Error(codes.Unimplemented, "unknown method")
+}
+
 func (d *door) HealthEventOccurredV1(_ context.Context, in *protos.HealthEvents, _ ...grpc.CallOption) (*emptypb.Empty, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

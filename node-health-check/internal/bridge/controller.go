@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -151,9 +150,10 @@ func (c *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error
 func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediation, node *corev1.Node, d bridge.Decision) error {
 	fault := bridge.Fault(o)
 	err := c.publish(ctx, fault)
+	var refused *report.Refused
 	switch {
-	case status.Code(err) == codes.InvalidArgument:
-		return c.write(ctx, o, bridge.Refusal(status.Convert(err).Message()))
+	case errors.As(err, &refused):
+		return c.write(ctx, o, bridge.Refusal(status.Convert(refused.Cause).Message()))
 	case err != nil:
 		return errors.Join(err, c.write(ctx, o, d))
 	}
@@ -167,7 +167,8 @@ func (c *Reconciler) report(ctx context.Context, o *v1alpha1.HealthEventRemediat
 // refused for good is tried again as long as its fault is stored.
 func (c *Reconciler) recover(ctx context.Context, o *v1alpha1.HealthEventRemediation) error {
 	err := c.publish(ctx, bridge.Recovery(o))
-	if status.Code(err) == codes.InvalidArgument && o.Status.EventID == "" {
+	var refused *report.Refused
+	if errors.As(err, &refused) && o.Status.EventID == "" {
 		c.Log.Warn("a recovery is refused, as its fault was: the object goes without", "remediation", o.Name, "error", err)
 		err = nil
 	}
@@ -198,14 +199,15 @@ func (c *Reconciler) write(ctx context.Context, o *v1alpha1.HealthEventRemediati
 func (c *Reconciler) publish(ctx context.Context, e *protos.HealthEvent) error {
 	ctx, cancel := context.WithTimeout(ctx, report.Deadline)
 	defer cancel()
-	_, err := c.Connector.HealthEventOccurredV1(ctx, &protos.HealthEvents{Version: 1, Events: []*protos.HealthEvent{e}})
+	err := report.Sender{Connector: c.Connector}.One(ctx, e)
 	c.Metrics.count(e, err)
 	if err != nil {
 		err = fmt.Errorf("handing an event of node %s to the connector, to be tried again: %w", e.GetNodeName(), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failing = err; status.Code(err) == codes.InvalidArgument {
+	var refused *report.Refused
+	if c.failing = err; errors.As(err, &refused) {
 		c.failing = nil // this event is wrong, not the connector
 	}
 	return err

@@ -1,7 +1,10 @@
 package bridge
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
@@ -28,7 +31,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // count counts one request.
 func (m *Metrics) count(e *protos.HealthEvent, err error) {
-	if err != nil {
+	var refused *report.Refused
+	switch {
+	case errors.As(err, &refused):
+		m.failures.WithLabelValues(codes.InvalidArgument.String()).Inc()
+		return
+	case err != nil:
 		m.failures.WithLabelValues(status.Code(err).String()).Inc()
 		return
 	}
