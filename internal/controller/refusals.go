@@ -70,14 +70,11 @@ func (r *Refusals) Why() string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	why := ""
+	var why []string
 	for _, name := range slices.Sorted(maps.Keys(r.last)) {
 		if one := r.last[name]; r.clock.Since(one.at) < refusalLasts {
-			why += fmt.Sprintf("%s can not be watched, changes are seen late: %v; ", name, one.err)
+			why = append(why, fmt.Sprintf("%s can not be watched, changes are seen late: %v", name, one.err))
 		}
 	}
-	if why == "" {
-		return ""
-	}
-	return why[:len(why)-len("; ")]
+	return strings.Join(why, "; ")
 }

@@ -70,7 +70,7 @@ func (d drain) judge(x eviction.Due) pending {
 		p := d.onItsWay(x.Pod)
 		p.next = earliest(deadline, p.next)
 		return p
-	case eviction.AllowCompletion:
+	case eviction.AllowCompletion, eviction.LeaveAlone: // no pod of LeaveAlone is due
 	}
 	if x.Pod.DeletionTimestamp != nil {
 		return d.onItsWay(x.Pod)

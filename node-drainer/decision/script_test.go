@@ -330,7 +330,7 @@ func (w *world) accepted(p *corev1.Pod) {
 func budgets(written string) []string {
 	ns, names, _ := strings.Cut(written, "/")
 	var out []string
-	for _, one := range strings.Split(names, "+") {
+	for one := range strings.SplitSeq(names, "+") {
 		out = append(out, ns+"/"+one)
 	}
 	return out

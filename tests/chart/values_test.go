@@ -166,7 +166,7 @@ func TestRefused(t *testing.T) {
 		"one of two controllers":             {set("janitor.enabled=true", "cspPluginAws.enabled=true", "cspPluginKwok.enabled=true", "janitor.rebootNodeController.cspPluginHost=csp-plugin-aws"), []string{"janitor.terminateNodeController.cspPluginHost"}},
 		"a dry run that is text":             {set("faultQuarantine.dryRun=maybe"), []string{"/faultQuarantine/dryRun", "want boolean"}},
 		"no replica":                         {set("nodeDrainer.replicas=0"), []string{"/nodeDrainer/replicas"}},
-		"a kind of owner":     {set("eviction.ownerKinds[0].kind=statefulsets", "eviction.ownerKinds[0].mode=Immediate"), []string{"/eviction/ownerKinds/0/kind"}},
+		"a kind of owner":                    {set("eviction.ownerKinds[0].kind=statefulsets", "eviction.ownerKinds[0].mode=Immediate"), []string{"/eviction/ownerKinds/0/kind"}},
 		"a mode of eviction":                 {set("eviction.userNamespaces[0].name=x", "eviction.userNamespaces[0].mode=Now"), []string{"/eviction/userNamespaces/0/mode"}},
 		"a cluster-wide stranger":            {set("platformConnectors.publishers[0].name=x", "platformConnectors.publishers[0].clusterWide=true"), []string{"/platformConnectors/publishers/0", "'account'"}},
 		"no store":                           {nil, []string{"store.secretName is empty", "PostgreSQL or MongoDB", "SQLite is for one host", "trialPostgresql.enabled"}},

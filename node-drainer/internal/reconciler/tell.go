@@ -86,7 +86,7 @@ func (d *Reconciler) warnings(step decision.Step) []event {
 }
 
 func (d *Reconciler) blockedBy(b decision.Blocked) string {
-	switch b.Why {
+	switch b.Why { //nolint:exhaustive // no other reason blocks a drain
 	case decision.BudgetBlocked:
 		return strings.TrimSuffix("disruption budgets refuse evictions: "+named(b.By), ": ")
 	case decision.SeveralBudgets:
