@@ -80,6 +80,7 @@ recommendedAction = "CONTACT_SUPPORT"
 type site struct {
 	fleet    *fleet.Fleet
 	policies string // file of both monitors
+	agents   string // the connectors' file
 	clock    string // file that sets their clocks wrong
 	monitors []*fleet.Service
 	targets  []string // nodes without a monitor
@@ -105,7 +106,7 @@ func start(t *testing.T) *site {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
 	}
-	s := &site{fleet: f, policies: filepath.Join(f.Dir, "policies.toml"), clock: filepath.Join(f.Dir, "clock")}
+	s := &site{fleet: f, policies: filepath.Join(f.Dir, "policies.toml"), agents: connectors, clock: filepath.Join(f.Dir, "clock")}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(f.Logs(s.targets[0], 12))
@@ -169,7 +170,7 @@ func (s *site) deploy(t *testing.T, root string) {
 	for i, pod := range pods {
 		s.targets = slices.DeleteFunc(s.targets, func(node string) bool { return node == pod.Spec.NodeName })
 		args := append(slices.Clone(pod.Spec.Containers[0].Args),
-			"--kubeconfig="+kubeconfig, "--policy-config-path="+s.policies, "--platform-connector-token-path="+s.token(t, pod),
+			"--kubeconfig="+kubeconfig, "--policy-config-path="+s.policies, "--publishers-config-path="+s.agents, "--platform-connector-token-path="+s.token(t, pod),
 			"--platform-connector-socket=unix://"+s.fleet.Socket(pod.Spec.NodeName), "--metrics-bind-address=127.0.0.1:0",
 			"--health-probe-bind-address=127.0.0.1:0", "--resync-period=1s",
 			"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms")

@@ -159,7 +159,7 @@ func TestAControllerThatPutsItsPodBack(t *testing.T) {
 			}
 			return nil
 		})
-		s.pod(agent(n + 1))
+		s.add(agent(n + 1))
 	}
 	s.eventually(func() error {
 		if got := s.eviction("r1").LeftAlone; got != "uid-"+s.node {

@@ -286,6 +286,16 @@ func (s *stage) release() {
 // pod runs on the node.
 func (s *stage) pod(spec localcluster.PodSpec) {
 	s.t.Helper()
+	spec = s.add(spec)
+	if _, err := s.cluster.WaitForPods(s.t.Context(), spec.Namespace, spec.Name, 1); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// add creates a pod on the node, and does not wait for it: the drainer may evict it before
+// it runs.
+func (s *stage) add(spec localcluster.PodSpec) localcluster.PodSpec {
+	s.t.Helper()
 	spec.Node = s.node
 	if spec.Namespace == "" {
 		spec.Namespace = s.ns
@@ -293,9 +303,7 @@ func (s *stage) pod(spec localcluster.PodSpec) {
 	if _, err := s.cluster.AddPod(s.t.Context(), spec); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.cluster.WaitForPods(s.t.Context(), spec.Namespace, spec.Name, 1); err != nil {
-		s.t.Fatal(err)
-	}
+	return spec
 }
 
 // known waits until the drainer's cache shows so many pods of the node: what
