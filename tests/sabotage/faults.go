@@ -30,14 +30,13 @@ func connector() []Fault {
 		},
 		{
 			Name: "platform-connectors/acknowledge-anyway", What: "what could not be made durable is acknowledged",
-			Edits: []overlay.Edit{{File: service + "ingest/ingest.go",
-				Old: "	if err != nil {\n		return d.refuse(err)\n	}\n	crashpoint.Here(\"platform-connectors/spooled\")\n",
-				New: "	crashpoint.Here(\"platform-connectors/spooled\")\n"}},
+			Edits: []overlay.Edit{{File: service + "ingest/each.go",
+				Old: "	return d.Spool.Append(ctx, records)\n", New: "	_ = d.Spool.Append(ctx, records)\n	return nil\n"}},
 		},
 		{
 			Name: "platform-connectors/accept-foreign", What: "anybody may speak for any node",
 			Edits: []overlay.Edit{{File: service + "ingest/ingest.go",
-				Old: "	if from.wide {\n		node = \"\" // any\n", New: "	if true {\n		node = \"\"\n"}},
+				Old: "	if from.wide {\n		return \"\"\n", New: "	if true {\n		return \"\"\n"}},
 		},
 		{
 			Name: "platform-connectors/drop-unstored", What: "a batch that the store did not take is let go",

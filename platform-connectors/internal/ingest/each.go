@@ -81,10 +81,7 @@ func (d *Server) each(ctx context.Context, from sender, batch *protos.HealthEven
 
 // admitEach are the events that are well-formed, each with its place in the batch.
 func (d *Server) admitEach(from sender, events []*protos.HealthEvent, out *answers) (admitted []admission.Admitted, of []int) {
-	node := d.NodeName
-	if from.wide {
-		node = "" // any
-	}
+	node := d.speaksFor(from)
 	for i, p := range events {
 		e, cuts, refusal := admission.Normalise(p, node)
 		if refusal != nil {

@@ -124,14 +124,18 @@ func (d *Server) occurred(ctx context.Context, from sender, batch *protos.Health
 	return nil
 }
 
+// speaksFor is the node of which a sender may report; empty is any.
+func (d *Server) speaksFor(from sender) string {
+	if from.wide {
+		return ""
+	}
+	return d.NodeName
+}
+
 // admit checks what is in the batch, and whether its sender may say that.
 func (d *Server) admit(from sender, batch *protos.HealthEvents) (admitted []admission.Admitted, err error) {
-	node := d.NodeName
-	if from.wide {
-		node = "" // any
-	}
 	d.numbers.translate(batch.GetEvents())
-	if admitted, err = admission.Batch(batch.GetEvents(), node); err != nil {
+	if admitted, err = admission.Batch(batch.GetEvents(), d.speaksFor(from)); err != nil {
 		return nil, err
 	}
 	events := make([]record.Event, len(admitted))
