@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := $(shell sed -n 's,^\t\./,,p' go.work)
+MODULES := $(shell sed -n 's,^\t\(\..*\),\1,p' go.work)
 PREPARE = CGO_ENABLED=0 go run ./tests/cmd/prepare
 
 STORE ?= sqlite
@@ -69,7 +69,7 @@ build: ## Build every binary into bin/.
 images: ## Build the images without Docker: make images [REGISTRY=registry.example.com/nvsentinel] [TAG=0.1.0] [PLATFORMS=linux/amd64,linux/arm64] [ONLY=janitor] [PUSH=1].
 	@$(if $(AUTHORITIES),,[ -e /etc/ssl/certs/ca-certificates.crt ] || hack/packages.sh ca-certificates)
 	@$(if $(BASE),hack/packages.sh gcc)
-	@GOWORK=off CGO_ENABLED=0 go -C hack/tools/images build -o $(CURDIR)/bin/tools/images .
+	@GOWORK=off CGO_ENABLED=0 go -C hack/tools build -o $(CURDIR)/bin/tools/images ./images
 	@exec bin/tools/images --out $(OUT) --tag $(TAG) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(if $(ONLY),--only $(ONLY)) $(if $(BASE),--base $(BASE)) $(if $(AUTHORITIES),--authorities $(AUTHORITIES)) $(if $(PUSH),--push)
 
 .PHONY: journey

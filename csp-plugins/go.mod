@@ -1,11 +1,10 @@
 module github.com/nvidia/nvsentinel/csp-plugins
 
-go 1.26.0
+go 1.26.7
 
 replace (
-	github.com/nvidia/nvsentinel/data-models => ../data-models
-	github.com/nvidia/nvsentinel/internal => ../internal
-	github.com/nvidia/nvsentinel/janitor/protos => ../janitor/protos
+	github.com/nvidia/nvsentinel => ..
+	github.com/nvidia/nvsentinel/api => ../api
 )
 
 require (
@@ -21,9 +20,8 @@ require (
 	github.com/aws/smithy-go v1.28.8
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
-	github.com/nvidia/nvsentinel/data-models v0.0.0
-	github.com/nvidia/nvsentinel/internal v0.0.0
-	github.com/nvidia/nvsentinel/janitor/protos v0.0.0
+	github.com/nvidia/nvsentinel v0.0.0
+	github.com/nvidia/nvsentinel/api v0.0.0
 	github.com/oracle/oci-go-sdk/v65 v65.129.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stmcginnis/gofish v0.24.0

@@ -9,7 +9,7 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 if [ -z "${HELM:-}" ]; then
 	HELM=$bin/helm
-	GOWORK=off go -C hack/tools/helm build -o "$HELM" helm.sh/helm/v4/cmd/helm
+	GOWORK=off go -C hack/tools build -o "$HELM" helm.sh/helm/v4/cmd/helm
 fi
 # render FILE TEMPLATE FLAG...: the comment on top of the file comes from stdin.
 render() {

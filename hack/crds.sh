@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Writes the deep copies and the CRDs of a module's kinds from their Go types:
-# hack/crds.sh [module [folder of the chart]], without them the janitor's into crds.
+# Writes the deep copies and the CRDs of all kinds of the module api from their Go types.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 tool=$(mktemp -d)
 trap 'rm -rf "$tool"' EXIT
 export GOWORK=off
 go build -C "$root/hack/tools" -o "$tool/controller-gen" sigs.k8s.io/controller-tools/cmd/controller-gen
-cd "$root/${1:-janitor}"
-"$tool/controller-gen" object paths=./api/... crd paths=./api/... \
-  output:crd:dir="$root/distros/helm/nvsentinel/${2:-crds}"
+cd "$root/api"
+"$tool/controller-gen" object paths=./...
+chart=$root/distros/helm/nvsentinel
+"$tool/controller-gen" crd paths=./janitor/... paths=./repairchain/... output:crd:dir="$chart/crds"
+"$tool/controller-gen" crd paths=./nodehealthcheck/... paths=./healthevent/... output:crd:dir="$chart/manifests/crds"

@@ -10,15 +10,14 @@ for tool in google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/
 	GOWORK=off go -C hack/tools build -o "$bin/" "$tool"
 done
 export PATH=$bin:$PATH
-protoc -I data-models/protobufs --go_out=data-models/pkg/protos --go_opt=paths=source_relative \
-	--go-grpc_out=data-models/pkg/protos --go-grpc_opt=paths=source_relative health_event.proto
-protoc -I janitor/protos/v1 --go_out=janitor/protos/v1 --go_opt=paths=source_relative \
-	--go-grpc_out=janitor/protos/v1 --go-grpc_opt=paths=source_relative csp_plugin.proto
+protoc -I data-models/protobufs --go_out=api/protos --go_opt=paths=source_relative \
+	--go-grpc_out=api/protos --go-grpc_opt=paths=source_relative health_event.proto
+protoc -I janitor/protos/v1 --go_out=api/csp/v1 --go_opt=paths=source_relative \
+	--go-grpc_out=api/csp/v1 --go-grpc_opt=paths=source_relative csp_plugin.proto
 protoc -I platform-connectors/internal/protos --go_out=platform-connectors/internal/protos --go_opt=paths=source_relative \
 	--go-grpc_out=platform-connectors/internal/protos --go-grpc_opt=paths=source_relative gateway.proto
-for m in data-models internal health-monitors janitor node-health-check repair-chain; do
-	(cd "$m" && go generate ./...)
-done
+hack/crds.sh
+go generate ./...
 hack/chart.sh
 # The pages of docs/configuration and of the metrics, each by the test that compares it; the index last.
 mapfile -t pages < <(git grep --untracked -lE 'reference\.Page\(' -- '*page_test.go' | xargs -n1 dirname | sed 's#^#./#')

@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
+	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // bare is a plugin as ADR-017 shows one: a gRPC server without TLS, without a health

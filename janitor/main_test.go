@@ -21,14 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
+	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/config"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // childEnv makes this test binary the janitor itself.

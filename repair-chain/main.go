@@ -6,12 +6,12 @@ package main
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/brake"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/config"
 	"github.com/nvidia/nvsentinel/repair-chain/internal/reconciler"
 )

@@ -8,9 +8,9 @@ package timeline
 import (
 	"time"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // Source is one place that facts come from.

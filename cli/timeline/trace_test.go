@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 )
 
 const tracedRuns = `

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/ec2fake"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // claim registers a Node by its own kubelet, which says everything of itself that is true of

@@ -20,9 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/aws"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/ec2fake"
-	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"

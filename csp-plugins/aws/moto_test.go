@@ -26,12 +26,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodetypes "k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugintest"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/pythonenv"
-	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/freeport"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // moto is EC2 as moto serves it, a service that nobody here wrote, behind a proxy that

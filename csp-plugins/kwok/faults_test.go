@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // rig is a plugin process and one node.

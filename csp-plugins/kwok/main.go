@@ -4,11 +4,11 @@ package main
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/callers"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/kwok"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
 const name = "csp-plugin-kwok"

@@ -23,14 +23,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugintest"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloudtest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfish"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/redfishfake"
-	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // asPlugin in the environment makes the test binary the plugin, so that it can

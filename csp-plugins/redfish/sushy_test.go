@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugintest"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/pythonenv"
-	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
 	"github.com/nvidia/nvsentinel/internal/freeport"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/testkit"

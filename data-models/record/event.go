@@ -15,8 +15,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/extra"
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 )
 
 // Metadata keys that carry the publisher's order and boot, and what the

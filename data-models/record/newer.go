@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 )
 
 // Version is what MinVersion is compared with. Who adds a field or a value that an

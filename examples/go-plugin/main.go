@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nvidia/nvsentinel/janitor/protos/auth"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+	"github.com/nvidia/nvsentinel/api/csp/auth"
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
 // settings are the plugin's flags.

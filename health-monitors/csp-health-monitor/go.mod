@@ -3,9 +3,8 @@ module github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor
 go 1.26.7
 
 replace (
-	github.com/nvidia/nvsentinel/data-models => ../../data-models
-	github.com/nvidia/nvsentinel/internal => ../../internal
-	github.com/nvidia/nvsentinel/store-client => ../../store-client
+	github.com/nvidia/nvsentinel => ../..
+	github.com/nvidia/nvsentinel/api => ../../api
 )
 
 require (
@@ -23,9 +22,8 @@ require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/google/go-cmp v0.7.0
 	github.com/googleapis/gax-go/v2 v2.23.0
-	github.com/nvidia/nvsentinel/data-models v0.0.0
-	github.com/nvidia/nvsentinel/internal v0.0.0
-	github.com/nvidia/nvsentinel/store-client v0.0.0
+	github.com/nvidia/nvsentinel v0.0.0
+	github.com/nvidia/nvsentinel/api v0.0.0
 	github.com/oracle/oci-go-sdk/v65 v65.129.0
 	github.com/prometheus/client_golang v1.25.0
 	golang.org/x/sync v0.24.0

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/fault"
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/report"
 )

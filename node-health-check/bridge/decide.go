@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	check "github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	check "github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 )
 
 // Step is what is to be done next.

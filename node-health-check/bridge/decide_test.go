@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	check "github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	check "github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 )
 
 var noon = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))

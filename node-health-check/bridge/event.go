@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 )
 
 const (

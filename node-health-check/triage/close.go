@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // Outcome is what became of one act of a plan.

@@ -3,7 +3,7 @@ package triage
 import (
 	"time"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // Turn is what comes next for an unhealthy node.

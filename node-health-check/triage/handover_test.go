@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	healthevent "github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 // The repair that a HealthEventRemediation leads to takes the node's lease: the check

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
+	healthevent "github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 )
 
 const (

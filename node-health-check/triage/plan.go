@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // Verb is what an Act does.

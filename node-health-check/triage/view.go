@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // View is what one pass over one NodeHealthCheck sees.

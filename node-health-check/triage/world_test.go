@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 )
 
 // states are those of a step that is over, as conditions of later steps see it.

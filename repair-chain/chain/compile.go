@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // janitorGroup is of the kinds that reboot and replace nodes.

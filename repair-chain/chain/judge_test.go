@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // TestJudge: what the verdict on an object makes of a step that is under way.

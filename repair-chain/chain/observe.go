@@ -3,9 +3,9 @@ package chain
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // observedPath is where objects say which generation their controller has seen.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 const examples = "../../examples/repair-chains/"

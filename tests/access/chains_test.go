@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// buildHelm builds the helm of hack/tools/helm, unless make test has built it.
+// buildHelm builds the helm of hack/tools, unless make test has built it.
 var buildHelm = sync.OnceValues(func() (string, error) {
 	if built := os.Getenv(testkit.Prebuilt); built != "" {
 		return filepath.Join(built, "helm"), nil

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/tests/fleet"
 )
 

@@ -92,7 +92,7 @@ func E2E(root, out string) gobuild.Batch {
 
 // Helm is the helm that renders the chart.
 func Helm(root, out string) gobuild.Batch {
-	b := batch("helm", filepath.Join(root, "hack", "tools", "helm"), out)
+	b := batch("helm", filepath.Join(root, "hack", "tools"), out)
 	b.Env = append(b.Env, "GOWORK=off")
 	b.Programs = []gobuild.Program{{Name: "helm", Package: "helm.sh/helm/v4/cmd/helm"}}
 	return b

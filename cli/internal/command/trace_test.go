@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/cli/internal/command"
 	"github.com/nvidia/nvsentinel/cli/timeline"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // TestTrace: what runs know is told without a store; a cluster without the kind, and a

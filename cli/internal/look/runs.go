@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // Runs are all runs of repair chains; a cluster that does not know the kind has none.

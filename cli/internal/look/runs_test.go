@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // TestAnUndecodableObjectOfChainsHidesNoOther: the others are shown, and what is left out

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/nvidia/nvsentinel/janitor/protos/auth"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+	"github.com/nvidia/nvsentinel/api/csp/auth"
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 )
 
 // Reviews asks the API server about tokens under the plugin's own identity.

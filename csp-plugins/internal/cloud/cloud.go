@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
 // State is what a cloud says of a machine.

@@ -3,10 +3,10 @@ package cloud
 import (
 	"context"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/callers"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
 // Serve makes the service of a plugin: what a main has left to do is to make the

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nvidia/nvsentinel/csp-plugins/plugintest"
+	"github.com/nvidia/nvsentinel/api/csp/plugintest"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // patience is what no working program needs.

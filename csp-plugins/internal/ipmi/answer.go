@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 )
 
 // retryAfter is how long a BMC is left alone that has too much to do.

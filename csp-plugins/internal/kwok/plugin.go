@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
 // Options of a plugin.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
 	"github.com/nvidia/nvsentinel/csp-plugins/internal/cloud"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
 )
 
 // retryAfter is how long a BMC is left alone that has too much to do.

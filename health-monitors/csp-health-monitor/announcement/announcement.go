@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 )
 
 // State is how far the provider says that a maintenance has come.

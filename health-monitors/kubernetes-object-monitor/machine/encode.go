@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/extra"
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 )
 
 // TestTheJobOfAReset: job.golden.json is the Job as it is made, which tests/access has

@@ -26,9 +26,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"k8s.io/utils/clock"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // authority issues certificates.

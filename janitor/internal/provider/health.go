@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/utils/clock"
 
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/internal/delay"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // Pace of the health checks.

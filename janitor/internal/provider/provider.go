@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 )
 
 // Delivery is what is known of a signal that got no good answer.

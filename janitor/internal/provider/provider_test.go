@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/nvidia/nvsentinel/api/csp/plugin"
+	v1 "github.com/nvidia/nvsentinel/api/csp/v1"
 	"github.com/nvidia/nvsentinel/janitor/internal/provider"
-	"github.com/nvidia/nvsentinel/janitor/protos/plugin"
-	v1 "github.com/nvidia/nvsentinel/janitor/protos/v1"
 )
 
 // scripted answers every verb with code, or hangs.

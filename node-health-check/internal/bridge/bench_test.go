@@ -25,11 +25,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
+	check "github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
-	check "github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 func TestMain(m *testing.M) { os.Exit(localcluster.Main(m)) }

@@ -21,11 +21,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/internal/crashpoint"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/report"
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/bridge"
 )
 

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
-	"github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/bridge"
 )
 

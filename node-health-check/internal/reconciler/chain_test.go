@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 var runKind = schema.GroupVersionKind{Group: "nvsentinel.dgxc.nvidia.com", Version: "v1alpha1", Kind: "RepairRun"}

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kube"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/node-health-check/triage"
 )
 

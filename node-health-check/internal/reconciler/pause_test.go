@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // A pause while a remediation is under way, past its time and after its failure: the

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/testkit"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 // The leases may be listed and not watched: the service is not ready and says so, works

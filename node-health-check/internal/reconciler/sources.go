@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 // gathering is how long a change of a node waits for those of others: a pass looks at

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 )
 
 // lister lists the checks that it holds, and has nodes by name in a pool.

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	healthevent "github.com/nvidia/nvsentinel/api/healthevent/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/controller"
 	"github.com/nvidia/nvsentinel/internal/eventrecorder"
-	healthevent "github.com/nvidia/nvsentinel/node-health-check/api/healthevent/v1alpha1"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 const (

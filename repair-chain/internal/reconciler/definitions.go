@@ -11,7 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 

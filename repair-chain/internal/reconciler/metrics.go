@@ -3,7 +3,7 @@ package reconciler
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 )
 
 // Metrics of runs.

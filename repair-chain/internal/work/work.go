@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 )
 
 // Code is what a provider's name of a kind of maintenance means.

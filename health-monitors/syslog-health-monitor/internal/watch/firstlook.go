@@ -3,7 +3,7 @@ package watch
 import (
 	"time"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/api/option"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/gcp"

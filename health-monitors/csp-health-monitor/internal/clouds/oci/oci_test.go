@@ -17,7 +17,7 @@ import (
 
 	"github.com/oracle/oci-go-sdk/v65/common"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/announcement"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/clouds/oci"
