@@ -33,7 +33,7 @@ if [ "${1:-}" != inside ]; then
 	registry=registry.example.com # as docs/helm.md calls it
 	make -s images OUT=bin/e2e/images REGISTRY=$registry/nvsentinel ONLY=node-connector,platform-connectors,syslog-health-monitor,kubernetes-object-monitor,health-events-analyzer,fault-quarantine,node-drainer,fault-remediation,janitor,nvsentinel >bin/e2e/images.txt
 	bin/tools/images --list tests/e2e/images.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
-	(cd examples/go-plugin && GOWORK=off "$root/bin/tools/images" --list ../../tests/e2e/plugin.txt --out "$root/bin/e2e/images" --tag v1 --registry $registry) >>bin/e2e/images.txt
+	bin/tools/images --list tests/e2e/plugin.txt --out bin/e2e/images --tag v1 --registry $registry >>bin/e2e/images.txt
 	own "$root/hack/e2e.sh" inside "$work"
 	exit
 fi

@@ -17,7 +17,7 @@ import (
 
 const root = "github.com/nvidia/nvsentinel/"
 
-// floors lists, per module, the sibling modules it may import, as ARCHITECTURE.md has
+// floors lists, per folder, the sibling folders it may import, as ARCHITECTURE.md has
 // them. The tests may import all of them.
 func floors(t *testing.T) map[string][]string {
 	t.Helper()
@@ -71,8 +71,8 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
-// moduleOf is the module (relative to the root) that holds an import path.
-func moduleOf(floors map[string][]string, path string) string {
+// folderOf is the folder of the table that holds an import path.
+func folderOf(floors map[string][]string, path string) string {
 	rest, ours := strings.CutPrefix(path, root)
 	if !ours {
 		return ""
@@ -89,15 +89,15 @@ func moduleOf(floors map[string][]string, path string) string {
 func TestImportMatrix(t *testing.T) {
 	floors := floors(t)
 	for _, p := range list(t) {
-		from := moduleOf(floors, p.ImportPath)
+		from := folderOf(floors, p.ImportPath)
 		allowed, known := floors[from]
 		if !known {
-			t.Errorf("package %s is in no module of the house", p.ImportPath)
+			t.Errorf("package %s is in no folder of ARCHITECTURE.md", p.ImportPath)
 			continue
 		}
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			for _, path := range imports {
-				to := moduleOf(floors, path)
+				to := folderOf(floors, path)
 				if to == "" || to == from || slices.Contains(allowed, to) {
 					continue
 				}
