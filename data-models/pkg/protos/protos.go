@@ -1,6 +1,6 @@
 // Package protos has the names of package api/protos under the import path that
 // monitors written for the specification use. New code imports api/protos.
-package protos //nolint:revive // the names are those of the code that protoc makes
+package protos
 
 import api "github.com/nvidia/nvsentinel/api/protos"
 

@@ -1,6 +1,6 @@
 // Package v1 has the names of package api/csp/v1 under the import path that ADR-017
 // of the specification gives to plugins. New code imports api/csp/v1.
-package v1 //nolint:revive // the names are those of the code that protoc makes
+package v1
 
 import api "github.com/nvidia/nvsentinel/api/csp/v1"
 
