@@ -76,7 +76,7 @@ func guards(t *testing.T, command func() *exec.Cmd) {
 // dir, without those that name an address.
 func manifest(t *testing.T, dir string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../../examples/deploy/rack-plugin.yaml")
+	text, err := os.ReadFile("../../examples/deploy/rack-plugin.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,14 +38,14 @@ func TestGoExample(t *testing.T) {
 func TestPythonExample(t *testing.T) {
 	python := filepath.Join(pythonenv.Programs(t, "python-plugin.sh"), "python")
 	stubs := t.TempDir()
-	const contract = "../../../janitor/protos/v1"
+	const contract = "../../janitor/protos/v1"
 	protoc := exec.CommandContext(t.Context(), python, "-m", "grpc_tools.protoc", "-I", contract,
 		"--python_out="+stubs, "--grpc_python_out="+stubs, "csp_plugin.proto")
 	if out, err := protoc.CombinedOutput(); err != nil {
 		t.Fatalf("making the stubs: %v\n%s", err, out)
 	}
 	conforms(t, func() *exec.Cmd {
-		cmd := exec.Command(python, "../../../examples/python-plugin/plugin.py")
+		cmd := exec.Command(python, "../../examples/python-plugin/plugin.py")
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+stubs, "PYTHONDONTWRITEBYTECODE=1")
 		return cmd
 	})
