@@ -49,7 +49,7 @@ func TestServicesTakeTheirArguments(t *testing.T) {
 				container := pod.Spec.Containers[0]
 				if workload == "csp-health-monitor" { // one of its providers'
 					program, _, _ = strings.Cut(container.Image[strings.LastIndex(container.Image, "/")+1:], ":")
-					program = strings.Replace(strings.TrimSuffix(program, "@sha256"), "monitor-", "monitor/", 1)
+					program = strings.TrimSuffix(program, "@sha256")
 				}
 				if workload == "platform-connectors" && name != "direct" {
 					program = "node-connector"

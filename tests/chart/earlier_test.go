@@ -22,7 +22,7 @@ var services = map[string]string{
 	"kubernetes-object-monitor": "kubernetes-object-monitor", "labeler": "labeler", "health-events-analyzer": "health-events-analyzer",
 	"fault-quarantine": "fault-quarantine", "node-drainer": "node-drainer", "fault-remediation": "fault-remediation",
 	"event-exporter": "event-exporter", "janitor": "janitor", "csp-plugin-aws": "aws", "csp-plugin-azure": "azure", "csp-plugin-gcp": "gcp",
-	"csp-plugin-kwok": "kwok", "csp-plugin-oci": "oci", "csp-health-monitor": "csp-health-monitor/aws",
+	"csp-plugin-kwok": "kwok", "csp-plugin-oci": "oci", "csp-health-monitor": "csp-health-monitor-aws",
 }
 
 // TestFlagsAndKeysOfTheEarlierOne: each program ends with each of them, and names

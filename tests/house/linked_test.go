@@ -60,7 +60,7 @@ func TestNobodyLinksWhatItMustNot(t *testing.T) {
 	have := linked(t)
 	writers := []string{
 		"cli/nvsentinel", "event-exporter", "fault-quarantine", "fault-remediation", "health-events-analyzer", "node-drainer", "platform-connectors",
-		"health-monitors/csp-health-monitor/aws", "health-monitors/csp-health-monitor/azure", "health-monitors/csp-health-monitor/gcp", "health-monitors/csp-health-monitor/oci",
+		"csp-plugins/aws/csp-health-monitor-aws", "csp-plugins/azure/csp-health-monitor-azure", "csp-plugins/gcp/csp-health-monitor-gcp", "csp-plugins/oci/csp-health-monitor-oci",
 	}
 	rules := []struct {
 		what, prefix string
@@ -70,10 +70,10 @@ func TestNobodyLinksWhatItMustNot(t *testing.T) {
 		{"a database driver", "go.mongodb.org/mongo-driver", writers},
 		{"a database driver", "modernc.org/sqlite", writers},
 		// log-collector uploads to what speaks S3, which many stores do.
-		{"a cloud's SDK", "github.com/aws/", []string{"csp-plugins/aws", "health-monitors/csp-health-monitor/aws", "repair-steps/log-collector"}},
-		{"a cloud's SDK", "github.com/Azure/", []string{"csp-plugins/azure", "health-monitors/csp-health-monitor/azure"}},
-		{"a cloud's SDK", "cloud.google.com/", []string{"csp-plugins/gcp", "health-monitors/csp-health-monitor/gcp"}},
-		{"a cloud's SDK", "github.com/oracle/", []string{"csp-plugins/oci", "health-monitors/csp-health-monitor/oci"}},
+		{"a cloud's SDK", "github.com/aws/", []string{"csp-plugins/aws", "csp-plugins/aws/csp-health-monitor-aws", "repair-steps/log-collector"}},
+		{"a cloud's SDK", "github.com/Azure/", []string{"csp-plugins/azure", "csp-plugins/azure/csp-health-monitor-azure"}},
+		{"a cloud's SDK", "cloud.google.com/", []string{"csp-plugins/gcp", "csp-plugins/gcp/csp-health-monitor-gcp"}},
+		{"a cloud's SDK", "github.com/oracle/", []string{"csp-plugins/oci", "csp-plugins/oci/csp-health-monitor-oci"}},
 		{"DCGM's bindings", "github.com/NVIDIA/go-dcgm", []string{"health-monitors/gpu-health-monitor"}},
 	}
 	for _, rule := range rules {

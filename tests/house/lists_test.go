@@ -43,7 +43,7 @@ func TestLeases(t *testing.T) {
 		for _, file := range p.GoFiles {
 			folder := strings.TrimPrefix(p.ImportPath, root)
 			for _, m := range leads.FindAllStringSubmatch(read(t, path.Join(folder, file)), -1) {
-				lease := path.Base(strings.TrimSuffix(folder, "/internal/program")) + "-" + m[1]
+				lease := path.Base(strings.TrimSuffix(folder, "/program")) + "-" + m[1]
 				if !given[lease] {
 					t.Errorf("%s leads by Lease %s, which manifests/rbac.yaml gives to nobody", folder, lease)
 				}

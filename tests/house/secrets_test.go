@@ -19,7 +19,7 @@ var (
 // edges are the files where a secret is used: by whom a store is opened, and what sends.
 var edges = []string{
 	"event-exporter/main.go", "fault-quarantine/main.go", "fault-remediation/main.go", "health-events-analyzer/main.go",
-	"health-monitors/csp-health-monitor/internal/program/program.go", "node-drainer/main.go",
+	"health-monitors/csp-health-monitor/program/program.go", "node-drainer/main.go",
 	"platform-connectors/cluster.go", "platform-connectors/gateway.go", "platform-connectors/main.go",
 	"repair-steps/internal/delivery/config.go", "repair-steps/internal/delivery/delivery.go",
 	"repair-steps/internal/storage/bucket.go", "repair-steps/internal/storage/config.go", "repair-steps/internal/storage/open.go",

@@ -6,7 +6,6 @@ package programs
 import (
 	"path"
 	"path/filepath"
-	"strings"
 
 	"github.com/nvidia/nvsentinel/internal/gobuild"
 )
@@ -24,18 +23,8 @@ var others = []string{
 	"./health-events-analyzer", "./event-exporter", "./csp-plugins/aws", "./csp-plugins/azure", "./csp-plugins/gcp", "./csp-plugins/oci",
 	"./csp-plugins/redfish", "./csp-plugins/ipmi", "./node-health-check", "./janitor/gpu-reset",
 	"./repair-steps/log-collector", "./repair-steps/ticket",
-	clouds + "aws", clouds + "azure", clouds + "gcp", clouds + "oci",
-}
-
-// clouds is the folder of csp-health-monitor's programs, one for each provider, whose
-// binaries are in a folder of its name: the plugins have the same names.
-const clouds = "./health-monitors/csp-health-monitor/"
-
-func name(pkg string) string {
-	if strings.HasPrefix(pkg, clouds) {
-		return strings.TrimPrefix(pkg, "./health-monitors/")
-	}
-	return path.Base(pkg)
+	"./csp-plugins/aws/csp-health-monitor-aws", "./csp-plugins/azure/csp-health-monitor-azure", "./csp-plugins/gcp/csp-health-monitor-gcp",
+	"./csp-plugins/oci/csp-health-monitor-oci",
 }
 
 // Services is every service and the command line, built into out with go build's
@@ -126,7 +115,7 @@ func batch(title, dir, out string, lists ...[]string) gobuild.Batch {
 	b := gobuild.Batch{Title: title, Dir: dir, Env: []string{"CGO_ENABLED=0"}, Flags: Flags(), Out: out}
 	for _, list := range lists {
 		for _, pkg := range list {
-			b.Programs = append(b.Programs, gobuild.Program{Name: name(pkg), Package: pkg})
+			b.Programs = append(b.Programs, gobuild.Program{Name: path.Base(pkg), Package: pkg})
 		}
 	}
 	return b

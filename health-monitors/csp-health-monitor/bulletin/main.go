@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/bulletin"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/program"
 	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/lifecycle"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/program"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )
 

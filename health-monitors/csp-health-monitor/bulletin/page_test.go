@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/internal/config"
+	"github.com/nvidia/nvsentinel/health-monitors/csp-health-monitor/config"
 	"github.com/nvidia/nvsentinel/internal/testkit/reference"
 )
 
