@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +40,29 @@ func TestMachineryExists(t *testing.T) {
 	}
 }
 
+// TestTheProductNeedsNoMachinery: what product packages import is product.
+func TestTheProductNeedsNoMachinery(t *testing.T) {
+	files, err := tracked(t.Context(), repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if path.Ext(name) != ".go" || kindOf(name, false) != product {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repository, name), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range parsed.Imports {
+			folder, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "github.com/nvidia/nvsentinel/")
+			if ours && folder != "internal/crashpoint" && isMachinery(folder) {
+				t.Errorf("%s imports %s, which machineryFolders names", name, folder)
+			}
+		}
+	}
+}
+
 // TestThisTree: the figures of this repository are there, and none of them is zero.
 func TestThisTree(t *testing.T) {
 	tree, err := readTree(t.Context(), repository)
@@ -65,9 +91,9 @@ func TestASmallTree(t *testing.T) {
 		"internal/testkit/clock.go":               "package testkit\n",
 		"internal/testkitchen/k.go":               "package testkitchen\n",
 		"untracked.txt":                           "",
-		"docs/configuration/a.md":                 "# a\n\n| key | flag |\n|---|---|\n| `x` | `--x` |\n|  | |\n\n| other |\n|---|\n| y |\n",
-		"docs/configuration/b.md":                 "| key | flag |\n|---|---|\n| `x` | |\n| `y` | |\n",
-		"docs/configuration/README.md":            "| flag |\n|---|\n| `--version` |\n",
+		configurationFolder + "/a.md":             "# a\n\n| key | flag |\n|---|---|\n| `x` | `--x` |\n|  | |\n\n| other |\n|---|\n| y |\n",
+		configurationFolder + "/b.md":             "| key | flag |\n|---|---|\n| `x` | |\n| `y` | |\n",
+		configurationFolder + "/README.md":        "| flag |\n|---|\n| `--version` |\n",
 		"docs/metrics.md":                         "| metric | type |\n|---|---|\n| `a_b` | x |\n| `a_c` | x |\n\n## b\n\n| metric | type |\n|---|---|\n| `b_c` | x |\n| `a_b` | x |\n",
 		"hack/tools/images/images.txt":            "# all\n\nm   .   with x\n",
 		"examples/main.go":                        "package main\n",

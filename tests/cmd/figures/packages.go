@@ -7,9 +7,9 @@ import (
 )
 
 // machineryFolders are the folders of packages that exist for tests, for the demo or to
-// generate files, and that no program of the suite links in its ordinary build; "/..."
-// takes all folders below too. Of a tree that has another place for one of them, that
-// package counts as product.
+// generate files; "/..." takes all folders below too. Of a tree that has another place for
+// one of them, that package counts as product. No product package imports one, but for
+// internal/crashpoint, which does nothing outside of tests.
 var machineryFolders = []string{
 	// Whole trees: tests, tools of the build, examples of the documentation.
 	"tests/...", "hack/...", "examples/...",
@@ -20,7 +20,7 @@ var machineryFolders = []string{
 	"cli/internal/forward/forwardtest", "csp-plugins/internal/ec2fake", "csp-plugins/internal/redfishfake", "health-monitors/gpu-health-monitor/dcgmsim",
 	"health-monitors/internal/journaltest", "internal/cutproxy", "internal/report/reporttest", "platform-connectors/internal/gateway/gatewaytest",
 	// What runs programs, clusters and many nodes for tests.
-	"csp-plugins/internal/pythonenv", "health-monitors/csp-health-monitor/internal/fleet", "internal/controlplane", "internal/crashpoint", "internal/freeport",
+	"csp-plugins/internal/pythonenv", "internal/controlplane", "internal/crashpoint", "internal/freeport",
 	"internal/gobuild", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
 	// Generators.
 	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/syslog-health-monitor/xid/gen", "internal/predecessor/page",
