@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/internal/checkpoint"
 )
 

@@ -3,7 +3,7 @@ package machine
 import (
 	"slices"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 

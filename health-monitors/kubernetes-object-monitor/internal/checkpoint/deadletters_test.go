@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/health-monitors/kubernetes-object-monitor/machine"
 )
 
