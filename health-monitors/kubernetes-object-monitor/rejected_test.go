@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,4 +142,89 @@ func TestANameOfAnotherAgentIsNotTakenOver(t *testing.T) {
 	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1")
 	give(`"GpuBroken"`)
 	w.expect("fault Good kom-reserved-1 v1/Node kom-reserved-1", "fault GpuBroken kom-reserved-1 v1/Node kom-reserved-1")
+}
+
+// withCodes is a policy with error codes.
+func withCodes(policy, codes string) string {
+	return strings.Replace(policy, "isFatal = true\n", "isFatal = true\nerrorCode = ["+codes+"]\n", 1)
+}
+
+// TestEachCodeThatWasRejectedIsReportedOnceTheNameIsGiven: whether all codes of a match were
+// rejected or one of them, which leaves the other one open.
+func TestEachCodeThatWasRejectedIsReportedOnceTheNameIsGiven(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		rejected     int
+		before, then []string
+	}{
+		{"all", 2, nil, []string{"A", "B"}},
+		{"one", 1, []string{"A"}, []string{"B"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			node := "kom-codes-" + tc.name
+			w := newWorld(t, withCodes(broken("Given", node), `"A", "B"`))
+			fake := testclock.NewFakeClock(time.Now())
+			w.clock = fake
+			refuse := rejecting("Given")
+			w.connector.Answer(func(e *protos.HealthEvent) *protos.HealthEventResult {
+				if slices.Contains(tc.before, e.GetErrorCode()[0]) {
+					return refuse(&protos.HealthEvent{})
+				}
+				return refuse(e)
+			})
+			w.node(node, map[string]string{"test/broken": "true"})
+			w.run()
+			w.await("the dead letters", func() bool {
+				if fake.HasWaiters() {
+					fake.Step(time.Millisecond)
+				}
+				return len(w.deadLetters()) == tc.rejected
+			})
+			w.connector.Answer(nil)
+			w.until(fake, 30*time.Second, 2)
+			var want []string
+			for _, code := range append(tc.before, tc.then...) {
+				want = append(want, fmt.Sprintf("fault Given %s v1/Node %s %s", node, node, code))
+			}
+			if got := stories(w.connector.Distinct(t)); !slices.Equal(got, want) {
+				t.Errorf("events %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestARecoveryThatWasRejectedIsSentOnceTheNameIsGiven, of an object that recovers and of one
+// that is gone.
+func TestARecoveryThatWasRejectedIsSentOnceTheNameIsGiven(t *testing.T) {
+	w := newWorld(t, withCodes(broken("Given", "kom-ended"), `"A", "B"`))
+	fake := testclock.NewFakeClock(time.Now())
+	w.clock = fake
+	w.node("kom-ended-1", map[string]string{"test/broken": "true"})
+	w.node("kom-ended-2", map[string]string{"test/broken": "true"})
+	w.run()
+	w.until(fake, time.Millisecond, 4)
+	w.connector.Answer(rejecting("Given"))
+	w.label("kom-ended-1", "false")
+	if err := w.cluster.DeleteNode(t.Context(), "kom-ended-2"); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the dead letters", func() bool {
+		if fake.HasWaiters() {
+			fake.Step(time.Millisecond)
+		}
+		return len(w.deadLetters()) == 4
+	})
+	w.connector.Answer(nil)
+	w.until(fake, 30*time.Second, 8)
+	got := stories(w.connector.Distinct(t))[4:]
+	slices.Sort(got)
+	var want []string
+	for _, node := range []string{"kom-ended-1", "kom-ended-2"} {
+		for _, code := range []string{"A", "B"} {
+			want = append(want, fmt.Sprintf("recovery Given %s v1/Node %s %s", node, node, code))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
 }

@@ -131,8 +131,9 @@ func (p *Publisher) note(err error) {
 	}
 }
 
-// deliver sends a batch and takes out what was accepted, or rejected for good. The pass
-// goes on behind the batch if an entry of it was left behind.
+// deliver sends a batch and takes out what was rejected for good, then what was accepted:
+// a queue sees a rejected entry together with those behind it. The pass goes on behind the
+// batch if an entry of it was left behind.
 func (p *Publisher) deliver(ctx context.Context, at pass, batch []Entry) (next pass, accepted int, err error) {
 	verdicts, err := p.send(ctx, batch)
 	if err != nil {
@@ -150,9 +151,6 @@ func (p *Publisher) deliver(ctx context.Context, at pass, batch []Entry) (next p
 			at.after, at.left = batch[len(batch)-1].Seq, fmt.Errorf("sending event %d: %w", batch[i].Seq, v.Err)
 		}
 	}
-	if err := p.acknowledged(done); err != nil {
-		return at, 0, err
-	}
 	for n, i := range dead {
 		if n == 0 {
 			e := batch[i]
@@ -160,9 +158,12 @@ func (p *Publisher) deliver(ctx context.Context, at pass, batch []Entry) (next p
 				"seq", e.Seq, "id", e.Event.GetId(), "check", e.Event.GetCheckName(), "node", e.Event.GetNodeName(), "error", verdicts[i].Err)
 		}
 		if err := p.Outbox.Bury(batch[i].Seq, verdicts[i].Err.Error()); err != nil {
-			return at, len(done), err
+			return at, 0, err
 		}
 		p.Metrics.DeadLetters.Inc()
+	}
+	if err := p.acknowledged(done); err != nil {
+		return at, 0, err
 	}
 	return at, len(done), nil
 }

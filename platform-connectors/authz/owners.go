@@ -44,8 +44,8 @@ func (p Policy) Speak(o *Owners, c Caller, agent, check string) (learned bool, r
 		owner = o.Checks[check]
 	}
 	if owner != "" && owner != agent {
-		return false, refuse(ForeignCheck, "check %q belongs to agent %q, not to %q: use a check name of your own, "+
-			"or give it to %q in publishers.agent of the connector", check, owner, agent, agent)
+		return false, refuse(ForeignCheck, "check %q belongs to agent %q, not to %q: use another check name "+
+			"(that of an object-monitor policy or an analyzer rule is its name), or give it to %q in publishers.agent of the connector", check, owner, agent, agent)
 	}
 	if owner == "" && len(o.Checks) < MaxChecks {
 		o.Checks = with(o.Checks, check, agent)

@@ -23,16 +23,34 @@ type Key struct {
 // Fault is what was reported of a match: its identity, which the recovery
 // repeats, whatever has become of the policy.
 type Fault struct {
-	Node           string          `json:"node"`
-	ComponentClass string          `json:"class"`
-	Codes          []string        `json:"codes,omitempty"`
-	Strategy       record.Strategy `json:"strategy"`
+	Node           string `json:"node"`
+	ComponentClass string `json:"class"`
+	// Codes are the error codes that were reported; empty is a fault without one.
+	Codes    []string        `json:"codes,omitempty"`
+	Strategy record.Strategy `json:"strategy"`
 	// Extra is what a newer version has written of the fault.
 	Extra *extra.Extra `json:"-"`
 }
 
-func (f Fault) equal(o Fault) bool {
-	return f.Node == o.Node && f.ComponentClass == o.ComponentClass && f.Strategy == o.Strategy && slices.Equal(f.Codes, o.Codes)
+func (f Fault) equal(o Fault) bool { return f.alike(o) && slices.Equal(f.Codes, o.Codes) }
+
+// alike says whether two faults differ in their codes at most.
+func (f Fault) alike(o Fault) bool {
+	return f.Node == o.Node && f.ComponentClass == o.ComponentClass && f.Strategy == o.Strategy
+}
+
+// unreported are the codes of a match that are missing in the open fault; none, if they
+// are not all that differs.
+func (f Fault) unreported(match Fault) []string {
+	has := func(code string) bool { return slices.Contains(match.Codes, code) }
+	if len(f.Codes) == 0 || !f.alike(match) || !hasAll(f.Codes, has) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(match.Codes), func(code string) bool { return slices.Contains(f.Codes, code) })
+}
+
+func hasAll(codes []string, has func(string) bool) bool {
+	return !slices.ContainsFunc(codes, func(code string) bool { return !has(code) })
 }
 
 // Observation is what an evaluation told about an object.
@@ -60,6 +78,7 @@ const (
 	NoFault       Reason = "no-fault"
 	Began         Reason = "began"
 	Stays         Reason = "stays"
+	Extended      Reason = "extended" // codes of the match were not reported yet
 	Moved         Reason = "moved"
 	Redefined     Reason = "redefined"
 	Ended         Reason = "ended"
@@ -67,6 +86,7 @@ const (
 	PolicyDropped Reason = "policy-dropped"
 	NotKnown      Reason = "not-known"
 	NodeNotKnown  Reason = "node-not-known"
+	OnHold        Reason = "on-hold" // such an event was rejected a short while ago
 )
 
 // Decision is what is to be reported: the end of a fault, the beginning of one,
@@ -75,8 +95,20 @@ type Decision struct {
 	Reason Reason
 	// Recover says that the open fault has ended.
 	Recover bool
-	// Report says that the given fault begins, behind the recovery.
+	// Report says that the given fault begins, behind the recovery; of an Extended one
+	// the codes that were not reported.
 	Report bool
+}
+
+// Hold is the decision while an event like those that follow from it was rejected a short
+// while ago. What an event of another kind follows from is not held back.
+func (d Decision) Hold() Decision {
+	switch d.Reason {
+	case Began, Extended, Ended, ObjectGone:
+		return Decision{Reason: OnHold}
+	case NoFault, Stays, Moved, Redefined, PolicyDropped, NotKnown, NodeNotKnown, OnHold:
+	}
+	return d
 }
 
 // Decide compares the open fault (nil: none) with what is seen now. fault is
@@ -105,6 +137,8 @@ func decideMatched(open *Fault, fault Fault) Decision {
 		return Decision{Reason: Began, Report: true}
 	case fault.Node == "", open.equal(fault):
 		return Decision{Reason: Stays}
+	case len(open.unreported(fault)) > 0:
+		return Decision{Reason: Extended, Report: true}
 	case open.Node != fault.Node:
 		return Decision{Reason: Moved, Recover: true, Report: true}
 	}

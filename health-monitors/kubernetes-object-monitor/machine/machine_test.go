@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,8 @@ func TestLives(t *testing.T) {
 				return l.see(t, d)
 			case "open":
 				return l.open()
+			case "reject":
+				return l.reject(t, d)
 			case "acknowledge":
 				n := len(l.tracker.Waiting())
 				for _, w := range l.tracker.Waiting() {
@@ -76,6 +79,8 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 			s.Fault.Codes = a.Vals
 		case "class":
 			s.Fault.ComponentClass = a.Vals[0]
+		case "held":
+			s.Held = true
 		case "strategy":
 			s.Fault.Strategy = record.Strategy(a.Vals[0])
 		default:
@@ -100,11 +105,34 @@ func (l *life) see(t *testing.T, d *datadriven.TestData) string {
 	return out
 }
 
+// reject has events rejected, all that wait if none are named.
+func (l *life) reject(t *testing.T, d *datadriven.TestData) (out string) {
+	t.Helper()
+	var seqs []uint64
+	for _, a := range d.CmdArgs {
+		seq, err := strconv.ParseUint(a.Key, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, seq)
+	}
+	for _, w := range l.tracker.Waiting() {
+		if len(d.CmdArgs) == 0 {
+			seqs = append(seqs, w.Seq)
+		}
+	}
+	for _, seq := range seqs {
+		of, known := l.tracker.Reject(seq)
+		out += fmt.Sprintf("%d %s healthy=%v known=%v\n", seq, of.Key.Object, of.IsHealthy, known)
+	}
+	return out + l.open()
+}
+
 func (l *life) open() string {
 	out := ""
 	for _, k := range l.tracker.Open() {
 		f, _ := l.tracker.Fault(k)
-		out += fmt.Sprintf("%s %s on %s\n", k.Policy, k.Object, f.Node)
+		out += strings.TrimSuffix(fmt.Sprintf("%s %s on %s %s", k.Policy, k.Object, f.Node, strings.Join(f.Codes, ",")), " ") + "\n"
 	}
 	return out + fmt.Sprintf("%d wait\n", len(l.tracker.Waiting()))
 }

@@ -60,6 +60,8 @@ type Seen struct {
 	Fault       Fault
 	Wording     Wording
 	At          time.Time
+	// Held says that an event like those that may follow was rejected a short while ago.
+	Held bool
 }
 
 // Observe decides about one evaluation and keeps what follows: the change of
@@ -70,6 +72,9 @@ func (t *Tracker) Observe(s Seen, newID func() (string, error)) (Decision, error
 		open = &f
 	}
 	d := Decide(open, s.Observation, s.Fault)
+	if s.Held {
+		d = d.Hold()
+	}
 	if d.Report && !d.Recover {
 		if err := t.hasCapacity(s.Key, s.Fault); err != nil {
 			return d, err
@@ -80,7 +85,7 @@ func (t *Tracker) Observe(s Seen, newID func() (string, error)) (Decision, error
 		events = append(events, healthy(s, *open)...)
 	}
 	if d.Report {
-		events = append(events, unhealthy(s)...)
+		events = append(events, unhealthy(s, open)...)
 	}
 	for _, e := range events {
 		id, err := newID()
@@ -155,29 +160,6 @@ func (t *Tracker) Remove(seqs ...uint64) {
 	})
 }
 
-// Reject takes an event out that will never be accepted. A fault of one event that was
-// not reported is not open either: it begins again at a later evaluation of its object,
-// so that it is reported once the cause is gone.
-func (t *Tracker) Reject(seq uint64) (of Key, known bool) {
-	i := slices.IndexFunc(t.waiting, func(w Waiting) bool { return w.Seq == seq })
-	if i < 0 {
-		return Key{}, false
-	}
-	e := t.waiting[i].Event
-	later := slices.ContainsFunc(t.waiting[i+1:], func(w Waiting) bool { return keyOf(w.Event) == keyOf(e) })
-	if f, open := t.open[keyOf(e)]; open && !later && !e.GetIsHealthy() && len(f.Codes) <= 1 {
-		t.close(keyOf(e))
-	}
-	t.Remove(seq)
-	return keyOf(e), true
-}
-
-// keyOf is the key of an event's machine.
-func keyOf(e *protos.HealthEvent) Key {
-	entity := e.GetEntitiesImpacted()[0]
-	return Key{Policy: e.GetCheckName(), Type: entity.GetEntityType(), Object: entity.GetEntityValue()}
-}
-
 // codes are one list per event: an event names one code, or none.
 func codes(f Fault) [][]string {
 	if len(f.Codes) == 0 {
@@ -207,9 +189,13 @@ func healthy(s Seen, f Fault) (out []*protos.HealthEvent) {
 	return out
 }
 
-func unhealthy(s Seen) (out []*protos.HealthEvent) {
-	w := s.Wording
-	for _, code := range codes(s.Fault) {
+// unhealthy are the events of a fault; if an open one lacks some of its codes only, of these.
+func unhealthy(s Seen, open *Fault) (out []*protos.HealthEvent) {
+	w, f := s.Wording, s.Fault
+	if open != nil && len(open.unreported(f)) > 0 {
+		f.Codes = open.unreported(f)
+	}
+	for _, code := range codes(f) {
 		e := frame(s, s.Fault)
 		e.IsFatal, e.Message, e.ErrorCode = w.IsFatal, w.Message, code
 		e.RecommendedAction, e.CustomRecommendedAction = record.ActionNumber(w.Action), w.CustomAction

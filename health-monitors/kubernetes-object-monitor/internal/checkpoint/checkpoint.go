@@ -128,11 +128,7 @@ func last(t *machine.Tracker) uint64 {
 func (c *Checkpoint) Observe(s machine.Seen) (machine.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.Observation == machine.Matched && c.rejected.held(s.Key, c.Clock.Now()) {
-		if _, open := c.tracker.Fault(s.Key); !open {
-			s.Observation = machine.Unknown
-		}
-	}
+	s.Held = c.rejected.held(machine.Rejection{Key: s.Key, IsHealthy: s.Observation != machine.Matched}, c.Clock.Now())
 	d, err := c.tracker.Observe(s, newID)
 	if d.Recover || d.Report {
 		c.touch()

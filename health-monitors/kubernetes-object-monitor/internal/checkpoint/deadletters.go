@@ -72,14 +72,15 @@ func (l deadLetters) put(data map[string]string) (map[string]string, error) {
 	return data, nil
 }
 
-// rejectedHold is how long a match begins no fault after an event of it was rejected.
+// rejectedHold is how long a report, or a recovery, of a match is not sent again after one
+// was rejected.
 const rejectedHold = 10 * time.Minute
 
 // rejections are when events of a match were rejected last.
-type rejections map[machine.Key]time.Time
+type rejections map[machine.Rejection]time.Time
 
 // add notes a rejection.
-func (r *rejections) add(k machine.Key, now time.Time) {
+func (r *rejections) add(k machine.Rejection, now time.Time) {
 	if *r == nil {
 		*r = rejections{}
 	}
@@ -95,8 +96,8 @@ func (r *rejections) add(k machine.Key, now time.Time) {
 	}
 }
 
-// held says whether a match begins no fault yet.
-func (r *rejections) held(k machine.Key, now time.Time) bool {
+// held says whether such an event is not sent again yet.
+func (r *rejections) held(k machine.Rejection, now time.Time) bool {
 	at, known := (*r)[k]
 	return known && now.Sub(at) < rejectedHold
 }

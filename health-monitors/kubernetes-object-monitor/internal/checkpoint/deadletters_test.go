@@ -43,7 +43,9 @@ func TestDeadLettersAreBounded(t *testing.T) {
 // TestRejectionsAreBounded: they end, and there are not more of them than of faults.
 func TestRejectionsAreBounded(t *testing.T) {
 	var r rejections
-	key := func(i int) machine.Key { return machine.Key{Policy: "p", Type: "v1/Node", Object: fmt.Sprint(i)} }
+	key := func(i int) machine.Rejection {
+		return machine.Rejection{Key: machine.Key{Policy: "p", Type: "v1/Node", Object: fmt.Sprint(i)}}
+	}
 	for i := range machine.MaxEntries + 10 {
 		r.add(key(i), noon)
 	}

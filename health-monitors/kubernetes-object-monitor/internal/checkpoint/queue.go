@@ -51,8 +51,8 @@ func (c *Checkpoint) Bury(seq uint64, reason string) error {
 			c.dead = c.dead.with(w.Event, reason, c.Clock.Now())
 		}
 	}
-	if key, known := c.tracker.Reject(seq); known {
-		c.rejected.add(key, c.Clock.Now())
+	if of, known := c.tracker.Reject(seq); known {
+		c.rejected.add(of, c.Clock.Now())
 	}
 	c.touch()
 	return nil

@@ -92,6 +92,9 @@ func (g *generation) judge(ctx context.Context, p *policy.Policy, i item, object
 		g.warn(p.Name, "state", err)
 		return flip, false
 	}
+	if object == nil && (decision.Recover || decision.Reason == machine.OnHold) {
+		g.turns.plan(i, now) // if the recovery is rejected, it is sent again
+	}
 	if decision.Report {
 		g.Metrics.Matches.WithLabelValues(p.Name, seen.Fault.Node, p.Kind.Kind).Inc()
 	}
