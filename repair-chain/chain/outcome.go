@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // inconclusive are the reasons of failed steps that say nothing about the node, with the

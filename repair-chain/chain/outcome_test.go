@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/artifact"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // TestOutcome: what the ends of its steps make of a run. D, F and S are Done, Failed and
