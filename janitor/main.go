@@ -47,7 +47,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	watch := reconciler.NewWatch(config, cfg.RebootNode.Workers, d.Log, members...)
+	watch := reconciler.NewWatch(config, cfg.RebootNode.Workers, d.Clock, d.Log, members...)
 	d.Ready("caches", watch.Synced)
 	cfg.Lease.Lead(d, cfg.Kube.Kubeconfig, "repairs", watch.Run)
 	return nil

@@ -31,7 +31,10 @@ type Fleet struct {
 	// Runs are the runs of repair chains that are under way.
 	Runs []Underway `json:"runs,omitempty"`
 	// Misconfigured are runs that ended because their chain is wrong, where no newer run is.
-	Misconfigured []Misconfigured `json:"misconfigured,omitempty"`
+	Misconfigured []EndedRun `json:"misconfigured,omitempty"`
+	// OutcomeUnknown are runs of which nobody knows what they did to their node, where no
+	// newer run is.
+	OutcomeUnknown []EndedRun `json:"outcomeUnknown,omitempty"`
 	// Refused are repair chains and templates that cannot be used.
 	Refused []Refused `json:"refused,omitempty"`
 	// Stranded are open faults whose publisher says PERSIST_ONLY by now.
@@ -129,7 +132,7 @@ var quiet = map[Phase]bool{InService: true, Cordoned: true, NotReady: true}
 
 // Survey assembles the state of the fleet.
 func Survey(f FleetFacts) Fleet {
-	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, Undelivered: undeliveredOf(f.Nodes), Counted: f.Counted, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Misconfigured: unrepairedBy(f.Runs), Refused: f.Refused}
+	out := Fleet{At: f.Now, Sources: []Source{f.Store, f.Cluster}, Brake: f.Brake, Counts: map[Phase]int{}, Total: -1, Lemons: lemons(f.Nodes, f.Now), Checks: f.Checks, Stranded: f.Stranded, Uncovered: f.Uncovered, Undelivered: undeliveredOf(f.Nodes), Counted: f.Counted, SetAside: f.SetAside, Undecodable: f.Undecodable, Consumers: f.Consumers, Dry: dry(f.Newest), Runs: underway(f.Runs), Misconfigured: unrepairedBy(f.Runs, misconfigured), OutcomeUnknown: unrepairedBy(f.Runs, outcomeUnknown), Refused: f.Refused}
 	if f.Cluster.Read {
 		out.Total = len(f.Nodes)
 	}

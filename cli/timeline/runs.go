@@ -49,16 +49,21 @@ func misconfigured(end *metav1.Condition) bool {
 		slices.Contains([]string{v1alpha1.ReasonMisconfigured, v1alpha1.ReasonRejected}, end.Reason)
 }
 
-// Misconfigured is a run that ended because its chain or a template of it is wrong.
-type Misconfigured struct {
+// outcomeUnknown says whether a run ended because nobody knows what a step did to the node.
+func outcomeUnknown(end *metav1.Condition) bool {
+	return end != nil && end.Status == metav1.ConditionFalse && end.Reason == v1alpha1.ReasonOutcomeUnknown
+}
+
+// EndedRun is a run that did not repair its node, and that says nothing about the node.
+type EndedRun struct {
 	Run     string `json:"run"`
 	Node    string `json:"node"`
 	Chain   string `json:"chain"`
 	Message string `json:"message"`
 }
 
-// unrepairedBy are the misconfigured runs whose nodes have no newer run, by node.
-func unrepairedBy(runs []v1alpha1.RepairRun) (out []Misconfigured) {
+// unrepairedBy are the runs of some end whose nodes have no newer run, by node.
+func unrepairedBy(runs []v1alpha1.RepairRun, ended func(*metav1.Condition) bool) (out []EndedRun) {
 	newest := map[string]*v1alpha1.RepairRun{}
 	for i := range runs {
 		node := v1alpha1.NodeOf(&runs[i])
@@ -67,11 +72,11 @@ func unrepairedBy(runs []v1alpha1.RepairRun) (out []Misconfigured) {
 		}
 	}
 	for node, run := range newest {
-		if end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded); misconfigured(end) {
-			out = append(out, Misconfigured{Run: run.Name, Node: node, Chain: run.Spec.Chain, Message: joined(end.Reason, end.Message)})
+		if end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded); ended(end) {
+			out = append(out, EndedRun{Run: run.Name, Node: node, Chain: run.Spec.Chain, Message: joined(end.Reason, end.Message)})
 		}
 	}
-	slices.SortFunc(out, func(a, b Misconfigured) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b EndedRun) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 
@@ -103,6 +108,10 @@ func (p *page) runs(f Fleet) {
 	}
 	for _, m := range f.Misconfigured {
 		text := fmt.Sprintf("RepairRun %s has not repaired node %s: RepairChain %s is misconfigured: %s", m.Run, m.Node, m.Chain, brief(m.Message))
+		p.line("%s", p.paint(Alert, "! "+plain(text)))
+	}
+	for _, u := range f.OutcomeUnknown {
+		text := fmt.Sprintf("what RepairRun %s did to node %s is unknown: %s", u.Run, u.Node, brief(u.Message))
 		p.line("%s", p.paint(Alert, "! "+plain(text)))
 	}
 	if len(f.Runs) == 0 {

@@ -27,7 +27,7 @@ type TracedRun struct {
 	Name    string         `json:"name"`
 	Node    string         `json:"node"`
 	Chain   string         `json:"chain"`
-	Outcome string         `json:"outcome"` // succeeded, failed, misconfigured or under way
+	Outcome string         `json:"outcome"` // succeeded, failed, misconfigured, unknown or under way
 	Reason  string         `json:"reason,omitempty"`
 	Message string         `json:"message,omitempty"`
 	Fault   v1alpha1.Fault `json:"fault"`
@@ -94,9 +94,11 @@ func traceRun(query string, run *v1alpha1.RepairRun) (out TracedRun, knows bool)
 		case metav1.ConditionTrue:
 			out.Outcome = "succeeded"
 		case metav1.ConditionFalse:
-			out.Outcome = "failed"
-			if misconfigured(c) {
+			switch out.Outcome = "failed"; {
+			case misconfigured(c):
 				out.Outcome = "misconfigured"
+			case outcomeUnknown(c):
+				out.Outcome = "unknown"
 			}
 		case metav1.ConditionUnknown:
 		}
@@ -153,7 +155,7 @@ func (t Trace) Write(w io.Writer, style Style) error {
 }
 
 func (t Trace) run(p *page, run TracedRun) {
-	mood := map[string]Mood{"succeeded": Good, "failed": Bad, "misconfigured": Alert}[run.Outcome]
+	mood := map[string]Mood{"succeeded": Good, "failed": Bad, "misconfigured": Alert, "unknown": Alert}[run.Outcome]
 	p.line("run %s, chain %s, node %s: %s", plain(run.Name), plain(run.Chain), plain(run.Node), p.paint(mood, run.Outcome))
 	if run.Outcome != "succeeded" && run.Reason != "" {
 		p.line("  %s: %s", plain(run.Reason), brief(run.Message))

@@ -80,6 +80,8 @@ func (d decision) next() Step {
 		return d.taken(cur)
 	case a.UID == "":
 		return d.recordUID(cur)
+	case o.Deleting && o.Health.State == healthrule.Unhealthy: // its deletion's doing, or nobody knows
+		return d.lost(cur)
 	}
 	return d.judge(cur)
 }
@@ -258,6 +260,8 @@ func (d decision) fail(cur Ref, health healthrule.Result) Step {
 			a.Reason = string(ChainEscalated)
 		case o.Misconfigured:
 			a.Reason = string(ChainMisconfigured)
+		case o.OutcomeUnknown:
+			a.State, a.Reason = StateLost, string(ChainUnknown)
 		}
 		a.Steps = o.Steps
 	})

@@ -46,6 +46,8 @@ func (d decision) exhausted(next job, mine []record.Record, s slot) end {
 	switch {
 	case s.misconfigured:
 		return end{ChainMisconfigured, fmt.Sprintf("%s says nothing about the node: %s; correct the chain or its templates, and repair the node by hand", a.Name, s.last), ""}
+	case s.unknown:
+		return end{ChainUnknown, fmt.Sprintf("what %s did to the node is unknown: %s; find out whether the node was repaired, then repair it or lift its quarantine by hand", a.Name, s.last), ""}
 	case s.escalated:
 		lost := fmt.Sprintf("%s is not tried again: %s", a.Name, s.last)
 		return end{ChainEscalated, lost + "; repair the node by hand", lost}

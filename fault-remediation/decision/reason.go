@@ -102,6 +102,9 @@ const (
 	// ChainMisconfigured: the chain or one of its templates is wrong: the node is not
 	// repaired, and no other repair follows from that.
 	ChainMisconfigured Reason = "ChainMisconfigured"
+	// ChainUnknown: what a step of the chain did to the node is unknown, because others
+	// deleted or changed its object, or took its name.
+	ChainUnknown Reason = "ChainUnknown"
 	// SignalRefused: the actor refused as often as there are attempts.
 	SignalRefused Reason = "SignalRefused"
 	// NeverReady: the machine has not been Ready since its last signal; another

@@ -267,9 +267,18 @@ func (w *world) setObject(d *datadriven.TestData) {
 		case "misconfigured":
 			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: "step validate: StampFailed: map has no entry for key \"boot\""}
 			o.Misconfigured, o.Steps = true, []record.RepairStep{{Name: "reset", State: "Done"}, {Name: "validate", State: "Failed"}}
+		case "unknown":
+			why := "step reset: Lost: the object was deleted"
+			if o.Unsent = d.HasArg("unsent"); o.Unsent {
+				why = "step reset: NameTaken: an object of this name is there, and is not ours"
+			}
+			o.Health = healthrule.Result{State: healthrule.Unhealthy, Reason: "SucceededCondition", Message: why}
+			o.OutcomeUnknown, o.Steps = true, []record.RepairStep{{Name: "reset", State: "Failed"}, {Name: "reboot", State: "Skipped"}}
 		case "not-needed":
 			condition(healthrule.Healthy, "condition status: True, message: rebooted by somebody else")
 			o.Unsent = true
+		case "deleting": // a finalizer keeps it
+			o.Deleting = true
 		case "deleted":
 			delete(w.objects, name)
 		}

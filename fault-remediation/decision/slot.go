@@ -27,6 +27,8 @@ type slot struct {
 	escalated bool
 	// misconfigured: the slot's last attempt was of a chain that is wrong.
 	misconfigured bool
+	// unknown: nobody knows what the slot's last attempt, of a chain, did to the node.
+	unknown bool
 	// failedAt and pause are the wait after a failure.
 	failedAt time.Time
 	pause    time.Duration
@@ -109,6 +111,7 @@ func (s *slot) lessons(past []record.Attempt, next job) {
 	}
 	s.escalated = tried[0].Reason == string(ChainEscalated)
 	s.misconfigured = tried[0].Reason == string(ChainMisconfigured)
+	s.unknown = tried[0].Reason == string(ChainUnknown)
 	failures := runOf(tried, func(a record.Attempt) bool { return a.State != string(healthrule.Healthy) })
 	s.refused = runOf(tried, func(a record.Attempt) bool { return !a.SignalSent && a.State == string(healthrule.Unhealthy) })
 	if failures > 0 {

@@ -62,6 +62,8 @@ type Object struct {
 	Session   string
 	Group     string
 	Ordinal   int
+	// Deleting says that it is deleted, and that a finalizer keeps it.
+	Deleting bool
 	// Health is the verdict of the action's health rule.
 	Health healthrule.Result
 	// Unsent says that no signal was sent and none will be.
@@ -74,6 +76,8 @@ type Object struct {
 	// Misconfigured says that a chain or one of its templates is wrong, so that the run
 	// tells nothing about the node.
 	Misconfigured bool
+	// OutcomeUnknown says that nobody knows what a step of a chain did to the node.
+	OutcomeUnknown bool
 	// Steps are the trace of a run of a chain.
 	Steps []record.RepairStep
 	// PriorBoot and ObservedBoot are the boots before and after, where the

@@ -88,7 +88,8 @@ const (
 const (
 	// ReasonDrifted: somebody else changed the definition.
 	ReasonDrifted = "Drifted"
-	// ReasonLost: the object is gone, or another one has its name, and it acts once.
+	// ReasonLost: the object is gone or fails while it is being deleted, or another one has
+	// its name, and it acts once.
 	ReasonLost = "Lost"
 	// ReasonTaken: an object of that name is there, and is not this slot's.
 	ReasonTaken = "NameTaken"
@@ -154,14 +155,10 @@ func (f Facts) intended() bool {
 	return f.Slot.Intended != nil && f.Live.GetAnnotations()[DefinitionAnnotation] == f.Slot.Intended.Digest
 }
 
-// unread decides about an object that could not be read: that begins no wait, and
-// interrupts none.
+// unread decides about an object that could not be read: that begins no wait, interrupts
+// none, and ends none. Whether its time is up is decided when it can be read.
 func (f Facts) unread() Decision {
-	d := Decision{Do: Nothing, Since: f.Slot.Since, Health: healthrule.Evaluate(nil, f.Rule, f.ReadErr)}
-	if !d.Since.IsZero() {
-		d.Health = d.Health.After(f.Now.Sub(d.Since), f.UnknownTimeout)
-	}
-	return d
+	return Decision{Do: Nothing, Since: f.Slot.Since, Health: healthrule.Evaluate(nil, f.Rule, f.ReadErr)}
 }
 
 // absent decides about an object that is certainly not there.
@@ -216,6 +213,9 @@ func (f Facts) judge() (Decision, error) {
 		return d, nil
 	}
 	d := f.waiting(healthrule.Evaluate(f.Live, f.Rule, nil))
+	if f.Live.GetDeletionTimestamp() != nil && d.Health.State == healthrule.Unhealthy {
+		return f.deleted(d.Health), nil
+	}
 	d.Drifted, d.Read = drifted, d.Health.State == healthrule.Healthy && !drifted
 	if d.Health.State == healthrule.Unknown || f.Lifecycle == Immutable {
 		return d, nil
@@ -228,6 +228,16 @@ func (f Facts) judge() (Decision, error) {
 		d.Do = Intend
 	}
 	return d, nil
+}
+
+// deleted decides about an object that fails while a finalizer keeps it: that is its
+// deletion's doing, or nobody knows.
+func (f Facts) deleted(says healthrule.Result) Decision {
+	message := "the object is being deleted; it says " + says.Reason + ": " + says.Message
+	if f.Lifecycle == Immutable {
+		return f.final(ReasonLost, message)
+	}
+	return f.waiting(unknown(ReasonLost, message)) // it is made again
 }
 
 // Remember is the slot after a decision; what it says has to be kept before the object

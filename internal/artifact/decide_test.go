@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -72,6 +73,7 @@ func TestDecide(t *testing.T) {
 		change(o)
 		return o
 	}
+	deleted := func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&metav1.Time{Time: start}) }
 	foreign := func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "x", "spec", "foreign") }
 	for name, x := range map[string]struct {
 		slot    artifact.Slot
@@ -114,7 +116,11 @@ func TestDecide(t *testing.T) {
 		"drift of an immutable object":             {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), foreign), want: "nothing Healthy ReadyCondition drifted"},
 		"labels and annotations are no drift":      {slot: known, wanted: a, live: edited(made(t, a, "True"), func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"x": "y"}) }), want: "nothing Healthy ReadyCondition read"},
 		"unknown for too long: written":            {slot: with(known, func(s *artifact.Slot) { s.Since = start.Add(-time.Hour) }), wanted: b, timeout: time.Minute, live: made(t, a, "Unknown"), want: "intend Unhealthy UnknownTimeout"},
-		"unreadable for too long":                  {slot: with(known, func(s *artifact.Slot) { s.Since = start.Add(-time.Hour) }), wanted: b, timeout: time.Minute, readErr: errors.New("slow"), want: "nothing Unhealthy UnknownTimeout"},
+		"unreadable for too long":                  {slot: with(known, func(s *artifact.Slot) { s.Since = start.Add(-time.Hour) }), wanted: b, timeout: time.Minute, readErr: errors.New("slow"), want: "nothing Unknown ReadError"},
+		"immutable, fails while it is deleted":     {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "False"), deleted), want: "nothing Unhealthy Lost final"},
+		"immutable, healthy while it is deleted":   {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "True"), deleted), want: "nothing Healthy ReadyCondition read"},
+		"immutable, unknown while it is deleted":   {slot: known, life: artifact.Immutable, wanted: a, live: edited(made(t, a, "Unknown"), deleted), want: "nothing Unknown ReadyCondition"},
+		"mutable, fails while it is deleted":       {slot: known, wanted: a, live: edited(made(t, a, "False"), deleted), want: "nothing Unknown Lost"},
 		"unreadable begins no wait":                {slot: known, wanted: b, timeout: time.Nanosecond, readErr: errors.New("slow"), want: "nothing Unknown ReadError"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,8 @@ import (
 const (
 	// ReasonMistake: an earlier step showed a mistake in the chain or in a template.
 	ReasonMistake = "EarlierMistake"
+	// ReasonUnknown: what an earlier step did to the node is unknown.
+	ReasonUnknown = "EarlierOutcomeUnknown"
 	// ReasonSkipped: its condition does not hold.
 	ReasonSkipped = "ConditionFalse"
 	// ReasonEarlier: an earlier step failed the run, and this one is not always done.
@@ -121,8 +123,9 @@ func (c *Chain) Consider(run *v1alpha1.RepairRun, i int, f Facts) (turn *Turn, a
 // begins decides whether a step that waits may begin.
 func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 	st := &run.Status.Steps[i]
-	if wrong := mistaken(run.Status.Steps[:i]); wrong >= 0 {
-		over(st, v1alpha1.StepSkipped, ReasonMistake, "step "+c.Steps[wrong].Name+" shows a mistake in the chain or its template: nothing more begins", f.Now)
+	if earlier := undecided(run.Status.Steps[:i]); earlier >= 0 {
+		reason, message := follows(run.Status.Steps[earlier])
+		over(st, v1alpha1.StepSkipped, reason, message, f.Now)
 		return false
 	}
 	if failed := c.failed(run.Status.Steps[:i]); failed >= 0 && !c.Steps[i].Always {
@@ -146,6 +149,14 @@ func (c *Chain) begins(run *v1alpha1.RepairRun, i int, f Facts) bool {
 		over(st, v1alpha1.StepSkipped, ReasonSkipped, "its condition does not hold: "+c.Steps[i].When, f.Now)
 	}
 	return err == nil && due
+}
+
+// follows is why no step begins behind one that failed and says nothing about the node.
+func follows(earlier v1alpha1.StepStatus) (reason, message string) {
+	if endsRun(earlier) == v1alpha1.ReasonMisconfigured {
+		return ReasonMistake, "step " + earlier.Name + " shows a mistake in the chain or its template: nothing more begins"
+	}
+	return ReasonUnknown, "what step " + earlier.Name + " did is unknown (" + earlier.Reason + "): nothing more begins"
 }
 
 // held says why nothing may be written now.

@@ -12,21 +12,37 @@ import (
 	"github.com/nvidia/nvsentinel/internal/artifact"
 )
 
-// mistakes are the reasons of failed steps that say nothing about the node: the chain or
-// the template is wrong. They select no other step, and end the run.
-var mistakes = []string{ReasonExpression, ReasonStamp, artifact.ReasonRefused, artifact.ReasonOutputMissing}
+// inconclusive are the reasons of failed steps that say nothing about the node, with the
+// reason for which the run ends: the chain or the template is wrong, or others took the
+// object away. They select no other step.
+var inconclusive = map[string]string{
+	ReasonExpression:             v1alpha1.ReasonMisconfigured,
+	ReasonStamp:                  v1alpha1.ReasonMisconfigured,
+	artifact.ReasonRefused:       v1alpha1.ReasonMisconfigured,
+	artifact.ReasonOutputMissing: v1alpha1.ReasonMisconfigured,
+	artifact.ReasonLost:          v1alpha1.ReasonOutcomeUnknown,
+	artifact.ReasonTaken:         v1alpha1.ReasonOutcomeUnknown,
+	artifact.ReasonDrifted:       v1alpha1.ReasonOutcomeUnknown,
+}
 
-// mistaken is the first step that shows a mistake in the chain or in a template; -1 is none.
-func mistaken(steps []v1alpha1.StepStatus) int {
-	return slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool {
-		return st.State == v1alpha1.StepFailed && slices.Contains(mistakes, st.Reason)
-	})
+// endsRun is the reason for which a run ends with a failed step that says nothing about the
+// node; empty for every other step.
+func endsRun(st v1alpha1.StepStatus) string {
+	if st.State != v1alpha1.StepFailed {
+		return ""
+	}
+	return inconclusive[st.Reason]
+}
+
+// undecided is the first step that failed and says nothing about the node; -1 is none.
+func undecided(steps []v1alpha1.StepStatus) int {
+	return slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool { return endsRun(st) != "" })
 }
 
 // failed is the first of the steps whose failure is the run's; -1 is none.
 func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
 	for i, st := range steps {
-		if st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure != v1alpha1.Continue && !slices.Contains(mistakes, st.Reason) {
+		if st.State == v1alpha1.StepFailed && c.Steps[i].OnFailure != v1alpha1.Continue && endsRun(st) == "" {
 			return i
 		}
 	}
@@ -37,7 +53,7 @@ func (c *Chain) failed(steps []v1alpha1.StepStatus) int {
 // begins.
 func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 	steps := run.Status.Steps
-	failed, wrong := c.failed(steps), mistaken(steps)
+	failed, unknown := c.failed(steps), undecided(steps)
 	open := slices.IndexFunc(steps, func(st v1alpha1.StepStatus) bool {
 		return !slices.Contains([]v1alpha1.StepState{v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepSkipped}, st.State)
 	})
@@ -47,8 +63,8 @@ func (c *Chain) Conclude(run *v1alpha1.RepairRun, now time.Time) (ended bool) {
 		run.Status.Step = steps[open].Name
 		conclude(run, metav1.ConditionUnknown, v1alpha1.ReasonStarted, told(steps[open]), now)
 		return false
-	case wrong >= 0 && (failed < 0 || wrong < failed):
-		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonMisconfigured, told(steps[wrong]), now)
+	case unknown >= 0 && (failed < 0 || unknown < failed):
+		conclude(run, metav1.ConditionFalse, endsRun(steps[unknown]), told(steps[unknown]), now)
 	case failed >= 0 && c.Steps[failed].OnFailure == v1alpha1.Escalate:
 		conclude(run, metav1.ConditionFalse, v1alpha1.ReasonEscalated, told(steps[failed]), now)
 	case failed >= 0:

@@ -12,7 +12,8 @@ import (
 )
 
 // TestOutcome: what the ends of its steps make of a run. D, F and S are Done, Failed and
-// Skipped.
+// Skipped; L, T and C are Failed because the object was lost, its name taken, or its
+// definition changed by others.
 func TestOutcome(t *testing.T) {
 	next := v1alpha1.Continue
 	collect := v1alpha1.Step{Name: "collect", OnFailure: next}
@@ -52,6 +53,13 @@ func TestOutcome(t *testing.T) {
 		{"succeedsIf does not hold", []v1alpha1.Step{reset, reboot}, "FD", "steps.reset == 'Done'", v1alpha1.ReasonNotRepaired, "spec.succeedsIf does not hold: steps.reset == 'Done'; step reset failed"},
 		{"succeedsIf says neither", []v1alpha1.Step{reset}, "D", "steps.rest == 'Done'", v1alpha1.ReasonMisconfigured, "spec.succeedsIf: no such key: rest"},
 		{"a step failed the run", []v1alpha1.Step{{Name: "a"}}, "F", "true", v1alpha1.ReasonStepFailed, "step a: Verdict"},
+		{"an object was lost", []v1alpha1.Step{reset, reboot}, "LS", "", v1alpha1.ReasonOutcomeUnknown, "step reset: Lost"},
+		{"a name was taken", []v1alpha1.Step{reset, reboot}, "TS", "true", v1alpha1.ReasonOutcomeUnknown, "step reset: NameTaken"},
+		{"an object was changed", []v1alpha1.Step{reset, reboot}, "CS", "", v1alpha1.ReasonOutcomeUnknown, "step reset: Drifted"},
+		{"lost, whatever onFailure says", []v1alpha1.Step{{Name: "a", OnFailure: v1alpha1.Escalate}}, "L", "", v1alpha1.ReasonOutcomeUnknown, "step a: Lost"},
+		{"the alternative was lost", []v1alpha1.Step{reset, reboot, replace}, "FLS", "", v1alpha1.ReasonOutcomeUnknown, "step reboot: Lost"},
+		{"lost, and the alternative was done by an earlier version", []v1alpha1.Step{reset, reboot}, "LD", "", v1alpha1.ReasonOutcomeUnknown, "step reset: Lost"},
+		{"lost behind one that failed the run", []v1alpha1.Step{{Name: "a"}, ticket}, "FL", "", v1alpha1.ReasonStepFailed, "step a: Verdict"},
 		{"a step failed the run for good", []v1alpha1.Step{{Name: "a", OnFailure: v1alpha1.Escalate}}, "F", "", v1alpha1.ReasonEscalated, "step a: Verdict"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,8 +70,20 @@ func TestOutcome(t *testing.T) {
 			}
 			run := &v1alpha1.RepairRun{Status: Begin("gpu-1", spec)}
 			for i, end := range tc.ends {
-				state := map[rune]v1alpha1.StepState{'D': v1alpha1.StepDone, 'F': v1alpha1.StepFailed, 'S': v1alpha1.StepSkipped}[end]
-				over(&run.Status.Steps[i], state, "Verdict", "", noon)
+				state, reason := v1alpha1.StepFailed, "Verdict"
+				switch end {
+				case 'D':
+					state = v1alpha1.StepDone
+				case 'S':
+					state = v1alpha1.StepSkipped
+				case 'L':
+					reason = artifact.ReasonLost
+				case 'T':
+					reason = artifact.ReasonTaken
+				case 'C':
+					reason = artifact.ReasonDrifted
+				}
+				over(&run.Status.Steps[i], state, reason, "", noon)
 			}
 			c.Conclude(run, noon)
 			got := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
@@ -74,10 +94,15 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestAMistakeIsNoFailure: whatever the reason of a step that shows a mistake, nothing
-// more begins, and the run says that it is misconfigured.
-func TestAMistakeIsNoFailure(t *testing.T) {
-	for _, reason := range []string{ReasonExpression, ReasonStamp, artifact.ReasonRefused, artifact.ReasonOutputMissing} {
+// TestWhatSaysNothingAboutTheNode is no failure: behind a step that shows a mistake, or whose
+// object others took away, nothing more begins, and the run says so.
+func TestWhatSaysNothingAboutTheNode(t *testing.T) {
+	for reason, want := range map[string]string{
+		ReasonExpression: v1alpha1.ReasonMisconfigured, ReasonStamp: v1alpha1.ReasonMisconfigured,
+		artifact.ReasonRefused: v1alpha1.ReasonMisconfigured, artifact.ReasonOutputMissing: v1alpha1.ReasonMisconfigured,
+		artifact.ReasonLost: v1alpha1.ReasonOutcomeUnknown, artifact.ReasonTaken: v1alpha1.ReasonOutcomeUnknown,
+		artifact.ReasonDrifted: v1alpha1.ReasonOutcomeUnknown,
+	} {
 		for _, onFailure := range []v1alpha1.OnFailure{v1alpha1.Stop, v1alpha1.Continue, v1alpha1.Escalate} {
 			c, run := chainOf(t, v1alpha1.Step{Name: "reset", OnFailure: onFailure},
 				v1alpha1.Step{Name: "reboot", When: "steps.reset == 'Failed'"}, v1alpha1.Step{Name: "ticket", Always: true})
@@ -89,7 +114,7 @@ func TestAMistakeIsNoFailure(t *testing.T) {
 			}
 			c.Conclude(run, noon)
 			end := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionSucceeded)
-			if end.Status != metav1.ConditionFalse || end.Reason != v1alpha1.ReasonMisconfigured || end.Message != "step reset: "+reason+": no such key" {
+			if end.Status != metav1.ConditionFalse || end.Reason != want || end.Message != "step reset: "+reason+": no such key" {
 				t.Errorf("%s, %s: %+v", reason, onFailure, end)
 			}
 		}

@@ -38,6 +38,7 @@ import (
 //	uncordon [by=USER]          by a person, as the API server notes it; by=unknown where it does not
 //	release                     as nvsentinel release asks for it
 //	anyone-releases             whoever uncordons the node releases it
+//	analyze                     the analyzer counts the node's repairs
 //	store backup|restored|emptied, check faulty|healthy
 //	clock D, dry-run on|off, budget full|free, provider silent|answers
 func TestStories(t *testing.T) {
@@ -151,6 +152,8 @@ func (w *world) one(what, name string, options map[string]string) {
 		w.checks = map[string]quarantine.Check{"SysLogsXIDError": {Faulty: name == "faulty", Since: w.now}}
 	case "provider":
 		w.silent = name == "silent"
+	case "analyze":
+		w.analyze()
 	default:
 		w.t.Fatalf("unknown: %q", what)
 	}

@@ -20,6 +20,9 @@ const (
 	// ReasonMisconfigured: a step could not be carried out because the chain or a template
 	// is wrong. It says nothing about the node, and selects no other step.
 	ReasonMisconfigured = "Misconfigured"
+	// ReasonOutcomeUnknown: what a step did to the node is unknown, because its object was
+	// deleted, changed or never made. No other step was selected.
+	ReasonOutcomeUnknown = "OutcomeUnknown"
 	// ReasonNotRepaired: no step failed the run, and yet the repair is not done: a step
 	// failed without an alternative, or none is done, or succeedsIf does not hold.
 	ReasonNotRepaired = "NotRepaired"

@@ -53,7 +53,7 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) decision.
 	o := decision.Object{
 		Presence: decision.Present, UID: string(obj.GetUID()), CreatedAt: obj.GetCreationTimestamp().Time,
 		Session: marks[action.SessionAnnotation], Group: marks[action.GroupAnnotation], Ordinal: ordinal,
-		Health: healthrule.Evaluate(obj, &repair.Rule, nil),
+		Deleting: obj.GetDeletionTimestamp() != nil, Health: healthrule.Evaluate(obj, &repair.Rule, nil),
 		Unsent: refused || notNeeded, SessionOver: refused && signal.Reason == "SessionOver",
 		PriorBoot: prior, ObservedBoot: observed,
 	}

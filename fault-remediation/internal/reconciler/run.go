@@ -17,6 +17,7 @@ import (
 const (
 	runEscalated     = "Escalated"
 	runMisconfigured = "Misconfigured"
+	runUnknown       = "OutcomeUnknown"
 	runRejected      = "Rejected"
 	runSessionOver   = "SessionOver"
 	runExcluded      = "NodeExcluded"
@@ -25,7 +26,7 @@ const (
 )
 
 // undone are the reasons of runs that have done nothing if none of their steps has an object.
-var undone = []string{runMisconfigured, runRejected, runSessionOver, runExcluded, runNotRepaired, runNoNode}
+var undone = []string{runMisconfigured, runUnknown, runRejected, runSessionOver, runExcluded, runNotRepaired, runNoNode}
 
 // previewLength is how many bytes of a value's begin a record keeps.
 const previewLength = 200
@@ -63,6 +64,7 @@ func runFacts(o *decision.Object, obj *unstructured.Unstructured) {
 	}
 	o.Escalated = end.Reason == runEscalated
 	o.Misconfigured = end.Reason == runMisconfigured
+	o.OutcomeUnknown = end.Reason == runUnknown
 	o.Unsent = untouched && slices.Contains(undone, end.Reason)
 	o.SessionOver = end.Reason == runSessionOver && untouched
 }

@@ -24,6 +24,8 @@ func TestARunThatDidNothing(t *testing.T) {
 		{reason: "StepFailed"},
 		{reason: "Misconfigured", want: decision.Object{Unsent: true, Misconfigured: true}},
 		{reason: "Misconfigured", made: true, want: decision.Object{Misconfigured: true}},
+		{reason: "OutcomeUnknown", want: decision.Object{Unsent: true, OutcomeUnknown: true}},
+		{reason: "OutcomeUnknown", made: true, want: decision.Object{OutcomeUnknown: true}},
 		{reason: "NotRepaired", want: decision.Object{Unsent: true}},
 		{reason: "NotRepaired", made: true},
 		{reason: "NodeNotFound", want: decision.Object{Unsent: true}},
@@ -38,7 +40,8 @@ func TestARunThatDidNothing(t *testing.T) {
 			"steps":      []any{step},
 			"conditions": []any{map[string]any{"type": "Succeeded", "status": "False", "reason": x.reason}},
 		}}})
-		if len(got.Steps) != 1 || got.Unsent != x.want.Unsent || got.SessionOver != x.want.SessionOver || got.Escalated != x.want.Escalated || got.Misconfigured != x.want.Misconfigured {
+		if len(got.Steps) != 1 || got.Unsent != x.want.Unsent || got.SessionOver != x.want.SessionOver || got.Escalated != x.want.Escalated ||
+			got.Misconfigured != x.want.Misconfigured || got.OutcomeUnknown != x.want.OutcomeUnknown {
 			t.Errorf("%s, made %v: %+v", x.reason, x.made, got)
 		}
 	}

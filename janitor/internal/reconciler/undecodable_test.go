@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/controller"
@@ -55,7 +56,7 @@ func TestAnUndecodableObjectHoldsUpNoOther(t *testing.T) {
 			w.restart()
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- NewWatch(config, 1, w.janitor.Log, w.janitor).Run(ctx) }()
+			go func() { ended <- NewWatch(config, 1, clock.RealClock{}, w.janitor.Log, w.janitor).Run(ctx) }()
 			served := func(name string) {
 				t.Helper()
 				began := time.Now()

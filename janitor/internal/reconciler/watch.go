@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -59,16 +61,21 @@ type Member interface {
 // NewWatch makes the watch that enqueues for the controllers: an object's changes
 // enqueue, and so do those changes of its Node that a decision depends on. Workers is how
 // many objects of a kind are worked on at once.
-func NewWatch(config *rest.Config, workers int, log *slog.Logger, members ...Member) *controller.Watch {
+func NewWatch(config *rest.Config, workers int, now clock.PassiveClock, log *slog.Logger, members ...Member) *controller.Watch {
+	watched := []client.Object{&corev1.Node{}, &v1alpha1.RebootNode{}, &v1alpha1.TerminateNode{}, &v1alpha1.GPUReset{}}
+	for _, m := range members {
+		watched = slices.AppendSeq(watched, maps.Keys(m.Caches()))
+	}
+	refusals := controller.NewRefusals(now, watched...)
 	return &controller.Watch{
-		Objects: "repair objects", Log: log,
+		Objects: "repair objects", Log: log, Refusals: refusals,
 		Unserved: func(ctx context.Context) string { return unserved(ctx, members) },
 		Manager: func(ctx context.Context) (ctrl.Manager, error) {
 			caches := map[client.Object]cache.ByObject{}
 			for _, m := range members {
 				maps.Copy(caches, m.Caches())
 			}
-			mgr, err := controller.Manager(config, cache.Options{ByObject: caches}, log, v1alpha1.AddToScheme)
+			mgr, err := controller.Manager(config, cache.Options{DefaultWatchErrorHandler: refusals.Handle, ByObject: caches}, log, v1alpha1.AddToScheme)
 			for _, m := range members {
 				if err == nil {
 					err = m.Register(ctx, mgr, controller.NewOptions(workers, firstRetry, lastRetry))

@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // refusing fails the first requests, as an API server that is away does.
@@ -34,7 +36,7 @@ func TestTheWatchWaitsForAnAPIServerThatGoesAwayAtItsStart(t *testing.T) {
 	left.Store(2)
 	config := rest.CopyConfig(w.cluster.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusing{next, &left} })
-	watch := NewWatch(config, 1, w.janitor.Log, w.janitor)
+	watch := NewWatch(config, 1, clock.RealClock{}, w.janitor.Log, w.janitor)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()
@@ -79,7 +81,7 @@ func TestTheWatchIsNotReadyBeforeItHasTheNodes(t *testing.T) {
 	let := make(chan struct{})
 	config := rest.CopyConfig(w.cluster.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return holding{next, let} })
-	watch := NewWatch(config, 1, w.janitor.Log, w.janitor)
+	watch := NewWatch(config, 1, clock.RealClock{}, w.janitor.Log, w.janitor)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- watch.Run(ctx) }()
@@ -98,6 +100,46 @@ func TestTheWatchIsNotReadyBeforeItHasTheNodes(t *testing.T) {
 	close(let)
 	if err := says(true, 2*time.Minute); err != nil {
 		t.Errorf("it is not synced though it has the Nodes: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+// forbidding answers watches of Nodes with 403, as an API server does without the right to
+// watch beside that to list.
+type forbidding struct{ next http.RoundTripper }
+
+func (f forbidding) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Path != "/api/v1/nodes" || !request.URL.Query().Has("watch") {
+		return f.next.RoundTrip(request)
+	}
+	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: request,
+	}, nil
+}
+
+// TestARefusedWatchIsNotReady: an informer counts as synced after its list, and would see
+// no change of a Node before it lists again.
+func TestARefusedWatchIsNotReady(t *testing.T) {
+	w := newWorld(t)
+	config := rest.CopyConfig(w.cluster.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbidding{next} })
+	watch := NewWatch(config, 1, clock.RealClock{}, w.janitor.Log, w.janitor)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watch.Run(ctx) }()
+	why := ""
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+		var ok bool
+		ok, why = watch.Synced()
+		return !ok && strings.Contains(why, "Node can not be watched"), nil
+	})
+	if err != nil {
+		t.Errorf("%v; the watch says %q", err, why)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
+	"github.com/nvidia/nvsentinel/internal/artifact"
 	"github.com/nvidia/nvsentinel/internal/testkit"
+	"github.com/nvidia/nvsentinel/repair-chain/chain"
 )
 
 const examples = "../../../examples/repair-chains/"
@@ -65,8 +67,9 @@ func condition(kind, status string) string {
 }
 
 // play ends the objects of a run's steps, those of steps that are named failed badly, until
-// the run has ended. It plays the controllers of their kinds.
-func (o *office) play(run *v1alpha1.RepairRun, failed string) {
+// the run has ended. It plays the controllers of their kinds. The object of the step that is
+// named lost is deleted.
+func (o *office) play(run *v1alpha1.RepairRun, failed, lost string) {
 	o.Helper()
 	testkit.Until(o, patience, func() bool {
 		if err := o.live.Get(o.Context(), client.ObjectKeyFromObject(run), run); err != nil {
@@ -74,6 +77,14 @@ func (o *office) play(run *v1alpha1.RepairRun, failed string) {
 		}
 		for _, st := range run.Status.Steps {
 			if st.State != v1alpha1.StepRunning || st.Object == nil || st.Object.UID == "" {
+				continue
+			}
+			if st.Name == lost {
+				background := metav1.DeletePropagationBackground // a Job is kept else, until its pods are gone
+				err := o.resource(st.Object).Delete(o.Context(), st.Object.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+				if err != nil && !apierrors.IsNotFound(err) {
+					o.Fatal(err)
+				}
 				continue
 			}
 			object, err := o.resource(st.Object).Get(o.Context(), st.Object.Name, metav1.GetOptions{})
@@ -143,24 +154,30 @@ func TestLadder(t *testing.T) {
 	const done, failed, skipped = v1alpha1.StepDone, v1alpha1.StepFailed, v1alpha1.StepSkipped
 	for name, tc := range map[string]struct {
 		fails  string
+		lost   string
 		steps  []v1alpha1.StepState
 		reason string
 	}{
-		"nothing":                {"", []v1alpha1.StepState{done, done, done, skipped, skipped, skipped}, v1alpha1.ReasonDone},
-		"collect":                {"collect", []v1alpha1.StepState{failed, done, done, skipped, skipped, skipped}, v1alpha1.ReasonDone},
-		"reset":                  {"reset", []v1alpha1.StepState{done, failed, skipped, done, done, skipped}, v1alpha1.ReasonDone},
-		"validate":               {"validate", []v1alpha1.StepState{done, done, failed, done, done, skipped}, v1alpha1.ReasonDone},
-		"both-validations":       {"validate validate-again", []v1alpha1.StepState{done, done, failed, done, failed, done}, v1alpha1.ReasonDone},
-		"reset-and-reboot":       {"collect reset reboot", []v1alpha1.StepState{failed, failed, skipped, failed, skipped, done}, v1alpha1.ReasonDone},
-		"all":                    {"reset reboot replace", []v1alpha1.StepState{done, failed, skipped, failed, skipped, failed}, v1alpha1.ReasonEscalated},
-		"reset-and-again-and-on": {"reset validate-again replace", []v1alpha1.StepState{done, failed, skipped, done, failed, failed}, v1alpha1.ReasonEscalated},
+		"reset-is-deleted":           {"", "reset", []v1alpha1.StepState{done, failed, skipped, skipped, skipped, skipped}, v1alpha1.ReasonOutcomeUnknown},
+		"validation-is-deleted":      {"", "validate", []v1alpha1.StepState{done, done, failed, skipped, skipped, skipped}, v1alpha1.ReasonOutcomeUnknown},
+		"reboot-is-deleted":          {"reset", "reboot", []v1alpha1.StepState{done, failed, skipped, failed, skipped, skipped}, v1alpha1.ReasonOutcomeUnknown},
+		"last-validation-is-deleted": {"reset", "validate-again", []v1alpha1.StepState{done, failed, skipped, done, failed, skipped}, v1alpha1.ReasonOutcomeUnknown},
+		"replacement-is-deleted":     {"reset reboot", "replace", []v1alpha1.StepState{done, failed, skipped, failed, skipped, failed}, v1alpha1.ReasonOutcomeUnknown},
+		"nothing":                    {"", "", []v1alpha1.StepState{done, done, done, skipped, skipped, skipped}, v1alpha1.ReasonDone},
+		"collect":                    {"collect", "", []v1alpha1.StepState{failed, done, done, skipped, skipped, skipped}, v1alpha1.ReasonDone},
+		"reset":                      {"reset", "", []v1alpha1.StepState{done, failed, skipped, done, done, skipped}, v1alpha1.ReasonDone},
+		"validate":                   {"validate", "", []v1alpha1.StepState{done, done, failed, done, done, skipped}, v1alpha1.ReasonDone},
+		"both-validations":           {"validate validate-again", "", []v1alpha1.StepState{done, done, failed, done, failed, done}, v1alpha1.ReasonDone},
+		"reset-and-reboot":           {"collect reset reboot", "", []v1alpha1.StepState{failed, failed, skipped, failed, skipped, done}, v1alpha1.ReasonDone},
+		"all":                        {"reset reboot replace", "", []v1alpha1.StepState{done, failed, skipped, failed, skipped, failed}, v1alpha1.ReasonEscalated},
+		"reset-and-again-and-on":     {"reset validate-again replace", "", []v1alpha1.StepState{done, failed, skipped, done, failed, failed}, v1alpha1.ReasonEscalated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &office{t, o.live, o.cluster}
 			run := runOfChain("ladder-"+name, "reset-reboot-replace")
 			run.Spec.NodeName = run.Name
 			o.make(run)
-			o.play(run, tc.fails)
+			o.play(run, tc.fails, tc.lost)
 			status := metav1.ConditionFalse
 			if tc.reason == v1alpha1.ReasonDone {
 				status = metav1.ConditionTrue
@@ -175,6 +192,32 @@ func TestLadder(t *testing.T) {
 				t.Errorf("step %s is due behind the end", run.Status.Step)
 			}
 		})
+	}
+}
+
+// TestLadderWithATakenName: somebody else's object has the name of the reset's. It stays as
+// it is, and the node is not rebooted.
+func TestLadderWithATakenName(t *testing.T) {
+	o := ladder(t)
+	run := runOfChain("ladder-taken", "reset-reboot-replace")
+	run.Spec.NodeName = run.Name
+	o.make(run)
+	foreign := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nodeName": "another"}}}
+	foreign.SetGroupVersionKind(schema.GroupVersionKind{Group: "janitor.dgxc.nvidia.com", Version: "v1alpha1", Kind: "GPUReset"})
+	foreign.SetName(chain.ObjectName(run, "reset"))
+	made, err := o.resource(&v1alpha1.ObjectTrace{APIVersion: foreign.GetAPIVersion(), Kind: foreign.GetKind()}).Create(t.Context(), foreign, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.play(run, "", "")
+	o.ended(run, metav1.ConditionFalse, v1alpha1.ReasonOutcomeUnknown)
+	o.told(run.Name, v1alpha1.ReasonOutcomeUnknown)
+	if st := run.Status.Steps; st[1].Reason != artifact.ReasonTaken || st[3].Object != nil || st[5].Object != nil {
+		t.Errorf("steps %+v", st)
+	}
+	at := &v1alpha1.ObjectTrace{APIVersion: made.GetAPIVersion(), Kind: made.GetKind()}
+	if now, err := o.resource(at).Get(t.Context(), made.GetName(), metav1.GetOptions{}); err != nil || now.GetUID() != made.GetUID() || now.GetGeneration() != made.GetGeneration() {
+		t.Errorf("the other's object: %v, %v", now, err)
 	}
 }
 
@@ -203,7 +246,7 @@ func TestLadderWithoutAnInput(t *testing.T) {
 		begun.Status.Chain = wrong.Spec.DeepCopy() // as an earlier version kept it
 		return o.live.Status().Update(t.Context(), begun) == nil
 	})
-	o.play(begun, "collect")
+	o.play(begun, "collect", "")
 	o.ended(begun, metav1.ConditionFalse, v1alpha1.ReasonMisconfigured)
 	if st := begun.Status.Steps; st[1].State != v1alpha1.StepDone || st[2].Reason != "StampFailed" || st[3].Object != nil || st[5].Object != nil {
 		t.Errorf("steps %+v", st)
@@ -220,7 +263,7 @@ func TestTheRunByHand(t *testing.T) {
 	testkit.Until(t, patience, func() bool {
 		return o.live.Get(t.Context(), client.ObjectKeyFromObject(run), run) == nil && run.Status.Step == "collect"
 	})
-	o.play(run, "")
+	o.play(run, "", "")
 	o.ended(run, metav1.ConditionTrue, v1alpha1.ReasonDone)
 	if o := run.Status.Steps[1].Object; o == nil || o.Kind != "GPUReset" {
 		t.Errorf("the reset is %+v", o)

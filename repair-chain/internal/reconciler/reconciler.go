@@ -317,5 +317,5 @@ func (c *Reconciler) tell(before, run *v1alpha1.RepairRun) {
 // forPeople are the reasons of ended runs that no other Event explains, and that a person
 // has to do something about.
 var forPeople = []string{
-	v1alpha1.ReasonMisconfigured, v1alpha1.ReasonRejected, v1alpha1.ReasonNotRepaired, v1alpha1.ReasonNodeNotFound, v1alpha1.ReasonNodeUnnamed,
+	v1alpha1.ReasonMisconfigured, v1alpha1.ReasonOutcomeUnknown, v1alpha1.ReasonRejected, v1alpha1.ReasonNotRepaired, v1alpha1.ReasonNodeNotFound, v1alpha1.ReasonNodeUnnamed,
 }

@@ -39,6 +39,14 @@ func open(t *testing.T, keep time.Duration) *office { return openWith(t, Deps{Ke
 // openWith is with what else the controllers work with.
 func openWith(t *testing.T, deps Deps) *office {
 	t.Helper()
+	o, deps := furnished(t, deps)
+	o.start(New(o.cluster.RESTConfig(), deps))
+	return o
+}
+
+// furnished is an office in which no controller is at work yet.
+func furnished(t *testing.T, deps Deps) (*office, Deps) {
+	t.Helper()
 	cluster := localcluster.ForTest(t, localcluster.Options{})
 	crds := "../../../distros/helm/nvsentinel/crds/nvsentinel.dgxc.nvidia.com_"
 	for _, file := range []string{crds + "repairtemplates.yaml", crds + "repairchains.yaml", crds + "repairruns.yaml", "../../testdata/definitions.yaml"} {
@@ -57,17 +65,20 @@ func openWith(t *testing.T, deps Deps) *office {
 	}
 	deps.Live, deps.Objects, deps.Clock = live, cluster.Dynamic(), clock.RealClock{}
 	deps.Log, deps.Metrics = slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())
-	w := New(cluster.RESTConfig(), deps)
-	ctx, stop := context.WithCancel(t.Context())
+	return &office{t, live, cluster}, deps
+}
+
+// start runs the controllers until the test ends.
+func (o *office) start(w *Watch) {
+	ctx, stop := context.WithCancel(o.Context())
 	over := make(chan error, 1)
 	go func() { over <- w.Run(ctx) }()
-	t.Cleanup(func() {
+	o.Cleanup(func() {
 		stop()
 		if err := <-over; err != nil {
-			t.Error(err)
+			o.Error(err)
 		}
 	})
-	return &office{t, live, cluster}
 }
 
 func (o *office) make(objects ...client.Object) {

@@ -51,7 +51,8 @@ type Watch struct {
 // New makes a watch.
 func New(config *rest.Config, d Deps) *Watch {
 	w := &Watch{deps: d, config: config, here: crashpoint.Here}
-	w.Watch = &controller.Watch{Objects: "runs, chains and templates", Log: d.Log, Manager: w.manager, Unserved: func(ctx context.Context) string {
+	refusals := controller.NewRefusals(d.Clock, &v1alpha1.RepairRun{}, &v1alpha1.RepairChain{}, &v1alpha1.RepairTemplate{})
+	w.Watch = &controller.Watch{Objects: "runs, chains and templates", Log: d.Log, Refusals: refusals, Manager: w.manager, Unserved: func(ctx context.Context) string {
 		return controller.Unserved(ctx, d.Live, map[string]client.ObjectList{
 			v1alpha1.RunKind: &v1alpha1.RepairRunList{}, v1alpha1.ChainKind: &v1alpha1.RepairChainList{}, v1alpha1.TemplateKind: &v1alpha1.RepairTemplateList{},
 		})
@@ -68,6 +69,7 @@ func (w *Watch) manager(ctx context.Context) (ctrl.Manager, error) {
 	all := cache.ByObject{Label: labels.Everything()}
 	steps := cache.Options{DefaultTransform: kube.Strip, DefaultLabelSelector: labels.NewSelector().Add(*ofRuns)}
 	main := steps
+	main.DefaultWatchErrorHandler = w.Refusals.Handle
 	main.ByObject = map[client.Object]cache.ByObject{&v1alpha1.RepairRun{}: all, &v1alpha1.RepairChain{}: all, &v1alpha1.RepairTemplate{}: all}
 	mgr, err := controller.Manager(w.config, main, w.deps.Log, v1alpha1.AddToScheme)
 	if err != nil {

@@ -43,6 +43,8 @@ type life struct {
 	writes, die int
 	behind      bool
 	saved       *v1alpha1.RepairRun
+	// unreadable: no object can be read just now.
+	unreadable bool
 }
 
 var errDied = errors.New("died")
@@ -97,6 +99,11 @@ func (l *life) do(d *datadriven.TestData) string {
 		touch(o)
 	case "delete":
 		delete(l.objects, l.nameOf(d))
+	case "foreign": // somebody else's object has the name of the step's
+		o := &unstructured.Unstructured{}
+		o.SetName(l.nameOf(d))
+		o.SetUID("foreign")
+		l.objects[o.GetName()] = o
 	case "giveup":
 		l.run.Annotations = map[string]string{v1alpha1.TimedOutAnnotation: l.now.Format(time.RFC3339)}
 	case "remove":
@@ -156,6 +163,7 @@ func text(v any) string {
 // pass takes the run as far as it goes, after the same with a process that dies.
 func (l *life) pass(d *datadriven.TestData) {
 	w := chain.Facts{Session: "s1", Templates: l.templates, Problems: l.problems}
+	l.unreadable = d.HasArg("unreadable")
 	for _, a := range d.CmdArgs {
 		switch a.Key {
 		case "session":
@@ -166,6 +174,7 @@ func (l *life) pass(d *datadriven.TestData) {
 			w.Unread = true
 		case "excluded":
 			w.Excluded = true
+		case "unreadable":
 		default:
 			by, err := time.ParseDuration(strings.TrimPrefix(a.Key, "+"))
 			if err != nil {
@@ -312,6 +321,9 @@ type resource struct {
 }
 
 func (r resource) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if r.unreadable {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "objects"}, name, errors.New("no right to get"))
+	}
 	o, ok := r.objects[name]
 	if !ok {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, name)
