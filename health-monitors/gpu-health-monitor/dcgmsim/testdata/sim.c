@@ -20,7 +20,7 @@
  *   calls      every call, appended: pid name
  *
  * It behaves as a real DCGM 4.6.0 was measured to, where that surprises: the package
- * documentation (dcgmsim.go) has the table.
+ * documentation (doc.go) has the table.
  */
 #include <pthread.h>
 #include <stdio.h>
