@@ -14,7 +14,7 @@ import (
 
 // read makes a reading of two GPUs of lines such as "0x10 FAIL 4 gpu:0", "status 1 4",
 // "xid 0 79 5" (at second 5), "margin 0 3", "pending 0 true", "gone 1", "uuid 0 GPU-1"
-// (- is none; a PCI address may follow), "switch 3"; "link:0/3" is link 3 of GPU 0, and
+// (- is none; a PCI address may follow), "switch 3" (see nvswitch); "link:0/3" is link 3 of GPU 0, and
 // "link:0" its link 7. Every value has a sample of now, but for "blank 0 311" (all without
 // a field), "aged 0 70 311" (70 s old, or all), and "unwatched 1"; "recovery 0 1" is what
 // the driver asks for.
@@ -52,7 +52,7 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 		case "gone":
 			r.Devices = r.Devices[:integer(t, w[1])]
 		case "switch":
-			r.Switches = append(r.Switches, uint(integer(t, w[1])))
+			r.Switches = append(r.Switches, n.nvswitch(t, w))
 		case "uuid":
 			d := &r.Devices[integer(t, w[1])]
 			if d.UUID = strings.TrimPrefix(w[2], "-"); d.UUID != "" {
@@ -80,6 +80,29 @@ func (n *node) read(t *testing.T, lines []string) reading.Reading {
 		}
 	}
 	return r
+}
+
+// nvswitch is one of a line such as "switch 3", which needs no reset, "switch 3 864=1 856=20034",
+// "switch 3 856=20034@120" (the sample is 120 s old), "864=blank", "864=none".
+func (n *node) nvswitch(t *testing.T, w []string) reading.NVSwitch {
+	t.Helper()
+	now := n.view.Now.UnixMicro()
+	x := reading.NVSwitch{ID: uint(integer(t, w[1])), Samples: map[reading.Field]reading.Sample{reading.FieldSwitchReset: {At: now}}}
+	for _, word := range w[2:] {
+		number, value, _ := strings.Cut(word, "=")
+		field := reading.Field(integer(t, number))
+		value, age, _ := strings.Cut(value, "@")
+		s := reading.Sample{At: now - (time.Duration(integer(t, cmp.Or(age, "0"))) * time.Second).Microseconds(), Blank: value == "blank"}
+		if value == "none" {
+			delete(x.Samples, field)
+			continue
+		}
+		if !s.Blank {
+			s.Value = integer(t, value)
+		}
+		x.Samples[field] = s
+	}
+	return x
 }
 
 // xid is one of a line such as "xid 0 79 5", "xid 0 79 5-3" or "xid 0 79 now+3" (µs), or of a MIG instance:

@@ -22,7 +22,8 @@ type Engine struct {
 	gpus      map[uint]reading.Device
 	incidents []reading.Incident
 	latched   []reading.Incident
-	fields    map[string]int64
+	fields    map[string]int64 // the newest values, by value
+	stamps    map[string]int64 // those of some of them, in µs
 	samples   []string
 	xids      []string
 	kernel    []sample // the kernel's records, which each life of the engine reads
@@ -43,7 +44,7 @@ func New(t testing.TB, gpus uint) *Engine {
 // Open makes an engine that runs in a folder, with GPUs numbered from 0; failed
 // hears of a file that could not be read or written.
 func Open(dir string, gpus []reading.Device, failed func(error)) *Engine {
-	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}}
+	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}, stamps: map[string]int64{}}
 	for _, x := range gpus {
 		e.gpus[x.ID] = x
 	}
@@ -131,7 +132,19 @@ func (e *Engine) Instances(gpus map[reading.Entity]uint) {
 
 // Field sets the newest value of a field of a GPU.
 func (e *Engine) Field(gpu uint, field int, value int64) {
-	e.change(func() { e.fields[fmt.Sprintf("%d %d %d", reading.GPU, gpu, field)] = value })
+	e.Value(reading.Entity{Kind: reading.GPU, ID: gpu}, field, value, time.Time{})
+}
+
+// Value sets the newest value of a field of an entity, with a stamp; the zero time is that of
+// the call that asks.
+func (e *Engine) Value(of reading.Entity, field int, value int64, at time.Time) {
+	e.change(func() {
+		key := fmt.Sprintf("%d %d %d", of.Kind, of.ID, field)
+		e.fields[key] = value
+		if delete(e.stamps, key); !at.IsZero() {
+			e.stamps[key] = at.UnixMicro()
+		}
+	})
 }
 
 // Status sets that of a GPU.
@@ -146,6 +159,16 @@ func (e *Engine) Status(gpu uint, s reading.Status) {
 // Switches are the NVSwitches that the engine sees; without any, their module is not
 // loaded.
 func (e *Engine) Switches(ids ...uint) { e.flag("switches", strings.Trim(fmt.Sprint(ids), "[]")) }
+
+// Refuse has the engine refuse a call for entities: GroupAddEntity, or WatchFields or
+// GetValuesSince of a group that holds one. Without any, it refuses none.
+func (e *Engine) Refuse(call string, entities ...reading.Entity) {
+	var lines strings.Builder
+	for _, x := range entities {
+		fmt.Fprintf(&lines, "%s %d %d\n", call, x.Kind, x.ID)
+	}
+	e.put("refused", lines.String())
+}
 
 // Hang lets a call not return until Resume; * is every call.
 func (e *Engine) Hang(call string) { e.put("hang", call+"\n") }
@@ -206,7 +229,7 @@ func (e *Engine) change(do func()) {
 
 // write writes what the library reads.
 func (e *Engine) write() {
-	var gpus, incidents, fields strings.Builder
+	var gpus, incidents, fields, stamps strings.Builder
 	for id := range uint(len(e.gpus)) {
 		d := e.gpus[id]
 		fmt.Fprintf(&gpus, "%d %d %s %s\n", d.ID, d.Status, d.UUID, d.PCI)
@@ -219,9 +242,13 @@ func (e *Engine) write() {
 	for at, value := range e.fields {
 		fmt.Fprintf(&fields, "%s %d\n", at, value)
 	}
+	for at, stamp := range e.stamps {
+		fmt.Fprintf(&stamps, "%s %d\n", at, stamp)
+	}
 	e.put("gpus", gpus.String())
 	e.put("incidents", incidents.String())
 	e.put("fields", fields.String())
+	e.put("stamps", stamps.String())
 	e.put("samples", strings.Join(e.samples, ""))
 	e.put("xids", strings.Join(e.xids, ""))
 }

@@ -39,7 +39,21 @@
 //	latched incidents of XIDs   measured: 79, 95, 94, 31, 48, 74, 119,   the same, of all these
 //	                            120, 140 (field 230); 63, 64, 60, 57
 //	                            make the codes of other fields
-//	NVSwitches, SXIDs           not measured                             Switches: listed, no values
+//	XIDs that NVML reports      measured with an H100, driver 580.159:   XID: one event for each number
+//	                            one for all lines of XID 13 of a fault;
+//	                            none of 13 where XID 43 follows it
+//	watch of a MIG instance     read: an error of the call               Refuse
+//	that is refused
+//	NVSwitches                  not measured; listed once their module   Switches
+//	                            is up
+//	code 15, 16 of a switch     read: newest sample of 856 resp. 857 is  the same
+//	                            above 0, not blank, and not older than
+//	                            60 s
+//	stamps of 856 and 857       read: time of the error, not of the      Value with a time
+//	                            call; without an error none is known
+//	reset required of a switch  read: field 864, sampled when watched    0, or Value
+//	values of a switch whose    read: blank, and codes 15 and 16 are     Value with a blank
+//	library is disconnected     dropped
 //
 // What it does not do: sample in cycles of 30 s (values are as new as the call), rates
 // over a minute, links that are read live, the hourly sample of field 84.
