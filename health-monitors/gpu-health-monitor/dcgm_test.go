@@ -173,7 +173,8 @@ func TestASwitchThatIsNotWatchedIsNotHealthy(t *testing.T) {
 	n := newNode(t, 2)
 	n.engine.Switches(1, 3)
 	n.start()
-	n.engine.Incident(reading.Incident{System: 0x800, Health: reading.Fail, Code: 15, Entity: reading.Entity{Kind: reading.Switch, ID: 3}})
+	n.engine.Value(nvswitch(3), fatalSXID, 20034, time.Time{})
+	n.engine.Incident(fatalOf(3))
 	n.expect(fault + "fatal CONTACT_SUPPORT PROCESS")
 	n.kill()
 	n.engine.Switches()
@@ -181,7 +182,7 @@ func TestASwitchThatIsNotWatchedIsNotHealthy(t *testing.T) {
 	n.quiet(10)
 	n.engine.Switches(1, 3)
 	n.quiet(10)
-	n.engine.Clear(0)
+	n.engine.Value(nvswitch(3), fatalSXID, 0, time.Time{})
 	n.expect(fault + "healthy NONE PROCESS")
 }
 

@@ -69,6 +69,9 @@ func TestGPUsThatCannotBeWatched(t *testing.T) {
 			n.engine.Incident(dbe(0))
 			n.expect(dbeFault + ofGPU(0) + " fatal COMPONENT_RESET PROCESS")
 			n.quiet(10)
+			if count := n.said("DCGM refuses watches"); count != 1 {
+				t.Errorf("the refusal is in the log %d times, want once", count)
+			}
 			n.engine.Clear(0)
 			n.expect(dbeFault + ofGPU(0) + " healthy NONE PROCESS")
 			n.quiet(10)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +106,7 @@ type node struct {
 	patience  string // how long DCGM may be away before that is told
 
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	out  *output
 	done chan struct{}
 }
 
@@ -144,7 +143,7 @@ func (n *node) start() {
 	if program == "" {
 		program = os.Args[0]
 	}
-	n.cmd, n.out, n.done = exec.Command(program, args...), &bytes.Buffer{}, make(chan struct{})
+	n.cmd, n.out, n.done = exec.Command(program, args...), &output{}, make(chan struct{})
 	n.cmd.Env = append(append(os.Environ(), n.engine.Environment(n.libs)...), asProgram+"=1")
 	n.cmd.Stderr = n.out
 	n.cmd.WaitDelay = time.Second // a child that hangs holds the pipe
@@ -170,7 +169,7 @@ func (n *node) kill() {
 	if n.engine.Calls("PolicyRegister") > 0 {
 		n.t.Error("a policy was registered")
 	}
-	if bytes.Contains(n.out.Bytes(), []byte("DATA RACE")) {
+	if n.said("DATA RACE") > 0 {
 		n.t.Error("the race detector found something")
 	}
 	if n.t.Failed() {

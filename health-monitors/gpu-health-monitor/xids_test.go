@@ -50,3 +50,42 @@ func TestXIDsOfMIGInstances(t *testing.T) {
 	n.engine.XID(0, 13)
 	n.expect("GpuXidWatch 13 " + ofGPU(0) + " warning NONE PERSIST_ONLY")
 }
+
+// TestWatchesOfMIGInstancesThatAreRefused: what DCGM refuses hides nothing else, and is
+// reported: once in the log, and in a metric as long as it lasts.
+func TestWatchesOfMIGInstancesThatAreRefused(t *testing.T) {
+	instance := func(id uint) reading.Entity { return reading.Entity{Kind: reading.GPUInstance, ID: id} }
+	compute := func(id uint) reading.Entity { return reading.Entity{Kind: reading.ComputeInstance, ID: id} }
+	// DCGM watches a group or refuses it: then it is not known what of its instances is watched.
+	for call, refused := range map[string]string{"GroupAddEntity": "1", "WatchFields": "2", "GetValuesSince": "2"} {
+		t.Run(call, func(t *testing.T) {
+			n := newNode(t, 2)
+			n.patience = "1h"
+			n.engine.Instances(map[reading.Entity]uint{instance(7): 0, instance(8): 1, compute(8): 1})
+			n.engine.Refuse(call, instance(8), compute(8))
+			n.start()
+			n.quiet(10)
+			if refused == "1" {
+				n.engine.AppendXID(instance(7), 95, time.Now())
+				n.expect("GpuXidWatch 95 [GPU=0 PCI=00000000:10:00.0 GPU_UUID=GPU-00000000 GPU_INSTANCE=7] fatal COMPONENT_RESET PERSIST_ONLY")
+			}
+			n.engine.XID(1, 13)
+			n.expect("GpuXidWatch 13 " + ofGPU(1) + " warning NONE PERSIST_ONLY")
+			n.await("the metric", func() bool {
+				return n.metric(`gpu_health_monitor_refused_watches{entity="GPU_INSTANCE"}`) == refused &&
+					n.metric(`gpu_health_monitor_refused_watches{entity="COMPUTE_INSTANCE"}`) == "1"
+			})
+			n.quiet(10)
+			if count := n.said("DCGM refuses watches"); count != 1 {
+				t.Errorf("the refusal is in the log %d times, want once", count)
+			}
+			n.engine.Refuse(call)
+			sets := n.engine.Calls("HealthSet")
+			n.engine.Start() // watched anew
+			n.reconnected(sets)
+			n.await("the metric", func() bool { return n.metric(`gpu_health_monitor_refused_watches{entity="GPU_INSTANCE"}`) == "0" })
+			n.engine.AppendXID(instance(8), 94, time.Now())
+			n.expect("GpuXidWatch 94 [GPU=1 PCI=00000000:11:00.0 GPU_UUID=GPU-00000001 GPU_INSTANCE=8] warning NONE PERSIST_ONLY")
+		})
+	}
+}

@@ -41,6 +41,8 @@ const (
 	Reset Reason = "Reset"
 	// Replaced: another GPU is in the place of the fault's.
 	Replaced Reason = "Replaced"
+	// Restarted: a fault of an NVSwitch of which DCGM has no samples, of an earlier boot.
+	Restarted Reason = "Restarted"
 	// CuredByReboot: an event of an earlier boot, which the reboot ended.
 	CuredByReboot Reason = "CuredByReboot"
 )

@@ -47,6 +47,8 @@ func (d *deciding) over(f Fault, r reading.Reading, good map[string]bool) Reason
 		return Replaced
 	case f.Edge && f.Cured && d.past(f) && d.sees(f, r, good):
 		return CuredByReboot
+	case !f.Edge && d.restarted(f, r, good):
+		return Restarted
 	case f.Edge || !d.sees(f, r, good):
 		return ""
 	case !latched(f) || d.past(f) || f.Cleared:
@@ -81,6 +83,8 @@ func (d *deciding) replaced(f Fault, gpus []reading.Device) bool {
 var endings = map[Reason]string{
 	Replaced: "The GPU was replaced",
 	Reset:    "The GPU was reset: the driver asked for it, and asks for nothing any more",
+	Restarted: "The node was restarted, and DCGM does not show the fault of the NVSwitch any more: it has no sample of the field that tells " +
+		"whether the NVSwitch needs a reset (864)",
 }
 
 // end reports the end of a fault and forgets it. Of what a person cleared nothing is left

@@ -17,7 +17,7 @@ const (
 	ahead = time.Second
 )
 
-// sample is a value of a GPU.
+// sample is a value of a GPU, or of an NVSwitch.
 type sample struct {
 	of    string
 	field reading.Field
@@ -27,11 +27,17 @@ type sample struct {
 // host engine's clock.
 func isRecent(x reading.Device, field reading.Field, now int64) bool {
 	at, readable := x.Samples[field]
-	age, most := time.Duration(now-at)*time.Microsecond, recent
+	most := recent
 	if field == reading.FieldInforomValid {
 		most = recentHourly
 	}
-	return readable && age < most && age > -ahead
+	return readable && isYounger(at, most, now)
+}
+
+// isYounger tells whether a stamp is younger than some time, by the host engine's clock.
+func isYounger(at int64, most time.Duration, now int64) bool {
+	age := time.Duration(now-at) * time.Microsecond
+	return age < most && age > -ahead
 }
 
 // judged tells whether DCGM can tell the health of a GPU.
@@ -55,20 +61,26 @@ func unreadable(r reading.Reading) bool {
 func (d *deciding) freshen(r reading.Reading) {
 	anew := !d.Memory.connected.Equal(d.v.Connected)
 	fresh := map[sample]time.Time{}
+	take := func(key sample) {
+		since, before := d.Memory.fresh[key]
+		switch {
+		case anew:
+			since = d.v.Connected
+		case !before:
+			since = d.v.Now
+		}
+		fresh[key] = since
+	}
 	for _, x := range r.Devices {
 		for field := range x.Samples {
-			if !judged(x) || !isRecent(x, field, r.Next) {
-				continue
+			if judged(x) && isRecent(x, field, r.Next) {
+				take(sample{gpuOf(x), field})
 			}
-			key := sample{gpuOf(x), field}
-			since, before := d.Memory.fresh[key]
-			switch {
-			case anew:
-				since = d.v.Connected
-			case !before:
-				since = d.v.Now
-			}
-			fresh[key] = since
+		}
+	}
+	for _, x := range r.Switches {
+		if s, ok := x.Samples[reading.FieldSwitchReset]; ok && !s.Blank && isYounger(s.At, recent, r.Next) {
+			take(sample{switchKey(x.ID), reading.FieldSwitchReset})
 		}
 	}
 	d.Memory.fresh, d.Memory.connected = fresh, d.v.Connected
@@ -102,8 +114,7 @@ func (d *deciding) well(r reading.Reading) map[string]bool {
 
 // sees tells whether DCGM could show a fault: its GPU has to be well and what showed the
 // fault to be readable. What belongs to no single GPU needs all of them, none fewer than
-// there were. A switch has to be watched; when one is gone, the others may have other
-// numbers.
+// there were.
 func (d *deciding) sees(f Fault, r reading.Reading, good map[string]bool) bool {
 	switch {
 	case f.Check == Connectivity, f.Check == Unresponsive:
@@ -111,13 +122,15 @@ func (d *deciding) sees(f Fault, r reading.Reading, good map[string]bool) bool {
 	case f.Of != "":
 		return good[f.Of] && !slices.ContainsFunc(f.Fields, func(x reading.Field) bool { return !d.settled(f.Of, x) })
 	}
-	of := f.Entity
-	if of.Kind == reading.Link {
-		of, _ = of.Link()
-	}
-	if of.Kind == reading.Switch && (len(r.Switches) < f.Switches || !slices.Contains(r.Switches, of.ID)) {
+	if !complete(f, r, good) {
 		return false
 	}
+	x, ofSwitch := watchedSwitch(f, r)
+	return !ofSwitch || d.seesSwitch(f, x)
+}
+
+// complete tells whether all GPUs are well, none fewer than there were.
+func complete(f Fault, r reading.Reading, good map[string]bool) bool {
 	return len(good) == len(r.Devices) && len(good) >= f.GPUs
 }
 

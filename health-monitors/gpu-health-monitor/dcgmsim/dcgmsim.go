@@ -1,48 +1,3 @@
-// Package dcgmsim is a DCGM for tests: a library of our own in the place of
-// libdcgm.so.4 (testdata/sim.c, built with gcc), and the host engine that it talks
-// to, which is a folder of files. It keeps books, and does what a real DCGM 4.6.0
-// was measured to do where that surprises.
-//
-// "Measured" is the answer of a DCGM 4.6.0 host engine with NVML injection, eight
-// injected H100 and no hardware. "Read" was read in DCGM's public source and not run.
-//
-//	case                        DCGM 4.6.0                               simulated
-//	add a Lost (4) GPU          measured: -18, GPU is lost               the same
-//	add a Disabled (6) or       measured: -1, Bad parameter              the same
-//	Detached (7) GPU
-//	entity list                 measured: has those GPUs all the same    the same
-//	status of a GPU whose       measured: stays 1 (OK)                   the same
-//	driver hangs
-//	stamp of a newest value     measured: time of its own sample         now, or the time of Freeze
-//	driver hangs                measured: calls answer from the cache,   Freeze: the same
-//	                            stamps stop, field 54 keeps its value
-//	value that cannot be read   measured: status 0, blank                Field with a blank, Unreadable
-//	                            (0x7ffffffffffffff0 and on)
-//	UUID that cannot be read    measured: status 0, <<<NULL>>>           Unreadable
-//	incident whose newest       measured: dropped, overall PASS          the same, for the fields of
-//	sample is blank or older                                             the fault table
-//	than 60 s
-//	code 11, power unreadable   measured: newest sample of 155 is        the same
-//	                            blank
-//	XID 119 or 120 of the       measured: no incident of its own; every  KernelXID and Unreadable
-//	kernel log                  value of every GPU blank, code 11 each
-//	XID of the kernel log       measured: no incident, stamped with the  KernelXID, AppendXID
-//	                            kernel's time, appended later
-//	XID while the driver hangs  measured: appended up to minutes later   AppendXID
-//	engine started again        measured: latched incidents are gone;    Start: the same
-//	                            the kernel's records are read again,
-//	                            their stamps differ by 1 us
-//	machine started again       the kernel's records are gone            Reboot: the same
-//	XID on a MIG instance       measured with fake instances: under      AppendXID: the same
-//	                            FE_GPU_I or FE_GPU_CI, no incident
-//	parent of an instance       read: dcgmGetGpuInstanceHierarchy        Instances
-//	latched incidents of XIDs   measured: 79, 95, 94, 31, 48, 74, 119,   the same, of all these
-//	                            120, 140 (field 230); 63, 64, 60, 57
-//	                            make the codes of other fields
-//	NVSwitches, SXIDs           not measured                             Switches: listed, no values
-//
-// What it does not do: sample in cycles of 30 s (values are as new as the call), rates
-// over a minute, links that are read live, the hourly sample of field 84.
 package dcgmsim
 
 import (
@@ -67,17 +22,11 @@ type Engine struct {
 	gpus      map[uint]reading.Device
 	incidents []reading.Incident
 	latched   []reading.Incident
-	fields    map[string]int64
+	fields    map[string]int64 // the newest values, by value
+	stamps    map[string]int64 // those of some of them, in µs
 	samples   []string
 	xids      []string
 	kernel    []sample // the kernel's records, which each life of the engine reads
-}
-
-// sample is one XID as the engine keeps it.
-type sample struct {
-	entity    reading.Entity
-	number    int64
-	at, after time.Time // its stamp, and when it is appended
 }
 
 // New makes an engine that runs, with healthy GPUs, for a test.
@@ -95,7 +44,7 @@ func New(t testing.TB, gpus uint) *Engine {
 // Open makes an engine that runs in a folder, with GPUs numbered from 0; failed
 // hears of a file that could not be read or written.
 func Open(dir string, gpus []reading.Device, failed func(error)) *Engine {
-	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}}
+	e := &Engine{Dir: dir, failed: failed, gpus: map[uint]reading.Device{}, fields: map[string]int64{}, stamps: map[string]int64{}}
 	for _, x := range gpus {
 		e.gpus[x.ID] = x
 	}
@@ -159,66 +108,6 @@ func (e *Engine) Clear(code uint) {
 	})
 }
 
-// shown are the incidents that an XID makes, as measured: they stay until the
-// engine is started again.
-var shown = map[int64]reading.Incident{
-	79: {System: reading.AllSystems, Health: reading.Fail, Code: 120},
-	94: {System: reading.AllSystems, Health: reading.Warn, Code: 131},
-	95: {System: reading.AllSystems, Health: reading.Fail, Code: 81},
-	31: {System: 0x10, Health: reading.Warn, Code: 101},
-
-	48:  {System: reading.AllSystems, Health: reading.Fail, Code: 101},
-	74:  {System: reading.AllSystems, Health: reading.Fail, Code: 101},
-	119: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
-	120: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
-	140: {System: reading.AllSystems, Health: reading.Fail, Code: 101},
-
-	57: {System: 0x100, Health: reading.Warn, Code: 12},
-	60: {System: 0x80, Health: reading.Warn, Code: 10},
-	63: {System: 0x10, Health: reading.Warn, Code: 6},
-	64: {System: 0x10, Health: reading.Fail, Code: 80},
-}
-
-// XID happens on a GPU, as the driver's event tells it; several happen at once.
-func (e *Engine) XID(gpu uint, numbers ...int64) {
-	e.change(func() {
-		now := time.Now()
-		for _, number := range numbers {
-			if x, ok := shown[number]; ok {
-				x.Entity = reading.Entity{Kind: reading.GPU, ID: gpu}
-				e.latched = append(e.latched, x)
-			}
-			e.record(sample{reading.Entity{Kind: reading.GPU, ID: gpu}, number, now, now})
-			e.xids = append(e.xids, fmt.Sprintf("%d %d %d\n", gpu, number, now.UnixMicro()))
-		}
-	})
-}
-
-// KernelXID is one that the engine reads in the kernel's messages: no incident
-// shows it, and its sample bears the kernel's time and comes later.
-func (e *Engine) KernelXID(gpu uint, number int64, late time.Duration) {
-	e.change(func() {
-		now := time.Now()
-		e.record(sample{reading.Entity{Kind: reading.GPU, ID: gpu}, number, now, now.Add(late)})
-	})
-}
-
-// AppendXID appends an XID of a GPU or a MIG instance now, with the kernel's stamp of a
-// time before: the engine cannot append any while the driver hangs.
-func (e *Engine) AppendXID(entity reading.Entity, number int64, at time.Time) {
-	e.change(func() { e.record(sample{entity, number, at, at}) })
-}
-
-// record keeps an XID in the kernel's records and appends it.
-func (e *Engine) record(x sample) {
-	e.kernel = append(e.kernel, x)
-	e.keep(x)
-}
-
-func (e *Engine) keep(x sample) {
-	e.samples = append(e.samples, fmt.Sprintf("%d %d 230 %d %d %d\n", x.entity.Kind, x.entity.ID, x.number, x.at.UnixMicro(), x.after.UnixMicro()))
-}
-
 // Freeze stops the stamps of all values at a time, as a driver that hangs does: the
 // engine answers from its cache. The zero time lets them advance again.
 func (e *Engine) Freeze(at time.Time) {
@@ -243,7 +132,19 @@ func (e *Engine) Instances(gpus map[reading.Entity]uint) {
 
 // Field sets the newest value of a field of a GPU.
 func (e *Engine) Field(gpu uint, field int, value int64) {
-	e.change(func() { e.fields[fmt.Sprintf("%d %d %d", reading.GPU, gpu, field)] = value })
+	e.Value(reading.Entity{Kind: reading.GPU, ID: gpu}, field, value, time.Time{})
+}
+
+// Value sets the newest value of a field of an entity, with a stamp; the zero time is that of
+// the call that asks.
+func (e *Engine) Value(of reading.Entity, field int, value int64, at time.Time) {
+	e.change(func() {
+		key := fmt.Sprintf("%d %d %d", of.Kind, of.ID, field)
+		e.fields[key] = value
+		if delete(e.stamps, key); !at.IsZero() {
+			e.stamps[key] = at.UnixMicro()
+		}
+	})
 }
 
 // Status sets that of a GPU.
@@ -258,6 +159,16 @@ func (e *Engine) Status(gpu uint, s reading.Status) {
 // Switches are the NVSwitches that the engine sees; without any, their module is not
 // loaded.
 func (e *Engine) Switches(ids ...uint) { e.flag("switches", strings.Trim(fmt.Sprint(ids), "[]")) }
+
+// Refuse has the engine refuse a call for entities: GroupAddEntity, or WatchFields or
+// GetValuesSince of a group that holds one. Without any, it refuses none.
+func (e *Engine) Refuse(call string, entities ...reading.Entity) {
+	var lines strings.Builder
+	for _, x := range entities {
+		fmt.Fprintf(&lines, "%s %d %d\n", call, x.Kind, x.ID)
+	}
+	e.put("refused", lines.String())
+}
 
 // Hang lets a call not return until Resume; * is every call.
 func (e *Engine) Hang(call string) { e.put("hang", call+"\n") }
@@ -318,7 +229,7 @@ func (e *Engine) change(do func()) {
 
 // write writes what the library reads.
 func (e *Engine) write() {
-	var gpus, incidents, fields strings.Builder
+	var gpus, incidents, fields, stamps strings.Builder
 	for id := range uint(len(e.gpus)) {
 		d := e.gpus[id]
 		fmt.Fprintf(&gpus, "%d %d %s %s\n", d.ID, d.Status, d.UUID, d.PCI)
@@ -331,9 +242,13 @@ func (e *Engine) write() {
 	for at, value := range e.fields {
 		fmt.Fprintf(&fields, "%s %d\n", at, value)
 	}
+	for at, stamp := range e.stamps {
+		fmt.Fprintf(&stamps, "%s %d\n", at, stamp)
+	}
 	e.put("gpus", gpus.String())
 	e.put("incidents", incidents.String())
 	e.put("fields", fields.String())
+	e.put("stamps", stamps.String())
 	e.put("samples", strings.Join(e.samples, ""))
 	e.put("xids", strings.Join(e.xids, ""))
 }

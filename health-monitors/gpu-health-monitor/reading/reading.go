@@ -4,6 +4,7 @@
 package reading
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -40,6 +41,11 @@ const (
 type Entity struct {
 	Kind Kind `json:"kind"`
 	ID   uint `json:"id"`
+}
+
+// Compare orders entities by their kind and number.
+func (e Entity) Compare(other Entity) int {
+	return cmp.Or(cmp.Compare(e.Kind, other.Kind), cmp.Compare(e.ID, other.ID))
 }
 
 // Link takes the number of a link apart: the kind and number of the device that it
@@ -131,13 +137,15 @@ type Reading struct {
 	// Engine is the version of the host engine.
 	Engine  string   `json:"engine,omitempty"`
 	Devices []Device `json:"devices"`
-	// Switches are the numbers of the NVSwitches that are watched.
-	Switches  []uint     `json:"switches,omitempty"`
+	// Switches are the NVSwitches that are watched.
+	Switches  []NVSwitch `json:"switches,omitempty"`
 	Incidents []Incident `json:"incidents,omitempty"`
 	XIDs      []XID      `json:"xids,omitempty"`
 	// Next is where the next look for XIDs begins, in µs since 1970: the time of the
 	// host engine's clock at this one.
 	Next int64 `json:"next,omitempty"`
+	// Refusals are the watches that DCGM refused when the connection began.
+	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
 // Trouble is why a look says nothing.

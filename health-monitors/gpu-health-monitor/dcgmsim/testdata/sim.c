@@ -11,6 +11,9 @@
  *   fields     kind id field value               the newest values
  *   frozen     time in us at which the stamps of values stop; missing: they advance
  *   unreadable ids of the GPUs none of whose values can be read
+ *   stamps     kind id field time                the stamps of values, where they are not those of the call
+ *   refused    call kind id                      what the engine refuses for an entity: GroupAddEntity, or
+ *                                                WatchFields or GetValuesSince of a group that holds it
  *   samples    kind id field value time after    time in us; told from "after" on
  *   xids       gpu xid time                      in us; what policies see (policy.c)
  *   hang       the call that does not return, or *
@@ -20,7 +23,7 @@
  *   calls      every call, appended: pid name
  *
  * It behaves as a real DCGM 4.6.0 was measured to, where that surprises: the package
- * documentation (dcgmsim.go) has the table.
+ * documentation (doc.go) has the table.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -127,6 +130,7 @@ const char *errorString(dcgmReturn_t r)
 	case DCGM_ST_OK: return "Success";
 	case DCGM_ST_BADPARAM: return "Bad parameter passed to function";
 	case DCGM_ST_GPU_IS_LOST: return "GPU is lost";
+	case DCGM_ST_NOT_SUPPORTED: return "This request is not supported";
 	case DCGM_ST_NOT_CONFIGURED: return "Setting not configured";
 	case DCGM_ST_VER_MISMATCH: return "API version mismatch";
 	case DCGM_ST_NO_DATA: return "No data is available";
@@ -196,6 +200,30 @@ dcgmReturn_t dcgmHostengineVersionInfo(dcgmHandle_t h, dcgmVersionInfo_t *v)
 	CALL("HostengineVersionInfo");
 	snprintf(v->rawBuildInfoString, sizeof v->rawBuildInfoString, "version:4.6.0;arch:x86_64;buildid:simulated");
 	return DCGM_ST_OK;
+}
+
+/* refused tells whether the engine refuses something for an entity. */
+static int refused(const char *what, unsigned int kind, unsigned int id)
+{
+	char line[MAX_LINE], name[64];
+	unsigned int k, i;
+	int found = 0;
+	FILE *f = file("refused", "r");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "%63s %u %u", name, &k, &i) == 3 && !strcmp(name, what) && k == kind && i == id)
+			found = 1;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* groupRefused tells whether the engine refuses something for one that a group holds. */
+static int groupRefused(const char *what, dcgmGpuGrp_t g)
+{
+	for (int i = 0; g < MAX_GROUPS && i < groups[g].count; i++)
+		if (refused(what, groups[g].members[i].entityGroupId, groups[g].members[i].entityId))
+			return 1;
+	return 0;
 }
 
 /* status of a GPU; -1 for one that the engine does not have. */
@@ -291,7 +319,7 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t g, dcgm_field_entit
 	CALL("GroupAddEntity");
 	if (g >= MAX_GROUPS || !groups[g].used)
 		return DCGM_ST_NOT_CONFIGURED;
-	if (groups[g].count == MAX_MEMBERS)
+	if (groups[g].count == MAX_MEMBERS || refused("GroupAddEntity", kind, id))
 		return DCGM_ST_BADPARAM;
 	if (kind == DCGM_FE_GPU)
 		switch (status(id)) { /* the list of entities has these GPUs all the same */
@@ -370,6 +398,8 @@ static unsigned short judged(unsigned int code)
 	case 10: return 241;
 	case 12: return 240;
 	case 13: return 419;
+	case 15: return DCGM_FI_DEV_SXID_FATAL_ERROR;
+	case 16: return DCGM_FI_DEV_SXID_NON_FATAL_ERROR;
 	case 33: return 174;
 	case 52: return 1507;
 	case 70: return 409;
@@ -392,6 +422,8 @@ static int backed(dcgmGroupEntityPair_t e, unsigned int code)
 	if (!field)
 		return 1;
 	newest(&v, e, field);
+	if (e.entityGroupId == DCGM_FE_SWITCH && v.value.i64 <= 0)
+		return 0;
 	return v.status == DCGM_ST_OK && v.value.i64 < DCGM_INT64_BLANK && now() - v.ts <= 60000000;
 }
 
@@ -444,7 +476,7 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmHealthResponse_
 		x->entityInfo.entityId = id;
 		if (!member(g, x->entityInfo) || (kind == DCGM_FE_GPU && !good(id)))
 			continue; /* a lost GPU has no incidents */
-		if (!latched && kind == DCGM_FE_GPU && !backed(x->entityInfo, code))
+		if (!latched && (kind == DCGM_FE_GPU || kind == DCGM_FE_SWITCH) && !backed(x->entityInfo, code))
 			continue;
 		line[strcspn(line, "\n")] = 0;
 		say(x, line + text);
@@ -490,13 +522,12 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t g)
 dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_t fg, long long every, double age, int samples)
 {
 	(void)h;
-	(void)g;
 	(void)fg;
 	(void)every;
 	(void)age;
 	(void)samples;
 	CALL("WatchFields");
-	return DCGM_ST_OK;
+	return groupRefused("WatchFields", g) ? DCGM_ST_NOT_SUPPORTED : DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t h, int wait)
@@ -534,6 +565,8 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t g, dcgmFieldGrp_
 	CALL("GetValuesSince");
 	if (g >= MAX_GROUPS || !groups[g].used)
 		return DCGM_ST_NOT_CONFIGURED;
+	if (groupRefused("GetValuesSince", g))
+		return DCGM_ST_NOT_SUPPORTED;
 	for (int i = 0; i < groups[g].count; i++) {
 		dcgmGroupEntityPair_t e = groups[g].members[i];
 		int told = 0;
@@ -593,11 +626,23 @@ static int unreadable(unsigned int gpu)
 	return found;
 }
 
-/* stamp is the time of the newest sample of every value: it stands still while the driver hangs. */
-static long long stamp(void)
+/*
+ * stamp is the time of the newest sample of a value: that of the call, but for values
+ * with a stamp of their own. All stand still while the driver hangs.
+ */
+static long long stamp(dcgmGroupEntityPair_t e, unsigned short field)
 {
-	char s[64];
-	return word("frozen", s, sizeof s) ? atoll(s) : now();
+	char s[64], line[MAX_LINE];
+	unsigned int kind, id, number;
+	long long time, at = word("frozen", s, sizeof s) ? atoll(s) : now();
+	FILE *f = file("stamps", "r");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "%u %u %u %lld", &kind, &id, &number, &time) == 4 && kind == (unsigned int)e.entityGroupId &&
+		    id == e.entityId && number == field)
+			at = time;
+	if (f)
+		fclose(f);
+	return at;
 }
 
 /* usual is the value of a field that the test has not set, on a GPU that is well; 0 without one. */
@@ -611,6 +656,7 @@ static int usual(unsigned short field, dcgmFieldValue_v2 *v)
 	case DCGM_FI_DEV_INFOROM_VALID:
 		v->value.i64 = 1;
 		return 1;
+	case DCGM_FI_DEV_NVSWITCH_RESET_REQUIRED:
 	case 174: case 202: case 240: case 241: case 311: case 390: case 391: case 392: case 393: case 395: case 409: case 419: case 429:
 	case 439: case 1507: case 1523:
 		v->value.i64 = 0;
@@ -624,7 +670,7 @@ static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short
 {
 	char line[MAX_LINE];
 	FILE *f;
-	int readable = e.entityGroupId == DCGM_FE_GPU && good(e.entityId) && !unreadable(e.entityId);
+	int readable = e.entityGroupId == DCGM_FE_SWITCH || (good(e.entityId) && !unreadable(e.entityId));
 	memset(v, 0, sizeof *v);
 	v->version = dcgmFieldValue_version2;
 	v->entityGroupId = e.entityGroupId;
@@ -633,17 +679,18 @@ static void newest(dcgmFieldValue_v2 *v, dcgmGroupEntityPair_t e, unsigned short
 	v->fieldType = DCGM_FT_INT64;
 	v->status = DCGM_ST_NO_DATA;
 	v->value.i64 = DCGM_INT64_BLANK;
-	if (e.entityGroupId != DCGM_FE_GPU)
+	if (e.entityGroupId != DCGM_FE_GPU && e.entityGroupId != DCGM_FE_SWITCH)
 		return;
-	v->ts = stamp();
-	if (field == DCGM_FI_DEV_GPU_UUID || field == DCGM_FI_DEV_PCI_BUS_ID) {
+	v->ts = stamp(e, field);
+	if (e.entityGroupId == DCGM_FE_GPU && (field == DCGM_FI_DEV_GPU_UUID || field == DCGM_FI_DEV_PCI_BUS_ID)) {
 		v->fieldType = DCGM_FT_STRING;
 		v->status = named(e.entityId, field, v->value.str, sizeof v->value.str) ? DCGM_ST_OK : DCGM_ST_NO_DATA;
 		if (!readable)
 			snprintf(v->value.str, sizeof v->value.str, "<<<NULL>>>");
 		return;
 	}
-	if (usual(field, v))
+	/* without an error of a switch, there is no sample of one */
+	if ((e.entityGroupId == DCGM_FE_GPU) != (field == DCGM_FI_DEV_NVSWITCH_RESET_REQUIRED) && usual(field, v))
 		v->status = DCGM_ST_OK;
 	f = file("fields", "r");
 	while (f && fgets(line, sizeof line, f)) {

@@ -45,6 +45,7 @@ type connection struct {
 	xids     dcgm.FieldHandle
 	values   []dcgm.Short // the fields whose newest value is read
 	mig      instances
+	refused  []reading.Refusal
 }
 
 // New prepares the one connection of this process. A host engine refuses the name of a
@@ -65,6 +66,7 @@ func (c *connection) Connect(target worker.Target, steps worker.Steps) error {
 		{"CreateGroup", c.gather},
 		{"HealthSet", c.watchHealth},
 		{"WatchFields", c.watch},
+		{"WatchFields", c.watchSwitches},
 		{"GetGpuInstanceHierarchy", c.watchInstances},
 	} {
 		if err := steps.Do(step.name, step.do); err != nil {
@@ -140,11 +142,12 @@ func (c *connection) gather() error {
 	if err != nil {
 		return err
 	}
-	c.group, c.left = group, map[uint]bool{}
+	c.group, c.left, c.refused = group, map[uint]bool{}, nil
 	for _, gpu := range c.gpus {
 		before := status(gpu)
-		if dcgm.AddEntityToGroup(group, dcgm.FE_GPU, gpu) != nil {
+		if err := dcgm.AddEntityToGroup(group, dcgm.FE_GPU, gpu); err != nil {
 			c.left[gpu] = before.Good() && status(gpu).Good()
+			c.refused = append(c.refused, refusals(err, reading.Entity{Kind: reading.GPU, ID: gpu})...)
 		}
 	}
 	for _, id := range c.switches {
@@ -172,15 +175,15 @@ func (c *connection) watch() error {
 		return nil
 	}
 	var err error
-	if c.xids, err = c.field(fieldXID); err != nil {
+	if c.xids, err = c.field(fieldXID, c.group); err != nil {
 		return err
 	}
-	if _, err = c.field(dcgm.Short(reading.FieldUUID)); err != nil {
+	if _, err = c.field(dcgm.Short(reading.FieldUUID), c.group); err != nil {
 		return err
 	}
 	c.values = []dcgm.Short{dcgm.Short(reading.FieldUUID)}
 	for _, id := range []reading.Field{reading.FieldPCI, reading.FieldMargin, reading.FieldPending} {
-		if _, err := c.field(dcgm.Short(id)); err == nil {
+		if _, err := c.field(dcgm.Short(id), c.group); err == nil {
 			c.values = append(c.values, dcgm.Short(id))
 		}
 	}
@@ -206,12 +209,13 @@ func (c *connection) deciding() {
 	}
 }
 
-func (c *connection) field(id dcgm.Short) (dcgm.FieldHandle, error) {
+// field watches a field of what a group holds.
+func (c *connection) field(id dcgm.Short, group dcgm.GroupHandle) (dcgm.FieldHandle, error) {
 	fields, err := dcgm.FieldGroupCreate(fmt.Sprintf("%s-%d", c.name, id), []dcgm.Short{id})
 	if err != nil {
 		return fields, err
 	}
-	return fields, dcgm.WatchFieldsWithGroupEx(fields, c.group, pace.Microseconds(), kept.Seconds(), 0)
+	return fields, dcgm.WatchFieldsWithGroupEx(fields, group, pace.Microseconds(), kept.Seconds(), 0)
 }
 
 // errUnwatched: a group without health watches passes whatever its GPUs have.
@@ -225,7 +229,10 @@ type step struct {
 
 // Poll takes one look. While the group is empty, the status of the GPUs is all there is.
 func (c *connection) Poll(since time.Time) (reading.Reading, error) {
-	r := reading.Reading{Engine: c.engine, Switches: c.switches}
+	r := reading.Reading{Engine: c.engine, Refusals: c.refused}
+	for _, id := range c.switches {
+		r.Switches = append(r.Switches, reading.NVSwitch{ID: id})
+	}
 	steps := []step{
 		{"GetEntityGroupEntities", c.same},
 		{"GetGPUStatus", func() error { return c.statuses(&r) }},
@@ -234,6 +241,7 @@ func (c *connection) Poll(since time.Time) (reading.Reading, error) {
 		steps = slices.Concat([]step{{"HealthGet", c.unwatched}}, steps, []step{
 			{"HealthCheck", func() error { return health(c.group, &r) }},
 			{"EntitiesGetLatestValues", func() error { return c.latest(&r) }},
+			{"EntitiesGetLatestValues", func() error { c.latestOfSwitches(&r); return nil }},
 			{"GetValuesSince", func() error { return c.samples(since, &r) }},
 		})
 	}

@@ -3,6 +3,9 @@
 package libdcgm
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
@@ -13,6 +16,8 @@ import (
 type instances struct {
 	group dcgm.GroupHandle
 	gpus  map[reading.Entity]uint // their GPUs
+	// watched are those of which DCGM refused nothing.
+	watched []reading.Entity
 }
 
 // hierarchy are the GPUs of the MIG instances; none where DCGM does not say.
@@ -42,7 +47,7 @@ func entity(x dcgm.GroupEntityPair) reading.Entity {
 }
 
 // watchInstances watches the XIDs of MIG instances, as far as DCGM lets it: what it refuses
-// hides nothing else.
+// is reported, and hides nothing else.
 func (c *connection) watchInstances() error {
 	gpus := hierarchy()
 	if c.members == 0 || len(gpus) == 0 {
@@ -52,10 +57,18 @@ func (c *connection) watchInstances() error {
 	if err != nil {
 		return err
 	}
-	c.mig = instances{group, gpus}
-	for x := range gpus {
-		_ = dcgm.AddEntityToGroup(group, dcgm.Field_Entity_Group(x.Kind), x.ID)
+	c.mig = instances{group: group, gpus: gpus}
+	for _, x := range slices.SortedFunc(maps.Keys(gpus), reading.Entity.Compare) {
+		if err := dcgm.AddEntityToGroup(group, dcgm.Field_Entity_Group(x.Kind), x.ID); err != nil {
+			c.refused = append(c.refused, refusals(err, x)...)
+			continue
+		}
+		c.mig.watched = append(c.mig.watched, x)
 	}
-	_ = dcgm.WatchFieldsWithGroupEx(c.xids, group, pace.Microseconds(), kept.Seconds(), 0)
+	// DCGM does not say of which instances of a group it refuses the watch.
+	if err := dcgm.WatchFieldsWithGroupEx(c.xids, group, pace.Microseconds(), kept.Seconds(), 0); err != nil {
+		c.refused = append(c.refused, refusals(err, c.mig.watched...)...)
+		c.mig.watched = nil
+	}
 	return nil
 }

@@ -5,6 +5,7 @@ package libdcgm
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,14 +98,20 @@ func (c *connection) samples(since time.Time, r *reading.Reading) error {
 	}
 	r.Next = next.UnixMicro()
 	r.XIDs = c.numbers(values)
-	if len(c.mig.gpus) == 0 {
-		return nil
-	}
-	// Without those of the instances, the others count.
-	if values, _, err := dcgm.GetValuesSince(c.mig.group, c.xids, since); err == nil {
-		r.XIDs = append(r.XIDs, c.numbers(values)...)
+	if len(c.mig.gpus) > 0 {
+		c.samplesOfInstances(since, r)
 	}
 	return nil
+}
+
+// samplesOfInstances reads the XIDs of MIG instances. Without them, the others count.
+func (c *connection) samplesOfInstances(since time.Time, r *reading.Reading) {
+	values, _, err := dcgm.GetValuesSince(c.mig.group, c.xids, since)
+	if err != nil {
+		r.Refusals = slices.Concat(r.Refusals, refusals(err, c.mig.watched...))
+		return
+	}
+	r.XIDs = append(r.XIDs, c.numbers(values)...)
 }
 
 // numbers are the XIDs among values of their field.

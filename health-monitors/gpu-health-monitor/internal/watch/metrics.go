@@ -33,6 +33,8 @@ type Metrics struct {
 	// GPUs that DCGM refuses to watch.
 	Open                     *prometheus.GaugeVec
 	Latched, Lost, Unwatched prometheus.Gauge
+	// Refused is the number of entities of which DCGM refuses a watch, by their kind.
+	Refused *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -63,13 +65,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Lost: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_lost_gpus", Help: "GPUs that DCGM says are lost."}),
 		Unwatched: prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + "_unwatched_gpus",
 			Help: "GPUs that DCGM lists and refuses to watch, because they are lost, disabled or detached."}),
+		Refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Prefix + "_refused_watches",
+			Help: "Watches that DCGM refuses, by entity: GPUs, MIG instances (their XIDs), NVSwitches (whether they need a reset)."}, []string{"entity"}),
 	}
 	for _, t := range []reading.Trouble{reading.Unreachable, reading.Hung} {
 		m.Failures.WithLabelValues(string(t))
 		m.Replaced.WithLabelValues(string(t))
 	}
 	m.Failures.WithLabelValues(string(reading.Unreadable))
-	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched)
+	r.MustRegister(m.Latency, m.Failures, m.Replaced, m.Told, m.Suppressed, m.Unknown, m.XIDs, m.Looks, m.MetadataErrors, m.Open, m.Latched, m.Lost, m.Unwatched, m.Refused)
+	m.refused(nil)
 	return m
 }
 
@@ -113,6 +118,18 @@ func (m *Metrics) count(out check.Outcome, v check.View) {
 	}
 	m.Lost.Set(float64(lost))
 	m.Unwatched.Set(float64(unwatched))
+	m.refused(v.Reading.Refusals)
+}
+
+// refused shows the watches that DCGM refuses.
+func (m *Metrics) refused(all []reading.Refusal) {
+	counts := map[reading.Kind]int{reading.GPU: 0, reading.Switch: 0, reading.GPUInstance: 0, reading.ComputeInstance: 0}
+	for _, x := range all {
+		counts[x.Entity.Kind]++
+	}
+	for kind, n := range counts {
+		m.Refused.WithLabelValues(kind.String()).Set(float64(n))
+	}
 }
 
 // show shows what is open.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -61,6 +62,8 @@ type Monitor struct {
 	memory check.Memory
 	next   time.Time // the end of the last look for XIDs, by the host engine's clock
 	floor  time.Time // none before this are asked for
+	// refused are the watches that DCGM refused, as they were logged last.
+	refused []reading.Refusal
 }
 
 // Rounds are the looks of the monitor, with which Run watches. Faults are told by
@@ -194,6 +197,24 @@ func (m *Monitor) tell(out check.Outcome, v check.View) {
 			"fatal", told.Event.IsFatal, "reason", told.Reason, "strategy", told.Event.ProcessingStrategy, "message", told.Event.Message)
 	}
 	m.Metrics.count(out, v)
+	if v.Reading != nil && !slices.Equal(m.refused, v.Reading.Refusals) {
+		m.refusals(v.Reading.Refusals)
+	}
+}
+
+// refusals logs which watches DCGM refuses, when that changes.
+func (m *Monitor) refusals(all []reading.Refusal) {
+	if m.refused = all; len(all) == 0 {
+		m.Log.Info("DCGM refuses no watch any more")
+		return
+	}
+	var entities []string
+	for _, x := range all {
+		entities = append(entities, fmt.Sprintf("%s=%d", x.Entity.Kind, x.Entity.ID))
+	}
+	m.Log.Warn("DCGM refuses watches: the monitor sees nothing of these GPUs, no XID of these MIG instances, "+
+		"and no end of a fault of these NVSwitches before the node restarts",
+		"entities", entities, "error", all[0].Text)
 }
 
 // checkDevices follows the metadata file; without it only names suffer.

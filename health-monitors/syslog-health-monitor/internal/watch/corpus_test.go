@@ -41,7 +41,7 @@ func stories(t *testing.T) (out []story) {
 			out, ended = append(out, story{at: i + 1}), false
 		}
 		s := &out[len(out)-1]
-		s.lines = append(s.lines, strings.ReplaceAll(line, `\x1b`, "\x1b"))
+		s.lines = append(s.lines, strings.NewReplacer(`\x1b`, "\x1b", `\x0a`, "\n").Replace(line))
 	}
 	return out
 }
