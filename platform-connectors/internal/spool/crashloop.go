@@ -2,7 +2,6 @@ package spool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,13 +14,14 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/crashloop"
-	"github.com/nvidia/nvsentinel/internal/durable"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 const (
 	// livesFile is beside the log: how the processes before this one ended, what they
 	// died of, and what is in flight now.
-	livesFile = "lives.json"
+	livesFile    = "lives.json"
+	livesVersion = 1
 	// isolatedBatch bounds what a read brings in isolation mode: each entry costs a
 	// durable note.
 	isolatedBatch = 32
@@ -39,8 +39,9 @@ type Fatal struct {
 
 // account is the content of livesFile.
 type account struct {
-	Epoch string         `json:"epoch"`
-	Past  crashloop.Past `json:"past"`
+	Version int            `json:"version"`
+	Epoch   string         `json:"epoch"`
+	Past    crashloop.Past `json:"past"`
 	// Fatal are those entries that are not released yet, or not told of.
 	Fatal []Fatal `json:"fatal,omitempty"`
 }
@@ -85,16 +86,14 @@ func (v *crashLoop) stop() {
 func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
 	s := v.spool
 	var a account
-	b, err := os.ReadFile(filepath.Join(s.dir, livesFile))
-	if err == nil {
-		err = json.Unmarshal(b, &a)
-	}
-	if err != nil && !os.IsNotExist(err) {
+	_, err := statefile.Load(filepath.Join(s.dir, livesFile), statefile.Versions{Newest: livesVersion}, &a)
+	if err != nil {
 		s.o.Log.Warn("what the process died of before is not known", "error", err)
 	}
 	if err != nil || a.Epoch != s.epoch {
 		a = account{Epoch: s.epoch}
 	}
+	a.Version = livesVersion
 	if w, found := s.takeOverFlight(a.Past.Starts); found {
 		a.Past.InFlight = w
 	}
@@ -140,12 +139,8 @@ func (v *crashLoop) Save(_ context.Context, past crashloop.Past) error {
 
 // write makes an account durable, and the present one. The caller holds mu.
 func (v *crashLoop) write(a account) error {
-	b, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("encoding how the processes before ended: %w", err)
-	}
-	if err := durable.Replace(filepath.Join(v.spool.dir, livesFile), append(b, '\n'), 0o640); err != nil {
-		return fmt.Errorf("writing how the processes before ended: %w", err)
+	if _, err := statefile.Save(filepath.Join(v.spool.dir, livesFile), a); err != nil {
+		return err
 	}
 	v.account = a
 	return nil
