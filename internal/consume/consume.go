@@ -131,7 +131,7 @@ type Loop[R any] struct {
 	held    map[string]hold // keys whose last answer was not final
 	trouble map[string]hold // what fails: feed, backlog, commit, sources, tasks
 
-	crashLoop *crashLoop // of the process's life, or one of this loop that remembers nothing
+	crashLoop *crashLoop // of the process, or one of this loop that remembers nothing
 }
 
 // phase of a loop's life.
@@ -190,11 +190,11 @@ func (l *Loop[R]) Run(ctx context.Context) error {
 	return nil
 }
 
-// employ starts the workers: in a careful life one, and the others when it is
+// employ starts the workers: in isolation mode one, and the others when that is
 // over.
 func (l *Loop[R]) employ(ctx context.Context, workers *sync.WaitGroup) {
 	first := l.Workers
-	if l.crashLoop.careful.Load() {
+	if l.crashLoop.Isolates() {
 		first = 1
 	}
 	start := func(n int) {
@@ -205,7 +205,7 @@ func (l *Loop[R]) employ(ctx context.Context, workers *sync.WaitGroup) {
 	start(first)
 	if l.Vet != nil {
 		workers.Go(func() {
-			if l.calm(ctx) {
+			if l.crashLoop.Stable(ctx) {
 				start(l.Workers - first)
 			}
 		})

@@ -83,7 +83,7 @@ func (l *Loop[R]) state() gauges {
 	if l.Vet != nil {
 		g.aside = float64(l.Vet.Memory.Count())
 	}
-	if l.crashLoop.careful.Load() {
+	if l.crashLoop.Isolates() {
 		g.careful = 1
 	}
 	return g

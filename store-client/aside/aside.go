@@ -18,6 +18,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -38,8 +39,8 @@ const accounts = 16
 // life's number modulo accounts.
 type account struct {
 	// Life numbers the starts of a consumer in this store, in all replicas.
-	Life int64        `json:"life"`
-	Past consume.Past `json:"past"`
+	Life int64          `json:"life"`
+	Past crashloop.Past `json:"past"`
 
 	at time.Time // of the letter
 }
@@ -61,10 +62,10 @@ func Of(s store.Store, consumer string, c clock.PassiveClock) *Register {
 }
 
 // Load implements consume.Memory.
-func (r *Register) Load(ctx context.Context) (consume.Past, error) {
+func (r *Register) Load(ctx context.Context) (crashloop.Past, error) {
 	deadLetters, err := r.store.DeadLetters(ctx, Source(r.consumer))
 	if err != nil {
-		return consume.Past{}, fmt.Errorf("reading what %s died of: %w", r.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading what %s died of: %w", r.consumer, err)
 	}
 	ids := map[string]bool{}
 	for _, l := range deadLetters {
@@ -73,7 +74,7 @@ func (r *Register) Load(ctx context.Context) (consume.Past, error) {
 	r.ids.Store(&ids)
 	known, err := newestLives(ctx, r.store, func(consumer string) bool { return consumer == r.consumer })
 	if err != nil {
-		return consume.Past{}, fmt.Errorf("reading how %s ended: %w", r.consumer, err)
+		return crashloop.Past{}, fmt.Errorf("reading how %s ended: %w", r.consumer, err)
 	}
 	last := known[r.consumer]
 	r.life.Store(last.Life + 1)
@@ -135,7 +136,7 @@ func newestLives(ctx context.Context, s DeadLetters, of func(consumer string) bo
 }
 
 // Save implements consume.Memory; Load comes before it.
-func (r *Register) Save(ctx context.Context, p consume.Past) error {
+func (r *Register) Save(ctx context.Context, p crashloop.Past) error {
 	life := r.life.Load()
 	body, err := json.Marshal(account{Life: life, Past: p})
 	if err != nil {
@@ -148,7 +149,7 @@ func (r *Register) Save(ctx context.Context, p consume.Past) error {
 }
 
 // SetAside implements consume.Memory.
-func (r *Register) SetAside(ctx context.Context, f consume.Flight) error {
+func (r *Register) SetAside(ctx context.Context, f crashloop.Work) error {
 	body, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding a dead letter: %w", err)

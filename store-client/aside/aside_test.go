@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -24,11 +24,11 @@ func TestTheRegisterIsOneOfAllReplicas(t *testing.T) {
 	storetest.MustAppend(t, s, storetest.Record("n"), storetest.Record("n"), storetest.Record("n"))
 	all := list(t, s)
 	first := aside.Of(s, "c", clock.RealClock{})
-	past := consume.Past{Starts: 4, InFlight: consume.Flight{Key: "n", Record: all[1]}, Suspect: consume.Flight{Key: "n"}, Deaths: 1, KeyDeaths: 2, Deep: true}
+	past := crashloop.Past{Starts: 4, InFlight: crashloop.Work{Key: "n", Record: all[1]}, Suspect: crashloop.Work{Key: "n"}, Deaths: 1, KeyDeaths: 2, Deep: true}
 	if _, err := first.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(first.Save(t.Context(), consume.Past{Starts: 1}), first.Save(t.Context(), past), first.SetAside(t.Context(), past.InFlight)); err != nil {
+	if err := errors.Join(first.Save(t.Context(), crashloop.Past{Starts: 1}), first.Save(t.Context(), past), first.SetAside(t.Context(), past.InFlight)); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*aside.Register{"the same": first, "the next": aside.Of(s, "c", clock.RealClock{})} {
@@ -55,7 +55,7 @@ func TestTheRegisterIsOneOfAllReplicas(t *testing.T) {
 		}
 	}
 	other := aside.Of(s, "d", clock.RealClock{})
-	if got, err := other.Load(t.Context()); got != (consume.Past{}) || err != nil || other.Count() != 0 {
+	if got, err := other.Load(t.Context()); got != (crashloop.Past{}) || err != nil || other.Count() != 0 {
 		t.Errorf("another consumer remembers %+v, %v, %v", got, err, other.IDs())
 	}
 }
@@ -82,13 +82,13 @@ func TestAThawedLeaderLeavesItsSuccessorsAccount(t *testing.T) {
 	for n := 1; n <= 15; n++ {
 		begin(n)
 		if n%5 == 0 {
-			if err := frozen.Save(t.Context(), consume.Past{}); err != nil {
+			if err := frozen.Save(t.Context(), crashloop.Past{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	last := begin(16)
-	busy := consume.Past{Starts: 17, Suspect: consume.Flight{Key: "n"}, KeyDeaths: 2}
+	busy := crashloop.Past{Starts: 17, Suspect: crashloop.Work{Key: "n"}, KeyDeaths: 2}
 	if err := last.Save(t.Context(), busy); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestAThawedLeaderLeavesItsSuccessorsAccount(t *testing.T) {
 	if err != nil || len(suspects) != 1 || suspects[0].Consumer != "c" || suspects[0].Key != "n" || suspects[0].Deaths != 2 || suspects[0].At.IsZero() {
 		t.Errorf("suspects %+v, %v", suspects, err)
 	}
-	if err := last.Save(t.Context(), consume.Past{}); err != nil { // it stops
+	if err := last.Save(t.Context(), crashloop.Past{}); err != nil { // it stops
 		t.Fatal(err)
 	}
 	begin(0)
@@ -104,7 +104,7 @@ func TestAThawedLeaderLeavesItsSuccessorsAccount(t *testing.T) {
 		t.Errorf("after a stop: suspects %+v, %v", suspects, err)
 	}
 	other := aside.Of(s, "c/d", clock.RealClock{})
-	if past, err := other.Load(t.Context()); err != nil || past != (consume.Past{}) {
+	if past, err := other.Load(t.Context()); err != nil || past != (crashloop.Past{}) {
 		t.Errorf("another consumer begins with %+v, %v", past, err)
 	}
 }

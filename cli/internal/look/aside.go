@@ -10,7 +10,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/cli/timeline"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/nodeuse"
 	"github.com/nvidia/nvsentinel/store-client/store"
@@ -23,7 +23,7 @@ func (s Sources) aside(ctx context.Context) (out []timeline.SetAside, err error)
 		deadLetters, problem := s.Records.DeadLetters(ctx, aside.Source(f.name))
 		err = errors.Join(err, problem)
 		for _, l := range deadLetters {
-			var at consume.Flight
+			var at crashloop.Work
 			if json.Unmarshal(l.Body, &at) != nil {
 				at.Key = ""
 			}

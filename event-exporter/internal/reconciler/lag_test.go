@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
 // TestAHeldRecordLags: what waits for its turn at the bounded rate is neither
@@ -45,9 +45,9 @@ func TestAHeldRecordLags(t *testing.T) {
 // passing is a loop's memory of a calm past, with records that are set aside.
 type passing map[string]bool
 
-func (p passing) Load(context.Context) (consume.Past, error)         { return consume.Past{}, nil }
-func (p passing) Save(context.Context, consume.Past) error           { return nil }
-func (p passing) SetAside(_ context.Context, f consume.Flight) error { p[f.Record] = true; return nil }
+func (p passing) Load(context.Context) (crashloop.Past, error)       { return crashloop.Past{}, nil }
+func (p passing) Save(context.Context, crashloop.Past) error         { return nil }
+func (p passing) SetAside(_ context.Context, f crashloop.Work) error { p[f.Record] = true; return nil }
 func (p passing) Aside(id string) bool                               { return p[id] }
 func (p passing) Count() int                                         { return len(p) }
 

@@ -3,7 +3,7 @@ package reconciler_test
 import (
 	"testing"
 
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/aside"
@@ -26,7 +26,7 @@ func TestWhatIsSetAsideReleasesNothing(t *testing.T) {
 	before := storetest.MustGet(t, s, f.ID)
 	d.Try(t.Context(), before)
 	register := aside.Of(s, "fault-quarantine", d.Clock)
-	if err := register.SetAside(t.Context(), consume.Flight{Key: "n1", Record: f.ID}); err != nil {
+	if err := register.SetAside(t.Context(), crashloop.Work{Key: "n1", Record: f.ID}); err != nil {
 		t.Fatal(err)
 	}
 	d.Store = register.Rest()

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/fault-quarantine/marks"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
 // Try computes what handling computes of one record alone, on a blank Node of its
@@ -28,7 +28,7 @@ func (d *Reconciler) Try(_ context.Context, r record.Record) {
 }
 
 // Tell says on the Node that a record of it is judged by nobody.
-func (d *Reconciler) Tell(ctx context.Context, f consume.Flight) {
+func (d *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
 	node, err := d.Nodes.Read(ctx, f.Key)
 	if err != nil || node == nil {
 		return

@@ -1,19 +1,16 @@
 package authn
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
-	"syscall"
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/authz"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 // ownersVersion is the version of the file's shape.
@@ -39,17 +36,13 @@ type ownersDocument struct {
 // learned again, and nothing is refused for it.
 func OpenOwners(path string, log *slog.Logger) (*OwnersFile, error) {
 	o := &OwnersFile{path: path}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
-	}
-	if err != nil && !errors.Is(err, syscall.EIO) {
-		return nil, fmt.Errorf("reading the owners of checks: %w", err)
-	}
 	var file ownersDocument
-	if err := json.Unmarshal(b, &file); err != nil || file.Version != ownersVersion {
-		log.Error("the owners of checks cannot be read; they are learned again",
-			"file", path, "version", file.Version, "error", err)
+	_, err := statefile.Load(path, statefile.Versions{Oldest: ownersVersion, Newest: ownersVersion}, &file)
+	if err != nil && !errors.Is(err, statefile.ErrDamaged) {
+		return nil, err
+	}
+	if err != nil {
+		log.Error("the owners of checks cannot be read; they are learned again", "file", path, "error", err)
 		if err := os.Rename(path, path+".damaged"); err != nil {
 			return nil, fmt.Errorf("setting the damaged owners of checks aside: %w", err)
 		}
@@ -69,11 +62,7 @@ func (o *OwnersFile) Change(ask func(*authz.Owners) (learned bool, err error)) e
 	if err != nil || !learned {
 		return err
 	}
-	b, err := json.Marshal(ownersDocument{ownersVersion, next})
-	if err == nil {
-		err = durable.Replace(o.path, append(b, '\n'), 0o640)
-	}
-	if err != nil {
+	if _, err := statefile.Save(o.path, ownersDocument{ownersVersion, next}); err != nil {
 		return denied(codes.Unavailable, reasonOwners, "the owner of a new check could not be kept on disk, send again: %v", err)
 	}
 	o.owners = next

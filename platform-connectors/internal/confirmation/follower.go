@@ -22,6 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/outage"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/nodecache"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 	"github.com/nvidia/nvsentinel/platform-connectors/pipeline"
 	"github.com/nvidia/nvsentinel/platform-connectors/signals"
 )
@@ -247,7 +248,7 @@ func (f *Follower) fold(ctx context.Context) error {
 
 // keep makes a state durable, and the present one.
 func (f *Follower) keep(s state) error {
-	if err := s.save(f.Path); err != nil {
+	if _, err := statefile.Save(f.Path, s); err != nil {
 		return err
 	}
 	f.take(s)

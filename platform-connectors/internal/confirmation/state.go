@@ -1,7 +1,6 @@
 package confirmation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nvidia/nvsentinel/internal/durable"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 	"github.com/nvidia/nvsentinel/platform-connectors/signals"
 )
 
@@ -28,18 +27,13 @@ type state struct {
 // loadState reads the file.
 func loadState(path string) (s state, problem string) {
 	fresh := state{Version: stateVersion, Set: &signals.Set{}}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch found, err := statefile.Load(path, statefile.Versions{Oldest: stateVersion, Newest: stateVersion}, &s); {
+	case err != nil:
+		return fresh, err.Error()
+	case !found:
 		return fresh, ""
-	}
-	if err != nil {
-		return fresh, fmt.Sprintf("it cannot be read: %v", err)
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fresh, fmt.Sprintf("it cannot be decoded: %v", err)
-	}
-	if s.Version != stateVersion || s.Set == nil {
-		return fresh, fmt.Sprintf("its version is %d, not %d", s.Version, stateVersion)
+	case s.Set == nil:
+		return fresh, "it has no set of faults"
 	}
 	return s, ""
 }
@@ -49,17 +43,6 @@ func loadState(path string) (s state, problem string) {
 func Discard(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing what waits to be confirmed: %w", err)
-	}
-	return nil
-}
-
-func (s state) save(path string) error {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("encoding what waits to be confirmed: %w", err)
-	}
-	if err := durable.Replace(path, b, 0o640); err != nil {
-		return fmt.Errorf("writing what waits to be confirmed: %w", err)
 	}
 	return nil
 }

@@ -5,13 +5,9 @@ package nodecache
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/internal/nodeclient"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 // stopGrace is how long the watch gets to stop.
@@ -42,21 +38,29 @@ type Node struct {
 	listeners []func()
 }
 
+// identityVersion is the version of the file's shape.
+const identityVersion = 1
+
+// identity is the file's shape.
+type identity struct {
+	Version int `json:"version"`
+	record.NodeIdentity
+}
+
 // Open reads the kept identity of the named node from the file at path. Without
 // a client only that is known.
 func Open(name, path string, client *nodeclient.Client, log *slog.Logger) (*Node, error) {
 	n := &Node{name: name, path: path, client: client, log: log}
-	b, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
+	var kept identity
+	_, err := statefile.Load(path, statefile.Versions{Newest: identityVersion}, &kept)
+	if err != nil && !errors.Is(err, statefile.ErrDamaged) {
+		return nil, err
+	}
+	if err != nil {
+		log.Warn("the kept identity of the node cannot be read; the next one replaces it", "file", path, "error", err)
 		return n, nil
 	}
-	if err != nil && !errors.Is(err, syscall.EIO) {
-		return nil, fmt.Errorf("reading the node's identity: %w", err)
-	}
-	if err := json.Unmarshal(b, &n.identity); err != nil {
-		log.Warn("the kept identity of the node cannot be read; the next one replaces it", "file", path, "error", err)
-		n.identity = record.NodeIdentity{}
-	}
+	n.identity = kept.NodeIdentity
 	return n, nil
 }
 
@@ -152,10 +156,7 @@ func (n *Node) lose() {
 	n.object = nil
 }
 
-func (n *Node) keep(identity record.NodeIdentity) error {
-	b, err := json.Marshal(identity)
-	if err != nil {
-		return fmt.Errorf("encoding the node's identity: %w", err)
-	}
-	return durable.Replace(n.path, append(b, '\n'), 0o640)
+func (n *Node) keep(seen record.NodeIdentity) error {
+	_, err := statefile.Save(n.path, identity{identityVersion, seen})
+	return err
 }

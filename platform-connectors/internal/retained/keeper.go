@@ -76,9 +76,9 @@ type Keeper struct {
 	// server is the one that the destination was when it was last asked; empty before.
 	server  string
 	archive *archive
-	// lent are records that were acknowledged to a caller who showed a token of
+	// clusterWide are records that were acknowledged to a caller who showed a token of
 	// its own. They are kept in memory, because tokens are not for the disk.
-	lent []lent
+	clusterWide []publisherRecords
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -159,7 +159,7 @@ func (k *Keeper) append(ctx context.Context, records []record.Record) ([]store.A
 func (k *Keeper) expected() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.archive.empty() && len(k.lent) == 0 {
+	if k.archive.empty() && len(k.clusterWide) == 0 {
 		return ""
 	}
 	return k.server
@@ -200,8 +200,8 @@ func (k *Keeper) put(ctx context.Context, server string, records []record.Record
 	if len(stored) == 0 {
 		return
 	}
-	if l, ok := lend(ctx, server, now, stored); ok {
-		k.lent = append(k.lent, l)
+	if c, ok := ofPublisher(ctx, server, now, stored); ok {
+		k.clusterWide = append(k.clusterWide, c)
 	} else if err := k.archive.put(server, now, stored); err != nil {
 		k.metrics.dropped.Add(float64(len(stored)))
 		k.log.Warn("records that the store has acknowledged are not kept for a failover", "records", len(stored), "error", err)
@@ -215,8 +215,8 @@ func (k *Keeper) shed(before time.Time) {
 	if err != nil {
 		k.log.Warn("what was kept for a failover is not let go", "error", err)
 	}
-	k.metrics.dropped.Add(float64(dropped + k.returnLent(before)))
-	k.metrics.bytes.Set(float64(k.archive.bytes() + lentBytes(k.lent)))
+	k.metrics.dropped.Add(float64(dropped + k.shedClusterWide(before)))
+	k.metrics.bytes.Set(float64(k.archive.bytes() + bytesOf(k.clusterWide)))
 }
 
 // watch looks for another server while something is kept.
@@ -267,7 +267,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.lendAgain(ctx)
+	k.appendClusterWideAgain(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.shed(k.clock.Now().Add(-k.policy.For))

@@ -16,6 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/delay"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
 	"github.com/nvidia/nvsentinel/platform-connectors/internal/spool"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 const (
@@ -257,7 +258,7 @@ func (f *Fold) current() state {
 
 // publish makes a state durable, then visible. The caller holds work.
 func (f *Fold) publish(s state) error {
-	size, err := s.save(f.Path)
+	size, err := statefile.Save(f.Path, s)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,8 @@
 package sink
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-
-	"github.com/nvidia/nvsentinel/internal/durable"
 	"github.com/nvidia/nvsentinel/platform-connectors/conditions"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 // stateVersion is the version of the file's shape. In version 1 each name of a
@@ -32,15 +28,13 @@ type state struct {
 // lost or cannot be read is an incomplete, empty set.
 func loadState(path, epoch string, released, committed uint64) (s state, problem string) {
 	fresh := state{Version: stateVersion, Epoch: epoch, Index: released, Set: &conditions.Set{}}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fresh, fmt.Sprintf("it cannot be read: %v", err)
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fresh, fmt.Sprintf("it cannot be decoded: %v", err)
-	}
-	if s.Version < 1 || s.Version > stateVersion || s.Set == nil {
-		return fresh, fmt.Sprintf("its version is %d, not %d", s.Version, stateVersion)
+	switch found, err := statefile.Load(path, statefile.Versions{Oldest: 1, Newest: stateVersion}, &s); {
+	case err != nil:
+		return fresh, err.Error()
+	case !found:
+		return fresh, "there is none"
+	case s.Set == nil:
+		return fresh, "it has no fault set"
 	}
 	former := s.Version < stateVersion
 	s.Version = stateVersion
@@ -56,16 +50,4 @@ func loadState(path, epoch string, released, committed uint64) (s state, problem
 		return s, "the spool does not continue where it ended"
 	}
 	return s, ""
-}
-
-// save writes the file and returns its size in bytes.
-func (s state) save(path string) (int, error) {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return 0, fmt.Errorf("encoding the fault set: %w", err)
-	}
-	if err := durable.Replace(path, b, 0o640); err != nil {
-		return 0, fmt.Errorf("writing the fault set: %w", err)
-	}
-	return len(b), nil
 }

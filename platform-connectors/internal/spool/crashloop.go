@@ -1,36 +1,30 @@
 package spool
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/consume"
-	"github.com/nvidia/nvsentinel/internal/durable"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
+	"github.com/nvidia/nvsentinel/platform-connectors/internal/statefile"
 )
 
 const (
-	// livesFile is beside the log: how the lives of the process before this one
-	// ended, and what they died of.
-	livesFile = "lives.json"
-	// flightFile holds what is in flight now, as "<start> <index>", always as long:
-	// it is written in place, which costs one sync.
-	flightFile = "in-flight"
-	// carefulBatch bounds what a read brings in a careful life: each entry costs a
+	// livesFile is beside the log: how the processes before this one ended, what they
+	// died of, and what is in flight now.
+	livesFile    = "lives.json"
+	livesVersion = 1
+	// isolatedBatch bounds what a read brings in isolation mode: each entry costs a
 	// durable note.
-	carefulBatch = 32
-
-	flightFormat = "%010d %020d\n"
-	flightLen    = 10 + 1 + 20 + 1
+	isolatedBatch = 32
 )
 
 // Fatal is an entry that killed the process each time it was tried alone. It is
@@ -45,24 +39,24 @@ type Fatal struct {
 
 // account is the content of livesFile.
 type account struct {
-	Epoch string       `json:"epoch"`
-	Past  consume.Past `json:"past"`
+	Version int            `json:"version"`
+	Epoch   string         `json:"epoch"`
+	Past    crashloop.Past `json:"past"`
 	// Fatal are those entries that are not released yet, or not told of.
 	Fatal []Fatal `json:"fatal,omitempty"`
 }
 
-// crashLoop finds the entry that kills the process, as consume.Vetting does for the
-// services of the control plane: after early deaths in a row each entry is noted
-// durably and tried alone before a reader gets it.
+// crashLoop finds the entry that kills the process: in isolation mode each entry is
+// noted durably and tried alone before a reader gets it. It is the guard's memory, in
+// a file beside the log.
 type crashLoop struct {
-	careful atomic.Bool
-	ended   chan struct{} // closed by Close
+	crashloop.Guard
+	spool *Spool
 
-	trial sync.Mutex // held while an entry is tried; guards the fields below
-	tried map[uint64]bool
-	took  time.Duration // the last note
+	ctx   context.Context // ended by Close
+	end   context.CancelFunc
 	tries []func(record.Record)
-	file  *os.File // flightFile, in a careful life
+	tried map[uint64]bool // while the guard is taken
 
 	mu sync.Mutex // guards what follows, and livesFile; taken alone, or last
 	account
@@ -72,132 +66,108 @@ type crashLoop struct {
 // waiting for anybody. It is called before the first Read.
 func (s *Spool) Try(try func(record.Record)) { s.crashLoop.tries = append(s.crashLoop.tries, try) }
 
-// beginLife reads how the lives before this one ended, sets an entry aside that is
-// proven fatal, and counts this start. What cannot be kept is done without.
-func (s *Spool) beginLife() {
+// beginCrashLoop begins the account of this process.
+func (s *Spool) beginCrashLoop() {
 	v := &s.crashLoop
-	v.ended, v.tried = make(chan struct{}), map[uint64]bool{}
-	v.account = s.readLives()
-	v.Past.InFlight = s.readFlight(v.Past.Starts)
-	past, fatal := v.Past.Next()
-	v.Fatal = slices.DeleteFunc(v.Fatal, func(f Fatal) bool { return f.Told && f.Index <= s.released })
-	if index, err := strconv.ParseUint(fatal.Record, 10, 64); err == nil {
-		s.setAside(index)
-	}
-	if err := s.keepLife(past); err != nil {
-		s.o.Log.Warn("this start of the spool is not counted", "error", err)
-		return
-	}
-	if past.Careful() {
-		var err error
-		if v.file, err = os.OpenFile(filepath.Join(s.dir, flightFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640); err != nil {
-			s.o.Log.Warn("what is in flight cannot be noted", "error", err)
-			return
-		}
-		v.careful.Store(true)
-		s.o.Log.Warn("the process died early again and again: each event of the spool is tried alone before it goes on",
-			"deaths", past.Starts-1, "suspect", past.Suspect.Record, "for", consume.CalmAfter)
-	}
-	go func() {
-		select {
-		case <-s.o.Clock.After(consume.CalmAfter):
-			s.endLife()
-		case <-v.ended:
-		}
-	}()
+	v.spool, v.tried = s, map[uint64]bool{}
+	v.ctx, v.end = context.WithCancel(context.Background())
+	v.Begin(v.ctx, v, s.o.Clock, s.o.Log)
+	go v.Stable(v.ctx)
 }
 
-// endLife ends the account: by a stop, or because the process has lived for long
-// enough.
-func (s *Spool) endLife() {
-	s.crashLoop.careful.Store(false)
-	if err := s.keepLife(consume.Past{}); err != nil {
-		s.o.Log.Warn("the end of this life of the spool is not written down, a start may be careful for nothing", "error", err)
-	}
+// stop ends the account of this process.
+func (v *crashLoop) stop() {
+	v.end()
+	v.End(context.Background())
 }
 
-func (v *crashLoop) close() error {
-	if v.file == nil {
-		return nil
-	}
-	return v.file.Close()
-}
-
-// readLives is the account, or a new one for what cannot be read or is of another
-// log.
-func (s *Spool) readLives() account {
+// Load implements crashloop.Memory. What cannot be read, or is of another log, is a new
+// account.
+func (v *crashLoop) Load(context.Context) (crashloop.Past, error) {
+	s := v.spool
 	var a account
-	b, err := os.ReadFile(filepath.Join(s.dir, livesFile))
-	if err == nil {
-		err = json.Unmarshal(b, &a)
-	}
-	if err != nil && !os.IsNotExist(err) {
+	_, err := statefile.Load(filepath.Join(s.dir, livesFile), statefile.Versions{Newest: livesVersion}, &a)
+	if err != nil {
 		s.o.Log.Warn("what the process died of before is not known", "error", err)
 	}
 	if err != nil || a.Epoch != s.epoch {
-		return account{Epoch: s.epoch}
+		a = account{Epoch: s.epoch}
 	}
-	return a
-}
-
-// readFlight is what was in flight when a life ended, by the number of its start.
-func (s *Spool) readFlight(starts int) consume.Flight {
-	b, err := os.ReadFile(filepath.Join(s.dir, flightFile))
-	var of int
-	var index uint64
-	if err != nil || len(b) != flightLen {
-		return consume.Flight{}
+	a.Version = livesVersion
+	if w, found := s.takeOverFlight(a.Past.Starts); found {
+		a.Past.InFlight = w
 	}
-	if _, err := fmt.Sscanf(string(b), flightFormat, &of, &index); err != nil || of != starts || index == 0 {
-		return consume.Flight{}
-	}
-	return consume.Flight{Record: strconv.FormatUint(index, 10)}
-}
-
-// keepLife makes the account with another past durable.
-func (s *Spool) keepLife(past consume.Past) error {
-	v := &s.crashLoop
+	a.Fatal = slices.DeleteFunc(a.Fatal, func(f Fatal) bool { return f.Told && f.Index <= s.released })
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.Past == past && past == (consume.Past{}) {
-		return nil
-	}
-	next := v.account
-	next.Past = past
-	return s.writeLives(next)
+	v.account = a
+	return a.Past, nil
 }
 
-// writeLives makes an account durable, and the present one. The caller holds mu.
-func (s *Spool) writeLives(a account) error {
-	b, err := json.Marshal(a)
+// takeOverFlight reads what was in flight when a process of an earlier version ended, by
+// the number of its start, and removes the file.
+func (s *Spool) takeOverFlight(starts int) (w crashloop.Work, found bool) {
+	path := filepath.Join(s.dir, "in-flight")
+	b, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("encoding the spool's lives: %w", err)
+		return crashloop.Work{}, false
 	}
-	if err := durable.Replace(filepath.Join(s.dir, livesFile), append(b, '\n'), 0o640); err != nil {
-		return fmt.Errorf("writing the spool's lives: %w", err)
+	if err := os.Remove(path); err != nil {
+		s.o.Log.Warn("a file of an earlier version is left", "error", err)
 	}
-	s.crashLoop.account = a
+	var of int
+	var index uint64
+	if _, err := fmt.Sscanf(string(b), "%d %d\n", &of, &index); err != nil || of != starts || index == 0 {
+		return crashloop.Work{}, false
+	}
+	return workOn(index), true
+}
+
+// workOn is an entry as a piece of work.
+func workOn(index uint64) crashloop.Work {
+	return crashloop.Work{Record: strconv.FormatUint(index, 10)}
+}
+
+// Save implements crashloop.Memory.
+func (v *crashLoop) Save(_ context.Context, past crashloop.Past) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	next := v.account
+	next.Past = past
+	return v.write(next)
+}
+
+// write makes an account durable, and the present one. The caller holds mu.
+func (v *crashLoop) write(a account) error {
+	if _, err := statefile.Save(filepath.Join(v.spool.dir, livesFile), a); err != nil {
+		return err
+	}
+	v.account = a
 	return nil
 }
 
-// setAside buries an entry; the spool is being opened.
-func (s *Spool) setAside(index uint64) {
-	if index <= s.released || index > s.committed {
-		return
+// SetAside implements crashloop.Memory: the entry becomes a dead letter. The spool is
+// being opened.
+func (v *crashLoop) SetAside(_ context.Context, w crashloop.Work) error {
+	s := v.spool
+	index, err := strconv.ParseUint(w.Record, 10, 64)
+	if err != nil || index <= s.released || index > s.committed {
+		return nil // there is no such entry any more
 	}
 	found, _, err := s.wal.read(index, 1, maxGroupBytes, nil)
 	if err != nil {
-		s.o.Log.Error("setting aside a spool entry that killed the process failed, the next start tries again", "index", index, "error", err)
-		return
+		return err
 	}
 	f, _, ok := decode(found[0])
 	if !ok || f.id == uuid.Nil {
-		return
+		return nil
 	}
 	s.bury(DeadFatal, Damage{Index: index, Count: 1, Bytes: f.body})
-	s.o.Log.Error("an event killed the process each time it was looked at, alone: it is a dead letter now and passed over",
-		"index", index, "event", f.id, "deaths", consume.FatalDeaths)
-	s.crashLoop.Fatal = append(s.crashLoop.Fatal, Fatal{Index: index, ID: f.id.String()})
+	s.o.Log.Error("an event killed the connector each time it was tried, alone", "index", index, "event", f.id)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.Fatal = append(v.Fatal, Fatal{Index: index, ID: f.id.String()})
+	return nil
 }
 
 // fatal says whether an entry is passed over.
@@ -227,72 +197,54 @@ func (s *Spool) Told(index uint64) error {
 	for i := range next.Fatal {
 		next.Fatal[i].Told = next.Fatal[i].Told || next.Fatal[i].Index == index
 	}
-	return s.writeLives(next)
+	return v.write(next)
 }
 
-// readCarefully is Read in a careful life: it tries each entry that no reader got
-// in this life.
-func (s *Spool) readCarefully(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+// readIsolated is Read in isolation mode: it tries each entry that no reader got since
+// the start.
+func (s *Spool) readIsolated(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
 	v := &s.crashLoop
-	v.trial.Lock()
-	defer v.trial.Unlock()
-	entries, upTo, err = s.tryEach(after, min(limit, carefulBatch))
+	v.Take()
+	defer v.Give()
+	entries, upTo, err = s.tryEach(after, min(limit, isolatedBatch))
 	// Not deferred: a panic would note that nothing is in flight.
-	if noted := s.note(0); err == nil && len(entries) == 0 {
+	if noted := v.Note(v.ctx, crashloop.Work{}); err == nil && len(entries) == 0 {
 		err = noted
+	}
+	if v.ctx.Err() != nil && errors.Is(err, v.ctx.Err()) {
+		err = ErrClosed
 	}
 	return entries, upTo, err
 }
 
-// tryEach reads entries one by one, each tried; the caller holds trial.
+// tryEach reads entries one by one, each tried; the caller has taken the guard.
 func (s *Spool) tryEach(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
+	v := &s.crashLoop
 	for upTo = after; len(entries) < limit; {
 		released, committed := s.Bounds()
 		next := max(upTo, released) + 1
 		if next > committed {
 			break
 		}
-		if err := s.announce(next); err != nil {
-			return entries, upTo, err
+		if !v.tried[next] {
+			if err := v.Announce(v.ctx, workOn(next)); err != nil {
+				return entries, upTo, err
+			}
 		}
 		found, at, err := s.readSome(next-1, 1)
 		if err != nil {
 			return entries, upTo, err
 		}
 		for _, e := range found {
-			s.try(e)
+			v.try(e)
 		}
 		entries, upTo = append(entries, found...), max(at, next)
 	}
 	return entries, upTo, nil
 }
 
-// announce notes an entry that is tried now. One that was in flight at the last
-// death comes at another time of each life (see consume.Past).
-func (s *Spool) announce(index uint64) error {
-	v := &s.crashLoop
-	if v.tried[index] {
-		return nil
-	}
-	v.mu.Lock()
-	pause := v.Past.Pause(strconv.FormatUint(index, 10), v.took)
-	v.mu.Unlock()
-	if pause > 0 {
-		if err := s.note(0); err != nil {
-			return err
-		}
-		select {
-		case <-s.o.Clock.After(pause):
-		case <-v.ended:
-			return ErrClosed
-		}
-	}
-	return s.note(index)
-}
-
-// try computes what readers compute of an entry, once in this life.
-func (s *Spool) try(e Entry) {
-	v := &s.crashLoop
+// try computes what readers compute of an entry, once since the start.
+func (v *crashLoop) try(e Entry) {
 	if v.tried[e.Index] {
 		return
 	}
@@ -300,32 +252,4 @@ func (s *Spool) try(e Entry) {
 		try(e.Record)
 	}
 	v.tried[e.Index] = true
-}
-
-// note writes down which entry is in flight; 0 is none.
-func (s *Spool) note(index uint64) error {
-	v := &s.crashLoop
-	v.mu.Lock()
-	past := v.Past
-	v.mu.Unlock()
-	flight := consume.Flight{}
-	if index > 0 {
-		flight.Record = strconv.FormatUint(index, 10)
-	}
-	if !v.careful.Load() || past.InFlight == flight {
-		return nil
-	}
-	began := s.o.Clock.Now()
-	_, err := v.file.WriteAt(fmt.Appendf(nil, flightFormat, past.Starts, index), 0)
-	if err == nil {
-		err = durable.SyncData(v.file)
-	}
-	if err != nil {
-		return fmt.Errorf("noting what is in flight: %w", err)
-	}
-	v.took = s.o.Clock.Since(began)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.Past.InFlight = flight
-	return nil
 }

@@ -2,10 +2,12 @@ package spool
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
 // remains is what outlives the process.
@@ -25,6 +27,7 @@ type remains struct {
 	got   []string // what a reader got in the last life
 	tries int      // of the last life
 	o     Options
+	pread pread // nil reads
 }
 
 // life opens the spool, reads it to its end and does nothing more until it is
@@ -32,13 +35,14 @@ type remains struct {
 func (d *remains) life(stop bool, work func(*Spool)) (died bool) {
 	d.t.Helper()
 	d.got, d.tries, d.o = nil, 0, options(d.dir)
+	d.o.pread = d.pread
 	s := open(d.t, d.o)
 	defer func() {
 		if recover() != nil {
 			died = true
 		}
 		if died || !stop {
-			close(s.crashLoop.ended) // nothing is written any more
+			s.crashLoop.end() // nothing is written any more
 			s.wal.tail.Close()
 			s.lock.Close()
 		}
@@ -150,7 +154,7 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 				if n == 0 {
 					add(t, s, rec(1, "a"), rec(2, "b"), rec(3, "c"))
 				}
-				if past := s.crashLoop.Past; past.Starts != n+1 || past.Careful() != s.crashLoop.careful.Load() {
+				if past := s.crashLoop.Past; past.Starts != n+1 || past.Isolates() != s.crashLoop.Isolates() {
 					t.Errorf("life %d knows of %d starts", n+1, past.Starts)
 				}
 			})
@@ -159,14 +163,68 @@ func TestKillsFromOutsideSetNothingAside(t *testing.T) {
 			}
 		}
 		d.life(false, func(s *Spool) {
-			<-time.After(consume.CalmAfter + time.Second)
+			<-time.After(crashloop.StableAfter + time.Second)
 			synctest.Wait()
-			if s.crashLoop.careful.Load() || s.crashLoop.Past != (consume.Past{}) {
+			if s.crashLoop.Isolates() || s.crashLoop.Past != (crashloop.Past{}) {
 				t.Errorf("after ten minutes it remembers %+v", s.crashLoop.Past)
 			}
 		})
 		if d.life(true, nil); !slices.Equal(d.got, all) || d.tries > 0 {
 			t.Errorf("got %v after %d tries", d.got, d.tries)
+		}
+	})
+}
+
+// TestTheAccountOfAnEarlierVersionGoesOn: what was in flight at its last crash, in a file
+// of its own, counts, and the file is gone.
+func TestTheAccountOfAnEarlierVersionGoesOn(t *testing.T) {
+	for flight, want := range map[string]struct{ letters, tries int }{
+		"0000000006 00000000000000000002\n": {1, 2},
+		"0000000005 00000000000000000002\n": {0, 3}, // of an earlier start
+		"0000000006 00000000000000000000\n": {0, 3}, // nothing
+		"00000":                             {0, 3}, // torn
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &remains{t: t, dir: t.TempDir(), kills: func(record.Record) bool { return false }}
+			var epoch string
+			d.life(false, func(s *Spool) {
+				add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c"))
+				epoch = s.Epoch()
+			})
+			write(t, filepath.Join(d.dir, livesFile), fmt.Appendf(nil, `{"epoch":%q,"past":{"starts":6,"suspect":{"record":"2"},"deaths":2,"keyDeaths":3}}`, epoch))
+			write(t, filepath.Join(d.dir, "in-flight"), []byte(flight))
+			if d.life(true, nil) || len(d.letters()) != want.letters || d.tries != want.tries {
+				t.Errorf("with %q: %d dead letters, %d tries", flight, len(d.letters()), d.tries)
+			}
+			if _, err := os.Stat(filepath.Join(d.dir, "in-flight")); !os.IsNotExist(err) {
+				t.Errorf("the file of the earlier version is left: %v", err)
+			}
+		})
+	}
+}
+
+// TestAnEntryThatCannotBeReadWhenItIsSetAside is set aside at the next start, and needs no
+// three further crashes.
+func TestAnEntryThatCannotBeReadWhenItIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &remains{t: t, dir: t.TempDir(), kills: func(r record.Record) bool { return r.Event.Message == "poison" }}
+		starts, failed := 1, false
+		d.pread = func(f *os.File, b []byte, at int64) (int, error) {
+			if starts == 6 && len(b) < page && !failed { // of the entry alone
+				failed = true
+				return 0, syscall.EIO
+			}
+			return f.ReadAt(b, at)
+		}
+		first := func(s *Spool) { add(t, s, rec(1, "a"), rec(2, "poison"), rec(3, "c")) }
+		for d.life(true, first) {
+			first = nil
+			if starts++; starts > 12 {
+				t.Fatal("the process dies for ever")
+			}
+		}
+		if diff := cmp.Diff([]string{"a", "c"}, d.got); diff != "" || starts != 7 || !failed || len(d.letters()) != 1 {
+			t.Errorf("start %d, with %d dead letters, got (-want +got):\n%s", starts, len(d.letters()), diff)
 		}
 	})
 }

@@ -56,8 +56,8 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // index up to which the spool was read: at least that of the last record,
 // further if damaged entries were passed.
 func (s *Spool) Read(after uint64, limit int) (entries []Entry, upTo uint64, err error) {
-	if s.crashLoop.careful.Load() {
-		return s.readCarefully(after, limit)
+	if s.crashLoop.Isolates() {
+		return s.readIsolated(after, limit)
 	}
 	for upTo = after; len(entries) == 0; {
 		before := upTo

@@ -128,7 +128,7 @@ func Open(o Options) (*Spool, error) {
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
-	s.beginLife()
+	s.beginCrashLoop()
 	o.Metrics.bytes.Set(float64(s.bytes))
 	o.Metrics.watch(s)
 	return s, nil
@@ -290,13 +290,12 @@ func (s *Spool) refuse() {
 // folder.
 func (s *Spool) Close() error {
 	s.refuse()
-	close(s.crashLoop.ended)
-	s.endLife()
+	s.crashLoop.stop()
 	s.io.Lock()
 	defer s.io.Unlock()
 	s.files.Lock()
 	defer s.files.Unlock()
-	if err := errors.Join(s.wal.close(), s.crashLoop.close(), s.lock.Close()); err != nil {
+	if err := errors.Join(s.wal.close(), s.lock.Close()); err != nil {
 		return fmt.Errorf("closing the spool: %w", err)
 	}
 	return nil

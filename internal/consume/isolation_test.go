@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/nvidia/nvsentinel/internal/consume"
+	"github.com/nvidia/nvsentinel/internal/crashloop"
 )
 
 // world is what outlives the process: records by key, and its memory.
@@ -21,7 +22,7 @@ type world struct {
 	mu      sync.Mutex // guards what follows
 	records map[string][]string
 	feed    *tape
-	past    consume.Past
+	past    crashloop.Past
 	aside   []string
 	saves   int
 	away    bool          // the memory cannot be reached
@@ -40,14 +41,14 @@ type life struct {
 
 var errDead = errors.New("this process is dead")
 
-func (l *life) Load(context.Context) (consume.Past, error) {
+func (l *life) Load(context.Context) (crashloop.Past, error) {
 	if l.away {
-		return consume.Past{}, errors.New("the store is away")
+		return crashloop.Past{}, errors.New("the store is away")
 	}
 	return l.past, nil
 }
 
-func (l *life) Save(_ context.Context, p consume.Past) error {
+func (l *life) Save(_ context.Context, p crashloop.Past) error {
 	<-time.After(l.slow)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +63,7 @@ func (l *life) Save(_ context.Context, p consume.Past) error {
 	return nil
 }
 
-func (l *life) SetAside(_ context.Context, f consume.Flight) error {
+func (l *life) SetAside(_ context.Context, f crashloop.Work) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.aside = append(l.aside, f.Record)
@@ -176,7 +177,7 @@ func TestARecordThatKillsIsSetAside(t *testing.T) {
 		if slices.Sort(w.handled); !slices.Equal(w.handled, []string{"a", "b", "bad", "c"}) {
 			t.Errorf("handled then: %v", w.handled)
 		}
-		if w.past != (consume.Past{}) {
+		if w.past != (crashloop.Past{}) {
 			t.Errorf("after an hour it still remembers %+v", w.past)
 		}
 	})
@@ -261,7 +262,7 @@ func TestAStopIsNoDeath(t *testing.T) {
 		w := &world{t: t, records: map[string][]string{"a": {"1"}}}
 		for range 10 {
 			w.live(time.Second, is(), nothing, 0)
-			if w.past != (consume.Past{}) {
+			if w.past != (crashloop.Past{}) {
 				t.Fatalf("after a stop it remembers %+v", w.past)
 			}
 		}
@@ -284,7 +285,7 @@ func TestACalmLifeCostsTwoWrites(t *testing.T) {
 // TestACarefulLifeEnds: after ten minutes everything goes at once again.
 func TestACarefulLifeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, records: map[string][]string{"a": {"1"}, "b": {"2"}, "c": {"3"}}, past: consume.Past{Starts: 2}}
+		w := &world{t: t, records: map[string][]string{"a": {"1"}, "b": {"2"}, "c": {"3"}}, past: crashloop.Past{Starts: 2}}
 		began := time.Now()
 		var now, most atomic.Int32
 		w.live(time.Hour, is(), func(ctx context.Context, _ string) {
@@ -309,7 +310,7 @@ func TestACarefulLifeEnds(t *testing.T) {
 // start, have one thing in flight among them, and end the account together.
 func TestTwoLoopsLiveOneLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, past: consume.Past{Starts: 2}}
+		w := &world{t: t, past: crashloop.Past{Starts: 2}}
 		short, end := context.WithTimeout(t.Context(), 30*time.Second)
 		defer end()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -324,7 +325,7 @@ func TestTwoLoopsLiveOneLife(t *testing.T) {
 				}
 				<-time.After(time.Second)
 				w.mu.Lock()
-				if w.past.Starts != 3 || w.past.InFlight == (consume.Flight{}) {
+				if w.past.Starts != 3 || w.past.InFlight == (crashloop.Work{}) {
 					t.Errorf("it remembers %+v, want start 3 with something in flight", w.past)
 				}
 				w.mu.Unlock()
@@ -346,7 +347,7 @@ func TestTwoLoopsLiveOneLife(t *testing.T) {
 		}
 		w.mu.Unlock()
 		both.Wait()
-		if w.past != (consume.Past{}) || handled.Load() != 6 {
+		if w.past != (crashloop.Past{}) || handled.Load() != 6 {
 			t.Errorf("after a stop it remembers %+v; %d keys handled, want 6", w.past, handled.Load())
 		}
 	})

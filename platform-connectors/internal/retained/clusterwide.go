@@ -11,12 +11,12 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
-// lentRoom bounds the records of cluster-wide publishers that are kept, in bytes,
-// about.
-const lentCapacity = 8 << 20
+// clusterWideCapacity bounds the records of cluster-wide publishers that are kept, in
+// bytes, about.
+const clusterWideCapacity = 8 << 20
 
-// lent are records that only their publisher's token lets pass.
-type lent struct {
+// publisherRecords are records that only their publisher's token lets pass.
+type publisherRecords struct {
 	ctx     context.Context // bears the token
 	token   string
 	server  string
@@ -25,18 +25,18 @@ type lent struct {
 	bytes   int64
 }
 
-// lend is what a call with a publisher's token has stored; ok is false without one.
-func lend(ctx context.Context, server string, at time.Time, records []record.Record) (l lent, ok bool) {
+// ofPublisher is what a call with a publisher's token has stored; ok is false without one.
+func ofPublisher(ctx context.Context, server string, at time.Time, records []record.Record) (c publisherRecords, ok bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	tokens := md.Get("authorization")
 	if len(tokens) == 0 {
-		return lent{}, false
+		return publisherRecords{}, false
 	}
-	l = lent{ctx: context.WithoutCancel(ctx), token: tokens[0], server: server, at: at, records: records}
+	c = publisherRecords{ctx: context.WithoutCancel(ctx), token: tokens[0], server: server, at: at, records: records}
 	for _, r := range records {
-		l.bytes += weight(r)
+		c.bytes += weight(r)
 	}
-	return l, true
+	return c, true
 }
 
 // weight is about what a record takes in memory.
@@ -48,39 +48,39 @@ func weight(r record.Record) int64 {
 	return 1<<10 + int64(len(doc))
 }
 
-func lentBytes(list []lent) (n int64) {
+func bytesOf(list []publisherRecords) (n int64) {
 	for _, l := range list {
 		n += l.bytes
 	}
 	return n
 }
 
-// returnLent lets go what is old and what is too much, and counts the latter. The
+// shedClusterWide lets go what is old and what is too much, and counts the latter. The
 // caller holds the lock.
-func (k *Keeper) returnLent(before time.Time) (dropped int) {
-	n, bytes := 0, lentBytes(k.lent)
-	for ; n < len(k.lent); n++ {
-		old := k.lent[n].at.Before(before)
-		if !old && bytes <= lentCapacity {
+func (k *Keeper) shedClusterWide(before time.Time) (dropped int) {
+	n, bytes := 0, bytesOf(k.clusterWide)
+	for ; n < len(k.clusterWide); n++ {
+		old := k.clusterWide[n].at.Before(before)
+		if !old && bytes <= clusterWideCapacity {
 			break
 		}
 		// Of a server that is gone the token was refused until now.
-		if !old || k.lent[n].server != k.server {
-			dropped += len(k.lent[n].records)
+		if !old || k.clusterWide[n].server != k.server {
+			dropped += len(k.clusterWide[n].records)
 		}
-		bytes -= k.lent[n].bytes
-		k.lent[n] = lent{}
+		bytes -= k.clusterWide[n].bytes
+		k.clusterWide[n] = publisherRecords{}
 	}
-	k.lent = k.lent[n:]
+	k.clusterWide = k.clusterWide[n:]
 	return dropped
 }
 
-// lendAgain appends what cluster-wide publishers have lost: of each as much at once
-// as goes, as batch says. A token that is good no more stops nobody else.
-func (k *Keeper) lendAgain(ctx context.Context) {
+// appendClusterWideAgain appends what cluster-wide publishers have lost: of each as much
+// at once as goes, as batch says. A token that is good no more stops nobody else.
+func (k *Keeper) appendClusterWideAgain(ctx context.Context) {
 	k.mu.Lock()
 	server := k.server
-	owed := slices.DeleteFunc(slices.Clone(k.lent), func(l lent) bool { return l.server == server })
+	owed := slices.DeleteFunc(slices.Clone(k.clusterWide), func(l publisherRecords) bool { return l.server == server })
 	k.mu.Unlock()
 	counts := map[store.AppendResult]int{}
 	for len(owed) > 0 && ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (k *Keeper) lendAgain(ctx context.Context) {
 
 // together is what goes in one call with the first of a list: what the same token
 // lets pass, in its order, up to a batch.
-func together(list []lent) (first []lent, records []record.Record, later []lent) {
+func together(list []publisherRecords) (first []publisherRecords, records []record.Record, later []publisherRecords) {
 	full := false
 	for _, l := range list {
 		same := l.token == list[0].token
@@ -113,12 +113,12 @@ func together(list []lent) (first []lent, records []record.Record, later []lent)
 }
 
 // settle takes down that a server has the records.
-func (k *Keeper) settle(done []lent, server string) {
+func (k *Keeper) settle(done []publisherRecords, server string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i := range k.lent {
-		l := &k.lent[i]
-		if slices.ContainsFunc(done, func(d lent) bool { return len(l.records) > 0 && &l.records[0] == &d.records[0] }) {
+	for i := range k.clusterWide {
+		l := &k.clusterWide[i]
+		if slices.ContainsFunc(done, func(d publisherRecords) bool { return len(l.records) > 0 && &l.records[0] == &d.records[0] }) {
 			l.server, l.at = server, k.clock.Now()
 		}
 	}

@@ -1,0 +1,188 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nvidia/nvsentinel/internal/crashloop"
+	"github.com/nvidia/nvsentinel/internal/delay"
+	"github.com/nvidia/nvsentinel/internal/outcome"
+)
+
+// Memory is what a loop remembers across the crashes of its process; it is one of
+// all replicas.
+type Memory interface {
+	crashloop.Memory
+	// Aside says whether a record is set aside, as of the last Load or SetAside.
+	Aside(id string) bool
+	// Count is how many records are set aside.
+	Count() int
+}
+
+// Vetting finds the record that kills the process, with a crashloop.Guard. In isolation
+// mode a key that was in flight at a crash comes last, and its records are
+// tried one by one before it is handled. Only a record that is alone in flight in
+// such a try at several crashes in a row is set aside: a try takes moments,
+// waits for nobody and comes at another time after each start, so that no crash of
+// another cause hits the same one again and again.
+//
+// Loops of one process that share a Vetting share its account: one thing is in
+// flight at a time among all of them. It must not be copied once it is in use.
+type Vetting[R any] struct {
+	Memory Memory
+	// ID of a delivery or record.
+	ID func(R) string
+	// Records are those that the handler of a key reads; items are known. Nil says that no record is
+	// to be set aside for what becomes of its key: that only makes others go first.
+	Records func(ctx context.Context, key string, each func(R) error) error
+	// Try computes what handling computes of one record, without any effect and
+	// without waiting for anybody. Nil computes nothing; Records need it.
+	Try func(ctx context.Context, r R)
+	// Tell lets people know of what was set aside, besides the log; may be nil.
+	Tell func(ctx context.Context, w crashloop.Work)
+
+	crashLoop crashLoop
+}
+
+// suspected is why a key waits.
+const suspected = "the process died while it handled this key; others go first"
+
+// crashLoop is the part of the loops of one process in its account.
+type crashLoop struct {
+	crashloop.Guard
+	// beginning is done by the first loop; the others wait for it.
+	beginning sync.Once
+
+	mu    sync.Mutex
+	loops int // that run
+}
+
+// telling is the memory, and lets people know of what it sets aside.
+type telling struct {
+	Memory
+	tell func(ctx context.Context, w crashloop.Work)
+}
+
+// SetAside implements crashloop.Memory.
+func (t telling) SetAside(ctx context.Context, w crashloop.Work) error {
+	err := t.Memory.SetAside(ctx, w)
+	if err == nil && t.tell != nil {
+		t.tell(ctx, w)
+	}
+	return err
+}
+
+// join lets a loop take part in the account, which the first one begins.
+func (l *Loop[R]) join(ctx context.Context) {
+	v := l.crashLoop
+	v.mu.Lock()
+	v.loops++
+	v.mu.Unlock()
+	if l.Vet != nil {
+		v.beginning.Do(func() { v.Begin(ctx, telling{l.Vet.Memory, l.Vet.Tell}, l.Clock, l.Log) })
+	}
+}
+
+// leave ends a loop's part; the last one ends the account.
+func (l *Loop[R]) leave(ctx context.Context) {
+	v := l.crashLoop
+	v.mu.Lock()
+	v.loops--
+	last := v.loops == 0
+	v.mu.Unlock()
+	if last && l.Vet != nil {
+		v.End(ctx)
+	}
+}
+
+// landed notes that nothing is in flight. If that fails, the next note replaces
+// this one; a stop forgets it.
+func (l *Loop[R]) landed(ctx context.Context) {
+	if err := l.crashLoop.Note(ctx, crashloop.Work{}); err != nil && ctx.Err() == nil {
+		l.Log.Warn("noting that nothing is in flight failed", "error", err)
+	}
+}
+
+// vetted runs the handler; in isolation mode alone and noted, and after a try of
+// each record of a suspect.
+func (l *Loop[R]) vetted(ctx context.Context, key string) error {
+	isolates, suspect, rest := l.crashLoop.Turn(key)
+	if !isolates {
+		return l.call(ctx, key)
+	}
+	if rest > 0 {
+		return outcome.Wait(rest, suspected)
+	}
+	l.crashLoop.Take()
+	defer l.crashLoop.Give()
+	if err := l.crashLoop.Note(ctx, crashloop.Work{Key: key}); err != nil {
+		return err
+	}
+	defer l.landed(ctx)
+	if suspect && (l.Vet.Records != nil || l.Items != nil) {
+		if err := l.tryAll(ctx, key); err != nil {
+			return err
+		}
+	}
+	err := l.call(ctx, key)
+	if suspect && ctx.Err() == nil {
+		l.crashLoop.Survived()
+	}
+	return err
+}
+
+// tryAll tries the records of a key one by one, each alone in flight.
+func (l *Loop[R]) tryAll(ctx context.Context, key string) error {
+	try := func(r R) error { return l.try(ctx, crashloop.Work{Key: key, Record: l.Vet.ID(r)}, r) }
+	var err error
+	if l.Items == nil {
+		err = l.Vet.Records(ctx, key, try)
+	}
+	for _, r := range l.Waiting(key) {
+		if err == nil {
+			err = try(r)
+		}
+	}
+	return errors.Join(err, l.crashLoop.Note(ctx, crashloop.Work{Key: key}))
+}
+
+// try has a record alone in flight while it is tried.
+func (l *Loop[R]) try(ctx context.Context, w crashloop.Work, r R) error {
+	if err := l.crashLoop.Announce(ctx, w); err != nil {
+		return err
+	}
+	if l.Vet.Try != nil {
+		l.Vet.Try(ctx, r)
+	}
+	return nil
+}
+
+// aside says that a delivery shows a record that is set aside.
+func (l *Loop[R]) aside(item R) bool { return l.Vet != nil && l.Vet.Memory.Aside(l.Vet.ID(item)) }
+
+// admit reads a delivery's key, which is empty for a record that is set aside. In
+// isolation mode, after a crash in it with nothing in flight, that is in flight too.
+func (l *Loop[R]) admit(ctx context.Context, item R) (key string, err error) {
+	if l.Vet == nil {
+		return l.Key(item), nil
+	}
+	if l.aside(item) {
+		return "", nil
+	}
+	w := crashloop.Work{Record: l.Vet.ID(item)}
+	if !l.crashLoop.Isolates() || !l.crashLoop.Deep() {
+		return l.Key(item), nil
+	}
+	l.crashLoop.Take()
+	defer l.crashLoop.Give()
+	for err = l.try(ctx, w, item); err != nil; err = l.try(ctx, w, item) {
+		l.fail("memory", err)
+		if !delay.For(ctx, l.Clock, time.Second) {
+			return "", ctx.Err() // the next process reads it again
+		}
+	}
+	defer l.landed(ctx)
+	return l.Key(item), nil
+}

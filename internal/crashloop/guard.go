@@ -1,0 +1,214 @@
+// Package crashloop finds the poison record: the one that kills the process at every
+// start. A process that crashed early again and again works in isolation mode: it does
+// one thing at a time and notes durably what is in flight before. A record that is
+// alone in flight at several crashes in a row is set aside as a dead letter, and the
+// process goes on without it.
+package crashloop
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/nvidia/nvsentinel/internal/delay"
+)
+
+// Memory is where the past of a process is kept, by which one record is set aside: a
+// file, or the store. What it was given is durable when a call returns.
+type Memory interface {
+	// Load reads the past; a process without one has the zero value.
+	Load(ctx context.Context) (Past, error)
+	Save(ctx context.Context, p Past) error
+	// SetAside keeps a record that killed the process as a dead letter; from now on
+	// the process passes it over.
+	SetAside(ctx context.Context, w Work) error
+}
+
+// memoryDeadline bounds a read or write of the memory at the start and the stop.
+const memoryDeadline = 10 * time.Second
+
+// Guard is the account of one process. It costs one write at the start and one when
+// the process has run for StableAfter, or stops, and a write for each piece of work in
+// isolation mode. The zero value remembers nothing and never isolates; Begin comes
+// before everything else, and a guard must not be copied after it.
+type Guard struct {
+	memory Memory
+	clock  clock.Clock
+	log    *slog.Logger
+
+	// alone is held while one thing is in flight, saving while the memory is written.
+	alone, saving baton
+
+	// isolates is read by scrapes, which must not wait for a write.
+	isolates atomic.Bool
+
+	mu      sync.Mutex
+	past    Past
+	began   time.Time
+	handled bool          // the suspect was handled since the start
+	known   bool          // the memory could be read
+	took    time.Duration // the last note
+}
+
+// baton is a lock that is held while somebody else is waited for.
+type baton chan struct{}
+
+func (b baton) take() { b <- struct{}{} }
+func (b baton) give() { <-b }
+
+// Begin reads the past, sets a poison record aside, and counts this start. Without
+// its memory the process works as ever.
+func (g *Guard) Begin(ctx context.Context, m Memory, c clock.Clock, log *slog.Logger) {
+	g.memory, g.clock, g.log = m, c, log
+	g.began, g.alone, g.saving = c.Now(), make(baton, 1), make(baton, 1)
+	ctx, cancel := context.WithTimeout(ctx, memoryDeadline)
+	defer cancel()
+	before, err := m.Load(ctx)
+	if err != nil {
+		log.Warn("what the process died of before is not known, going on without", "error", err)
+		return
+	}
+	past, poison := before.Next()
+	if poison != (Work{}) {
+		if err := m.SetAside(ctx, poison); err != nil {
+			log.Error("setting a record aside failed, the next start tries again", "record", poison.Record, "error", err)
+			past.Suspect, past.Deaths, past.KeyDeaths = poison, before.Deaths, before.KeyDeaths+1
+		} else {
+			log.Error("a record killed the process each time it was tried, alone: it is a dead letter now and passed over",
+				"record", poison.Record, "key", poison.Key, "deaths", PoisonDeaths)
+		}
+	}
+	if err := m.Save(ctx, past); err != nil {
+		log.Warn("this start is not counted", "error", err)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.past, g.known = past, true
+	g.isolates.Store(past.Isolates())
+	if past.Isolates() {
+		log.Warn("the process died early again and again: it does one thing at a time, in isolation mode",
+			"deaths", past.Starts-1, "suspect", past.Suspect.Key, "record", past.Suspect.Record, "for", StableAfter)
+	}
+}
+
+// End ends the account: by a stop, or because the process has run for long enough.
+func (g *Guard) End(ctx context.Context) {
+	g.saving.take()
+	defer g.saving.give()
+	g.isolates.Store(false)
+	if past, known := g.remembers(); !known || past == (Past{}) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, memoryDeadline)
+	defer cancel()
+	if err := g.memory.Save(ctx, Past{}); err != nil {
+		g.log.Warn("the end of isolation mode is not written down, the next start may isolate for nothing", "error", err)
+		return
+	}
+	g.remember(Past{}, 0)
+}
+
+// Stable waits until the process has run for long enough and ends the account, or
+// until ctx ends.
+func (g *Guard) Stable(ctx context.Context) (yes bool) {
+	select {
+	case <-g.clock.After(StableAfter):
+		g.End(ctx)
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Isolates says whether the process works in isolation mode now.
+func (g *Guard) Isolates() bool { return g.isolates.Load() }
+
+// Deep says whether the reading of each delivery is noted, too.
+func (g *Guard) Deep() bool {
+	past, _ := g.remembers()
+	return past.Deep
+}
+
+// remembers is what the memory says by now, if it could be read.
+func (g *Guard) remembers() (past Past, known bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.past, g.known
+}
+
+// remember notes what the memory says, and how long it took to write it.
+func (g *Guard) remember(past Past, took time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.past, g.took = past, took
+}
+
+// Take begins a piece of work that is alone in flight, once nothing else is; Give ends it.
+func (g *Guard) Take() { g.alone.take() }
+
+// Give ends what Take began.
+func (g *Guard) Give() { g.alone.give() }
+
+// Note writes down what is in flight in isolation mode.
+func (g *Guard) Note(ctx context.Context, w Work) error {
+	if !g.Isolates() {
+		return nil
+	}
+	g.saving.take()
+	defer g.saving.give()
+	past, _ := g.remembers()
+	if !g.Isolates() || past.InFlight == w {
+		return nil
+	}
+	began := g.clock.Now()
+	past.InFlight = w
+	if err := g.memory.Save(ctx, past); err != nil {
+		return fmt.Errorf("noting what is in flight: %w", err)
+	}
+	g.remember(past, g.clock.Since(began))
+	return nil
+}
+
+// Announce has a record alone in flight, which is tried next. One that was in flight
+// at the last crash, too, waits before, with its key alone noted.
+func (g *Guard) Announce(ctx context.Context, w Work) error {
+	g.mu.Lock()
+	pause := g.past.pause(w.Record, g.took)
+	g.mu.Unlock()
+	if pause > 0 {
+		if err := g.Note(ctx, Work{Key: w.Key}); err != nil {
+			return err
+		}
+		if !delay.For(ctx, g.clock, pause) {
+			return ctx.Err()
+		}
+	}
+	return g.Note(ctx, w)
+}
+
+// Turn says how a key is handled now: in isolation mode or not, whether it is the
+// suspect, and how long it has to wait for its turn.
+func (g *Guard) Turn(key string) (isolates, suspect bool, rest time.Duration) {
+	if !g.Isolates() {
+		return false, false, 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.Isolates() || g.handled || key != g.past.Suspect.Key {
+		return g.Isolates(), false, 0
+	}
+	return true, true, g.past.rest(key) - g.clock.Since(g.began)
+}
+
+// Survived notes that the suspect was handled since the start.
+func (g *Guard) Survived() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.handled = true
+}
