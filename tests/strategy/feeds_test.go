@@ -32,7 +32,7 @@ func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 		"node-drainer/internal/reconciler/service.go":      "Store: d.records, Selector: record.NodeQuarantineStatus(),",
 		"fault-remediation/internal/reconciler/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
 		"health-events-analyzer/main.go":                   "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
-		"event-exporter/internal/reconciler/reconciler.go": "Store: d.Records, Selector: record.AllHealthEventInserts(),",
+		"event-exporter/internal/delivery/delivery.go":     "Store: d.Records, Selector: record.AllHealthEventInserts(),",
 	} {
 		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
 		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {

@@ -1,4 +1,4 @@
-package reconciler_test
+package delivery_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/consume"
 )
@@ -23,7 +23,7 @@ func TestAHeldRecordLags(t *testing.T) {
 			old[i].CreatedAt = time.Now().Add(-time.Hour)
 		}
 		w := newWorld(t, old...)
-		d, loop := w.exporter(func(d *reconciler.Reconciler) { d.MaxLag, d.Rate = 30*time.Minute, 0.01 })
+		d, loop := w.exporter(func(d *delivery.Exporter) { d.MaxLag, d.Rate = 30*time.Minute, 0.01 })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- loop.Run(ctx) }()

@@ -1,4 +1,4 @@
-package reconciler_test
+package delivery_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/decision"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/consume"
 	"github.com/nvidia/nvsentinel/internal/daemon"
@@ -172,19 +172,19 @@ func (f *tape) Commit(_ context.Context, position string) error {
 func (f *tape) Close() error { return nil }
 
 // exporter is one of the world.
-func (w *world) exporter(edit func(*reconciler.Reconciler)) (*reconciler.Reconciler, *consume.Loop[record.Record]) {
+func (w *world) exporter(edit func(*delivery.Exporter)) (*delivery.Exporter, *consume.Loop[record.Record]) {
 	w.t.Helper()
 	frame, err := cloudevent.NewFrame(map[string]string{"cluster": "c"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	d := &reconciler.Reconciler{
+	d := &delivery.Exporter{
 		Records: w, Receiver: w, Frame: frame,
 		Policy:     decision.Policy{Poison: []int{400, 413, 422}, LongestWish: time.Hour},
-		Pauses:     reconciler.Pauses{Initial: time.Second, Longest: time.Minute, Multiplier: 2},
+		Pauses:     delivery.Pauses{Initial: time.Second, Longest: time.Minute, Multiplier: 2},
 		Partitions: 4, Batch: 1, LookBack: 24 * time.Hour,
-		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: reconciler.NewMetrics(registry),
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: delivery.NewMetrics(registry),
 	}
 	if edit != nil {
 		edit(d)
@@ -197,7 +197,7 @@ func (w *world) exporter(edit func(*reconciler.Reconciler)) (*reconciler.Reconci
 }
 
 // run exports until d is over.
-func (w *world) run(d time.Duration, edit func(*reconciler.Reconciler)) {
+func (w *world) run(d time.Duration, edit func(*delivery.Exporter)) {
 	w.t.Helper()
 	_, loop := w.exporter(edit)
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
@@ -269,7 +269,7 @@ func TestNothingIsLostAtRandom(t *testing.T) {
 				}
 				return status(200)
 			}
-			edit := func(d *reconciler.Reconciler) { d.Partitions, d.Batch = 1+rng.IntN(6), 1+rng.IntN(20) }
+			edit := func(d *delivery.Exporter) { d.Partitions, d.Batch = 1+rng.IntN(6), 1+rng.IntN(20) }
 			for range 10 {
 				w.run(time.Duration(rng.IntN(2000))*time.Millisecond, edit)
 			}
@@ -296,7 +296,7 @@ func TestBatchesAreFilledAndKeepPoisonApart(t *testing.T) {
 			}
 			return status(200)
 		}
-		w.run(time.Minute, func(d *reconciler.Reconciler) { d.Batch = 50 })
+		w.run(time.Minute, func(d *delivery.Exporter) { d.Batch = 50 })
 		if want := map[string]string{"r0123": "EventRefused: HTTP 400"}; cmp.Diff(want, w.dead) != "" || len(w.taken) != 299 {
 			t.Errorf("dead %v, %d taken", w.dead, len(w.taken))
 		}
@@ -415,7 +415,7 @@ func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, testkit.Fault("a").At(time.Now().Add(-time.Hour)).Record())
 		w.answer = func([]string) sender.Result { return status(503) }
-		d, loop := w.exporter(func(d *reconciler.Reconciler) { d.MaxLag = 30 * time.Minute })
+		d, loop := w.exporter(func(d *delivery.Exporter) { d.MaxLag = 30 * time.Minute })
 		if ok, _ := d.KeepsUp(); !ok {
 			t.Error("a replica that stands by lags")
 		}
@@ -444,7 +444,7 @@ func TestOldRecordsAreSentSlowly(t *testing.T) {
 		began := time.Now()
 		var at time.Duration
 		w.answer = func([]string) sender.Result { at = time.Since(began); return status(200) }
-		w.run(10*time.Minute, func(d *reconciler.Reconciler) { d.Rate = 10 })
+		w.run(10*time.Minute, func(d *delivery.Exporter) { d.Rate = 10 })
 		if len(w.taken) != 300 || at < 28*time.Second || at > 31*time.Second {
 			t.Errorf("%d of 300 old records in %s at 10 per second", len(w.taken), at)
 		}
@@ -454,7 +454,7 @@ func TestOldRecordsAreSentSlowly(t *testing.T) {
 		}
 		w.add(fresh...)
 		began = time.Now()
-		w.run(time.Minute, func(d *reconciler.Reconciler) { d.Rate = 10 })
+		w.run(time.Minute, func(d *delivery.Exporter) { d.Rate = 10 })
 		if len(w.taken) != 600 || at > 5*time.Second {
 			t.Errorf("%d of 600 taken, the fresh ones in %s", len(w.taken), at)
 		}
@@ -465,7 +465,7 @@ func TestTheFirstStartLooksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		want := []time.Time{time.Now().Add(-time.Hour)}
-		w.run(time.Second, func(d *reconciler.Reconciler) { d.LookBack = time.Hour })
+		w.run(time.Second, func(d *delivery.Exporter) { d.LookBack = time.Hour })
 		if diff := cmp.Diff(want, w.begun); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
@@ -478,7 +478,7 @@ func TestARecordThatMakesNoEventIsBuried(t *testing.T) {
 		records := history(10, 1)
 		records[4].ID = ""
 		w := newWorld(t, records...)
-		w.run(time.Minute, func(d *reconciler.Reconciler) { d.Batch = 100 })
+		w.run(time.Minute, func(d *delivery.Exporter) { d.Batch = 100 })
 		if len(w.taken) != 9 || !strings.HasPrefix(w.dead[""], "Unencodable: ") || w.committed != 10 {
 			t.Errorf("%d taken, dead %v, position %d", len(w.taken), w.dead, w.committed)
 		}

@@ -1,4 +1,4 @@
-package reconciler
+package delivery
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,8 +51,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Show adds the gauges that are read from a reconciler whose service has its loop.
-func (m *Metrics) Show(d *Reconciler) {
+// Show adds the gauges that are read from an Exporter whose service has its loop.
+func (m *Metrics) Show(d *Exporter) {
 	gauge := func(name, help string, value func() float64) prometheus.GaugeFunc {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}, value)
 	}

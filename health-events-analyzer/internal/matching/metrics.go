@@ -1,4 +1,4 @@
-package reconciler
+package matching
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

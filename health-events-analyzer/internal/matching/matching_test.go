@@ -1,4 +1,4 @@
-package reconciler_test
+package matching_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/reconciler"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/matching"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
@@ -30,11 +30,11 @@ func rules() []rule.Rule {
 }
 
 type bench struct {
-	*reconciler.Reconciler
+	*matching.Matcher
 	t         *testing.T
 	store     store.Store
 	connector *reporttest.Connector
-	metrics   *reconciler.Metrics
+	metrics   *matching.Metrics
 	registry  *prometheus.Registry
 	clock     *testkit.Clock
 }
@@ -69,8 +69,8 @@ func newBenchOf(t *testing.T, s store.Store, cached int, rules []rule.Rule) *ben
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	registry, clock := prometheus.NewRegistry(), testkit.NewClock()
-	metrics := reconciler.NewMetrics(registry)
-	return &bench{t: t, store: s, connector: connector, registry: registry, metrics: metrics, clock: clock, Reconciler: reconciler.New(reconciler.Options{
+	metrics := matching.NewMetrics(registry)
+	return &bench{t: t, store: s, connector: connector, registry: registry, metrics: metrics, clock: clock, Matcher: matching.New(matching.Options{
 		Records: s, Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Process, CachedEvents: cached,
 		Clock: clock, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 	})}

@@ -1,4 +1,4 @@
-package reconciler
+package delivery
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type partition struct {
 }
 
 // newPartitions makes the partitions, by their names.
-func (d *Reconciler) newPartitions() map[string]*partition {
+func (d *Exporter) newPartitions() map[string]*partition {
 	out := map[string]*partition{}
 	for i := range d.Partitions {
 		out[partitionName(i)] = &partition{name: partitionName(i), size: d.Batch, pauses: &backoff.ExponentialBackOff{
@@ -47,7 +47,7 @@ func (d *Reconciler) newPartitions() map[string]*partition {
 func partitionName(i int) string { return fmt.Sprintf("partition-%02d", i) }
 
 // partitionOf names the partition of a record's node.
-func (d *Reconciler) partitionOf(r record.Record) string {
+func (d *Exporter) partitionOf(r record.Record) string {
 	h := fnv.New32a()
 	h.Write([]byte(r.Event.NodeName))
 	return partitionName(int(h.Sum32() % uint32(d.Partitions))) //nolint:gosec // the number of partitions is a small positive one
@@ -76,7 +76,7 @@ func (t *turn) oldest() time.Time {
 
 // pace bounds the rate of old records, so that a receiver that was away, or is
 // new, is not flooded.
-func (d *Reconciler) pace(ctx context.Context, r record.Record) {
+func (d *Exporter) pace(ctx context.Context, r record.Record) {
 	now := d.Clock.Now()
 	if d.turn.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
 		return

@@ -1,6 +1,6 @@
-// Package reconciler sends every stored record to the receiver: in order per node,
+// Package delivery sends every stored record to the receiver: in order per node,
 // at least once, with the position stored after the effect and never before.
-package reconciler
+package delivery
 
 import (
 	"context"
@@ -36,8 +36,8 @@ type Pauses struct {
 	Multiplier       float64
 }
 
-// Reconciler is the exporter between store and receiver.
-type Reconciler struct {
+// Exporter stands between store and receiver.
+type Exporter struct {
 	// Records are the store's, which keeps what no receiver will take as dead letters.
 	Records  store.Store
 	Receiver Receiver
@@ -68,10 +68,10 @@ type Reconciler struct {
 // Consumer is the exporter's name in the store.
 const Consumer = "event-exporter"
 
-// Service makes the reconciler a consumer of the store, once: it sends the records
+// Service makes the exporter a consumer of the store, once: it sends the records
 // themselves, each after its turn, and begins with the look-back if the exporter never
 // ran on this store.
-func (d *Reconciler) Service() *consumer.Service {
+func (d *Exporter) Service() *consumer.Service {
 	d.partitions = d.newPartitions()
 	if d.Rate > 0 {
 		d.turn.limit = rate.NewLimiter(rate.Limit(d.Rate), max(1, int(d.Rate)))
@@ -83,14 +83,14 @@ func (d *Reconciler) Service() *consumer.Service {
 	return d.service
 }
 
-func (d *Reconciler) key(r record.Record) string {
+func (d *Exporter) key(r record.Record) string {
 	d.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
 	return d.partitionOf(r)
 }
 
 // Send sends the first records of a partition in one request; done are those that are
 // delivered or buried.
-func (d *Reconciler) Send(ctx context.Context, name string, records []record.Record) (done int, err error) {
+func (d *Exporter) Send(ctx context.Context, name string, records []record.Record) (done int, err error) {
 	one := d.partitions[name]
 	if err := d.mayGo(one); err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (d *Reconciler) Send(ctx context.Context, name string, records []record.Rec
 }
 
 // mayGo waits out the pauses of the partition and of everyone.
-func (d *Reconciler) mayGo(one *partition) error {
+func (d *Exporter) mayGo(one *partition) error {
 	now := d.Clock.Now()
 	if until, why, tripped := d.breaker.tripped(now); tripped {
 		return outcome.Wait(until.Sub(now), why)
@@ -112,7 +112,7 @@ func (d *Reconciler) mayGo(one *partition) error {
 
 // deliver sends one request with the batch, or its beginning, and does what the
 // answer asks for. It returns how many of the batch are settled.
-func (d *Reconciler) deliver(ctx context.Context, one *partition, batch []record.Record) (done int, err error) {
+func (d *Exporter) deliver(ctx context.Context, one *partition, batch []record.Record) (done int, err error) {
 	events, broken := d.encode(batch)
 	if len(events) == 0 {
 		facts := decision.Facts{Events: 1, Unencodable: true}
@@ -134,7 +134,7 @@ func (d *Reconciler) deliver(ctx context.Context, one *partition, batch []record
 }
 
 // encode makes the events of the batch, up to the first record that makes none.
-func (d *Reconciler) encode(batch []record.Record) ([]event.Event, error) {
+func (d *Exporter) encode(batch []record.Record) ([]event.Event, error) {
 	events := make([]event.Event, 0, len(batch))
 	for _, r := range batch {
 		crashpoint.DieOf(r.Event.Message)
@@ -148,13 +148,13 @@ func (d *Reconciler) encode(batch []record.Record) ([]event.Event, error) {
 }
 
 // Try makes what would be sent of a record, and sends nothing.
-func (d *Reconciler) Try(_ context.Context, r record.Record) {
+func (d *Exporter) Try(_ context.Context, r record.Record) {
 	events, _ := d.encode([]record.Record{r})
 	_, _ = json.Marshal(events) // an event that cannot be sent is found when it is
 }
 
 // judge carries out what the answer for a batch asks for.
-func (d *Reconciler) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
+func (d *Exporter) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
 	v := decision.Decide(r.Facts, d.Policy, d.Clock.Now())
 	if v.Do != decision.Done {
 		d.Metrics.errors.WithLabelValues(string(v.Reason)).Inc()
@@ -180,7 +180,7 @@ func (d *Reconciler) judge(ctx context.Context, one *partition, batch []record.R
 }
 
 // delivered notes that the receiver took the batch.
-func (d *Reconciler) delivered(one *partition, batch []record.Record) {
+func (d *Exporter) delivered(one *partition, batch []record.Record) {
 	for _, r := range batch {
 		d.Metrics.published.WithLabelValues(success, string(r.Event.ProcessingStrategy)).Inc()
 	}
@@ -188,7 +188,7 @@ func (d *Reconciler) delivered(one *partition, batch []record.Record) {
 }
 
 // recovered notes that the receiver is there and knows us.
-func (d *Reconciler) recovered(one *partition) {
+func (d *Exporter) recovered(one *partition) {
 	if one.why != "" {
 		d.Log.Info("the receiver answers again", "partition", one.name)
 	}
@@ -199,7 +199,7 @@ func (d *Reconciler) recovered(one *partition) {
 }
 
 // pause waits before the same events are sent again.
-func (d *Reconciler) pause(one *partition, v decision.Verdict, detail string) error {
+func (d *Exporter) pause(one *partition, v decision.Verdict, detail string) error {
 	wait := max(v.After, one.pauses.NextBackOff())
 	until := d.Clock.Now().Add(wait)
 	why := fmt.Sprintf("%s: %s", v.Reason, detail)
@@ -214,7 +214,7 @@ func (d *Reconciler) pause(one *partition, v decision.Verdict, detail string) er
 }
 
 // bury keeps an event that the receiver will never take as a dead letter.
-func (d *Reconciler) bury(ctx context.Context, r record.Record, why decision.Reason, detail string) error {
+func (d *Exporter) bury(ctx context.Context, r record.Record, why decision.Reason, detail string) error {
 	body, err := d.deadLetter(r)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (d *Reconciler) bury(ctx context.Context, r record.Record, why decision.Rea
 }
 
 // deadLetter is what a person gets to see: the event, or the record that makes none.
-func (d *Reconciler) deadLetter(r record.Record) ([]byte, error) {
+func (d *Exporter) deadLetter(r record.Record) ([]byte, error) {
 	if e, err := d.Frame.Of(r); err == nil {
 		if body, err := json.Marshal(e); err == nil {
 			return body, nil

@@ -1,4 +1,4 @@
-package reconciler_test
+package matching_test
 
 import (
 	"context"
@@ -134,7 +134,7 @@ const (
 )
 
 // TestARackIsOneFault: the same XID on 18 nodes is one fault of the third, once,
-// whoever looks again: a reconciler that begins anew in the middle, one that was there
+// whoever looks again: a matcher that begins anew in the middle, one that was there
 // all the time and does not know of the other, and one whose windows are
 // dropped. It ends when the last of its three causes does, long after.
 func TestARackIsOneFault(t *testing.T) {

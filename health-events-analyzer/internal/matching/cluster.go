@@ -1,4 +1,4 @@
-package reconciler
+package matching
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // handleCluster judges, with the events of all nodes, what one of them has
 // brought. Whoever comes first judges the news of all; a node's deliveries are
 // settled when that went well.
-func (d *Reconciler) handleCluster(ctx context.Context, name string) error {
+func (d *Matcher) handleCluster(ctx context.Context, name string) error {
 	shared, owed := d.nodes.owed(name)
 	if !owed {
 		return nil
@@ -30,7 +30,7 @@ func (d *Reconciler) handleCluster(ctx context.Context, name string) error {
 const leastForCluster = 1024
 
 // forCluster is how many events the cluster's window may hold.
-func (d *Reconciler) forCluster() int { return max(leastForCluster, d.CachedEvents/2) }
+func (d *Matcher) forCluster() int { return max(leastForCluster, d.CachedEvents/2) }
 
 // clusterPage is how many records are read at once for the cluster's window.
 const clusterPage = 1000
@@ -39,7 +39,7 @@ const clusterPage = 1000
 // derived, and page by page the newest records of all nodes, of which it keeps
 // what concerns it. It ends with a page that holds nothing of the window: single
 // events that were accepted long before they were stored end nothing.
-func (d *Reconciler) readCluster(ctx context.Context, set *ruleSet) (*decision.Window, error) {
+func (d *Matcher) readCluster(ctx context.Context, set *ruleSet) (*decision.Window, error) {
 	w := decision.NewClusterWindow(set.ofCluster)
 	derived, err := d.list(ctx, store.Query{
 		Selector: record.Selector{Name: "Derived of the cluster", SeqEpoch: decision.ClusterEpoch}, Order: store.BySeqDescending, Limit: lastPage,
@@ -62,7 +62,7 @@ func (d *Reconciler) readCluster(ctx context.Context, set *ruleSet) (*decision.W
 }
 
 // clusterHistory is what concerns the window of the newest records, newest first.
-func (d *Reconciler) clusterHistory(ctx context.Context, w *decision.Window, set *ruleSet) (known []*decision.Fact, err error) {
+func (d *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *ruleSet) (known []*decision.Fact, err error) {
 	if len(set.ofCluster) == 0 {
 		return nil, nil // only faults of rules that are gone have to end
 	}
@@ -88,7 +88,7 @@ func (d *Reconciler) clusterHistory(ctx context.Context, w *decision.Window, set
 }
 
 // trim keeps the cluster's window within its bound.
-func (d *Reconciler) trim(w *decision.Window) {
+func (d *Matcher) trim(w *decision.Window) {
 	if w.Trim(d.forCluster()) {
 		d.Metrics.Truncated.Inc()
 		d.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", d.forCluster())
@@ -97,7 +97,7 @@ func (d *Reconciler) trim(w *decision.Window) {
 
 // recoveries adds what may have ended a source that the window did not hold: it
 // can be older than all that was read.
-func (d *Reconciler) recoveries(ctx context.Context, w *decision.Window, source record.Record) error {
+func (d *Matcher) recoveries(ctx context.Context, w *decision.Window, source record.Record) error {
 	err := store.Pages(ctx, d.Records, store.Query{
 		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Agent: source.Event.Agent, Healthy: record.Yes()},
 		After:    source.Append, Limit: largestPage,

@@ -1,4 +1,4 @@
-package reconciler
+package matching
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // acknowledges events of a publisher that speaks for all nodes only then. An
 // event that is refused for good is kept aside for a person, so that it holds up
 // nothing behind it.
-func (d *Reconciler) publish(ctx context.Context, e record.Event) error {
+func (d *Matcher) publish(ctx context.Context, e record.Event) error {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
@@ -46,7 +46,7 @@ func (d *Reconciler) publish(ctx context.Context, e record.Event) error {
 	return nil
 }
 
-func (d *Reconciler) bury(ctx context.Context, event *protos.HealthEvent, cause error) error {
+func (d *Matcher) bury(ctx context.Context, event *protos.HealthEvent, cause error) error {
 	body, err := proto.Marshal(event)
 	if err != nil {
 		return fmt.Errorf("keeping a refused event: %w", err)
@@ -61,7 +61,7 @@ func (d *Reconciler) bury(ctx context.Context, event *protos.HealthEvent, cause 
 }
 
 // lookUp finds a source that the window does not hold, and what may have ended it.
-func (d *Reconciler) lookUp(ctx context.Context, w *decision.Window, id string) error {
+func (d *Matcher) lookUp(ctx context.Context, w *decision.Window, id string) error {
 	r, err := d.Records.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

@@ -1,4 +1,4 @@
-package reconciler
+package delivery
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // Receiving says whether the receiver knows us: credentials and address.
-func (d *Reconciler) Receiving() (ok bool, detail string) {
+func (d *Exporter) Receiving() (ok bool, detail string) {
 	if why := d.breaker.ours(); why != "" {
 		return false, why
 	}
@@ -19,7 +19,7 @@ func (d *Reconciler) Receiving() (ok bool, detail string) {
 }
 
 // KeepsUp says whether the oldest undelivered record is young enough.
-func (d *Reconciler) KeepsUp() (ok bool, detail string) {
+func (d *Exporter) KeepsUp() (ok bool, detail string) {
 	lag := d.lag().Round(time.Second)
 	if d.MaxLag > 0 && lag > d.MaxLag {
 		return false, fmt.Sprintf("the oldest undelivered event is %s old, more than %s", lag, d.MaxLag)
@@ -29,7 +29,7 @@ func (d *Reconciler) KeepsUp() (ok bool, detail string) {
 
 // lag is the age of the oldest record that is neither delivered nor buried; 0
 // if there is none. The loop of the service is made before.
-func (d *Reconciler) lag() time.Duration {
+func (d *Exporter) lag() time.Duration {
 	oldest := d.turn.oldest()
 	d.service.Oldest(func(r record.Record) {
 		if oldest.IsZero() || r.CreatedAt.Before(oldest) {

@@ -1,5 +1,5 @@
-// Package reconciler is the analyzer's handler: for one node it brings its window of
-// events up to date, has the rules judge, publishes what follows through the
+// Package matching matches rules with the events of nodes: for one node it brings its
+// window of events up to date, has the rules judge, publishes what follows through the
 // platform connector, and lets go. Where there are rules of the cluster, it does
 // the same with the one window of all nodes after that, for the node's news.
 //
@@ -7,7 +7,7 @@
 // connector acknowledges it, under an id that follows from what it was derived
 // from, and the feeds' positions move only after that. The windows in memory are
 // a cache that can be dropped at any time.
-package reconciler
+package matching
 
 import (
 	"context"
@@ -36,9 +36,9 @@ type Records interface {
 	Dead(ctx context.Context, deadLetter store.DeadLetter) error
 }
 
-// Reconciler judges nodes, one at a time each; it is safe for concurrent nodes. It is
+// Matcher judges nodes, one at a time each; it is safe for concurrent nodes. It is
 // made by New.
-type Reconciler struct {
+type Matcher struct {
 	Options
 	nodes *nodes
 	rules atomic.Pointer[ruleSet]
@@ -49,7 +49,7 @@ type Reconciler struct {
 // ruleSet is the rules in force, by their scope.
 type ruleSet struct{ ofNodes, ofCluster []rule.Rule }
 
-// Options of a reconciler.
+// Options of a Matcher.
 type Options struct {
 	Records Records
 	// Connector takes the derived events.
@@ -64,9 +64,9 @@ type Options struct {
 	Metrics      *Metrics
 }
 
-// New makes a reconciler.
-func New(o Options) *Reconciler {
-	d := &Reconciler{Options: o, nodes: newNodes(o.CachedEvents)}
+// New makes a Matcher.
+func New(o Options) *Matcher {
+	d := &Matcher{Options: o, nodes: newNodes(o.CachedEvents)}
 	d.Use(o.Rules)
 	d.Metrics.cached(d.nodes.count)
 	return d
@@ -75,7 +75,7 @@ func New(o Options) *Reconciler {
 // Use takes other rules over, whole: news are judged by them from then on, in
 // windows that are read for them. Faults that others have derived end as they say
 // themselves.
-func (d *Reconciler) Use(rules []rule.Rule) {
+func (d *Matcher) Use(rules []rule.Rule) {
 	set := &ruleSet{rule.OnNode.Of(rules), rule.OnCluster.Of(rules)}
 	if reflect.DeepEqual(set, d.rules.Load()) {
 		return // the windows are those for them
@@ -95,7 +95,7 @@ func factOf(r record.Record) *decision.Fact {
 
 // Try computes what handling computes of one record alone, and forgets it: if that
 // kills the process, the record does.
-func (d *Reconciler) Try(_ context.Context, r record.Record) {
+func (d *Matcher) Try(_ context.Context, r record.Record) {
 	set := d.rules.Load()
 	for _, w := range []*decision.Window{decision.NewWindow(set.ofNodes), decision.NewClusterWindow(set.ofCluster)} {
 		f := factOf(r)
@@ -107,7 +107,7 @@ func (d *Reconciler) Try(_ context.Context, r record.Record) {
 
 // Trigger takes a delivery of the faults' feed and returns the node to handle,
 // or nothing.
-func (d *Reconciler) Trigger(r record.Record) string {
+func (d *Matcher) Trigger(r record.Record) string {
 	// An event for the record only never triggers a rule, whatever the feed lets
 	// through.
 	if !r.Acts() {
@@ -125,7 +125,7 @@ func (d *Reconciler) Trigger(r record.Record) string {
 
 // Cause takes a delivery of the causes' feed and returns the node to handle, or
 // nothing.
-func (d *Reconciler) Cause(r record.Record) string {
+func (d *Matcher) Cause(r record.Record) string {
 	d.nodes.deposit(delivery{factOf(r), false})
 	if d.nodes.sharing.Load() {
 		d.nodes.share(delivery{factOf(r), false})
@@ -134,7 +134,7 @@ func (d *Reconciler) Cause(r record.Record) string {
 }
 
 // Handle judges one node's news.
-func (d *Reconciler) Handle(ctx context.Context, name string) error {
+func (d *Matcher) Handle(ctx context.Context, name string) error {
 	err := d.work(ctx, d.nodes.enter(name), func(set *ruleSet) (*decision.Window, error) { return d.read(ctx, name, set) })
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (d *Reconciler) Handle(ctx context.Context, name string) error {
 }
 
 // work brings a window up to date, publishes what follows, and leaves it.
-func (d *Reconciler) work(ctx context.Context, n *node, read func(*ruleSet) (*decision.Window, error)) error {
+func (d *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decision.Window, error)) error {
 	defer d.nodes.leave(n)
 	set := d.rules.Load()
 	fresh := n.window == nil || n.rules != set
@@ -183,7 +183,7 @@ func (d *Reconciler) work(ctx context.Context, n *node, read func(*ruleSet) (*de
 }
 
 // judge publishes the faults that the rules derive from the node's news.
-func (d *Reconciler) judge(ctx context.Context, n *node) error {
+func (d *Matcher) judge(ctx context.Context, n *node) error {
 	if !n.changed {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (d *Reconciler) judge(ctx context.Context, n *node) error {
 	return nil
 }
 
-func (d *Reconciler) derive(ctx context.Context, n *node, f decision.Finding) error {
+func (d *Matcher) derive(ctx context.Context, n *node, f decision.Finding) error {
 	e := f.Event(d.Strategy)
 	crashpoint.Here(record.AnalyzerAgent + "/decided")
 	if err := d.publish(ctx, e); err != nil {
@@ -213,7 +213,7 @@ func (d *Reconciler) derive(ctx context.Context, n *node, f decision.Finding) er
 }
 
 // clear publishes the recoveries of derived faults whose causes are over.
-func (d *Reconciler) clear(ctx context.Context, n *node) error {
+func (d *Matcher) clear(ctx context.Context, n *node) error {
 	for _, id := range n.window.Unknown() {
 		if err := d.lookUp(ctx, n.window, id); err != nil {
 			return err
@@ -235,14 +235,14 @@ func (d *Reconciler) clear(ctx context.Context, n *node) error {
 const undelivered = 1 << 62
 
 // published is an event of ours that was acknowledged, and not delivered yet.
-func (d *Reconciler) published(e record.Event) *decision.Fact {
+func (d *Matcher) published(e record.Event) *decision.Fact {
 	r := record.Record{ID: e.ID, Append: undelivered + d.places.Add(1), Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()
 	return factOf(r)
 }
 
 // read fills a node's window from the store.
-func (d *Reconciler) read(ctx context.Context, name string, set *ruleSet) (*decision.Window, error) {
+func (d *Matcher) read(ctx context.Context, name string, set *ruleSet) (*decision.Window, error) {
 	w := decision.NewWindow(set.ofNodes)
 	known, err := d.history(ctx, name, d.begin(set.ofNodes))
 	if err != nil {
@@ -266,7 +266,7 @@ func (d *Reconciler) read(ctx context.Context, name string, set *ruleSet) (*deci
 }
 
 // begin is how far back a window of these rules is read.
-func (d *Reconciler) begin(rules []rule.Rule) time.Time {
+func (d *Matcher) begin(rules []rule.Rule) time.Time {
 	return d.Clock.Now().Add(-rule.Longest(rules) - time.Hour)
 }
 
@@ -279,7 +279,7 @@ const (
 
 // history is the newest records of a node, as far back as the longest rule
 // looks, the newest first.
-func (d *Reconciler) history(ctx context.Context, name string, begin time.Time) (known []*decision.Fact, err error) {
+func (d *Matcher) history(ctx context.Context, name string, begin time.Time) (known []*decision.Fact, err error) {
 	err = d.backwards(ctx, name, begin, func(page []record.Record, last bool) error {
 		for _, r := range page {
 			known = append(known, factOf(r))
@@ -308,7 +308,7 @@ const mostTried = 4096
 
 // Recent visits the newest records of a node, as far back as the longest rule
 // looks.
-func (d *Reconciler) Recent(ctx context.Context, name string, each func(record.Record) error) error {
+func (d *Matcher) Recent(ctx context.Context, name string, each func(record.Record) error) error {
 	left := mostTried
 	return enough(d.backwards(ctx, name, d.begin(d.rules.Load().ofNodes), func(page []record.Record, _ bool) error {
 		for _, r := range page {
@@ -326,7 +326,7 @@ func (d *Reconciler) Recent(ctx context.Context, name string, each func(record.R
 // backwards reads the newest records of a node, those since a time, page by page,
 // the newest first. It asks for more until it has them, so that the cost follows
 // what is in the window and not what is in the store.
-func (d *Reconciler) backwards(ctx context.Context, name string, begin time.Time, each func(page []record.Record, last bool) error) error {
+func (d *Matcher) backwards(ctx context.Context, name string, begin time.Time, each func(page []record.Record, last bool) error) error {
 	more := false
 	q := store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, More: &more}
 	for q.Limit = firstPage; ; q.Limit = min(4*q.Limit, largestPage) {
@@ -342,7 +342,7 @@ func (d *Reconciler) backwards(ctx context.Context, name string, begin time.Time
 	}
 }
 
-func (d *Reconciler) list(ctx context.Context, q store.Query) ([]record.Record, error) {
+func (d *Matcher) list(ctx context.Context, q store.Query) ([]record.Record, error) {
 	known, err := d.Records.List(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("reading records (%s) of node %q: %w", q.Selector.Name, q.Selector.Node, err)

@@ -1,4 +1,4 @@
-package reconciler_test
+package matching_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/reconciler"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/matching"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/store"
 	"github.com/nvidia/nvsentinel/store-client/storetest"
@@ -16,7 +16,7 @@ import (
 
 // measured notes the most records that one list brought.
 type measured struct {
-	reconciler.Records
+	matching.Records
 	most int
 }
 
