@@ -11,24 +11,24 @@ import (
 )
 
 // do carries out the effects of a step: the label first, then the pods.
-func (d *Reconciler) do(ctx context.Context, node string, n *notes, sc snapshot, step decision.Step) error {
+func (rc *Reconciler) do(ctx context.Context, node string, n *notes, sc snapshot, step decision.Step) error {
 	if step.Label != "" {
-		if err := d.label(ctx, sc.node, step.Label); err != nil {
+		if err := rc.label(ctx, sc.node, step.Label); err != nil {
 			return err
 		}
 	}
 	if len(step.Pods) == 0 {
 		return nil
 	}
-	return d.evictor.takeAway(ctx, node, n, step)
+	return rc.evictor.takeAway(ctx, node, n, step)
 }
 
 // label writes the state label while the Node is as the step was decided on.
-func (d *Reconciler) label(ctx context.Context, node *corev1.Node, state nodemark.State) error {
-	after, err := kube.PatchNode(ctx, d.client, node, func(n *corev1.Node) { nodemark.SetState(n, state) })
+func (rc *Reconciler) label(ctx context.Context, node *corev1.Node, state nodemark.State) error {
+	after, err := kube.PatchNode(ctx, rc.client, node, func(n *corev1.Node) { nodemark.SetState(n, state) })
 	if err != nil {
 		return err
 	}
-	d.cluster.wrote(after)
+	rc.cluster.wrote(after)
 	return nil
 }

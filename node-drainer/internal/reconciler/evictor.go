@@ -46,17 +46,17 @@ type evictor struct {
 // takeAway carries out an Evict or Delete step and notes each pod's result.
 // The moment the cached Node does not bear the session any more, the rest of
 // the pods is left.
-func (h *evictor) takeAway(ctx context.Context, node string, n *notes, step decision.Step) error {
+func (e *evictor) takeAway(ctx context.Context, node string, n *notes, step decision.Step) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(h.perNode, 1))
+	group.SetLimit(max(e.perNode, 1))
 	for _, pod := range step.Pods {
 		group.Go(func() error {
-			leave, err := h.evictions.enter(ctx, node)
+			leave, err := e.evictions.enter(ctx, node)
 			if err != nil {
 				return err
 			}
 			defer leave()
-			return h.one(ctx, node, n, step, pod)
+			return e.one(ctx, node, n, step, pod)
 		})
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, errSessionOver) {
@@ -65,8 +65,8 @@ func (h *evictor) takeAway(ctx context.Context, node string, n *notes, step deci
 	return nil
 }
 
-func (h *evictor) one(ctx context.Context, node string, n *notes, step decision.Step, pod *corev1.Pod) error {
-	if !h.stillIn(node, step.Session) {
+func (e *evictor) one(ctx context.Context, node string, n *notes, step decision.Step, pod *corev1.Pod) error {
+	if !e.stillIn(node, step.Session) {
 		return errSessionOver
 	}
 	fenced, release := lease.Fence(ctx)
@@ -74,34 +74,34 @@ func (h *evictor) one(ctx context.Context, node string, n *notes, step decision.
 	if err := fenced.Err(); err != nil {
 		return fmt.Errorf("leading no more: %w", err)
 	}
-	if why, on := h.brake.On(); on {
-		return outcome.Park(h.brake.Wait(), why)
+	if why, on := e.brake.On(); on {
+		return outcome.Park(e.brake.Wait(), why)
 	}
 	call, cancel := context.WithTimeout(fenced, callLimit)
 	defer cancel()
-	began := h.clock.Now()
+	began := e.clock.Now()
 	var err error
 	if step.Kind == decision.Delete {
-		err = Remove(call, h.client, pod)
+		err = Remove(call, e.client, pod)
 	} else {
-		err = Evict(call, h.client, pod, h.grace)
+		err = Evict(call, e.client, pod, e.grace)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	now := h.clock.Now()
-	t := h.judge(pod, err)
+	now := e.clock.Now()
+	t := e.judge(pod, err)
 	t.At = now
 	n.note(pod, t)
-	h.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
-	h.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
+	e.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
+	e.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
 		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
 	return nil
 }
 
 // stillIn asks the cached Node, which hears of a release within moments.
-func (h *evictor) stillIn(node, session string) bool {
-	n, err := h.cluster.Node(node)
+func (e *evictor) stillIn(node, session string) bool {
+	n, err := e.cluster.Node(node)
 	if err != nil {
 		return false
 	}
@@ -139,14 +139,14 @@ func Remove(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) e
 // very pod is gone or changing; a refusal is a disruption budget's only if the
 // answer says so, or if the pod has several budgets, which the API server answers
 // with 500 and a text.
-func (h *evictor) judge(pod *corev1.Pod, err error) try {
+func (e *evictor) judge(pod *corev1.Pod, err error) try {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return try{Attempt: decision.Attempt{Result: decision.Accepted}}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		return refused(likeliest(h.cluster.covering(pod)))
+		return refused(likeliest(e.cluster.covering(pod)))
 	case isUnexplained(err):
-		if all := h.cluster.covering(pod); len(all) > 1 {
+		if all := e.cluster.covering(pod); len(all) > 1 {
 			return refused(all)
 		}
 	}

@@ -65,8 +65,8 @@ type overdueCollector struct {
 func (overdueCollector) Describe(out chan<- *prometheus.Desc) { out <- overdueNodes }
 
 // Collect implements prometheus.Collector.
-func (c overdueCollector) Collect(out chan<- prometheus.Metric) {
-	count := c.count()
+func (o overdueCollector) Collect(out chan<- prometheus.Metric) {
+	count := o.count()
 	for _, why := range decision.BlockedReasons() {
 		out <- prometheus.MustNewConstMetric(overdueNodes, prometheus.GaugeValue, float64(count[why]), string(why))
 	}

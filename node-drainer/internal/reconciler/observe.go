@@ -54,26 +54,26 @@ type snapshot struct {
 
 // observe reads the facts of a node: records from the store, the Node and its
 // pods from the caches.
-func (d *Reconciler) observe(ctx context.Context, name string, n *notes) (snapshot, error) {
-	node, err := d.cluster.Node(name)
+func (rc *Reconciler) observe(ctx context.Context, name string, n *notes) (snapshot, error) {
+	node, err := rc.cluster.Node(name)
 	if err != nil {
 		return snapshot{}, err
 	}
-	pods, err := d.cluster.Pods(name)
+	pods, err := rc.cluster.Pods(name)
 	if err != nil {
 		return snapshot{}, err
 	}
 	sc := snapshot{node: node, view: decision.View{Node: decision.NodeOf(node), Pods: pods}}
-	if err := d.list(ctx, name, &sc); err != nil {
+	if err := rc.list(ctx, name, &sc); err != nil {
 		return snapshot{}, err
 	}
-	n.recall(&sc.view, d.cluster.allows)
+	n.recall(&sc.view, rc.cluster.allows)
 	return sc, nil
 }
 
 // list reads the records of a node and its session.
-func (d *Reconciler) list(ctx context.Context, name string, sc *snapshot) error {
-	records, err := d.records.List(ctx, store.Query{Selector: OfNode(name, sc.view.Node.Session)})
+func (rc *Reconciler) list(ctx context.Context, name string, sc *snapshot) error {
+	records, err := rc.records.List(ctx, store.Query{Selector: OfNode(name, sc.view.Node.Session)})
 	if err != nil {
 		return fmt.Errorf("listing the records of node %s: %w", name, err)
 	}
@@ -89,17 +89,17 @@ func (d *Reconciler) list(ctx context.Context, name string, sc *snapshot) error 
 // A list of pods takes the API server a tenth of a second, in which
 // fault-quarantine mostly stamps that it has marked the Node; the records are
 // read again after it, so that the drain's stamp is not lost to that one.
-func (d *Reconciler) confirm(ctx context.Context, name string, sc snapshot, pods bool) (snapshot, error) {
-	node, err := d.cluster.LiveNode(ctx, name)
+func (rc *Reconciler) confirm(ctx context.Context, name string, sc snapshot, pods bool) (snapshot, error) {
+	node, err := rc.cluster.LiveNode(ctx, name)
 	if err != nil {
 		return sc, err
 	}
 	sc.node, sc.view.Node = node, decision.NodeOf(node)
 	if pods {
-		if sc.view.Pods, err = d.cluster.LivePods(ctx, name); err != nil {
+		if sc.view.Pods, err = rc.cluster.LivePods(ctx, name); err != nil {
 			return sc, err
 		}
-		if err := d.list(ctx, name, &sc); err != nil {
+		if err := rc.list(ctx, name, &sc); err != nil {
 			return sc, err
 		}
 	}

@@ -18,23 +18,23 @@ import (
 
 // Source enqueues the nodes in draining when the world changes for them: their
 // Node, their pods, or a budget that refused one of them.
-func (d *Reconciler) Source(ctx context.Context, enqueue func(key string)) error {
+func (rc *Reconciler) Source(ctx context.Context, enqueue func(key string)) error {
 	wake := func(node string) {
-		if d.tracker.knows(node) {
+		if rc.tracker.knows(node) {
 			enqueue(node)
 		}
 	}
 	onNode := handler(nodeChanged, func(n *corev1.Node) string { return n.Name }, wake)
 	onPod := handler(podChanged, func(p *kube.Packed) string { return p.Node }, wake)
 	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) string { return seen(b).name }, func(budget string) {
-		for _, node := range d.tracker.refusedBy(budget) {
+		for _, node := range rc.tracker.refusedBy(budget) {
 			enqueue(node)
 		}
 	})
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return listen(ctx, d.cluster.nodeInformer, onNode) })
-	group.Go(func() error { return listen(ctx, d.cluster.podInformer, onPod) })
-	group.Go(func() error { return listen(ctx, d.cluster.budgetInformer, onBudget) })
+	group.Go(func() error { return listen(ctx, rc.cluster.nodeInformer, onNode) })
+	group.Go(func() error { return listen(ctx, rc.cluster.podInformer, onPod) })
+	group.Go(func() error { return listen(ctx, rc.cluster.budgetInformer, onBudget) })
 	return group.Wait()
 }
 

@@ -12,12 +12,12 @@ import (
 
 // stamp writes the step's stamps in one batch of compare-and-sets; news says
 // that others changed the records right after it.
-func (d *Reconciler) stamp(ctx context.Context, node string, n *notes, sc snapshot, step decision.Step) (news bool, err error) {
+func (rc *Reconciler) stamp(ctx context.Context, node string, n *notes, sc snapshot, step decision.Step) (news bool, err error) {
 	if len(step.Stamps) == 0 {
 		return false, nil
 	}
-	now := d.clock.Now()
-	if news, err = d.records.Write(ctx, changes(sc.view.Records, step, now)); err != nil {
+	now := rc.clock.Now()
+	if news, err = rc.records.Write(ctx, changes(sc.view.Records, step, now)); err != nil {
 		return news, fmt.Errorf("stamping the drain of node %s: %w", node, err)
 	}
 	if step.Kind == decision.Wait {

@@ -26,14 +26,14 @@ const (
 )
 
 // tell makes a step visible: log, metrics and an Event on the Node.
-func (d *Reconciler) tell(node string, n *notes, sc snapshot, step decision.Step) {
-	d.metrics.stepped(step)
+func (rc *Reconciler) tell(node string, n *notes, sc snapshot, step decision.Step) {
+	rc.metrics.stepped(step)
 	if len(step.Stamps) > 0 || len(step.Pods) > 0 {
-		d.log.Info("drain step", "node", node, "session", step.Session, "step", string(step.Kind),
+		rc.log.Info("drain step", "node", node, "session", step.Session, "step", string(step.Kind),
 			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Stamps))
 	}
 	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
-		d.metrics.drained(sc.view.Records, step, d.clock.Now())
+		rc.metrics.drained(sc.view.Records, step, rc.clock.Now())
 	}
 	if step.Kind != decision.Evict && step.Kind != decision.Delete { // which come between two waits
 		n.wait(step.Blocked)
@@ -41,10 +41,10 @@ func (d *Reconciler) tell(node string, n *notes, sc snapshot, step decision.Step
 	if sc.node == nil {
 		return
 	}
-	for _, e := range append([]event{announcement(sc.view, step)}, d.warnings(step)...) {
+	for _, e := range append([]event{announcement(sc.view, step)}, rc.warnings(step)...) {
 		if e.reason != "" && !n.announced[e] { // once in this process
 			n.announced[e] = true
-			d.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
+			rc.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (e event) kind() string {
 const maxNamed = 5
 
 // warnings are the Events of what keeps pods from leaving, or leaves them on the node.
-func (d *Reconciler) warnings(step decision.Step) []event {
+func (rc *Reconciler) warnings(step decision.Step) []event {
 	var out []event
 	if len(step.Lost) > 0 {
 		out = append(out, event{podsLost, fmt.Sprintf(
@@ -74,18 +74,18 @@ func (d *Reconciler) warnings(step decision.Step) []event {
 			named(step.Lost), step.Session)})
 	}
 	for _, b := range step.Blocked {
-		e := event{drainBlocked, d.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
+		e := event{drainBlocked, rc.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
 		if step.Kind == decision.LeaveAlone {
 			e = event{podsLeftAlone, fmt.Sprintf(
 				"pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
-				d.config.Policy.Returns, named(b.By), step.Session)}
+				rc.config.Policy.Returns, named(b.By), step.Session)}
 		}
 		out = append(out, e)
 	}
 	return out
 }
 
-func (d *Reconciler) blockedBy(b decision.Blocked) string {
+func (rc *Reconciler) blockedBy(b decision.Blocked) string {
 	switch b.Why { //nolint:exhaustive // no other reason blocks a drain
 	case decision.BudgetBlocked:
 		return strings.TrimSuffix("disruption budgets refuse evictions: "+named(b.By), ": ")
@@ -99,7 +99,7 @@ func (d *Reconciler) blockedBy(b decision.Blocked) string {
 	case decision.NeverCompletes:
 		return "the drain waits for the completion of pods whose controllers never let them complete, of kind " + named(b.By)
 	case decision.AwaitingCompletion:
-		return fmt.Sprintf("pods have not completed within %s of the fault", d.config.Policy.Overdue)
+		return fmt.Sprintf("pods have not completed within %s of the fault", rc.config.Policy.Overdue)
 	}
 	return string(b.Why)
 }
