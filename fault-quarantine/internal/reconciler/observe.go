@@ -45,41 +45,41 @@ func (f facts) pass() bool { return f.more || f.after > 0 }
 
 // observe reads the facts of a node: its records, the Node if it matters, and
 // of the past what can change the judgement.
-func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
-	seen, err := d.present(ctx, name)
+func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
+	seen, err := rc.present(ctx, name)
 	if err != nil {
 		return seen, fmt.Errorf("reading the records of node %s: %w", name, err)
 	}
-	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !d.Marked(name) {
+	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !rc.Marked(name) {
 		return seen, nil
 	}
-	if seen.node, err = d.read(ctx, name, seen.view); err != nil {
+	if seen.node, err = rc.read(ctx, name, seen.view); err != nil {
 		return seen, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	seen.view.Name = name
-	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
-	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
+	seen.view.Node, seen.policy = nodeView(seen.node), rc.policy(seen.node)
+	if seen.view.Past, err = rc.past(ctx, name, seen); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
 	}
-	if seen.view.Named, err = d.named(ctx, name, seen.view); err != nil {
+	if seen.view.Named, err = rc.named(ctx, name, seen.view); err != nil {
 		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
 	}
 	return seen, nil
 }
 
 // read reads the Node from the API server, unless what a cache has of it is enough.
-func (d *Reconciler) read(ctx context.Context, name string, v decision.View) (*corev1.Node, error) {
-	if d.Cached != nil {
-		if node := d.Cached(name); node != nil && nodeView(node).Suffices(v.Pending, v.Open) {
+func (rc *Reconciler) read(ctx context.Context, name string, v decision.View) (*corev1.Node, error) {
+	if rc.Cached != nil {
+		if node := rc.Cached(name); node != nil && nodeView(node).Suffices(v.Pending, v.Open) {
 			return node, nil
 		}
 	}
-	return d.Nodes.Read(ctx, name)
+	return rc.Nodes.Read(ctx, name)
 }
 
 // named reads the records that the Node names and that are neither pending nor
 // open, and one of its session: a release needs them.
-func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (out []record.Record, err error) {
+func (rc *Reconciler) named(ctx context.Context, name string, v decision.View) (out []record.Record, err error) {
 	if v.Node == nil || v.Node.Session == "" {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (o
 		if known[a.ID] {
 			continue
 		}
-		r, err := store.FindOf(ctx, d.Store, name, a.ID)
+		r, err := store.FindOf(ctx, rc.Store, name, a.ID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
 			continue
@@ -104,18 +104,18 @@ func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (o
 			out = append(out, r)
 		}
 	}
-	since, err := d.since(ctx, name, lost)
+	since, err := rc.since(ctx, name, lost)
 	if out = append(out, since...); err != nil || sessions[v.Node.Session] {
 		return out, err
 	}
-	one, err := d.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
+	one, err := rc.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
 	return append(out, one...), err
 }
 
 // since reads the recoveries that later events of their publishers hold for
 // faults that only the Node knows.
-func (d *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
-	back := lookBack{reconciler: d, recoveries: Past(name), fresh: cases(lost)}
+func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
+	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(lost)}
 	back.recoveries.Healthy = record.Yes()
 	seen := map[publisher]bool{{}: true}
 	for _, r := range lost {
@@ -136,41 +136,41 @@ func (d *Reconciler) since(ctx context.Context, name string, lost []record.Recor
 // present reads the records that are not judged for good, or open: in one query,
 // of one moment, if they are not many. Else a record is read before what it may
 // become meanwhile by another replica's hand, so that none is missed.
-func (d *Reconciler) present(ctx context.Context, name string) (facts, error) {
+func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	var seen facts
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
-	after, deep := d.waits.begin(name)
+	after, deep := rc.waits.begin(name)
 	if !deep || after > 0 {
-		all, more, err := d.some(ctx, Present(name), 0)
+		all, more, err := rc.some(ctx, Present(name), 0)
 		if err != nil {
 			return seen, err
 		}
 		if !more {
-			d.waits.end(name)
+			rc.waits.end(name)
 			seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
 			return seen, nil
 		}
 	}
-	d.waits.skip(name, after)
-	unjudged, more, err := d.some(ctx, judgedAs(pending, ""), after)
+	rc.waits.skip(name, after)
+	unjudged, more, err := rc.some(ctx, judgedAs(pending, ""), after)
 	if err != nil {
 		return seen, err
 	}
-	held, err := d.all(ctx, judgedAs(pending, record.Held))
+	held, err := rc.all(ctx, judgedAs(pending, record.Held))
 	if err != nil {
 		return seen, err
 	}
 	seen.view.Pending, seen.after, seen.more = append(held, unjudged...), after, more
 	if !seen.pass() {
-		d.waits.end(name)
+		rc.waits.end(name)
 	}
-	seen.view.Open, seen.view.Brief, err = d.open(ctx, open, decision.Recoveries(seen.view.Pending))
+	seen.view.Open, seen.view.Brief, err = rc.open(ctx, open, decision.Recoveries(seen.view.Pending))
 	return seen, err
 }
 
 // some reads as many records as one look takes, and says whether more may follow.
-func (d *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
-	page, err = d.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
+func (rc *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
+	page, err = rc.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
 	return page, more, err
 }
 
@@ -184,8 +184,8 @@ func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {
 	return s
 }
 
-func (d *Reconciler) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
-	err = d.pages(ctx, s, func(page []record.Record) error {
+func (rc *Reconciler) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
+	err = rc.pages(ctx, s, func(page []record.Record) error {
 		out = append(out, page...)
 		return nil
 	})
@@ -194,10 +194,10 @@ func (d *Reconciler) all(ctx context.Context, s record.Selector) (out []record.R
 
 // open reads the open records page by page, the first of them whole, and the others
 // in brief.
-func (d *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
-	held, most := 0, cmp.Or(d.whole, maxWhole)
+func (rc *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
+	held, most := 0, cmp.Or(rc.whole, maxWhole)
 	brief = map[string]bool{}
-	err = d.pages(ctx, s, func(page []record.Record) error {
+	err = rc.pages(ctx, s, func(page []record.Record) error {
 		for _, r := range page {
 			if held += weight(r); held > most {
 				r, brief[r.ID] = decision.Brief(r, recoveries), true
@@ -228,8 +228,8 @@ func weight(r record.Record) int {
 }
 
 // readWhole reads a record that is known in brief, as it was then.
-func (d *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
-	full, err := d.Store.Get(ctx, brief.ID)
+func (rc *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
+	full, err := rc.Store.Get(ctx, brief.ID)
 	if err != nil {
 		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
 	}

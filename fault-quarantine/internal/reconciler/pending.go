@@ -73,14 +73,14 @@ var waitingNodes = prometheus.NewDesc("fault_quarantine_waiting_nodes",
 	"Nodes with faults that cannot be judged or ended now, by reason.", []string{"reason"}, nil)
 
 // Describe implements prometheus.Collector.
-func (d *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }
+func (rc *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }
 
 // Collect implements prometheus.Collector.
-func (d *Reconciler) Collect(out chan<- prometheus.Metric) {
-	d.waits.mu.Lock()
-	defer d.waits.mu.Unlock()
+func (rc *Reconciler) Collect(out chan<- prometheus.Metric) {
+	rc.waits.mu.Lock()
+	defer rc.waits.mu.Unlock()
 	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitLemon: 0, decision.WaitNewer: 0}
-	for _, reason := range d.waits.reason {
+	for _, reason := range rc.waits.reason {
 		count[reason]++
 	}
 	for reason, n := range count {
