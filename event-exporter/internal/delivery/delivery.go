@@ -71,37 +71,37 @@ const Consumer = "event-exporter"
 // Service makes the exporter a consumer of the store, once: it sends the records
 // themselves, each after its turn, and begins with the look-back if the exporter never
 // ran on this store.
-func (d *Exporter) Service() *consumer.Service {
-	d.partitions = d.newPartitions()
-	if d.Rate > 0 {
-		d.turn.limit = rate.NewLimiter(rate.Limit(d.Rate), max(1, int(d.Rate)))
+func (ex *Exporter) Service() *consumer.Service {
+	ex.partitions = ex.newPartitions()
+	if ex.Rate > 0 {
+		ex.turn.limit = rate.NewLimiter(rate.Limit(ex.Rate), max(1, int(ex.Rate)))
 	}
-	d.service = &consumer.Service{
-		Name: Consumer, Metrics: Namespace, Store: d.Records, Selector: record.AllHealthEventInserts(),
-		Since: func() time.Time { return d.Clock.Now().Add(-d.LookBack) }, Key: d.key, Items: d.Send, Weight: weight, Pace: d.pace, Workers: d.Partitions,
+	ex.service = &consumer.Service{
+		Name: Consumer, Metrics: Namespace, Store: ex.Records, Selector: record.AllHealthEventInserts(),
+		Since: func() time.Time { return ex.Clock.Now().Add(-ex.LookBack) }, Key: ex.key, Items: ex.Send, Weight: weight, Pace: ex.pace, Workers: ex.Partitions,
 	}
-	return d.service
+	return ex.service
 }
 
-func (d *Exporter) key(r record.Record) string {
-	d.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
-	return d.partitionOf(r)
+func (ex *Exporter) key(r record.Record) string {
+	ex.Metrics.received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
+	return ex.partitionOf(r)
 }
 
 // Send sends the first records of a partition in one request; done are those that are
 // delivered or buried.
-func (d *Exporter) Send(ctx context.Context, name string, records []record.Record) (done int, err error) {
-	one := d.partitions[name]
-	if err := d.mayGo(one); err != nil {
+func (ex *Exporter) Send(ctx context.Context, name string, records []record.Record) (done int, err error) {
+	one := ex.partitions[name]
+	if err := ex.mayGo(one); err != nil {
 		return 0, err
 	}
-	return d.deliver(ctx, one, records[:min(len(records), one.size)])
+	return ex.deliver(ctx, one, records[:min(len(records), one.size)])
 }
 
 // mayGo waits out the pauses of the partition and of everyone.
-func (d *Exporter) mayGo(one *partition) error {
-	now := d.Clock.Now()
-	if until, why, tripped := d.breaker.tripped(now); tripped {
+func (ex *Exporter) mayGo(one *partition) error {
+	now := ex.Clock.Now()
+	if until, why, tripped := ex.breaker.tripped(now); tripped {
 		return outcome.Wait(until.Sub(now), why)
 	}
 	if one.notBefore.After(now) {
@@ -112,11 +112,11 @@ func (d *Exporter) mayGo(one *partition) error {
 
 // deliver sends one request with the batch, or its beginning, and does what the
 // answer asks for. It returns how many of the batch are settled.
-func (d *Exporter) deliver(ctx context.Context, one *partition, batch []record.Record) (done int, err error) {
-	events, broken := d.encode(batch)
+func (ex *Exporter) deliver(ctx context.Context, one *partition, batch []record.Record) (done int, err error) {
+	events, broken := ex.encode(batch)
 	if len(events) == 0 {
 		facts := decision.Facts{Events: 1, Unencodable: true}
-		return d.judge(ctx, one, batch[:1], sender.Result{Facts: facts, Detail: broken.Error()})
+		return ex.judge(ctx, one, batch[:1], sender.Result{Facts: facts, Detail: broken.Error()})
 	}
 	// A leader that lost its lease sends nothing more.
 	fenced, cancel := lease.Fence(ctx)
@@ -124,21 +124,21 @@ func (d *Exporter) deliver(ctx context.Context, one *partition, batch []record.R
 	if fenced.Err() != nil {
 		return 0, outcome.Wait(time.Second, "the lease is not renewed")
 	}
-	began := d.Clock.Now()
-	result := d.Receiver.Send(fenced, events)
-	d.Metrics.duration.Observe(d.Clock.Since(began).Seconds())
+	began := ex.Clock.Now()
+	result := ex.Receiver.Send(fenced, events)
+	ex.Metrics.duration.Observe(ex.Clock.Since(began).Seconds())
 	if ctx.Err() != nil && result.Status == 0 {
 		return 0, ctx.Err() // cut short by the end of the process
 	}
-	return d.judge(ctx, one, batch[:len(events)], result)
+	return ex.judge(ctx, one, batch[:len(events)], result)
 }
 
 // encode makes the events of the batch, up to the first record that makes none.
-func (d *Exporter) encode(batch []record.Record) ([]event.Event, error) {
+func (ex *Exporter) encode(batch []record.Record) ([]event.Event, error) {
 	events := make([]event.Event, 0, len(batch))
 	for _, r := range batch {
 		crashpoint.DieOf(r.Event.Message)
-		e, err := d.Frame.Of(r)
+		e, err := ex.Frame.Of(r)
 		if err != nil {
 			return events, err
 		}
@@ -148,92 +148,92 @@ func (d *Exporter) encode(batch []record.Record) ([]event.Event, error) {
 }
 
 // Try makes what would be sent of a record, and sends nothing.
-func (d *Exporter) Try(_ context.Context, r record.Record) {
-	events, _ := d.encode([]record.Record{r})
+func (ex *Exporter) Try(_ context.Context, r record.Record) {
+	events, _ := ex.encode([]record.Record{r})
 	_, _ = json.Marshal(events) // an event that cannot be sent is found when it is
 }
 
 // judge carries out what the answer for a batch asks for.
-func (d *Exporter) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
-	v := decision.Decide(r.Facts, d.Policy, d.Clock.Now())
+func (ex *Exporter) judge(ctx context.Context, one *partition, batch []record.Record, r sender.Result) (done int, err error) {
+	v := decision.Decide(r.Facts, ex.Policy, ex.Clock.Now())
 	if v.Do != decision.Done {
-		d.Metrics.errors.WithLabelValues(string(v.Reason)).Inc()
+		ex.Metrics.errors.WithLabelValues(string(v.Reason)).Inc()
 	}
 	switch v.Do {
 	case decision.Done:
-		d.delivered(one, batch)
+		ex.delivered(one, batch)
 		return len(batch), nil
 	case decision.Split:
 		one.size = max(1, len(batch)/2)
 		return 0, nil
 	case decision.Bury:
-		if err := d.bury(ctx, batch[0], v.Reason, r.Detail); err != nil {
+		if err := ex.bury(ctx, batch[0], v.Reason, r.Detail); err != nil {
 			return 0, err
 		}
 		if r.Status != 0 {
-			d.recovered(one)
+			ex.recovered(one)
 		}
 		return 1, nil
 	case decision.Again, decision.Pause:
 	}
-	return 0, d.pause(one, v, r.Detail)
+	return 0, ex.pause(one, v, r.Detail)
 }
 
 // delivered notes that the receiver took the batch.
-func (d *Exporter) delivered(one *partition, batch []record.Record) {
+func (ex *Exporter) delivered(one *partition, batch []record.Record) {
 	for _, r := range batch {
-		d.Metrics.published.WithLabelValues(success, string(r.Event.ProcessingStrategy)).Inc()
+		ex.Metrics.published.WithLabelValues(success, string(r.Event.ProcessingStrategy)).Inc()
 	}
-	d.recovered(one)
+	ex.recovered(one)
 }
 
 // recovered notes that the receiver is there and knows us.
-func (d *Exporter) recovered(one *partition) {
+func (ex *Exporter) recovered(one *partition) {
 	if one.why != "" {
-		d.Log.Info("the receiver answers again", "partition", one.name)
+		ex.Log.Info("the receiver answers again", "partition", one.name)
 	}
 	one.pauses.Reset()
 	one.notBefore, one.why = time.Time{}, ""
-	one.size = min(d.Batch, 2*one.size)
-	d.breaker.reset()
+	one.size = min(ex.Batch, 2*one.size)
+	ex.breaker.reset()
 }
 
 // pause waits before the same events are sent again.
-func (d *Exporter) pause(one *partition, v decision.Verdict, detail string) error {
+func (ex *Exporter) pause(one *partition, v decision.Verdict, detail string) error {
 	wait := max(v.After, one.pauses.NextBackOff())
-	until := d.Clock.Now().Add(wait)
+	until := ex.Clock.Now().Add(wait)
 	why := fmt.Sprintf("%s: %s", v.Reason, detail)
 	if one.why == "" {
-		d.Log.Warn("not delivered, trying again", "partition", one.name, "reason", v.Reason, "detail", detail, "after", wait)
+		ex.Log.Warn("not delivered, trying again", "partition", one.name, "reason", v.Reason, "detail", detail, "after", wait)
 	}
 	one.notBefore, one.why = until, why
 	if v.Everyone {
-		d.breaker.trip(until, why, v.Do == decision.Pause)
+		ex.breaker.trip(until, why, v.Do == decision.Pause)
 	}
 	return outcome.Wait(wait, why)
 }
 
 // bury keeps an event that the receiver will never take as a dead letter.
-func (d *Exporter) bury(ctx context.Context, r record.Record, why decision.Reason, detail string) error {
-	body, err := d.deadLetter(r)
+func (ex *Exporter) bury(ctx context.Context, r record.Record, why decision.Reason, detail string) error {
+	body, err := ex.deadLetter(r)
 	if err != nil {
 		return err
 	}
-	err = d.Records.Dead(ctx, store.DeadLetter{
-		ID: r.ID, Source: Consumer, Reason: fmt.Sprintf("%s: %s", why, detail), Body: body, At: d.Clock.Now(),
+	err = ex.Records.Dead(ctx, store.DeadLetter{
+		ID: r.ID, Source: Consumer, Reason: fmt.Sprintf("%s: %s", why, detail), Body: body, At: ex.Clock.Now(),
 	})
 	if err != nil {
 		return fmt.Errorf("burying record %s: %w", r.ID, err)
 	}
-	d.Log.Error("event buried as a dead letter", "record", r.ID, "node", r.Event.NodeName, "reason", why, "detail", detail)
-	d.Metrics.dead.WithLabelValues(string(why)).Inc()
-	d.Metrics.published.WithLabelValues(failure, string(r.Event.ProcessingStrategy)).Inc()
+	ex.Log.Error("event buried as a dead letter", "record", r.ID, "node", r.Event.NodeName, "reason", why, "detail", detail)
+	ex.Metrics.dead.WithLabelValues(string(why)).Inc()
+	ex.Metrics.published.WithLabelValues(failure, string(r.Event.ProcessingStrategy)).Inc()
 	return nil
 }
 
 // deadLetter is what a person gets to see: the event, or the record that makes none.
-func (d *Exporter) deadLetter(r record.Record) ([]byte, error) {
-	if e, err := d.Frame.Of(r); err == nil {
+func (ex *Exporter) deadLetter(r record.Record) ([]byte, error) {
+	if e, err := ex.Frame.Of(r); err == nil {
 		if body, err := json.Marshal(e); err == nil {
 			return body, nil
 		}

@@ -137,17 +137,17 @@ type tape struct {
 	next int
 }
 
-func (f *tape) Next(ctx context.Context) (record.Record, string, error) {
+func (t *tape) Next(ctx context.Context) (record.Record, string, error) {
 	for {
-		f.mu.Lock()
-		if f.next < len(f.records) {
-			defer f.mu.Unlock()
-			f.next++
-			return f.records[f.next-1], strconv.Itoa(f.next), nil
+		t.mu.Lock()
+		if t.next < len(t.records) {
+			defer t.mu.Unlock()
+			t.next++
+			return t.records[t.next-1], strconv.Itoa(t.next), nil
 		}
-		f.mu.Unlock()
+		t.mu.Unlock()
 		select {
-		case <-f.more:
+		case <-t.more:
 		case <-ctx.Done():
 			return record.Record{}, "", ctx.Err()
 		}
@@ -156,20 +156,20 @@ func (f *tape) Next(ctx context.Context) (record.Record, string, error) {
 
 // Commit fails the test if anything below the position is neither taken nor
 // buried.
-func (f *tape) Commit(_ context.Context, position string) error {
+func (t *tape) Commit(_ context.Context, position string) error {
 	n, err := strconv.Atoi(position)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range f.records[f.committed:max(n, f.committed)] {
-		if _, dead := f.dead[r.ID]; f.taken[r.ID] == 0 && !dead {
-			f.t.Errorf("position %d is stored, but %s was not delivered", n, r.ID)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.records[t.committed:max(n, t.committed)] {
+		if _, dead := t.dead[r.ID]; t.taken[r.ID] == 0 && !dead {
+			t.t.Errorf("position %d is stored, but %s was not delivered", n, r.ID)
 		}
 	}
-	f.committed = max(f.committed, n)
+	t.committed = max(t.committed, n)
 	return err
 }
 
-func (f *tape) Close() error { return nil }
+func (t *tape) Close() error { return nil }
 
 // exporter is one of the world.
 func (w *world) exporter(edit func(*delivery.Exporter)) (*delivery.Exporter, *consume.Loop[record.Record]) {

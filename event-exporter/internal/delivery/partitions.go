@@ -33,11 +33,11 @@ type partition struct {
 }
 
 // newPartitions makes the partitions, by their names.
-func (d *Exporter) newPartitions() map[string]*partition {
+func (ex *Exporter) newPartitions() map[string]*partition {
 	out := map[string]*partition{}
-	for i := range d.Partitions {
-		out[partitionName(i)] = &partition{name: partitionName(i), size: d.Batch, pauses: &backoff.ExponentialBackOff{
-			InitialInterval: d.Pauses.Initial, MaxInterval: d.Pauses.Longest, Multiplier: d.Pauses.Multiplier,
+	for i := range ex.Partitions {
+		out[partitionName(i)] = &partition{name: partitionName(i), size: ex.Batch, pauses: &backoff.ExponentialBackOff{
+			InitialInterval: ex.Pauses.Initial, MaxInterval: ex.Pauses.Longest, Multiplier: ex.Pauses.Multiplier,
 			RandomizationFactor: backoff.DefaultRandomizationFactor,
 		}}
 	}
@@ -47,10 +47,10 @@ func (d *Exporter) newPartitions() map[string]*partition {
 func partitionName(i int) string { return fmt.Sprintf("partition-%02d", i) }
 
 // partitionOf names the partition of a record's node.
-func (d *Exporter) partitionOf(r record.Record) string {
+func (ex *Exporter) partitionOf(r record.Record) string {
 	h := fnv.New32a()
 	h.Write([]byte(r.Event.NodeName))
-	return partitionName(int(h.Sum32() % uint32(d.Partitions))) //nolint:gosec // the number of partitions is a small positive one
+	return partitionName(int(h.Sum32() % uint32(ex.Partitions))) //nolint:gosec // the number of partitions is a small positive one
 }
 
 // turn is the record that was read and waits for its turn at the bounded rate.
@@ -76,14 +76,14 @@ func (t *turn) oldest() time.Time {
 
 // pace bounds the rate of old records, so that a receiver that was away, or is
 // new, is not flooded.
-func (d *Exporter) pace(ctx context.Context, r record.Record) {
-	now := d.Clock.Now()
-	if d.turn.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
+func (ex *Exporter) pace(ctx context.Context, r record.Record) {
+	now := ex.Clock.Now()
+	if ex.turn.limit == nil || now.Sub(r.CreatedAt) < catchUpAge {
 		return
 	}
-	d.turn.hold(r.CreatedAt)
-	defer d.turn.hold(time.Time{})
-	delay.For(ctx, d.Clock, d.turn.limit.ReserveN(now, 1).DelayFrom(now))
+	ex.turn.hold(r.CreatedAt)
+	defer ex.turn.hold(time.Time{})
+	delay.For(ctx, ex.Clock, ex.turn.limit.ReserveN(now, 1).DelayFrom(now))
 }
 
 // weight is about what a record takes in memory.
