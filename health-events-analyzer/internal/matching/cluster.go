@@ -13,16 +13,16 @@ import (
 // handleCluster judges, with the events of all nodes, what one of them has
 // brought. Whoever comes first judges the news of all; a node's deliveries are
 // settled when that went well.
-func (d *Matcher) handleCluster(ctx context.Context, name string) error {
-	shared, owed := d.nodes.owed(name)
+func (m *Matcher) handleCluster(ctx context.Context, name string) error {
+	shared, owed := m.nodes.owed(name)
 	if !owed {
 		return nil
 	}
-	n := d.nodes.enterCluster()
-	if err := d.work(ctx, n, func(set *ruleSet) (*decision.Window, error) { return d.readCluster(ctx, set) }); err != nil {
+	n := m.nodes.enterCluster()
+	if err := m.work(ctx, n, func(set *ruleSet) (*decision.Window, error) { return m.readCluster(ctx, set) }); err != nil {
 		return err
 	}
-	d.nodes.settle(name, shared)
+	m.nodes.settle(name, shared)
 	return nil
 }
 
@@ -30,7 +30,7 @@ func (d *Matcher) handleCluster(ctx context.Context, name string) error {
 const leastForCluster = 1024
 
 // forCluster is how many events the cluster's window may hold.
-func (d *Matcher) forCluster() int { return max(leastForCluster, d.CachedEvents/2) }
+func (m *Matcher) forCluster() int { return max(leastForCluster, m.CachedEvents/2) }
 
 // clusterPage is how many records are read at once for the cluster's window.
 const clusterPage = 1000
@@ -39,9 +39,9 @@ const clusterPage = 1000
 // derived, and page by page the newest records of all nodes, of which it keeps
 // what concerns it. It ends with a page that holds nothing of the window: single
 // events that were accepted long before they were stored end nothing.
-func (d *Matcher) readCluster(ctx context.Context, set *ruleSet) (*decision.Window, error) {
+func (m *Matcher) readCluster(ctx context.Context, set *ruleSet) (*decision.Window, error) {
 	w := decision.NewClusterWindow(set.ofCluster)
-	derived, err := d.list(ctx, store.Query{
+	derived, err := m.list(ctx, store.Query{
 		Selector: record.Selector{Name: "Derived of the cluster", SeqEpoch: decision.ClusterEpoch}, Order: store.BySeqDescending, Limit: lastPage,
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Matcher) readCluster(ctx context.Context, set *ruleSet) (*decision.Wind
 	for _, r := range derived {
 		w.Add(factOf(r))
 	}
-	known, err := d.clusterHistory(ctx, w, set)
+	known, err := m.clusterHistory(ctx, w, set)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ func (d *Matcher) readCluster(ctx context.Context, set *ruleSet) (*decision.Wind
 }
 
 // clusterHistory is what concerns the window of the newest records, newest first.
-func (d *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *ruleSet) (known []*decision.Fact, err error) {
+func (m *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *ruleSet) (known []*decision.Fact, err error) {
 	if len(set.ofCluster) == 0 {
 		return nil, nil // only faults of rules that are gone have to end
 	}
-	begin := d.begin(set.ofCluster)
+	begin := m.begin(set.ofCluster)
 	q := store.Query{Selector: record.Selector{Name: "Window of the cluster"}, Order: store.ByAppendDescending, Limit: clusterPage}
-	err = store.Pages(ctx, d.Records, q, func(page []record.Record) error {
+	err = store.Pages(ctx, m.Records, q, func(page []record.Record) error {
 		past := true
 		for _, r := range page {
 			past = past && r.CreatedAt.Before(begin)
@@ -76,7 +76,7 @@ func (d *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *r
 				known = append(known, f)
 			}
 		}
-		if past || len(known) > d.forCluster() {
+		if past || len(known) > m.forCluster() {
 			return store.Enough
 		}
 		return nil
@@ -88,17 +88,17 @@ func (d *Matcher) clusterHistory(ctx context.Context, w *decision.Window, set *r
 }
 
 // trim keeps the cluster's window within its bound.
-func (d *Matcher) trim(w *decision.Window) {
-	if w.Trim(d.forCluster()) {
-		d.Metrics.Truncated.Inc()
-		d.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", d.forCluster())
+func (m *Matcher) trim(w *decision.Window) {
+	if w.Trim(m.forCluster()) {
+		m.Metrics.Truncated.Inc()
+		m.Log.Warn("the nodes have more events than the cluster's window holds; the oldest are left out", "events", m.forCluster())
 	}
 }
 
 // recoveries adds what may have ended a source that the window did not hold: it
 // can be older than all that was read.
-func (d *Matcher) recoveries(ctx context.Context, w *decision.Window, source record.Record) error {
-	err := store.Pages(ctx, d.Records, store.Query{
+func (m *Matcher) recoveries(ctx context.Context, w *decision.Window, source record.Record) error {
+	err := store.Pages(ctx, m.Records, store.Query{
 		Selector: record.Selector{Name: "Recoveries", Node: source.Event.NodeName, Agent: source.Event.Agent, Healthy: record.Yes()},
 		After:    source.Append, Limit: largestPage,
 	}, func(page []record.Record) error {

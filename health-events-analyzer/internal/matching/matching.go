@@ -75,15 +75,15 @@ func New(o Options) *Matcher {
 // Use takes other rules over, whole: news are judged by them from then on, in
 // windows that are read for them. Faults that others have derived end as they say
 // themselves.
-func (d *Matcher) Use(rules []rule.Rule) {
+func (m *Matcher) Use(rules []rule.Rule) {
 	set := &ruleSet{rule.OnNode.Of(rules), rule.OnCluster.Of(rules)}
-	if reflect.DeepEqual(set, d.rules.Load()) {
+	if reflect.DeepEqual(set, m.rules.Load()) {
 		return // the windows are those for them
 	}
-	d.Metrics.know(rules)
-	d.rules.Store(set)
+	m.Metrics.know(rules)
+	m.rules.Store(set)
 	if len(set.ofCluster) > 0 {
-		d.nodes.sharing.Store(true)
+		m.nodes.sharing.Store(true)
 	}
 }
 
@@ -95,57 +95,57 @@ func factOf(r record.Record) *decision.Fact {
 
 // Try computes what handling computes of one record alone, and forgets it: if that
 // kills the process, the record does.
-func (d *Matcher) Try(_ context.Context, r record.Record) {
-	set := d.rules.Load()
+func (m *Matcher) Try(_ context.Context, r record.Record) {
+	set := m.rules.Load()
 	for _, w := range []*decision.Window{decision.NewWindow(set.ofNodes), decision.NewClusterWindow(set.ofCluster)} {
 		f := factOf(r)
 		if from, changed := w.Add(f); changed {
-			w.Judge(from, d.Clock.Now())
+			w.Judge(from, m.Clock.Now())
 		}
 	}
 }
 
 // Trigger takes a delivery of the faults' feed and returns the node to handle,
 // or nothing.
-func (d *Matcher) Trigger(r record.Record) string {
+func (m *Matcher) Trigger(r record.Record) string {
 	// An event for the record only never triggers a rule, whatever the feed lets
 	// through.
 	if !r.Acts() {
 		return ""
 	}
-	d.Metrics.Received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
+	m.Metrics.Received.WithLabelValues(string(r.Event.ProcessingStrategy)).Inc()
 	f := factOf(r)
-	shared := d.nodes.sharing.Load() && decision.Touches(d.rules.Load().ofCluster, f)
-	d.nodes.deposit(delivery{f, true})
+	shared := m.nodes.sharing.Load() && decision.Touches(m.rules.Load().ofCluster, f)
+	m.nodes.deposit(delivery{f, true})
 	if shared {
-		d.nodes.share(delivery{factOf(r), true})
+		m.nodes.share(delivery{factOf(r), true})
 	}
 	return r.Event.NodeName
 }
 
 // Cause takes a delivery of the causes' feed and returns the node to handle, or
 // nothing.
-func (d *Matcher) Cause(r record.Record) string {
-	d.nodes.deposit(delivery{factOf(r), false})
-	if d.nodes.sharing.Load() {
-		d.nodes.share(delivery{factOf(r), false})
+func (m *Matcher) Cause(r record.Record) string {
+	m.nodes.deposit(delivery{factOf(r), false})
+	if m.nodes.sharing.Load() {
+		m.nodes.share(delivery{factOf(r), false})
 	}
 	return r.Event.NodeName
 }
 
 // Handle judges one node's news.
-func (d *Matcher) Handle(ctx context.Context, name string) error {
-	err := d.work(ctx, d.nodes.enter(name), func(set *ruleSet) (*decision.Window, error) { return d.read(ctx, name, set) })
+func (m *Matcher) Handle(ctx context.Context, name string) error {
+	err := m.work(ctx, m.nodes.enter(name), func(set *ruleSet) (*decision.Window, error) { return m.read(ctx, name, set) })
 	if err != nil {
 		return err
 	}
-	return d.handleCluster(ctx, name)
+	return m.handleCluster(ctx, name)
 }
 
 // work brings a window up to date, publishes what follows, and leaves it.
-func (d *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decision.Window, error)) error {
-	defer d.nodes.leave(n)
-	set := d.rules.Load()
+func (m *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decision.Window, error)) error {
+	defer m.nodes.leave(n)
+	set := m.rules.Load()
 	fresh := n.window == nil || n.rules != set
 	if fresh {
 		w, err := read(set)
@@ -154,7 +154,7 @@ func (d *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decis
 		}
 		n.window, n.rules = w, set
 	}
-	for _, x := range d.nodes.news(n) {
+	for _, x := range m.nodes.news(n) {
 		if !n.window.Concerns(x.Fact) {
 			continue
 		}
@@ -168,64 +168,64 @@ func (d *Matcher) work(ctx context.Context, n *node, read func(*ruleSet) (*decis
 		}
 	}
 	crashpoint.Here(record.AnalyzerAgent + "/observed")
-	if err := d.judge(ctx, n); err != nil {
+	if err := m.judge(ctx, n); err != nil {
 		return err
 	}
-	if err := d.clear(ctx, n); err != nil {
+	if err := m.clear(ctx, n); err != nil {
 		return err
 	}
 	crashpoint.Here(record.AnalyzerAgent + "/done")
-	n.window.Prune(d.Clock.Now())
+	n.window.Prune(m.Clock.Now())
 	if n.window.Scope() == rule.OnCluster {
-		d.trim(n.window)
+		m.trim(n.window)
 	}
 	return nil
 }
 
 // judge publishes the faults that the rules derive from the node's news.
-func (d *Matcher) judge(ctx context.Context, n *node) error {
+func (m *Matcher) judge(ctx context.Context, n *node) error {
 	if !n.changed {
 		return nil
 	}
-	for _, f := range n.window.Judge(n.from, d.Clock.Now()) {
+	for _, f := range n.window.Judge(n.from, m.Clock.Now()) {
 		if f.Reason == decision.Matched {
-			if err := d.derive(ctx, n, f); err != nil {
+			if err := m.derive(ctx, n, f); err != nil {
 				return err
 			}
 		}
-		d.Metrics.Judgements.WithLabelValues(f.Rule.Name, string(f.Reason)).Inc()
+		m.Metrics.Judgements.WithLabelValues(f.Rule.Name, string(f.Reason)).Inc()
 	}
 	n.window.Settle(n.from)
 	n.changed = false
 	return nil
 }
 
-func (d *Matcher) derive(ctx context.Context, n *node, f decision.Finding) error {
-	e := f.Event(d.Strategy)
+func (m *Matcher) derive(ctx context.Context, n *node, f decision.Finding) error {
+	e := f.Event(m.Strategy)
 	crashpoint.Here(record.AnalyzerAgent + "/decided")
-	if err := d.publish(ctx, e); err != nil {
+	if err := m.publish(ctx, e); err != nil {
 		return err
 	}
-	n.window.Add(d.published(e))
-	d.Log.Info("rule matched", "node", e.NodeName, "rule", e.CheckName, "subject", f.Subject, "record", e.ID,
+	n.window.Add(m.published(e))
+	m.Log.Info("rule matched", "node", e.NodeName, "rule", e.CheckName, "subject", f.Subject, "record", e.ID,
 		"sources", len(f.Sources), "strategy", e.ProcessingStrategy)
 	return nil
 }
 
 // clear publishes the recoveries of derived faults whose causes are over.
-func (d *Matcher) clear(ctx context.Context, n *node) error {
+func (m *Matcher) clear(ctx context.Context, n *node) error {
 	for _, id := range n.window.Unknown() {
-		if err := d.lookUp(ctx, n.window, id); err != nil {
+		if err := m.lookUp(ctx, n.window, id); err != nil {
 			return err
 		}
 	}
 	for _, c := range n.window.Clearings() {
 		e := c.Event()
-		if err := d.publish(ctx, e); err != nil {
+		if err := m.publish(ctx, e); err != nil {
 			return err
 		}
-		n.window.Add(d.published(e))
-		d.Log.Info("causes are over", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
+		n.window.Add(m.published(e))
+		m.Log.Info("causes are over", "node", e.NodeName, "rule", e.CheckName, "record", c.Fault.Record.ID)
 	}
 	return nil
 }
@@ -235,20 +235,20 @@ func (d *Matcher) clear(ctx context.Context, n *node) error {
 const undelivered = 1 << 62
 
 // published is an event of ours that was acknowledged, and not delivered yet.
-func (d *Matcher) published(e record.Event) *decision.Fact {
-	r := record.Record{ID: e.ID, Append: undelivered + d.places.Add(1), Event: e}
+func (m *Matcher) published(e record.Event) *decision.Fact {
+	r := record.Record{ID: e.ID, Append: undelivered + m.places.Add(1), Event: e}
 	r.Seq, r.SeqEpoch, _ = e.Seq()
 	return factOf(r)
 }
 
 // read fills a node's window from the store.
-func (d *Matcher) read(ctx context.Context, name string, set *ruleSet) (*decision.Window, error) {
+func (m *Matcher) read(ctx context.Context, name string, set *ruleSet) (*decision.Window, error) {
 	w := decision.NewWindow(set.ofNodes)
-	known, err := d.history(ctx, name, d.begin(set.ofNodes))
+	known, err := m.history(ctx, name, m.begin(set.ofNodes))
 	if err != nil {
 		return nil, err
 	}
-	derived, err := d.list(ctx, store.Query{Selector: record.Selector{Name: "Derived", Node: name, Agent: record.AnalyzerAgent}})
+	derived, err := m.list(ctx, store.Query{Selector: record.Selector{Name: "Derived", Node: name, Agent: record.AnalyzerAgent}})
 	if err != nil {
 		return nil, err
 	}
@@ -260,14 +260,14 @@ func (d *Matcher) read(ctx context.Context, name string, set *ruleSet) (*decisio
 	}
 	// The rule may be gone from the file, with its fault still open.
 	if decision.AwaitsSources(derived) {
-		d.nodes.wake(name)
+		m.nodes.wake(name)
 	}
 	return w, nil
 }
 
 // begin is how far back a window of these rules is read.
-func (d *Matcher) begin(rules []rule.Rule) time.Time {
-	return d.Clock.Now().Add(-rule.Longest(rules) - time.Hour)
+func (m *Matcher) begin(rules []rule.Rule) time.Time {
+	return m.Clock.Now().Add(-rule.Longest(rules) - time.Hour)
 }
 
 // pages of a node's history: the first, the largest, and the most that is read.
@@ -279,16 +279,16 @@ const (
 
 // history is the newest records of a node, as far back as the longest rule
 // looks, the newest first.
-func (d *Matcher) history(ctx context.Context, name string, begin time.Time) (known []*decision.Fact, err error) {
-	err = d.backwards(ctx, name, begin, func(page []record.Record, last bool) error {
+func (m *Matcher) history(ctx context.Context, name string, begin time.Time) (known []*decision.Fact, err error) {
+	err = m.backwards(ctx, name, begin, func(page []record.Record, last bool) error {
 		for _, r := range page {
 			known = append(known, factOf(r))
 		}
 		if last || len(known) < lastPage {
 			return nil
 		}
-		d.Metrics.Truncated.Inc()
-		d.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
+		m.Metrics.Truncated.Inc()
+		m.Log.Warn("a node has more events than a window holds; the oldest are left out", "node", name, "events", len(known))
 		return store.Enough
 	})
 	return known, enough(err)
@@ -308,9 +308,9 @@ const mostTried = 4096
 
 // Recent visits the newest records of a node, as far back as the longest rule
 // looks.
-func (d *Matcher) Recent(ctx context.Context, name string, each func(record.Record) error) error {
+func (m *Matcher) Recent(ctx context.Context, name string, each func(record.Record) error) error {
 	left := mostTried
-	return enough(d.backwards(ctx, name, d.begin(d.rules.Load().ofNodes), func(page []record.Record, _ bool) error {
+	return enough(m.backwards(ctx, name, m.begin(m.rules.Load().ofNodes), func(page []record.Record, _ bool) error {
 		for _, r := range page {
 			if left--; left < 0 {
 				return store.Enough
@@ -326,11 +326,11 @@ func (d *Matcher) Recent(ctx context.Context, name string, each func(record.Reco
 // backwards reads the newest records of a node, those since a time, page by page,
 // the newest first. It asks for more until it has them, so that the cost follows
 // what is in the window and not what is in the store.
-func (d *Matcher) backwards(ctx context.Context, name string, begin time.Time, each func(page []record.Record, last bool) error) error {
+func (m *Matcher) backwards(ctx context.Context, name string, begin time.Time, each func(page []record.Record, last bool) error) error {
 	more := false
 	q := store.Query{Selector: record.Selector{Name: "Window", Node: name}, Order: store.ByAppendDescending, More: &more}
 	for q.Limit = firstPage; ; q.Limit = min(4*q.Limit, largestPage) {
-		page, err := d.list(ctx, q)
+		page, err := m.list(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -342,8 +342,8 @@ func (d *Matcher) backwards(ctx context.Context, name string, begin time.Time, e
 	}
 }
 
-func (d *Matcher) list(ctx context.Context, q store.Query) ([]record.Record, error) {
-	known, err := d.Records.List(ctx, q)
+func (m *Matcher) list(ctx context.Context, q store.Query) ([]record.Record, error) {
+	known, err := m.Records.List(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("reading records (%s) of node %q: %w", q.Selector.Name, q.Selector.Node, err)
 	}

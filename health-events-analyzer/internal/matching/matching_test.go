@@ -191,8 +191,8 @@ type deadLetters struct {
 	kept []store.DeadLetter
 }
 
-func (l *deadLetters) Dead(_ context.Context, deadLetter store.DeadLetter) error {
-	l.kept = append(l.kept, deadLetter)
+func (d *deadLetters) Dead(_ context.Context, deadLetter store.DeadLetter) error {
+	d.kept = append(d.kept, deadLetter)
 	return nil
 }
 

@@ -55,11 +55,11 @@ func (n *node) since(from time.Time) {
 	n.changed = true
 }
 
-func (b *nodes) get(name string) *node {
-	n := b.byName[name]
+func (nd *nodes) get(name string) *node {
+	n := nd.byName[name]
 	if n == nil {
 		n = &node{}
-		b.byName[name] = n
+		nd.byName[name] = n
 	}
 	return n
 }
@@ -72,54 +72,54 @@ type delivery struct {
 }
 
 // deposit puts a delivery aside until its node is handled.
-func (b *nodes) deposit(x delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.get(x.Record.Event.NodeName)
+func (nd *nodes) deposit(x delivery) {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	n := nd.get(x.Record.Event.NodeName)
 	n.inbox = append(n.inbox, x)
 }
 
 // enter gives the node to the caller alone until leave.
-func (b *nodes) enter(name string) *node {
-	b.mu.Lock()
-	n := b.get(name)
+func (nd *nodes) enter(name string) *node {
+	nd.mu.Lock()
+	n := nd.get(name)
 	n.users++
-	b.mu.Unlock()
+	nd.mu.Unlock()
 	n.work.Lock()
 	return n
 }
 
 // enterCluster gives the cluster's window to the caller alone until leave.
-func (b *nodes) enterCluster() *node {
-	b.cluster.work.Lock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cluster.users++
-	return &b.cluster
+func (nd *nodes) enterCluster() *node {
+	nd.cluster.work.Lock()
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	nd.cluster.users++
+	return &nd.cluster
 }
 
 // share puts a delivery aside for the cluster, too: its node has it judged.
-func (b *nodes) share(x delivery) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cluster.inbox = append(b.cluster.inbox, x)
-	b.get(x.Record.Event.NodeName).shared++
+func (nd *nodes) share(x delivery) {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	nd.cluster.inbox = append(nd.cluster.inbox, x)
+	nd.get(x.Record.Event.NodeName).shared++
 }
 
 // wake has the cluster's window looked at for a node without news.
-func (b *nodes) wake(name string) {
-	b.sharing.Store(true)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.get(name).shared++
+func (nd *nodes) wake(name string) {
+	nd.sharing.Store(true)
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	nd.get(name).shared++
 }
 
 // owed is how many of a node's shared news are counted so far, if any of them is
 // not settled.
-func (b *nodes) owed(name string) (shared int, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.byName[name]
+func (nd *nodes) owed(name string) (shared int, ok bool) {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	n := nd.byName[name]
 	if n == nil || n.shared == n.settled {
 		return 0, false
 	}
@@ -127,48 +127,48 @@ func (b *nodes) owed(name string) (shared int, ok bool) {
 }
 
 // settle says that the cluster has judged a node's news up to a count.
-func (b *nodes) settle(name string, shared int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.get(name)
+func (nd *nodes) settle(name string, shared int) {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	n := nd.get(name)
 	n.settled = max(n.settled, shared)
 }
 
 // news takes what was put aside.
-func (b *nodes) news(n *node) []delivery {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (nd *nodes) news(n *node) []delivery {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
 	news := n.inbox
 	n.inbox = nil
 	return news
 }
 
-func (b *nodes) leave(n *node) {
+func (nd *nodes) leave(n *node) {
 	size := 0
 	if n.window != nil {
 		size = n.window.Len()
 	}
 	resting := !n.changed
 	n.work.Unlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.total += size - n.size
-	b.turn++
-	n.size, n.turn = size, b.turn
-	if n.users--; b.total > b.max && resting {
-		b.drop()
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	nd.total += size - n.size
+	nd.turn++
+	n.size, n.turn = size, nd.turn
+	if n.users--; nd.total > nd.max && resting {
+		nd.drop()
 	}
 }
 
 // drop lets the windows go that were not used for the longest time, down to
 // nine tenths of what is allowed.
-func (b *nodes) drop() {
+func (nd *nodes) drop() {
 	type candidate struct {
 		name string
 		*node
 	}
 	var idle []candidate
-	for name, n := range b.byName {
+	for name, n := range nd.byName {
 		// What waits in the inbox, or was not judged, is not done.
 		if n.users == 0 && len(n.inbox) == 0 && !n.changed && n.shared == n.settled {
 			idle = append(idle, candidate{name, n})
@@ -176,17 +176,17 @@ func (b *nodes) drop() {
 	}
 	slices.SortFunc(idle, func(x, y candidate) int { return cmp.Compare(x.turn, y.turn) })
 	for _, c := range idle {
-		if b.total <= b.max*9/10 {
+		if nd.total <= nd.max*9/10 {
 			return
 		}
-		b.total -= c.size
-		delete(b.byName, c.name)
+		nd.total -= c.size
+		delete(nd.byName, c.name)
 	}
 }
 
 // count is the number of events in memory.
-func (b *nodes) count() float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return float64(b.total)
+func (nd *nodes) count() float64 {
+	nd.mu.Lock()
+	defer nd.mu.Unlock()
+	return float64(nd.total)
 }

@@ -21,20 +21,20 @@ import (
 // acknowledges events of a publisher that speaks for all nodes only then. An
 // event that is refused for good is kept aside for a person, so that it holds up
 // nothing behind it.
-func (d *Matcher) publish(ctx context.Context, e record.Event) error {
+func (m *Matcher) publish(ctx context.Context, e record.Event) error {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("publishing %s: another replica may lead: %w", e.CheckName, err)
 	}
 	event := record.ToProto(e)
-	err := report.Sender{Connector: d.Connector}.One(ctx, event)
+	err := report.Sender{Connector: m.Connector}.One(ctx, event)
 	refused, is := errors.AsType[*report.Refused](err)
 	switch {
 	case is:
-		return d.bury(ctx, event, refused.Cause)
+		return m.bury(ctx, event, refused.Cause)
 	case err != nil:
-		d.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc()
+		m.Metrics.Failures.WithLabelValues(status.Code(err).String()).Inc()
 		return fmt.Errorf("publishing %s of node %s: %w", e.CheckName, e.NodeName, err)
 	}
 	crashpoint.Here(record.AnalyzerAgent + "/published")
@@ -42,27 +42,27 @@ func (d *Matcher) publish(ctx context.Context, e record.Event) error {
 	if e.IsHealthy {
 		kind = "recovery"
 	}
-	d.Metrics.Published.WithLabelValues(kind, string(e.ProcessingStrategy)).Inc()
+	m.Metrics.Published.WithLabelValues(kind, string(e.ProcessingStrategy)).Inc()
 	return nil
 }
 
-func (d *Matcher) bury(ctx context.Context, event *protos.HealthEvent, cause error) error {
+func (m *Matcher) bury(ctx context.Context, event *protos.HealthEvent, cause error) error {
 	body, err := proto.Marshal(event)
 	if err != nil {
 		return fmt.Errorf("keeping a refused event: %w", err)
 	}
-	deadLetter := store.DeadLetter{ID: event.GetId(), Source: record.AnalyzerAgent, Reason: cause.Error(), Body: body, At: d.Clock.Now()}
-	if err := d.Records.Dead(ctx, deadLetter); err != nil {
+	deadLetter := store.DeadLetter{ID: event.GetId(), Source: record.AnalyzerAgent, Reason: cause.Error(), Body: body, At: m.Clock.Now()}
+	if err := m.Records.Dead(ctx, deadLetter); err != nil {
 		return fmt.Errorf("keeping a refused event: %w", err)
 	}
-	d.Metrics.DeadLetters.Inc()
-	d.Log.Error("event was refused for good and is a dead letter now", "id", event.GetId(), "rule", event.GetCheckName(), "error", cause)
+	m.Metrics.DeadLetters.Inc()
+	m.Log.Error("event was refused for good and is a dead letter now", "id", event.GetId(), "rule", event.GetCheckName(), "error", cause)
 	return nil
 }
 
 // lookUp finds a source that the window does not hold, and what may have ended it.
-func (d *Matcher) lookUp(ctx context.Context, w *decision.Window, id string) error {
-	r, err := d.Records.Get(ctx, id)
+func (m *Matcher) lookUp(ctx context.Context, w *decision.Window, id string) error {
+	r, err := m.Records.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		w.Gone(id)
@@ -72,7 +72,7 @@ func (d *Matcher) lookUp(ctx context.Context, w *decision.Window, id string) err
 		w.Gone(id)
 	default:
 		w.Add(factOf(r))
-		return d.recoveries(ctx, w, r)
+		return m.recoveries(ctx, w, r)
 	}
 	return nil
 }
