@@ -173,17 +173,17 @@ func (l *Loop[R]) forget(ctx context.Context) {
 }
 
 // remembers is what the memory says by now, if it could be read.
-func (v *crashLoop) remembers() (past Past, known bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.past, v.known
+func (c *crashLoop) remembers() (past Past, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.past, c.known
 }
 
 // remember notes what the memory says, and how long it took to tell it.
-func (v *crashLoop) remember(past Past, took time.Duration) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.past, v.took = past, took
+func (c *crashLoop) remember(past Past, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.past, c.took = past, took
 }
 
 // calm waits until the process has lived for long enough, or ctx ends.
@@ -252,23 +252,23 @@ func (l *Loop[R]) vetted(ctx context.Context, key string) error {
 }
 
 // turn says how a key is handled now, and how long it has to wait for that.
-func (v *crashLoop) turn(key string, now time.Time) (careful, suspect bool, rest time.Duration) {
-	if !v.careful.Load() {
+func (c *crashLoop) turn(key string, now time.Time) (careful, suspect bool, rest time.Duration) {
+	if !c.careful.Load() {
 		return false, false, 0
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.careful.Load() || v.handled || key != v.past.Suspect.Key {
-		return v.careful.Load(), false, 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.careful.Load() || c.handled || key != c.past.Suspect.Key {
+		return c.careful.Load(), false, 0
 	}
-	return true, true, v.past.rest(key) - now.Sub(v.began)
+	return true, true, c.past.rest(key) - now.Sub(c.began)
 }
 
 // survived notes that the suspect was handled in this life.
-func (v *crashLoop) survived() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.handled = true
+func (c *crashLoop) survived() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handled = true
 }
 
 // look tries the records of a key one by one, each alone in flight.
@@ -307,10 +307,10 @@ func (l *Loop[R]) try(ctx context.Context, f Flight, r R) error {
 }
 
 // pause is how long the try of a record waits.
-func (v *crashLoop) pause(record string) time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.past.Pause(record, v.took)
+func (c *crashLoop) pause(record string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.past.Pause(record, c.took)
 }
 
 // aside says that a delivery shows a record that is set aside.
