@@ -117,7 +117,7 @@ func drain() []Fault {
 				imports(service+"decide.go", "node-drainer/decision", "internal/nodemark", "data-models/record"),
 				{File: service + "decide.go", Old: "step := decision.Next(sc.view,", New: "step := decision.Next(deaf(sc.view),"},
 				{File: service + "decide.go", Old: "return decision.Next(sc.view,", New: "return decision.Next(deaf(sc.view),"},
-				after(service+"decide.go", ", d.clock.Now()), sc, nil\n}\n", `
+				after(service+"decide.go", ", rc.clock.Now()), sc, nil\n}\n", `
 func deaf(v decision.View) decision.View {
 	v.Records = append([]record.Record(nil), v.Records...)
 	for i := range v.Records {
@@ -136,7 +136,7 @@ func deaf(v decision.View) decision.View {
 	return v
 }
 `),
-				{File: service + "evictor.go", Old: "	if !h.stillIn(node, step.Session) {", New: "	if false {"},
+				{File: service + "evictor.go", Old: "	if !e.stillIn(node, step.Session) {", New: "	if false {"},
 			},
 		},
 		{
@@ -144,7 +144,7 @@ func deaf(v decision.View) decision.View {
 			Edits: []overlay.Edit{after(service+"handle.go", "	crashpoint.Here(\"node-drainer/decided\")\n", `	if len(step.Pods) > 0 {
 		early := sc.view
 		early.Pods = nil
-		if _, err := d.stamp(ctx, node, n, sc, decision.Next(early, decision.Policy{}, time.Time{})); err != nil {
+		if _, err := rc.stamp(ctx, node, n, sc, decision.Next(early, decision.Policy{}, time.Time{})); err != nil {
 			return step, false, err
 		}
 	}

@@ -340,7 +340,7 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/delivery/delivery.go", "Store: d.Records, Selector: record."
+	const intake, feed = "event-exporter/internal/delivery/delivery.go", "Store: ex.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
 		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
