@@ -267,12 +267,15 @@ func TestADrainIsTheSessions(t *testing.T) {
 
 // TestKindsOfSteps: which rest on facts from the API server itself, and which end a pass.
 func TestKindsOfSteps(t *testing.T) {
-	for kind, want := range map[Kind]struct{ irreversible, rests bool }{
-		Start: {}, Cancel: {}, Fail: {}, Wait: {rests: true}, Nothing: {rests: true},
-		Evict: {irreversible: true}, Delete: {irreversible: true}, Finish: {irreversible: true},
+	for kind, want := range map[Kind]struct {
+		reads Reads
+		rests bool
+	}{
+		Start: {}, Cancel: {}, Fail: {}, LeaveAlone: {}, Wait: {rests: true}, Nothing: {rests: true},
+		Evict: {reads: Reads{Node: true}}, Delete: {reads: Reads{Node: true}}, Finish: {reads: Reads{Node: true, Pods: true}},
 	} {
-		if s := (Step{Kind: kind}); s.Irreversible() != want.irreversible || s.Rests() != want.rests {
-			t.Errorf("%s: irreversible %t, rests %t", kind, s.Irreversible(), s.Rests())
+		if s := (Step{Kind: kind}); Needs(s) != want.reads || s.Rests() != want.rests {
+			t.Errorf("%s: needs %+v, rests %t", kind, Needs(s), s.Rests())
 		}
 	}
 	s := Step{Kind: Cancel}

@@ -173,10 +173,17 @@ func (s Step) Stamped(r record.Record, now time.Time) (status record.Status, ok 
 	return r.Status, false
 }
 
-// Irreversible says that the step rests on facts that must be read from the
-// API server itself before it is taken.
-func (s Step) Irreversible() bool {
-	return s.Kind == Evict || s.Kind == Delete || s.Kind == Finish
+// Reads says which facts are to be read from the API server itself, rather than from a
+// cache. The records are read with the pods.
+type Reads struct{ Node, Pods bool }
+
+// Needs is what has to be read before a step is taken. What cannot be taken back needs
+// the Node; a drain that ends needs its pods too.
+func Needs(s Step) Reads {
+	return Reads{
+		Node: s.Kind == Evict || s.Kind == Delete || s.Kind == Finish,
+		Pods: s.Kind == Finish,
+	}
 }
 
 // Rests says that nothing more follows before the world changes.

@@ -2,9 +2,15 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
 
@@ -24,23 +30,75 @@ func (rc *Reconciler) Service(name string, workers int) *consumer.Service {
 func (rc *Reconciler) key(r record.Record) string {
 	if rc.cordons.hear(r) {
 		rc.tracker.open(r.Event.NodeName) // before the Node is looked at: its change is not missed
-		if rc.session(r.Event.NodeName) != r.Status.Session {
+		if rc.cluster.session(r.Event.NodeName) != r.Status.Session {
 			return ""
 		}
 	}
 	return r.Event.NodeName
 }
 
-// session is the session that the cached Node bears, or empty.
-func (rc *Reconciler) session(name string) string {
-	node, err := rc.cluster.Node(name)
-	if err != nil || node == nil {
-		return ""
+func all(record.Record) bool { return true }
+
+// Source enqueues the nodes in draining when the world changes for them: their
+// Node, their pods, or a budget that refused one of them.
+func (rc *Reconciler) Source(ctx context.Context, enqueue func(key string)) error {
+	wake := func(node string) {
+		if rc.tracker.knows(node) {
+			enqueue(node)
+		}
 	}
-	return nodemark.Session(node)
+	onNode := handler(nodeChanged, func(n *corev1.Node) string { return n.Name }, wake)
+	onPod := handler(podChanged, func(p *kube.Packed) string { return p.Node }, wake)
+	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) string { return budgetOf(b).name }, func(budget string) {
+		for _, node := range rc.tracker.refusedBy(budget) {
+			enqueue(node)
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return listen(ctx, rc.cluster.nodeInformer, onNode) })
+	group.Go(func() error { return listen(ctx, rc.cluster.podInformer, onPod) })
+	group.Go(func() error { return listen(ctx, rc.cluster.budgetInformer, onBudget) })
+	return group.Wait()
 }
 
-// shows says whether the cached Node bears a session.
-func (rc *Reconciler) shows(name string) bool { return rc.session(name) != "" }
+// listen hands changes to a handler until ctx ends.
+func listen(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("listening to changes: %w", err)
+	}
+	<-ctx.Done()
+	return informer.RemoveEventHandler(registration)
+}
 
-func all(record.Record) bool { return true }
+// handler notifies of objects that come, go, or change in a way that matters, by what they
+// are of. Of one that changes from one to another, as a pod that ends and so is of no node
+// any more, it notifies both.
+func handler[T any](matters func(before, after T) bool, of func(T) string, notify func(string)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if o, ok := obj.(T); ok {
+				notify(of(o))
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			a, okA := before.(T)
+			b, okB := after.(T)
+			if !okA || !okB || !matters(a, b) {
+				return
+			}
+			notify(of(b))
+			if of(a) != of(b) {
+				notify(of(a))
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj // the news came late
+			}
+			if o, ok := obj.(T); ok {
+				notify(of(o))
+			}
+		},
+	}
+}

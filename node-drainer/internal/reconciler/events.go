@@ -25,26 +25,26 @@ const (
 	awaitingDeadline   = "WaitingBeforeForceDelete"
 )
 
-// tell makes a step visible: log, metrics and an Event on the Node.
-func (rc *Reconciler) tell(node string, n *notes, sc snapshot, step decision.Step) {
+// report makes a step visible: log, metrics and an Event on the Node.
+func (rc *Reconciler) report(seen facts, step decision.Step) {
 	rc.metrics.stepped(step)
 	if len(step.Stamps) > 0 || len(step.Pods) > 0 {
-		rc.log.Info("drain step", "node", node, "session", step.Session, "step", string(step.Kind),
+		rc.log.Info("drain step", "node", seen.name, "session", step.Session, "step", string(step.Kind),
 			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Stamps))
 	}
 	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
-		rc.metrics.drained(sc.view.Records, step, rc.clock.Now())
+		rc.metrics.drained(seen.view.Records, step, rc.clock.Now())
 	}
 	if step.Kind != decision.Evict && step.Kind != decision.Delete { // which come between two waits
-		n.wait(step.Blocked)
+		seen.notes.wait(step.Blocked)
 	}
-	if sc.node == nil {
+	if seen.node == nil {
 		return
 	}
-	for _, e := range append([]event{announcement(sc.view, step)}, rc.warnings(step)...) {
-		if e.reason != "" && !n.announced[e] { // once in this process
-			n.announced[e] = true
-			rc.events.Event(eventrecorder.Node(node), e.kind(), e.reason, e.message)
+	for _, e := range append([]event{announcement(seen.view, step)}, rc.warnings(step)...) {
+		if e.reason != "" && !seen.notes.announced[e] { // once in this process
+			seen.notes.announced[e] = true
+			rc.events.Event(eventrecorder.Node(seen.name), e.kind(), e.reason, e.message)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,27 +45,27 @@ type evictor struct {
 // takeAway carries out an Evict or Delete step and notes each pod's result.
 // The moment the cached Node does not bear the session any more, the rest of
 // the pods is left.
-func (e *evictor) takeAway(ctx context.Context, node string, n *notes, step decision.Step) error {
+func (e *evictor) takeAway(ctx context.Context, seen facts, step decision.Step) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(e.perNode, 1))
 	for _, pod := range step.Pods {
 		group.Go(func() error {
-			leave, err := e.evictions.enter(ctx, node)
+			leave, err := e.evictions.enter(ctx, seen.name)
 			if err != nil {
 				return err
 			}
 			defer leave()
-			return e.one(ctx, node, n, step, pod)
+			return e.one(ctx, seen, step, pod)
 		})
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, errSessionOver) {
-		return fmt.Errorf("taking pods off node %s: %w", node, err)
+		return fmt.Errorf("taking pods off node %s: %w", seen.name, err)
 	}
 	return nil
 }
 
-func (e *evictor) one(ctx context.Context, node string, n *notes, step decision.Step, pod *corev1.Pod) error {
-	if !e.stillIn(node, step.Session) {
+func (e *evictor) one(ctx context.Context, seen facts, step decision.Step, pod *corev1.Pod) error {
+	if !e.stillIn(seen.name, step.Session) {
 		return errSessionOver
 	}
 	fenced, release := lease.Fence(ctx)
@@ -92,9 +91,9 @@ func (e *evictor) one(ctx context.Context, node string, n *notes, step decision.
 	now := e.clock.Now()
 	t := e.judge(pod, err)
 	t.At = now
-	n.note(pod, t)
+	seen.notes.note(pod, t)
 	e.metrics.tookAway(step.Kind, t.Result, now.Sub(began))
-	e.log.Debug("took a pod away", "node", node, "namespace", pod.Namespace, "pod", pod.Name,
+	e.log.Debug("took a pod away", "node", seen.name, "namespace", pod.Namespace, "pod", pod.Name,
 		"step", string(step.Kind), "result", string(t.Result), "message", t.Message)
 	return nil
 }
@@ -169,12 +168,4 @@ func refused(by []budget) try {
 		t.Budgets = append(t.Budgets, b.name)
 	}
 	return t
-}
-
-// likeliest is the budget that most likely refused: rather one that allows nothing.
-func likeliest(all []budget) []budget {
-	if i := slices.IndexFunc(all, func(b budget) bool { return !b.allows }); i >= 0 {
-		return all[i : i+1]
-	}
-	return all[:min(len(all), 1)]
 }

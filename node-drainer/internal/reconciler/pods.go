@@ -2,9 +2,13 @@ package reconciler
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nvidia/nvsentinel/internal/eviction"
 	"github.com/nvidia/nvsentinel/internal/kube"
@@ -42,3 +46,53 @@ func unpack(p *kube.Packed) (*corev1.Pod, error) {
 // podChanged says whether a decision could see a difference. Equal facts have equal
 // bytes, so that the many updates that say nothing to drains cost no decoding.
 func podChanged(a, b *kube.Packed) bool { return a.Node != b.Node || !bytes.Equal(a.Raw, b.Raw) }
+
+func nodeOfPod(obj any) ([]string, error) {
+	if pod, ok := obj.(*kube.Packed); ok && pod.Node != "" {
+		return []string{pod.Node}, nil
+	}
+	return nil, nil
+}
+
+// Pods are the facts of the cached pods bound to a node, by namespace and name, without
+// those that stay on it anyway.
+func (c *Cluster) Pods(node string) ([]*corev1.Pod, error) {
+	objects, err := c.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of node %s from the cache: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, o := range objects {
+		packed, ok := o.(*kube.Packed)
+		if !ok {
+			continue
+		}
+		pod, err := unpack(packed)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
+	sortPods(pods)
+	return pods, nil
+}
+
+// LivePods are the pods bound to a node as the API server has them.
+func (c *Cluster) LivePods(ctx context.Context, node string) ([]*corev1.Pod, error) {
+	list, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: byNode + "=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, eviction.Facts(&list.Items[i]))
+	}
+	sortPods(pods)
+	return pods, nil
+}
+
+func sortPods(pods []*corev1.Pod) {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+}
