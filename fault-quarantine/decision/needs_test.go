@@ -3,6 +3,8 @@ package decision_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 )
@@ -35,6 +37,59 @@ func TestSuffices(t *testing.T) {
 		tt.change(&n)
 		if got := n.Suffices(tt.pending, tt.open); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
+// TestNeeds: what is read of a node follows from its records and its Node alone.
+func TestNeeds(t *testing.T) {
+	machine := record.NodeIdentity{UID: "u", BootID: "now"}
+	event := record.Event{RecommendedAction: record.ActionRestartBM, ProcessingStrategy: record.Process}
+	of := func(boot string) record.Event {
+		e := event
+		e.Metadata = map[string]string{record.MetadataBootID: boot}
+		return e
+	}
+	fresh := record.Record{ID: "f", Node: machine, Event: of("now")}
+	old := record.Record{ID: "o", Node: machine, Event: of("before")}
+	held := old
+	held.Status.QuarantineVerdict = &record.Verdict{Reason: record.Held}
+	recovery := record.Record{ID: "r", Node: machine, Event: record.Event{IsHealthy: true}}
+	open := record.Record{ID: "s", Status: record.Status{Session: "s"}}
+	plain, inSession := &decision.Node{Identity: machine}, &decision.Node{Identity: machine, Session: "s", Active: []record.Record{{ID: "s"}, {ID: "x"}}}
+	records := func(r ...record.Record) []record.Record { return r }
+	for name, tt := range map[string]struct {
+		view   decision.View
+		cached *decision.Node
+		marked bool
+		want   decision.Reads
+	}{
+		"no records, no marks": {want: decision.Reads{Node: decision.Nowhere}},
+		"marks alone":          {marked: true, want: decision.Reads{Node: decision.Server}},
+		"a fault, no cache":    {view: decision.View{Pending: records(fresh)}, want: decision.Reads{Node: decision.Server, Fresh: records(fresh)}},
+		"a fault, and the cache has the machine": {
+			view: decision.View{Pending: records(fresh)}, cached: plain, want: decision.Reads{Node: decision.Cache, Fresh: records(fresh)},
+		},
+		"an open fault, whatever the cache has": {view: decision.View{Open: records(open)}, cached: plain, want: decision.Reads{Node: decision.Server}},
+		"a recovery looks back at nothing":      {view: decision.View{Node: plain, Pending: records(recovery)}, want: decision.Reads{Node: decision.Server}},
+		"a fault of the present boot": {
+			view: decision.View{Node: plain, Pending: records(fresh)}, want: decision.Reads{Node: decision.Server, Fresh: records(fresh)},
+		},
+		"a fault of another boot": {
+			view: decision.View{Node: plain, Pending: records(old)}, want: decision.Reads{Node: decision.Server, Fresh: records(old), Boots: true},
+		},
+		"a held fault met its recoveries": {view: decision.View{Node: plain, Pending: records(held)}, want: decision.Reads{Node: decision.Server, Fresh: records(held)}},
+		"no Node, no boot to compare":     {view: decision.View{Pending: records(old)}, want: decision.Reads{Node: decision.Server, Fresh: records(old)}},
+		"the session is among the records": {
+			view: decision.View{Node: inSession, Open: records(open)}, want: decision.Reads{Node: decision.Server, Named: records(record.Record{ID: "x"})},
+		},
+		"the session is not": {
+			view: decision.View{Node: inSession}, marked: true,
+			want: decision.Reads{Node: decision.Server, Named: inSession.Active, Session: true},
+		},
+	} {
+		if diff := cmp.Diff(tt.want, decision.Needs(tt.view, tt.cached, tt.marked)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
 }

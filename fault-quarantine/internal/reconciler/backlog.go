@@ -51,17 +51,6 @@ func (rc *Reconciler) Backlog(ctx context.Context, enqueue func(string)) error {
 	return nil
 }
 
-func (rc *Reconciler) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
-	return rc.pagesAfter(ctx, selector, 0, each)
-}
-
-func (rc *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
-	if err := store.Pages(ctx, rc.Store, store.Query{Selector: selector, After: after}, each); err != nil {
-		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
-	}
-	return nil
-}
-
 // touch gives the faults of a page another revision. A record that got one
 // meanwhile from somebody else needs no touch; nor does one that this version never
 // judges.

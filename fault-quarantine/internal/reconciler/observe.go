@@ -1,17 +1,16 @@
 package reconciler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -50,48 +49,41 @@ func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	if err != nil {
 		return seen, fmt.Errorf("reading the records of node %s: %w", name, err)
 	}
-	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !rc.Marked(name) {
-		return seen, nil
+	var cached *corev1.Node
+	if rc.Cached != nil {
+		cached = rc.Cached(name)
 	}
-	if seen.node, err = rc.read(ctx, name, seen.view); err != nil {
-		return seen, fmt.Errorf("reading node %s: %w", name, err)
+	switch decision.Needs(seen.view, nodeView(cached), rc.Marked(name)).Node {
+	case decision.Nowhere:
+		return seen, nil
+	case decision.Cache:
+		seen.node = cached
+	case decision.Server:
+		if seen.node, err = rc.Nodes.Read(ctx, name); err != nil {
+			return seen, fmt.Errorf("reading node %s: %w", name, err)
+		}
 	}
 	seen.view.Name = name
 	seen.view.Node, seen.policy = nodeView(seen.node), rc.policy(seen.node)
-	if seen.view.Past, err = rc.past(ctx, name, seen); err != nil {
+	reads := decision.Needs(seen.view, seen.view.Node, true)
+	if seen.view.Past, err = rc.past(ctx, name, seen, reads); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
 	}
-	if seen.view.Named, err = rc.named(ctx, name, seen.view); err != nil {
+	if seen.view.Named, err = rc.named(ctx, name, seen.view, reads); err != nil {
 		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
 	}
 	return seen, nil
 }
 
-// read reads the Node from the API server, unless what a cache has of it is enough.
-func (rc *Reconciler) read(ctx context.Context, name string, v decision.View) (*corev1.Node, error) {
-	if rc.Cached != nil {
-		if node := rc.Cached(name); node != nil && nodeView(node).Suffices(v.Pending, v.Open) {
-			return node, nil
-		}
-	}
-	return rc.Nodes.Read(ctx, name)
-}
-
 // named reads the records that the Node names and that are neither pending nor
 // open, and one of its session: a release needs them.
-func (rc *Reconciler) named(ctx context.Context, name string, v decision.View) (out []record.Record, err error) {
-	if v.Node == nil || v.Node.Session == "" {
-		return nil, nil
-	}
-	known, sessions := map[string]bool{}, map[string]bool{}
+func (rc *Reconciler) named(ctx context.Context, name string, v decision.View, reads decision.Reads) (out []record.Record, err error) {
+	known, session := map[string]bool{}, !reads.Session
 	for _, r := range slices.Concat(v.Pending, v.Open) {
-		known[r.ID], sessions[r.Status.Session] = true, true
+		known[r.ID] = true
 	}
 	var lost []record.Record
-	for _, a := range v.Node.Active {
-		if known[a.ID] {
-			continue
-		}
+	for _, a := range reads.Named {
 		r, err := store.FindOf(ctx, rc.Store, name, a.ID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
@@ -100,12 +92,12 @@ func (rc *Reconciler) named(ctx context.Context, name string, v decision.View) (
 		if err != nil {
 			return nil, err
 		}
-		if sessions[r.Status.Session] = true; !known[r.ID] {
+		if session = session || r.Status.Session == v.Node.Session; !known[r.ID] {
 			out = append(out, r)
 		}
 	}
 	since, err := rc.since(ctx, name, lost)
-	if out = append(out, since...); err != nil || sessions[v.Node.Session] {
+	if out = append(out, since...); err != nil || session {
 		return out, err
 	}
 	one, err := rc.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
@@ -139,19 +131,19 @@ func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Reco
 func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	var seen facts
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
-	after, deep := rc.waits.begin(name)
+	after, deep := rc.cursors.begin(name)
 	if !deep || after > 0 {
 		all, more, err := rc.some(ctx, Present(name), 0)
 		if err != nil {
 			return seen, err
 		}
 		if !more {
-			rc.waits.end(name)
+			rc.cursors.end(name)
 			seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
 			return seen, nil
 		}
 	}
-	rc.waits.skip(name, after)
+	rc.cursors.skip(name, after)
 	unjudged, more, err := rc.some(ctx, judgedAs(pending, ""), after)
 	if err != nil {
 		return seen, err
@@ -162,7 +154,7 @@ func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	}
 	seen.view.Pending, seen.after, seen.more = append(held, unjudged...), after, more
 	if !seen.pass() {
-		rc.waits.end(name)
+		rc.cursors.end(name)
 	}
 	seen.view.Open, seen.view.Brief, err = rc.open(ctx, open, decision.Recoveries(seen.view.Pending))
 	return seen, err
@@ -192,61 +184,6 @@ func (rc *Reconciler) all(ctx context.Context, s record.Selector) (out []record.
 	return out, err
 }
 
-// open reads the open records page by page, the first of them whole, and the others
-// in brief.
-func (rc *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
-	held, most := 0, cmp.Or(rc.whole, maxWhole)
-	brief = map[string]bool{}
-	err = rc.pages(ctx, s, func(page []record.Record) error {
-		for _, r := range page {
-			if held += weight(r); held > most {
-				r, brief[r.ID] = decision.Brief(r, recoveries), true
-			}
-			out = append(out, r)
-		}
-		return nil
-	})
-	return out, brief, err
-}
-
-// weight is about what a record takes in memory, in bytes.
-func weight(r record.Record) int {
-	n := 1024 + len(r.Event.Message)
-	for _, e := range r.Event.EntitiesImpacted {
-		n += 32 + len(e.EntityType) + len(e.EntityValue)
-	}
-	for _, c := range r.Event.ErrorCode {
-		n += 16 + len(c)
-	}
-	for k, v := range r.Event.Metadata {
-		n += 64 + len(k) + len(v)
-	}
-	for _, f := range r.Status.Faults {
-		n += 48 + len(f.Key) + len(f.ClearedBy)
-	}
-	return n
-}
-
-// readWhole reads a record that is known in brief, as it was then.
-func (rc *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
-	full, err := rc.Store.Get(ctx, brief.ID)
-	if err != nil {
-		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
-	}
-	if full.Revision != brief.Revision {
-		return full, outcome.Wait(0, "another writer changed a record of the node")
-	}
-	return full, nil
-}
-
-// batchOf is how many records of a judgement are written in one transaction.
-func batchOf(j decision.Judgement) int {
-	if len(j.Brief) > 0 {
-		return briefBatch
-	}
-	return maxBatch
-}
-
 func chosen(records []record.Record, by record.Selector) (out []record.Record) {
 	for _, r := range records {
 		if by.Matches(r) {
@@ -254,4 +191,49 @@ func chosen(records []record.Record, by record.Selector) (out []record.Record) {
 		}
 	}
 	return out
+}
+
+func (rc *Reconciler) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
+	return rc.pagesAfter(ctx, selector, 0, each)
+}
+
+func (rc *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
+	if err := store.Pages(ctx, rc.Store, store.Query{Selector: selector, After: after}, each); err != nil {
+		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
+	}
+	return nil
+}
+
+// cursors has the nodes with more unjudged records than one look takes, and after
+// which of them the next look begins.
+type cursors struct {
+	mu   sync.Mutex
+	from map[string]int64
+}
+
+// begin says after which record the look at a node begins, and whether the one
+// before could not see all.
+func (c *cursors) begin(name string) (after int64, deep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after, deep = c.from[name]
+	return after, deep
+}
+
+// skip has the next look at a node, which cannot see all either, begin after a
+// record; 0 is the start.
+func (c *cursors) skip(name string, after int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.from == nil {
+		c.from = map[string]int64{}
+	}
+	c.from[name] = after
+}
+
+// end has the next look at a node see all of it, if it can.
+func (c *cursors) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.from, name)
 }

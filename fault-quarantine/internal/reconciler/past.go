@@ -6,6 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -21,23 +22,24 @@ func Past(name string) record.Selector {
 // held one met every recovery when that was judged. For each publisher of such a
 // fault its newest recovery tells of a later boot, and whether any recovery is
 // later than the fault; if so, those that clear something of it are read.
-func (rc *Reconciler) past(ctx context.Context, name string, seen facts) ([]record.Record, error) {
-	fresh := slices.DeleteFunc(unjudgedOf(seen.view.Pending), func(r record.Record) bool { return !r.IsFault() })
-	if len(fresh) == 0 {
+func (rc *Reconciler) past(ctx context.Context, name string, seen facts, reads decision.Reads) ([]record.Record, error) {
+	if len(reads.Fresh) == 0 {
 		return nil, nil
 	}
-	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(fresh)}
+	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(reads.Fresh)}
 	back.recoveries.Healthy = record.Yes()
 	if err := back.later(ctx); err != nil {
 		return nil, err
 	}
-	if err := back.boots(ctx, name, seen); err != nil {
-		return nil, err
+	if reads.Boots {
+		if err := back.boots(ctx, name, seen.view.Open); err != nil {
+			return nil, err
+		}
 	}
 	if seen.more {
 		// What waits behind this look may have ended already what it would open.
 		back.recoveries.Verdicts = []record.Reason{""}
-		back.fresh = cases(slices.DeleteFunc(fresh, func(r record.Record) bool { return !seen.acts(r) }))
+		back.fresh = cases(slices.DeleteFunc(slices.Clone(reads.Fresh), func(r record.Record) bool { return !seen.acts(r) }))
 		if err := back.scan(ctx, back.recoveries, latest(unjudgedOf(seen.view.Pending))); err != nil {
 			return nil, err
 		}
@@ -171,17 +173,11 @@ func (l *lookBack) clears(recovery record.Record) bool {
 }
 
 // boots reads what else proves that a boot is over: repairs, and what the Node
-// reported during this session. A fault of the present boot needs no proof.
-func (l *lookBack) boots(ctx context.Context, name string, seen facts) error {
-	if seen.node == nil || !slices.ContainsFunc(l.fresh, func(f open) bool {
-		boot := f.Event.BootID()
-		return boot != "" && boot != seen.node.Status.NodeInfo.BootID && fault.CuredByReboot(f.Event.EffectiveAction())
-	}) {
-		return nil
-	}
+// reported during the sessions of its open records.
+func (l *lookBack) boots(ctx context.Context, name string, open []record.Record) error {
 	kinds := []record.Selector{{Repaired: record.Yes()}}
 	known := map[string]bool{}
-	for _, r := range seen.view.Open {
+	for _, r := range open {
 		if s := r.Status.Session; s != "" && !known[s] {
 			known[s] = true
 			kinds = append(kinds, record.Selector{Session: s})

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +71,7 @@ type Reconciler struct {
 
 	newer     atomic.Pointer[ruling.Rules]
 	waits     waits
+	cursors   cursors
 	contested contested
 	ownWrites ownwrite.Filter
 	whole     int // stands for maxWhole in tests
@@ -92,9 +92,6 @@ func (rc *Reconciler) inForce() *ruling.Rules {
 // soon is when a node is looked at again of which one look could not judge all
 // records; those left are found by the backlog after a restart.
 const soon = time.Millisecond
-
-// maxTold bounds the ids in an Event.
-const maxTold = 5
 
 // waitForNode is how long a node whose object is missing, or whose machine is
 // undecidable, waits when nothing wakes it.
@@ -166,10 +163,10 @@ func (rc *Reconciler) goOn(name string, seen facts, j decision.Judgement) error 
 	rc.waits.set(name, j.Waiting)
 	switch {
 	case !seen.more:
-		rc.waits.end(name)
+		rc.cursors.end(name)
 		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
 	case len(j.Changed) == 0:
-		rc.waits.skip(name, latest(unjudgedOf(seen.view.Pending)))
+		rc.cursors.skip(name, latest(unjudgedOf(seen.view.Pending)))
 	}
 	return outcome.Park(soon, "more records of the node wait to be judged")
 }
@@ -206,30 +203,6 @@ func (rc *Reconciler) settle(name string, j decision.Judgement) {
 	if j.Held == nil {
 		rc.Quota.Settle(name, decision.Session(j.Open))
 	}
-}
-
-// waitingText says what a person should know of a wait.
-func waitingText(j decision.Judgement) string {
-	switch j.Waiting {
-	case decision.WaitUnknown:
-	case decision.WaitRepair:
-		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
-	case decision.WaitLemon:
-		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
-	case decision.WaitNewer:
-		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/upgrade.md"
-	case decision.WaitRule:
-		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
-	default:
-		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
-	}
-	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
-	if j.Leave {
-		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
-			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
-	}
-	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
-		"nvsentinel release confirms that they are over, see docs/store-restore.md"
 }
 
 // rest says what the node waits for, and lets it go.

@@ -16,10 +16,10 @@ import (
 )
 
 // Node is the cached Node, or what we wrote of it since; nil when there is none.
-func (c *Cluster) Node(name string) (*corev1.Node, error) {
-	o, _, err := c.nodes.GetByKey(name)
+func (c *Cluster) Node(node string) (*corev1.Node, error) {
+	o, _, err := c.nodes.GetByKey(node)
 	if err != nil {
-		return nil, fmt.Errorf("reading node %s from the cache: %w", name, err)
+		return nil, fmt.Errorf("reading node %s from the cache: %w", node, err)
 	}
 	n, _ := o.(*corev1.Node)
 	return n, nil
@@ -27,24 +27,24 @@ func (c *Cluster) Node(name string) (*corev1.Node, error) {
 
 // LiveNode is the Node as the API server has it; nil when it is sure that
 // there is none.
-func (c *Cluster) LiveNode(ctx context.Context, name string) (*corev1.Node, error) {
-	n, err := kube.ReadNode(ctx, c.client, name)
+func (c *Cluster) LiveNode(ctx context.Context, node string) (*corev1.Node, error) {
+	n, err := kube.ReadNode(ctx, c.client, node)
 	if errors.Is(err, kube.ErrGone) {
 		return nil, nil
 	}
 	return n, err
 }
 
-// wrote tells of a Node as our own write left it.
+// wrote notes a Node as our own write left it.
 func (c *Cluster) wrote(n *corev1.Node) { c.nodes.Mutation(n) }
 
 // session is the session that the cached Node bears, or empty.
-func (c *Cluster) session(name string) string {
-	node, err := c.Node(name)
-	if err != nil || node == nil {
+func (c *Cluster) session(node string) string {
+	n, err := c.Node(node)
+	if err != nil || n == nil {
 		return ""
 	}
-	return nodemark.Session(node)
+	return nodemark.Session(n)
 }
 
 // label writes the state label while the Node is as the step was decided on.
@@ -61,10 +61,11 @@ func (rc *Reconciler) label(ctx context.Context, node *corev1.Node, state nodema
 // service and fault-remediation write themselves, and for the taint by which
 // Kubernetes follows a cordon, which says nothing that the cordon does not.
 func nodeChanged(a, b *corev1.Node) bool {
-	return a.UID != b.UID || !equality.Semantic.DeepEqual(telling(a), telling(b))
+	return a.UID != b.UID || !equality.Semantic.DeepEqual(withoutState(a), withoutState(b))
 }
 
-func telling(node *corev1.Node) decision.Node {
+// withoutState are the facts of a Node that enqueue it.
+func withoutState(node *corev1.Node) decision.Node {
 	facts := decision.NodeOf(node)
 	facts.State = ""
 	facts.Taints = slices.DeleteFunc(facts.Taints, func(t record.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
