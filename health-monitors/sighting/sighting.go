@@ -1,4 +1,4 @@
-// Package sighting holds what every check of this monitor says about where, when
+// Package sighting holds what every check of the kernel log says about where, when
 // and of which device something was seen, and makes the frame of its health
 // events. It does no I/O and reads no clock.
 package sighting
@@ -14,7 +14,7 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/record"
 )
 
-// Names on the wire that all checks share.
+// Names on the wire that all checks of the kernel log share.
 const (
 	Agent          = "syslog-health-monitor"
 	ComponentClass = "GPU"
