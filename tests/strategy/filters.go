@@ -44,7 +44,7 @@ func monitors() []Filter {
 	const clouds, gpus, nics = "health-monitors/csp-health-monitor/", "health-monitors/gpu-health-monitor/", "health-monitors/nic-health-monitor/"
 	return []Filter{
 		{
-			"syslog-health-monitor", "every check's event carries the flag's strategy", syslog + "sighting/sighting.go",
+			"syslog-health-monitor", "every check's event carries the flag's strategy", "health-monitors/sighting/sighting.go",
 			"ProcessingStrategy: record.StrategyNumber(s.Strategy),", "",
 			"./" + syslog + "internal/watch", "TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot",
 		},
