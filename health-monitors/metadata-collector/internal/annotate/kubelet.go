@@ -1,5 +1,4 @@
-// Package kubelet asks the node's kubelet which devices it gave to which pods.
-package kubelet
+package annotate
 
 import (
 	"context"
@@ -20,7 +19,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// Kubelet is a connection to the PodResources socket.
+// Kubelet is a connection to the PodResources socket of the node's kubelet, which knows
+// which devices it gave to which pods.
 type Kubelet struct {
 	conn   *grpc.ClientConn
 	lister podresources.PodResourcesListerClient

@@ -1,7 +1,4 @@
-// Package probe asks the driver in a process of its own: a hanging driver, or a
-// library without a function that is called, ends that process and not the
-// collector. Between two looks nobody holds the driver, which may be loaded anew.
-package probe
+package nvml
 
 import (
 	"bytes"
@@ -15,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/nvml"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/inventory"
 )
 
@@ -31,7 +27,7 @@ const (
 
 // Main is that process: it prints the facts and returns its exit status.
 func Main(library string, stdout, stderr io.Writer) int {
-	facts, err := nvml.Read(library)
+	facts, err := Read(library)
 	if err == nil {
 		err = json.NewEncoder(stdout).Encode(facts)
 	}
