@@ -56,8 +56,13 @@ func TestNeeds(t *testing.T) {
 	held.Status.QuarantineVerdict = &record.Verdict{Reason: record.Held}
 	recovery := record.Record{ID: "r", Node: machine, Event: record.Event{IsHealthy: true}}
 	open := record.Record{ID: "s", Status: record.Status{Session: "s"}}
-	plain, inSession := &decision.Node{Identity: machine}, &decision.Node{Identity: machine, Session: "s", Active: []record.Record{{ID: "s"}, {ID: "x"}}}
+	plain := &decision.Node{Identity: machine}
+	inSession := &decision.Node{Identity: machine, Session: "s", Active: []record.Record{{ID: "s"}, {ID: "x"}}}
 	records := func(r ...record.Record) []record.Record { return r }
+	pending := func(n *decision.Node, r record.Record) decision.View {
+		return decision.View{Node: n, Pending: records(r)}
+	}
+	unlisted := records(record.Record{ID: "x"})
 	for name, tt := range map[string]struct {
 		view   decision.View
 		cached *decision.Node
@@ -66,22 +71,32 @@ func TestNeeds(t *testing.T) {
 	}{
 		"no records, no marks": {want: decision.Reads{Node: decision.Nowhere}},
 		"marks alone":          {marked: true, want: decision.Reads{Node: decision.Server}},
-		"a fault, no cache":    {view: decision.View{Pending: records(fresh)}, want: decision.Reads{Node: decision.Server, Fresh: records(fresh)}},
-		"a fault, and the cache has the machine": {
-			view: decision.View{Pending: records(fresh)}, cached: plain, want: decision.Reads{Node: decision.Cache, Fresh: records(fresh)},
+		"a fault, no cache": {
+			view: pending(nil, fresh), want: decision.Reads{Node: decision.Server, Fresh: records(fresh)},
 		},
-		"an open fault, whatever the cache has": {view: decision.View{Open: records(open)}, cached: plain, want: decision.Reads{Node: decision.Server}},
-		"a recovery looks back at nothing":      {view: decision.View{Node: plain, Pending: records(recovery)}, want: decision.Reads{Node: decision.Server}},
+		"a fault, and the cache has the machine": {
+			view: pending(nil, fresh), cached: plain, want: decision.Reads{Node: decision.Cache, Fresh: records(fresh)},
+		},
+		"an open fault, whatever the cache has": {
+			view: decision.View{Open: records(open)}, cached: plain, want: decision.Reads{Node: decision.Server},
+		},
+		"a recovery looks back at nothing": {
+			view: pending(plain, recovery), want: decision.Reads{Node: decision.Server},
+		},
 		"a fault of the present boot": {
-			view: decision.View{Node: plain, Pending: records(fresh)}, want: decision.Reads{Node: decision.Server, Fresh: records(fresh)},
+			view: pending(plain, fresh), want: decision.Reads{Node: decision.Server, Fresh: records(fresh)},
 		},
 		"a fault of another boot": {
-			view: decision.View{Node: plain, Pending: records(old)}, want: decision.Reads{Node: decision.Server, Fresh: records(old), Boots: true},
+			view: pending(plain, old), want: decision.Reads{Node: decision.Server, Fresh: records(old), Boots: true},
 		},
-		"a held fault met its recoveries": {view: decision.View{Node: plain, Pending: records(held)}, want: decision.Reads{Node: decision.Server, Fresh: records(held)}},
-		"no Node, no boot to compare":     {view: decision.View{Pending: records(old)}, want: decision.Reads{Node: decision.Server, Fresh: records(old)}},
+		"a held fault met its recoveries": {
+			view: pending(plain, held), want: decision.Reads{Node: decision.Server},
+		},
+		"no Node, no boot to compare": {
+			view: pending(nil, old), want: decision.Reads{Node: decision.Server, Fresh: records(old)},
+		},
 		"the session is among the records": {
-			view: decision.View{Node: inSession, Open: records(open)}, want: decision.Reads{Node: decision.Server, Named: records(record.Record{ID: "x"})},
+			view: decision.View{Node: inSession, Open: records(open)}, want: decision.Reads{Node: decision.Server, Named: unlisted},
 		},
 		"the session is not": {
 			view: decision.View{Node: inSession}, marked: true,

@@ -66,10 +66,10 @@ func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 	seen.view.Name = name
 	seen.view.Node, seen.policy = nodeView(seen.node), rc.policy(seen.node)
 	reads := decision.Needs(seen.view, seen.view.Node, true)
-	if seen.view.Past, err = rc.past(ctx, name, seen, reads); err != nil {
+	if seen.view.Past, err = rc.past(ctx, seen, reads); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
 	}
-	if seen.view.Named, err = rc.named(ctx, name, seen.view, reads); err != nil {
+	if seen.view.Named, err = rc.named(ctx, seen.view, reads); err != nil {
 		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
 	}
 	return seen, nil
@@ -77,14 +77,14 @@ func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 
 // named reads the records that the Node names and that are neither pending nor
 // open, and one of its session: a release needs them.
-func (rc *Reconciler) named(ctx context.Context, name string, v decision.View, reads decision.Reads) (out []record.Record, err error) {
+func (rc *Reconciler) named(ctx context.Context, v decision.View, reads decision.Reads) (out []record.Record, err error) {
 	known, session := map[string]bool{}, !reads.Session
 	for _, r := range slices.Concat(v.Pending, v.Open) {
 		known[r.ID] = true
 	}
 	var lost []record.Record
 	for _, a := range reads.Named {
-		r, err := store.FindOf(ctx, rc.Store, name, a.ID)
+		r, err := store.FindOf(ctx, rc.Store, v.Name, a.ID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
 			continue
@@ -96,11 +96,12 @@ func (rc *Reconciler) named(ctx context.Context, name string, v decision.View, r
 			out = append(out, r)
 		}
 	}
-	since, err := rc.since(ctx, name, lost)
+	since, err := rc.since(ctx, v.Name, lost)
 	if out = append(out, since...); err != nil || session {
 		return out, err
 	}
-	one, err := rc.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
+	ofSession := record.Selector{Name: "Session", Node: v.Name, Session: v.Node.Session}
+	one, err := rc.Store.List(ctx, store.Query{Selector: ofSession, Limit: 1})
 	return append(out, one...), err
 }
 

@@ -22,17 +22,17 @@ func Past(name string) record.Selector {
 // held one met every recovery when that was judged. For each publisher of such a
 // fault its newest recovery tells of a later boot, and whether any recovery is
 // later than the fault; if so, those that clear something of it are read.
-func (rc *Reconciler) past(ctx context.Context, name string, seen facts, reads decision.Reads) ([]record.Record, error) {
+func (rc *Reconciler) past(ctx context.Context, seen facts, reads decision.Reads) ([]record.Record, error) {
 	if len(reads.Fresh) == 0 {
 		return nil, nil
 	}
-	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(reads.Fresh)}
+	back := lookBack{reconciler: rc, recoveries: Past(seen.view.Name), fresh: cases(reads.Fresh)}
 	back.recoveries.Healthy = record.Yes()
 	if err := back.later(ctx); err != nil {
 		return nil, err
 	}
 	if reads.Boots {
-		if err := back.boots(ctx, name, seen.view.Open); err != nil {
+		if err := back.boots(ctx, seen.view.Name, seen.view.Open); err != nil {
 			return nil, err
 		}
 	}
