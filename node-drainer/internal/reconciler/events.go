@@ -28,9 +28,9 @@ const (
 // report makes a step visible: log, metrics and an Event on the Node.
 func (rc *Reconciler) report(seen facts, step decision.Step) {
 	rc.metrics.stepped(step)
-	if len(step.Stamps) > 0 || len(step.Pods) > 0 {
+	if len(step.Updates) > 0 || len(step.Pods) > 0 {
 		rc.log.Info("drain step", "node", seen.name, "session", step.Session, "step", string(step.Kind),
-			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Stamps))
+			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Updates))
 	}
 	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
 		rc.metrics.drained(seen.view.Records, step, rc.clock.Now())
@@ -120,7 +120,7 @@ func announcement(v decision.View, step decision.Step) event {
 	case step.Kind == decision.Finish && step.Why == decision.PodsGone && wasRunning(v, step):
 		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
 	case step.Kind == decision.Cancel && wasRunning(v, step):
-		return event{drainCancelled, step.Stamps[0].Status.Message + ", record " + step.Stamps[0].ID}
+		return event{drainCancelled, step.Updates[0].Status.Message + ", record " + step.Updates[0].ID}
 	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
 		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/upgrade.md; session " + step.Session}
 	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:
@@ -132,7 +132,7 @@ func announcement(v decision.View, step decision.Step) event {
 }
 
 func wasRunning(v decision.View, step decision.Step) bool {
-	for _, s := range step.Stamps {
+	for _, s := range step.Updates {
 		for _, r := range v.Records {
 			if r.ID == s.ID && r.Status.UserPodsEvictionStatus.Status == record.EvictionInProgress {
 				return true

@@ -103,13 +103,13 @@ func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 		return outcome.Park(decision.StandBackFor, "the faults of other nodes are judged and marked first")
 	}
 	for range maxSteps {
-		step, rests, err := rc.step(ctx, node, notes)
+		step, ends, err := rc.step(ctx, node, notes)
 		switch {
 		case lostRace(err):
 			return outcome.Race(err.Error())
 		case err != nil:
 			return err
-		case rests:
+		case ends:
 			return rc.requeue(node, step)
 		}
 	}
@@ -117,8 +117,8 @@ func (rc *Reconciler) Handle(ctx context.Context, node string) error {
 }
 
 // step takes one step: it observes, decides, acts, and updates the status of the
-// records. It returns the step that the drain rests on then, if it rests.
-func (rc *Reconciler) step(ctx context.Context, node string, notes *notes) (step decision.Step, rests bool, err error) {
+// records. ends says that nothing more follows in this pass.
+func (rc *Reconciler) step(ctx context.Context, node string, notes *notes) (step decision.Step, ends bool, err error) {
 	seen, err := rc.observe(ctx, node, notes)
 	if err != nil {
 		return step, false, err
@@ -146,7 +146,7 @@ func (rc *Reconciler) step(ctx context.Context, node string, notes *notes) (step
 		return step, false, nil
 	}
 	step = rc.followed(seen.view, step)
-	return step, step.Rests(), nil
+	return step, step.EndsPass(), nil
 }
 
 // observe reads the facts of a node: the Node and its pods from the caches, its records
@@ -185,7 +185,7 @@ func (rc *Reconciler) decide(ctx context.Context, seen *facts) (decision.Step, e
 // confirm reads the Node, and the pods if they are needed, from the API server. The
 // Node comes first: what was bound to it before it was cordoned is then listed.
 // A list of pods takes the API server a tenth of a second, in which
-// fault-quarantine mostly stamps that it has marked the Node; the records are
+// fault-quarantine mostly records that it has marked the Node; the records are
 // read again after it, so that the drain's update is not lost to that one.
 func (rc *Reconciler) confirm(ctx context.Context, seen *facts, reads decision.Reads) (err error) {
 	if seen.node, err = rc.cluster.LiveNode(ctx, seen.name); err != nil {
@@ -218,7 +218,7 @@ func (rc *Reconciler) act(ctx context.Context, seen facts, step decision.Step) e
 // updateStatus writes the step's statuses in one batch of compare-and-sets; changed says
 // that others changed the records right after it.
 func (rc *Reconciler) updateStatus(ctx context.Context, seen facts, step decision.Step) (changed bool, err error) {
-	if len(step.Stamps) == 0 {
+	if len(step.Updates) == 0 {
 		return false, nil
 	}
 	now := rc.clock.Now()
@@ -231,16 +231,16 @@ func (rc *Reconciler) updateStatus(ctx context.Context, seen facts, step decisio
 	return changed, nil
 }
 
-// followed is the rest that follows a Finish on the facts it was taken on, which
-// were read a moment ago: whatever changes them enqueues the node. If it is no
-// rest, the Finish is returned, so that everything is read again.
+// followed is the step that follows a Finish on the facts it was taken on, which
+// were read a moment ago: whatever changes them enqueues the node. Unless it ends the
+// pass, the Finish is returned, so that everything is read again.
 func (rc *Reconciler) followed(v decision.View, step decision.Step) decision.Step {
 	if step.Kind != decision.Finish {
 		return step
 	}
 	now := rc.clock.Now()
 	next := decision.Next(decision.After(v, step, now), rc.config.Policy, now)
-	if !next.Rests() || next.Label != "" || len(next.Stamps) > 0 {
+	if !next.EndsPass() || next.Label != "" || len(next.Updates) > 0 {
 		return step
 	}
 	rc.metrics.stepped(next)
@@ -267,7 +267,7 @@ func lostRace(err error) bool {
 const rehearsed decision.Reason = "dry run: the drain is rehearsed"
 
 // rehearse goes through the steps of a drain as if every effect had come true,
-// logs them and writes nothing. It returns the step that the dry run rests on.
+// logs them and writes nothing. It returns the step that ends the pass.
 func (rc *Reconciler) rehearse(seen facts) decision.Step {
 	v, now := seen.view, rc.clock.Now()
 	for i := range maxSteps {
@@ -277,7 +277,7 @@ func (rc *Reconciler) rehearse(seen facts) decision.Step {
 		if step.Kind == decision.Wait || step.Kind == decision.Nothing && i == 0 {
 			return step
 		}
-		if step.Rests() {
+		if step.EndsPass() {
 			break
 		}
 		v = decision.After(v, step, now)

@@ -66,7 +66,7 @@ func (rc *Reconciler) list(ctx context.Context, seen facts) ([]record.Record, er
 func changes(records []record.Record, step decision.Step, now time.Time) []store.Change {
 	var out []store.Change
 	for _, r := range records {
-		if status, ok := step.Stamped(r, now); ok {
+		if status, ok := step.Updated(r, now); ok {
 			out = append(out, store.Change{ID: r.ID, Revision: r.Revision, Status: status, ExpireAt: r.ExpireAt})
 		}
 	}

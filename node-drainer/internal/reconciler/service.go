@@ -26,7 +26,7 @@ func (rc *Reconciler) Service(name string, workers int) *consumer.Service {
 
 // key is the node of a delivery, but of a fault whose Node does not bear its session yet:
 // nothing can be done before it does, and then the Node's change enqueues it, or the
-// delivery that tells of the mark.
+// delivery that reports the mark.
 func (rc *Reconciler) key(r record.Record) string {
 	if rc.cordons.hear(r) {
 		rc.tracker.open(r.Event.NodeName) // before the Node is looked at: its change is not missed
