@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// TellStranded looks once for stranded faults.
-var TellStranded = (*Reconciler).tellStranded
+// ReportStranded looks once for stranded faults.
+var ReportStranded = (*Reconciler).reportStranded
 
 // HoldWhole has a reconciler hold so many bytes of open faults whole.
 func (rc *Reconciler) HoldWhole(bytes int) { rc.whole = bytes }

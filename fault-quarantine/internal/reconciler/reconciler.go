@@ -139,7 +139,7 @@ func (rc *Reconciler) handle(ctx context.Context, name string) error {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/decided")
-	written, err := rc.stamp(ctx, judgement, decision.Recoveries(seen.view.Pending))
+	written, err := rc.writeVerdicts(ctx, judgement, decision.Recoveries(seen.view.Pending))
 	if err != nil {
 		return err
 	}
@@ -152,14 +152,14 @@ func (rc *Reconciler) handle(ctx context.Context, name string) error {
 	}
 	rc.settle(name, judgement)
 	if seen.pass() {
-		return rc.goOn(name, seen, judgement)
+		return rc.requeueSoon(name, seen, judgement)
 	}
-	return rc.rest(ctx, name, seen.node, judgement)
+	return rc.requeue(ctx, name, seen.node, judgement)
 }
 
-// goOn has the node looked at again soon: at the records behind what could not
+// requeueSoon has the node looked at again soon: at the records behind what could not
 // be judged now, and after the last ones from the start.
-func (rc *Reconciler) goOn(name string, seen facts, j decision.Judgement) error {
+func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Judgement) error {
 	rc.waits.set(name, j.Waiting)
 	switch {
 	case !seen.more:
@@ -205,8 +205,8 @@ func (rc *Reconciler) settle(name string, j decision.Judgement) {
 	}
 }
 
-// rest says what the node waits for, and lets it go.
-func (rc *Reconciler) rest(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
+// requeue reports what the node waits for, and says when it is looked at again.
+func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
 	if rc.waits.set(name, j.Waiting) && j.Waiting != "" {
 		rc.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
@@ -246,11 +246,13 @@ func (rc *Reconciler) policy(node *corev1.Node) decision.Policy {
 	}
 }
 
-// stamp writes the judgement in parts, each as one batch of compare-and-sets
+// writeVerdicts writes the judgement in parts, each as one batch of compare-and-sets
 // within the time that no other replica can lead: a pile of records gets through
 // however slow the store is. What a stopped pass has not written is judged again.
 // It returns the revisions that it made, by the records' ids.
-func (rc *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries []record.Record) (written map[string]int64, err error) {
+func (rc *Reconciler) writeVerdicts(
+	ctx context.Context, j decision.Judgement, recoveries []record.Record,
+) (written map[string]int64, err error) {
 	written = map[string]int64{}
 	for _, part := range j.Batches(batchOf(j)) {
 		changes := make([]store.Change, len(part))

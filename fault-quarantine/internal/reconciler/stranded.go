@@ -17,15 +17,17 @@ const strandedEvery = time.Minute
 const strandedReason = "FaultStranded"
 
 // Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts
-// them, and tells of each once with an Event on its Node. Nothing is lifted and nothing
+// them, and reports each once with an Event on its Node. Nothing is lifted and nothing
 // is decided by it.
 func (rc *Reconciler) Stranded() consume.Task {
-	told := map[string]bool{}
-	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error { return rc.tellStranded(ctx, told) }}
+	reported := map[string]bool{}
+	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error {
+		return rc.reportStranded(ctx, reported)
+	}}
 }
 
-// tellStranded looks once; told are the records that were told of.
-func (rc *Reconciler) tellStranded(ctx context.Context, told map[string]bool) error {
+// reportStranded looks once; reported are the records that were reported before.
+func (rc *Reconciler) reportStranded(ctx context.Context, reported map[string]bool) error {
 	var open []record.Record
 	err := rc.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
 		open = append(open, page...)
@@ -42,7 +44,7 @@ func (rc *Reconciler) tellStranded(ctx context.Context, told map[string]bool) er
 	for _, f := range found {
 		e := f.Open.Event
 		rc.Metrics.Stranded.WithLabelValues(e.Agent).Inc()
-		if told[f.Open.ID] {
+		if reported[f.Open.ID] {
 			continue
 		}
 		rc.Log.Warn("a fault is open and its publisher says PERSIST_ONLY by now", "node", e.NodeName, "record", f.Open.ID,
@@ -50,7 +52,7 @@ func (rc *Reconciler) tellStranded(ctx context.Context, told map[string]bool) er
 		if err := rc.noteStranded(ctx, f); err != nil {
 			return err
 		}
-		told[f.Open.ID] = true
+		reported[f.Open.ID] = true
 	}
 	return nil
 }
