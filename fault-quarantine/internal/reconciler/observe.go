@@ -78,6 +78,9 @@ func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
 // named reads the records that the Node names and that are neither pending nor
 // open, and one of its session: a release needs them.
 func (rc *Reconciler) named(ctx context.Context, v decision.View, reads decision.Reads) (out []record.Record, err error) {
+	if len(reads.Named) == 0 && !reads.Session {
+		return nil, nil
+	}
 	known, session := map[string]bool{}, !reads.Session
 	for _, r := range slices.Concat(v.Pending, v.Open) {
 		known[r.ID] = true
