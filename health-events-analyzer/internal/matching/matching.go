@@ -21,7 +21,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/nvidia/nvsentinel/data-models/pkg/protos"
+	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
