@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 	"github.com/nvidia/nvsentinel/store-client/aside"
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
@@ -19,7 +19,7 @@ import (
 // one record. Everything else is exported, also of the same node, and the record is
 // named and stays in the store; the position goes on.
 func TestARecordThatKillsTheExporter(t *testing.T) {
-	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, internal/reconciler TestWhatIsSetAsideIsPassedOver")
+	testkit.Long(t, "internal/consume TestARecordThatKillsIsSetAside lives the same lives, internal/delivery TestWhatIsSetAsideIsPassedOver")
 	t.Setenv("NVSENTINEL_FATAL_TEXT", "fatal to event-exporter")
 	dsn := "sqlite://" + filepath.Join(t.TempDir(), "store.db")
 	b := newBooks(t, nil)
@@ -45,7 +45,7 @@ func TestARecordThatKillsTheExporter(t *testing.T) {
 	}
 	p.awaitText("/readyz", "live, 0 unsettled")
 	p.stop()
-	letters, err := records.DeadLetters(t.Context(), aside.Source(reconciler.Consumer))
+	letters, err := records.DeadLetters(t.Context(), aside.Source(delivery.Consumer))
 	if err != nil || len(letters) != 1 || letters[0].ID != all[30].ID {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}

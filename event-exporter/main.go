@@ -8,7 +8,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/config"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/store-client/aside"
@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/store-client/storeopen"
 )
 
-func main() { daemon.Main(reconciler.Consumer, config.Default(), build) }
+func main() { daemon.Main(delivery.Consumer, config.Default(), build) }
 
 func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	e := cfg.Exporter
@@ -33,14 +33,14 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 		return err
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
-	handler := &reconciler.Reconciler{
+	handler := &delivery.Exporter{
 		Records: records, Receiver: receiver, Frame: frame,
 		Policy: e.Failure.Policy(), Pauses: e.Failure.Pauses(), Partitions: cfg.Workers, Batch: e.Sink.BatchSize,
 		LookBack: e.Backfill.LookBack(), Rate: e.Backfill.RateLimit, MaxLag: e.MaxLag,
-		Clock: d.Clock, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
+		Clock: d.Clock, Log: d.Log, Metrics: delivery.NewMetrics(d.Registry),
 	}
 	service := handler.Service()
-	service.Vet = aside.Of(records, reconciler.Consumer, d.Clock).Vetting(nil, handler.Try)
+	service.Vet = aside.Of(records, delivery.Consumer, d.Clock).Vetting(nil, handler.Try)
 	consumer.Lead(d, consumer.Election{Lease: cfg.Lease, Kubeconfig: cfg.Kubeconfig, Task: "events"}, service)
 	handler.Metrics.Show(handler)
 	d.Ready("receiver", handler.Receiving)

@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/config"
-	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/reconciler"
+	"github.com/nvidia/nvsentinel/health-events-analyzer/internal/matching"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/report"
@@ -36,9 +36,9 @@ func build(ctx context.Context, d *daemon.Daemon, cfg config.Config) error {
 	}
 	d.OnStop("store", func(context.Context) error { return records.Close() })
 	fatal := aside.Of(records, record.AnalyzerAgent, d.Clock)
-	judge := reconciler.New(reconciler.Options{
+	judge := matching.New(matching.Options{
 		Records: fatal.Rest(), Connector: protos.NewPlatformConnectorClient(conn), Rules: rules, Strategy: record.Strategy(cfg.Strategy),
-		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: reconciler.NewMetrics(d.Registry),
+		CachedEvents: cfg.CachedEvents, Clock: d.Clock, Log: d.Log, Metrics: matching.NewMetrics(d.Registry),
 	})
 	daemon.Reload(d, cfg, config.Default, func(c config.Config) error {
 		changed, err := c.Rules()

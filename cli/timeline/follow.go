@@ -10,16 +10,16 @@ import (
 // WriteChanges writes what has come to a node's timeline since another one was told
 // (Told), a line for each thing: nothing if nothing has. What the lines say stays
 // true when more are written below them.
-func (s Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error {
+func (t Timeline) WriteChanges(w io.Writer, before Timeline, style Style) error {
 	p := style.page()
-	p.changes(s, before)
+	p.changes(t, before)
 	return p.writeTo(w)
 }
 
 // Changed says whether WriteChanges would write anything.
-func (s Timeline) Changed(before Timeline) bool {
+func (t Timeline) Changed(before Timeline) bool {
 	p := Style{}.page()
-	p.changes(s, before)
+	p.changes(t, before)
 	return p.out.Len() > 0
 }
 
@@ -61,24 +61,24 @@ func marksOf(n Node) string {
 
 // Told is the timeline with all that has been told by now: what could not be read is
 // as it was told before.
-func (s Timeline) Told(before Timeline) Timeline {
-	s.told = map[string][]Step{}
+func (t Timeline) Told(before Timeline) Timeline {
+	t.told = map[string][]Step{}
 	for id, steps := range before.told {
-		s.told[id] = slices.Clone(steps)
+		t.told[id] = slices.Clone(steps)
 	}
-	for _, stay := range s.Stays {
+	for _, stay := range t.Stays {
 		for _, c := range stay.Chains {
-			s.told[c.Record] = append(s.told[c.Record], fresh(c.Steps, s.told[c.Record])...)
+			t.told[c.Record] = append(t.told[c.Record], fresh(c.Steps, t.told[c.Record])...)
 		}
 	}
-	if !s.Sources[0].Read {
-		s.Others, s.Settled = before.Others, before.Settled
-		s.Notes = slices.Concat(s.Notes, fresh(before.Notes, s.Notes))
+	if !t.Sources[0].Read {
+		t.Others, t.Settled = before.Others, before.Settled
+		t.Notes = slices.Concat(t.Notes, fresh(before.Notes, t.Notes))
 	}
-	if s.Sighting == nil && !s.Sources[1].Read {
-		s.Sighting = before.Sighting
+	if t.Sighting == nil && !t.Sources[1].Read {
+		t.Sighting = before.Sighting
 	}
-	return s
+	return t
 }
 
 // freshSteps writes the steps of all faults that were not told before. What is

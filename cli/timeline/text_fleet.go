@@ -136,13 +136,13 @@ func (p *page) undecodable(ids []string) {
 }
 
 // text says what became of the record, and where to read on.
-func (a SetAside) text(now time.Time) string {
-	if a.Record == "" {
+func (s SetAside) text(now time.Time) string {
+	if s.Record == "" {
 		return fmt.Sprintf("%s died %d times in a row while it handled %s, as of %s ago: others go first; see docs/quarantine.md",
-			a.Consumer, a.Deaths, a.Key, span(now.Sub(a.At)))
+			s.Consumer, s.Deaths, s.Key, span(now.Sub(s.At)))
 	}
 	left := "nobody handles it"
-	switch a.Consumer {
+	switch s.Consumer {
 	case "event-exporter":
 		left = "it is not exported"
 	case record.AnalyzerAgent:
@@ -151,7 +151,7 @@ func (a SetAside) text(now time.Time) string {
 		left = "it is not stored"
 	}
 	return fmt.Sprintf("record %s killed %s each time it looked at it, and has been passed over for %s: %s; see docs/quarantine.md",
-		a.Record, a.Consumer, span(now.Sub(a.At)), left)
+		s.Record, s.Consumer, span(now.Sub(s.At)), left)
 }
 
 // stranded names the faults that may never be lifted, and the way out.

@@ -9,26 +9,26 @@ import (
 )
 
 // Write writes the timeline as text.
-func (s Timeline) Write(w io.Writer, style Style) error {
+func (t Timeline) Write(w io.Writer, style Style) error {
 	p := style.page()
-	p.line("%s: %s    (%s, times in %s)", plain(s.Node), p.paint(moodOf(s.Standing.Phase), string(s.Standing.Phase)), p.moment(s.At), p.Zone)
-	if s.Standing.Reason != "" {
-		p.line("  %s", brief(s.Standing.Reason))
+	p.line("%s: %s    (%s, times in %s)", plain(t.Node), p.paint(moodOf(t.Standing.Phase), string(t.Standing.Phase)), p.moment(t.At), p.Zone)
+	if t.Standing.Reason != "" {
+		p.line("  %s", brief(t.Standing.Reason))
 	}
-	p.sources(s.Sources)
-	p.brake(s.Brake, s.Sources, s.At, false)
-	if s.Sighting != nil {
-		p.sighting(*s.Sighting)
+	p.sources(t.Sources)
+	p.brake(t.Brake, t.Sources, t.At, false)
+	if t.Sighting != nil {
+		p.sighting(*t.Sighting)
 	}
-	p.watched(s)
-	for _, n := range s.Notes {
+	p.watched(t)
+	for _, n := range t.Notes {
 		p.line("%s", p.paint(Alert, "! "+brief(n)))
 	}
-	for _, n := range s.Settled {
+	for _, n := range t.Settled {
 		p.line("  %s", brief(n))
 	}
-	p.stays(s)
-	p.groups(s.Others, s.At)
+	p.stays(t)
+	p.groups(t.Others, t.At)
 	return p.writeTo(w)
 }
 

@@ -74,15 +74,15 @@ func PruneJSON(stored, known []byte) (*Extra, error) {
 }
 
 // PutJSON is Put for a document of package json that begins at a place of b.
-func (x *Extra) PutJSON(b []byte, at int) ([]byte, error) {
-	if x == nil {
+func (e *Extra) PutJSON(b []byte, at int) ([]byte, error) {
+	if e == nil {
 		return b, nil
 	}
 	known, err := tree(b[at:])
 	if err != nil {
 		return nil, err
 	}
-	doc, err := json.Marshal(x.Put(known))
+	doc, err := json.Marshal(e.Put(known))
 	if err != nil {
 		return nil, fmt.Errorf("encoding what this version does not know: %w", err)
 	}
@@ -143,25 +143,25 @@ func pruneList(stored, known []any) *Extra {
 
 // Put adds what was pruned to a tree of the same kind, which it may change. What the
 // tree says itself is never replaced; an element that is gone takes its Extra along.
-func (x *Extra) Put(tree any) any {
-	if x == nil {
+func (e *Extra) Put(tree any) any {
+	if e == nil {
 		return tree
 	}
 	switch t := tree.(type) {
 	case map[string]any:
 		names := folded(t)
-		for name, value := range x.Fields {
+		for name, value := range e.Fields {
 			if !names[fold(name)] {
 				t[name] = value
 			}
 		}
-		for name, in := range x.In {
+		for name, in := range e.In {
 			if value, ok := t[name]; ok {
 				t[name] = in.Put(value)
 			}
 		}
 	case []any:
-		left := slices.Clone(x.Items)
+		left := slices.Clone(e.Items)
 		for i, element := range t {
 			identity := identityOf(i, element)
 			at := slices.IndexFunc(left, func(item Item) bool { return item.Identity == identity })
@@ -174,39 +174,39 @@ func (x *Extra) Put(tree any) any {
 }
 
 // Take removes and returns the Extra of a member.
-func (x *Extra) Take(name string) *Extra {
-	if x == nil {
+func (e *Extra) Take(name string) *Extra {
+	if e == nil {
 		return nil
 	}
-	out := x.In[name]
-	if delete(x.In, name); len(x.In) == 0 {
-		x.In = nil
+	out := e.In[name]
+	if delete(e.In, name); len(e.In) == 0 {
+		e.In = nil
 	}
 	return out
 }
 
 // OrNil is x, or nil if it is of nothing.
-func (x *Extra) OrNil() *Extra {
-	if x == nil || len(x.Fields) == 0 && len(x.In) == 0 && len(x.Items) == 0 {
+func (e *Extra) OrNil() *Extra {
+	if e == nil || len(e.Fields) == 0 && len(e.In) == 0 && len(e.Items) == 0 {
 		return nil
 	}
-	return x
+	return e
 }
 
 // Bytes is about what the Extra takes in a document, with every number written out: a
 // database may give 1e131071 back with all of its digits.
-func (x *Extra) Bytes() int {
-	if x == nil {
+func (e *Extra) Bytes() int {
+	if e == nil {
 		return 0
 	}
 	n := 0
-	for name, value := range x.Fields {
+	for name, value := range e.Fields {
 		n += len(name) + weight(value) + 4
 	}
-	for _, in := range x.In {
+	for _, in := range e.In {
 		n += in.Bytes()
 	}
-	for _, item := range x.Items {
+	for _, item := range e.Items {
 		n += item.Extra.Bytes()
 	}
 	return n

@@ -59,7 +59,7 @@ const (
 )
 
 // Ended says that the provider has nothing more to do.
-func (s CSPStatus) Ended() bool { return s == Completed || s == Called }
+func (c CSPStatus) Ended() bool { return c == Completed || c == Called }
 
 // Stage is one thing that is told of a maintenance.
 type Stage string

@@ -84,10 +84,10 @@ type Mutator struct {
 // at most once within RestoreEvery. While a repair object claims the Node, a release
 // keeps cordon, taints and labels (and the annotations that claim them) and ends the
 // session alone.
-func (p Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
+func (mt Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	m := nodemark.Read(node)
 	if d.Session == "" {
-		p.release(node, m, d.Ended, now)
+		mt.release(node, m, d.Ended, now)
 		return
 	}
 	if m.Session != d.Session {
@@ -99,9 +99,9 @@ func (p Mutator) Apply(node *corev1.Node, d Desired, now time.Time) {
 	nodemark.Annotate(node, nodemark.SessionAnnotation, d.Session)
 	nodemark.ListFaults(node, d.Lost, d.Faults)
 	nodemark.Annotate(node, nodemark.UnknownAnnotation, strings.Join(d.Unknown[:min(len(d.Unknown), maxUnknown)], ","))
-	p.noteAnyone(node)
+	mt.noteAnyone(node)
 	if mend != Later || !d.Effects.Cordon || m.Lifted != nodemark.ByUncordon {
-		p.cordon(node, m.Applied, d, now)
+		mt.cordon(node, m.Applied, d, now)
 	}
 	applyTaints(node, m.Applied.Taints, d.Effects.Taints, mend != Later && (m.Session != d.Session || m.Released == nodemark.ByNobody))
 	applyLabels(node, m.Applied.Labels, d.Effects.Labels)
@@ -120,9 +120,9 @@ func mendOf(m nodemark.Marks, d Desired, now time.Time) Mend {
 	return mend
 }
 
-func (p Mutator) noteAnyone(node *corev1.Node) {
+func (mt Mutator) noteAnyone(node *corev1.Node) {
 	value := ""
-	if p.AnyoneReleases {
+	if mt.AnyoneReleases {
 		value = nodemark.True
 	}
 	nodemark.Annotate(node, nodemark.AnyoneReleasesAnnotation, value)
@@ -130,18 +130,18 @@ func (p Mutator) noteAnyone(node *corev1.Node) {
 
 // cordon makes the node unschedulable. A cordon that was there before is its
 // owner's; when the owner lifts it, the node still has faults and ours begins.
-func (p Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now time.Time) {
-	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
+func (mt Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now time.Time) {
+	keys := nodemark.CordonLabelsWith(mt.LabelPrefix)
 	switch {
 	case !d.Effects.Cordon:
-		p.uncordon(node, ours, now)
+		mt.uncordon(node, ours, now)
 	case !ours.Cordon && node.Spec.Unschedulable:
 		nodemark.Annotate(node, nodemark.QuarantineHealthEventCordonPreExisting, nodemark.True)
 	default:
 		node.Spec.Unschedulable = true
 		drop(node, nodemark.QuarantineHealthEventCordonPreExisting)
 		nodemark.Annotate(node, nodemark.QuarantineHealthEventIsCordoned, nodemark.True)
-		p.forget(node)
+		mt.forget(node)
 		nodemark.Label(node, keys.CordonBy, us)
 		if len(d.RuleSets) > 0 || len(d.Unknown) == 0 {
 			nodemark.Label(node, keys.CordonReason, labelValue(strings.Join(d.RuleSets, "-"), 63))
@@ -157,13 +157,13 @@ func (p Mutator) cordon(node *corev1.Node, ours nodemark.Applied, d Desired, now
 
 // uncordon takes back a cordon of ours and says so in labels, unless a person
 // was faster.
-func (p Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
-	keys := nodemark.CordonLabelsWith(p.LabelPrefix)
+func (mt Mutator) uncordon(node *corev1.Node, ours nodemark.Applied, now time.Time) {
+	keys := nodemark.CordonLabelsWith(mt.LabelPrefix)
 	drop(node, nodemark.QuarantineHealthEventCordonPreExisting)
 	if !ours.Cordon {
 		return
 	}
-	p.forget(node)
+	mt.forget(node)
 	there := node.Spec.Unschedulable
 	node.Spec.Unschedulable = false
 	drop(node, nodemark.QuarantineHealthEventIsCordoned)
@@ -185,11 +185,11 @@ const us = "NVSentinel"
 // forget removes the labels that tell of our cordons and uncordons under another
 // prefix, which was configured before. They name us by their value, and whoever
 // else writes such a label does not.
-func (p Mutator) forget(node *corev1.Node) {
+func (mt Mutator) forget(node *corev1.Node) {
 	for key, by := range maps.Clone(node.Labels) {
 		prefix, tells := strings.CutSuffix(key, "cordon-by")
 		prefix = strings.TrimSuffix(prefix, "un")
-		if !tells || by != us || prefix == p.LabelPrefix {
+		if !tells || by != us || prefix == mt.LabelPrefix {
 			continue
 		}
 		keys := nodemark.CordonLabelsWith(prefix)
@@ -268,7 +268,7 @@ func applyLabels(node *corev1.Node, ours, want []record.Label) {
 
 // release ends the session on the Node and, unless a repair object claims the
 // Node, takes back every mark of ours.
-func (p Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
+func (mt Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, now time.Time) {
 	if !nodemark.Bears(node) {
 		return
 	}
@@ -292,7 +292,7 @@ func (p Mutator) release(node *corev1.Node, m nodemark.Marks, judged []string, n
 	if hand != nodemark.ByNobody && ended != "" {
 		nodemark.Annotate(node, nodemark.ReleasedAnnotation, ended)
 	}
-	p.uncordon(node, m.Applied, now)
+	mt.uncordon(node, m.Applied, now)
 	applyTaints(node, m.Applied.Taints, nil, false)
 	applyLabels(node, m.Applied.Labels, nil)
 	drop(node, nodemark.LatestFaultRemediationState)

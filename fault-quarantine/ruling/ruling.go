@@ -124,7 +124,7 @@ func (r *Rules) Decide(event record.Event, node map[string]any) Ruling {
 	return out
 }
 
-func (s compiled) matches(input map[string]any) (bool, []error) {
+func (c compiled) matches(input map[string]any) (bool, []error) {
 	var errs []error
 	holds := func(p program) bool {
 		value, _, err := p.Eval(input)
@@ -141,8 +141,8 @@ func (s compiled) matches(input map[string]any) (bool, []error) {
 		}
 		return ok && b
 	}
-	all := len(s.all) > 0 && !slices.ContainsFunc(s.all, func(p program) bool { return !holds(p) })
-	return all || slices.ContainsFunc(s.any, holds), errs
+	all := len(c.all) > 0 && !slices.ContainsFunc(c.all, func(p program) bool { return !holds(p) })
+	return all || slices.ContainsFunc(c.any, holds), errs
 }
 
 // merge combines the effects of sets sorted by falling priority: any cordon

@@ -14,21 +14,20 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/annotate"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/collect"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/config"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/kubelet"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/probe"
+	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/nvml"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 	"github.com/nvidia/nvsentinel/internal/kube"
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == probe.Argument {
-		os.Exit(probe.Main(os.Args[2], os.Stdout, os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
+		os.Exit(nvml.Main(os.Args[2], os.Stdout, os.Stderr))
 	}
 	daemon.Main(config.Name, config.Default, build)
 }
 
 func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
-	driver, err := probe.New(cfg.Library, cfg.Deadline)
+	driver, err := nvml.New(cfg.Library, cfg.Deadline)
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func build(_ context.Context, d *daemon.Daemon, cfg config.Config) error {
 
 // annotatePods says of the node's pods which GPUs they hold.
 func annotatePods(d *daemon.Daemon, cfg config.Config) error {
-	node, err := kubelet.Dial(cfg.Socket)
+	node, err := annotate.Dial(cfg.Socket)
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/outlet"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/config"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/daemon"
 )

@@ -43,13 +43,13 @@ func Parse(data []byte) (List, error) {
 }
 
 // With adds records and says whether any is new.
-func (c List) With(records []string) (List, bool) {
-	out := slices.Clone(c.Records)
+func (l List) With(records []string) (List, bool) {
+	out := slices.Clone(l.Records)
 	for _, id := range records {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
-	added := len(out) > len(c.Records)
+	added := len(out) > len(l.Records)
 	return List{out[max(0, len(out)-Max):]}, added
 }

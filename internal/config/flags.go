@@ -51,20 +51,20 @@ type value struct {
 	text  string
 }
 
-func (f *value) String() string { return f.text }
+func (v *value) String() string { return v.text }
 
-func (f *value) Set(s string) error {
-	given := reflect.New(f.field.Type()).Elem()
+func (v *value) Set(s string) error {
+	given := reflect.New(v.field.Type()).Elem()
 	if err := setText(given, s); err != nil {
 		return err
 	}
-	f.text = text(given)
-	f.set.given = append(f.set.given, setting{name: f.name, text: s, field: f.field})
+	v.text = text(given)
+	v.set.given = append(v.set.given, setting{name: v.name, text: s, field: v.field})
 	return nil
 }
 
 // IsBoolFlag lets a bool be given without a value.
-func (f *value) IsBoolFlag() bool { return f.field.IsValid() && f.field.Kind() == reflect.Bool }
+func (v *value) IsBoolFlag() bool { return v.field.IsValid() && v.field.Kind() == reflect.Bool }
 
 // settable tells whether setText can write v.
 func settable(v reflect.Value) bool {

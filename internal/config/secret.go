@@ -79,7 +79,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 type SecretFile string
 
 // Read reads the secret.
-func (f SecretFile) Read() (string, error) { return ReadSecret(string(f)) }
+func (s SecretFile) Read() (string, error) { return ReadSecret(string(s)) }
 
 var (
 	secretType     = reflect.TypeFor[Secret]()

@@ -35,85 +35,85 @@ type tape struct {
 }
 
 // add delivers one more key.
-func (f *tape) add(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys = append(f.keys, key)
-	close(f.added())
-	f.more = nil
+func (t *tape) add(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys = append(t.keys, key)
+	close(t.added())
+	t.more = nil
 }
 
-func (f *tape) added() chan struct{} {
-	if f.more == nil {
-		f.more = make(chan struct{})
+func (t *tape) added() chan struct{} {
+	if t.more == nil {
+		t.more = make(chan struct{})
 	}
-	return f.more
+	return t.more
 }
 
-func (f *tape) Next(ctx context.Context) (string, string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failNext > 0 {
-		f.failNext--
+func (t *tape) Next(ctx context.Context) (string, string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failNext > 0 {
+		t.failNext--
 		return "", "", errors.New("the store is away")
 	}
-	for f.next == len(f.keys) {
-		more := f.added()
-		f.mu.Unlock()
+	for t.next == len(t.keys) {
+		more := t.added()
+		t.mu.Unlock()
 		select {
 		case <-more:
 		case <-ctx.Done():
 		}
-		f.mu.Lock()
+		t.mu.Lock()
 		if ctx.Err() != nil {
 			return "", "", ctx.Err()
 		}
 	}
-	if f.pace > 0 {
-		f.mu.Unlock()
-		<-time.After(f.pace)
-		f.mu.Lock()
+	if t.pace > 0 {
+		t.mu.Unlock()
+		<-time.After(t.pace)
+		t.mu.Lock()
 	}
-	f.next++
-	return f.keys[f.next-1], strconv.Itoa(f.next), nil
+	t.next++
+	return t.keys[t.next-1], strconv.Itoa(t.next), nil
 }
 
-func (f *tape) Commit(_ context.Context, position string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failCommits > 0 {
-		f.failCommits--
+func (t *tape) Commit(_ context.Context, position string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failCommits > 0 {
+		t.failCommits--
 		return errors.New("the store is away")
 	}
-	f.commits++
+	t.commits++
 	n, err := strconv.Atoi(position)
-	f.committed = max(f.committed, n)
+	t.committed = max(t.committed, n)
 	return err
 }
 
 // open gives the tape; it must be closed again.
-func (f *tape) open(context.Context) (consume.Feed[string], error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failOpen > 0 {
-		f.failOpen--
+func (t *tape) open(context.Context) (consume.Feed[string], error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failOpen > 0 {
+		t.failOpen--
 		return nil, errors.New("the store is away")
 	}
-	f.opened++
-	return f, nil
+	t.opened++
+	return t, nil
 }
 
-func (f *tape) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.opened--
+func (t *tape) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.opened--
 	return nil
 }
 
-func (f *tape) position() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.committed
+func (t *tape) position() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.committed
 }
 
 func loop(f *tape, handle func(context.Context, string) error) *consume.Loop[string] {

@@ -113,12 +113,12 @@ func size(g *tracker) int {
 // numbers is an endless feed.
 type numbers struct{ read int }
 
-func (f *numbers) Next(ctx context.Context) (string, string, error) {
-	f.read++
-	return fmt.Sprint("k", f.read), strconv.Itoa(f.read), ctx.Err()
+func (n *numbers) Next(ctx context.Context) (string, string, error) {
+	n.read++
+	return fmt.Sprint("k", n.read), strconv.Itoa(n.read), ctx.Err()
 }
-func (f *numbers) Commit(context.Context, string) error { return nil }
-func (f *numbers) Close() error                         { return nil }
+func (n *numbers) Commit(context.Context, string) error { return nil }
+func (n *numbers) Close() error                         { return nil }
 
 func TestTheFeedRestsWhileTooMuchIsUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

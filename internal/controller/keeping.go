@@ -36,8 +36,8 @@ type keepingStatus struct {
 }
 
 // Update implements client.SubResourceWriter.
-func (s keepingStatus) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
-	return s.all.write(ctx, o, func(o client.Object) error { return s.SubResourceWriter.Update(ctx, o, options...) })
+func (k keepingStatus) Update(ctx context.Context, o client.Object, options ...client.SubResourceUpdateOption) error {
+	return k.all.write(ctx, o, func(o client.Object) error { return k.SubResourceWriter.Update(ctx, o, options...) })
 }
 
 // write writes the object, with what it has that its type does not know. What was read and

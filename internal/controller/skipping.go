@@ -52,18 +52,18 @@ type skipping struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *skipping) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := t.next.RoundTrip(r)
-	if err != nil || r.Method != http.MethodGet || answer.StatusCode != http.StatusOK || !t.concerns(r, answer) {
+func (s *skipping) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := s.next.RoundTrip(r)
+	if err != nil || r.Method != http.MethodGet || answer.StatusCode != http.StatusOK || !s.concerns(r, answer) {
 		return answer, err //nolint:wrapcheck // a transport's errors are the caller's
 	}
 	of := r.URL.Path
 	query := r.URL.Query()
 	if watches, _ := strconv.ParseBool(query.Get("watch")); watches {
 		if whole, _ := strconv.ParseBool(query.Get("sendInitialEvents")); whole {
-			t.skips.begin(of)
+			s.skips.begin(of)
 		}
-		answer.Body = &watched{body: answer.Body, frames: json.NewDecoder(answer.Body), filter: t.filter, of: of}
+		answer.Body = &watched{body: answer.Body, frames: json.NewDecoder(answer.Body), filter: s.filter, of: of}
 		return answer, nil
 	}
 	body, err := io.ReadAll(answer.Body)
@@ -73,7 +73,7 @@ func (t *skipping) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
-	body = t.list(body, of, query.Get("limit") == "" && query.Get("fieldSelector") == "" && query.Get("labelSelector") == "")
+	body = s.list(body, of, query.Get("limit") == "" && query.Get("fieldSelector") == "" && query.Get("labelSelector") == "")
 	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	answer.Header.Del("Content-Length")
 	return answer, nil

@@ -93,17 +93,17 @@ func split(list string) []string {
 }
 
 // hit logs one hit and tells what it does.
-func (p *schedule) hit(point string) action {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.write(point)
+func (s *schedule) hit(point string) action {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(point)
 	for _, a := range []action{kill, freeze} {
-		left := p.left[a][point]
+		left := s.left[a][point]
 		if left < 1 {
 			continue
 		}
-		p.left[a][point] = left - 1
-		if left == 1 && p.first(a, point) {
+		s.left[a][point] = left - 1
+		if left == 1 && s.first(a, point) {
 			return a
 		}
 	}
@@ -111,11 +111,11 @@ func (p *schedule) hit(point string) action {
 }
 
 // write appends one line in one write, so that services can share the file.
-func (p *schedule) write(point string) {
-	if p.log == "" {
+func (s *schedule) write(point string) {
+	if s.log == "" {
 		return
 	}
-	f, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		panic(fmt.Sprintf("opening NVSENTINEL_CRASH_LOG: %v", err))
 	}
@@ -128,15 +128,15 @@ func (p *schedule) write(point string) {
 
 // first leaves the point's marker before the action; a marker that is there
 // already means that the point has acted before, in this or another process.
-func (p *schedule) first(a action, point string) bool {
-	if p.once == "" {
+func (s *schedule) first(a action, point string) bool {
+	if s.once == "" {
 		return true
 	}
 	name := strings.ReplaceAll(point, "/", "_")
 	if a == freeze {
 		name += ".frozen"
 	}
-	f, err := os.OpenFile(filepath.Join(p.once, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(s.once, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if os.IsExist(err) {
 		return false
 	}

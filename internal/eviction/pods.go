@@ -143,17 +143,17 @@ func Lost(pods []*corev1.Pod, policy Policy, now time.Time) []Due {
 }
 
 // ask completes the pod's mode and time; false when no demand holds it.
-func (x *Due) ask(demands []Demand) bool {
+func (due *Due) ask(demands []Demand) bool {
 	held := false
 	for _, d := range demands {
-		if in, _ := d.Extent.Holds(x.Pod); !in {
+		if in, _ := d.Extent.Holds(due.Pod); !in {
 			continue
 		}
-		if !held || d.Since.Before(x.Since) {
-			x.Since = d.Since
+		if !held || d.Since.Before(due.Since) {
+			due.Since = d.Since
 		}
 		if d.Forced {
-			x.Mode, x.Why = Immediate, Forced
+			due.Mode, due.Why = Immediate, Forced
 		}
 		held = true
 	}

@@ -101,52 +101,52 @@ type fencedLock struct {
 }
 
 // Create takes a lease that does not exist.
-func (l *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(func() error { return l.Interface.Create(ctx, r) })
+func (f *fencedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return f.note(func() error { return f.Interface.Create(ctx, r) })
 }
 
 // Update takes, renews or releases the lease.
-func (l *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(func() error { return l.Interface.Update(ctx, r) })
+func (f *fencedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return f.note(func() error { return f.Interface.Update(ctx, r) })
 }
 
 // note counts from before the call: the API server may have written the renewal
 // at any time since.
-func (l *fencedLock) note(write func() error) error {
-	sent := l.clock.Now()
+func (f *fencedLock) note(write func() error) error {
+	sent := f.clock.Now()
 	err := write()
 	if err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.renewed = sent
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.renewed = sent
 	}
 	return err
 }
 
 // release lets the lease go, if it is still ours, so that another replica need
 // not wait for its end.
-func (l *fencedLock) release(ctx context.Context) error {
+func (f *fencedLock) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	record, _, err := l.Get(ctx)
+	record, _, err := f.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the lease: %w", err)
 	}
-	if record.HolderIdentity != l.Identity() {
+	if record.HolderIdentity != f.Identity() {
 		return nil
 	}
 	record.HolderIdentity, record.LeaseDurationSeconds = "", 1
-	if err := l.Update(ctx, *record); err != nil {
+	if err := f.Update(ctx, *record); err != nil {
 		return fmt.Errorf("releasing the lease: %w", err)
 	}
 	return nil
 }
 
 // left is how long this process leads without another renewal.
-func (l *fencedLock) left() time.Duration { return l.deadline().Sub(l.clock.Now()) }
+func (f *fencedLock) left() time.Duration { return f.deadline().Sub(f.clock.Now()) }
 
-func (l *fencedLock) deadline() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.renewed.Add(l.renewDeadline)
+func (f *fencedLock) deadline() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.renewed.Add(f.renewDeadline)
 }

@@ -104,13 +104,13 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-func (e auditEvent) request() Request {
-	resource := e.ObjectRef.Resource
-	if e.ObjectRef.Subresource != "" {
-		resource += "/" + e.ObjectRef.Subresource
+func (a auditEvent) request() Request {
+	resource := a.ObjectRef.Resource
+	if a.ObjectRef.Subresource != "" {
+		resource += "/" + a.ObjectRef.Subresource
 	}
 	return Request{
-		Account: e.User.Username[strings.LastIndex(e.User.Username, ":")+1:], Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: resource,
-		Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, Code: e.ResponseStatus.Code, Message: e.ResponseStatus.Message,
+		Account: a.User.Username[strings.LastIndex(a.User.Username, ":")+1:], Verb: a.Verb, Group: a.ObjectRef.APIGroup, Resource: resource,
+		Namespace: a.ObjectRef.Namespace, Name: a.ObjectRef.Name, Code: a.ResponseStatus.Code, Message: a.ResponseStatus.Message,
 	}
 }

@@ -37,8 +37,8 @@ func Name(node string) string { return prefix + strings.ToLower(node) }
 type TakenError struct{ Node, Holder string }
 
 // Error names both.
-func (e *TakenError) Error() string {
-	return fmt.Sprintf("the lease of node %s is taken by %s", e.Node, e.Holder)
+func (t *TakenError) Error() string {
+	return fmt.Sprintf("the lease of node %s is taken by %s", t.Node, t.Holder)
 }
 
 // Claims takes and drops leases.

@@ -20,8 +20,8 @@ type wait struct {
 	why   string
 }
 
-func (e *wait) Error() string {
-	return fmt.Sprintf("%s (asking again in %s, position held)", e.why, e.after)
+func (w *wait) Error() string {
+	return fmt.Sprintf("%s (asking again in %s, position held)", w.why, w.after)
 }
 
 type park struct {
@@ -29,8 +29,8 @@ type park struct {
 	why   string
 }
 
-func (e *park) Error() string {
-	return fmt.Sprintf("%s (parked, asking again in %s)", e.why, e.after)
+func (p *park) Error() string {
+	return fmt.Sprintf("%s (parked, asking again in %s)", p.why, p.after)
 }
 
 // Wait asks for another try after d, at most MaxWait, with the feed's position

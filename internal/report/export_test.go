@@ -8,9 +8,9 @@ import (
 )
 
 // DeadLetters returns the dead letters, oldest first; no product reads them.
-func (b *Outbox) DeadLetters() ([]DeadLetter, error) {
+func (o *Outbox) DeadLetters() ([]DeadLetter, error) {
 	var out []DeadLetter
-	err := b.db.View(func(tx *bbolt.Tx) error {
+	err := o.db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket(bucketDead).ForEach(func(_, v []byte) error {
 			var l DeadLetter
 			if err := json.Unmarshal(v, &l); err != nil {

@@ -98,7 +98,7 @@ func closeQuietly(db *bbolt.DB) {
 }
 
 // prepare makes the buckets and the epoch of a new file and counts an old one.
-func (b *Outbox) prepare(tx *bbolt.Tx) error {
+func (o *Outbox) prepare(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{bucketMeta, bucketQueue, bucketDead, bucketOwner} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return fmt.Errorf("making bucket %s: %w", name, err)
@@ -114,26 +114,26 @@ func (b *Outbox) prepare(tx *bbolt.Tx) error {
 			return fmt.Errorf("writing the epoch: %w", err)
 		}
 	}
-	b.epoch = string(meta.Get(keyEpoch))
-	if err := b.begin(meta); err != nil {
+	o.epoch = string(meta.Get(keyEpoch))
+	if err := o.begin(meta); err != nil {
 		return err
 	}
-	return b.count(tx)
+	return o.count(tx)
 }
 
 // begin begins a new run of the counter with every Open: nobody can tell whether
 // the file is as it was left, or restored from an image that is older.
-func (b *Outbox) begin(meta *bbolt.Bucket) error {
+func (o *Outbox) begin(meta *bbolt.Bucket) error {
 	last := number(meta.Get(keySeq))
-	b.runs = record.NextRun(string(meta.Get(keyRuns)), last > number(meta.Get(keyBegan)))
-	if err := errors.Join(meta.Put(keyRuns, []byte(b.runs)), meta.Put(keyBegan, key(last))); err != nil {
+	o.runs = record.NextRun(string(meta.Get(keyRuns)), last > number(meta.Get(keyBegan)))
+	if err := errors.Join(meta.Put(keyRuns, []byte(o.runs)), meta.Put(keyBegan, key(last))); err != nil {
 		return fmt.Errorf("beginning a run of the counter: %w", err)
 	}
 	return nil
 }
 
 // count walks every page of the file.
-func (b *Outbox) count(tx *bbolt.Tx) error {
+func (o *Outbox) count(tx *bbolt.Tx) error {
 	s := Stats{LastSeq: number(tx.Bucket(bucketMeta).Get(keySeq))}
 	err := tx.Bucket(bucketQueue).ForEach(func(k, v []byte) error {
 		if len(k) != 8 || len(v) < 8 {
@@ -154,6 +154,6 @@ func (b *Outbox) count(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	b.stats = s
+	o.stats = s
 	return tx.Bucket(bucketOwner).ForEach(func(_, _ []byte) error { return nil })
 }

@@ -111,36 +111,36 @@ type Stats struct {
 }
 
 // Epoch names this outbox: seq is comparable only within it.
-func (b *Outbox) Epoch() string { return b.epoch }
+func (o *Outbox) Epoch() string { return o.epoch }
 
 // Runs names the run that began with Open, and those before it: across runs seq
 // is comparable only if one led to the other, see record.NextRun.
-func (b *Outbox) Runs() string { return b.runs }
+func (o *Outbox) Runs() string { return o.runs }
 
 // Origin says whether the outbox continues an older one.
-func (b *Outbox) Origin() Origin { return b.origin }
+func (o *Outbox) Origin() Origin { return o.origin }
 
 // Close releases the file.
-func (b *Outbox) Close() error {
-	if err := b.db.Close(); err != nil {
+func (o *Outbox) Close() error {
+	if err := o.db.Close(); err != nil {
 		return fmt.Errorf("closing the outbox: %w", err)
 	}
 	return nil
 }
 
 // Stats returns what the outbox holds now.
-func (b *Outbox) Stats() Stats {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.stats
+func (o *Outbox) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stats
 }
 
 // Changed is closed at the next change of the outbox's content. Take it before
 // looking, so that no change falls between.
-func (b *Outbox) Changed() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.changed
+func (o *Outbox) Changed() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changed
 }
 
 // Tx is one atomic change: events, and the notes that belong to them.
@@ -152,35 +152,35 @@ type Tx struct {
 
 // Write runs change in one transaction: all of it is on the disk when Write
 // returns nil, none of it otherwise.
-func (b *Outbox) Write(change func(tx *Tx) error) error {
-	b.writing.Lock()
-	defer b.writing.Unlock()
+func (o *Outbox) Write(change func(tx *Tx) error) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
 	var stats Stats
-	err := b.db.Update(func(raw *bbolt.Tx) error {
-		tx := &Tx{tx: raw, b: b, stats: b.Stats()}
+	err := o.db.Update(func(raw *bbolt.Tx) error {
+		tx := &Tx{tx: raw, b: o, stats: o.Stats()}
 		err := change(tx)
 		stats = tx.stats
 		return err
 	})
 	if err != nil {
-		b.mu.Lock()
-		b.stats.Refused = max(b.stats.Refused, stats.Refused)
-		b.mu.Unlock()
+		o.mu.Lock()
+		o.stats.Refused = max(o.stats.Refused, stats.Refused)
+		o.mu.Unlock()
 		return fmt.Errorf("writing the outbox: %w", err)
 	}
-	b.settle(stats)
+	o.settle(stats)
 	return nil
 }
 
 // settle publishes new stats and wakes whoever waits for a change.
-func (b *Outbox) settle(stats Stats) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	moved := stats.Entries != b.stats.Entries || stats.LastSeq != b.stats.LastSeq || stats.FirstSeq != b.stats.FirstSeq
-	b.stats = stats
+func (o *Outbox) settle(stats Stats) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	moved := stats.Entries != o.stats.Entries || stats.LastSeq != o.stats.LastSeq || stats.FirstSeq != o.stats.FirstSeq
+	o.stats = stats
 	if moved {
-		close(b.changed)
-		b.changed = make(chan struct{})
+		close(o.changed)
+		o.changed = make(chan struct{})
 	}
 }
 
@@ -249,10 +249,10 @@ func (t *Tx) SetNote(name string, value []byte) error {
 }
 
 // Note returns the owner's note of that name, nil when there is none.
-func (b *Outbox) Note(name string) ([]byte, error) {
+func (o *Outbox) Note(name string) ([]byte, error) {
 	var value []byte
-	err := b.db.View(func(raw *bbolt.Tx) error {
-		value = (&Tx{tx: raw, b: b}).Note(name)
+	err := o.db.View(func(raw *bbolt.Tx) error {
+		value = (&Tx{tx: raw, b: o}).Note(name)
 		return nil
 	})
 	if err != nil {

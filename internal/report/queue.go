@@ -22,9 +22,9 @@ type Entry struct {
 
 // Peek returns the oldest entries behind a seq: at least one if there is any, at most
 // count, and not more than bytes of encoded events beyond the first.
-func (b *Outbox) Peek(after uint64, count, bytes int) ([]Entry, error) {
+func (o *Outbox) Peek(after uint64, count, bytes int) ([]Entry, error) {
 	var out []Entry
-	err := b.db.View(func(tx *bbolt.Tx) error {
+	err := o.db.View(func(tx *bbolt.Tx) error {
 		size := 0
 		c := tx.Bucket(bucketQueue).Cursor()
 		k, v := c.First()
@@ -55,8 +55,8 @@ func decode(k, v []byte) Entry {
 }
 
 // Remove takes acknowledged entries out.
-func (b *Outbox) Remove(seqs ...uint64) error {
-	return b.Write(func(tx *Tx) error {
+func (o *Outbox) Remove(seqs ...uint64) error {
+	return o.Write(func(tx *Tx) error {
 		for _, seq := range seqs {
 			if err := tx.remove(seq); err != nil {
 				return err
@@ -76,8 +76,8 @@ type DeadLetter struct {
 }
 
 // Bury moves an entry to the dead letters, so that it blocks nothing behind it.
-func (b *Outbox) Bury(seq uint64, reason string) error {
-	return b.Write(func(tx *Tx) error {
+func (o *Outbox) Bury(seq uint64, reason string) error {
+	return o.Write(func(tx *Tx) error {
 		v := tx.tx.Bucket(bucketQueue).Get(key(seq))
 		if v == nil {
 			return nil

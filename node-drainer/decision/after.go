@@ -8,8 +8,8 @@ import (
 )
 
 // After is the view that follows a step whose effects have all come true at
-// once: its label and stamps are written, its pods gone. The world may do
-// otherwise; whoever acts on more than a rest looks again.
+// once: its label and statuses are written, its pods gone. The world may do
+// otherwise; who does more than wait afterwards reads again.
 func After(v View, s Step, now time.Time) View {
 	if s.Label != "" {
 		v.Node.State = s.Label
@@ -17,7 +17,7 @@ func After(v View, s Step, now time.Time) View {
 	v.Pods = slices.DeleteFunc(slices.Clone(v.Pods), func(p *corev1.Pod) bool { return slices.Contains(s.Pods, p) })
 	v.Records = slices.Clone(v.Records)
 	for i := range v.Records {
-		v.Records[i].Status, _ = s.Stamped(v.Records[i], now)
+		v.Records[i].Status, _ = s.Updated(v.Records[i], now)
 	}
 	return v
 }

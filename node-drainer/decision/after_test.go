@@ -22,7 +22,7 @@ func TestAfterADrainTheNodeIsKeptEmpty(t *testing.T) {
 	for range 5 {
 		s := Next(v, p, at)
 		kinds = append(kinds, s.Kind)
-		if s.Rests() {
+		if s.EndsPass() {
 			break
 		}
 		v = After(v, s, at)
@@ -47,7 +47,7 @@ func TestAfterAStepOfOneRecordTheOthersAreAsBefore(t *testing.T) {
 	other.ID = "other"
 	v.Records = append(v.Records, other)
 	s := Step{Kind: Cancel}
-	s.stamp(v.Records[0], record.EvictionCanceled, "the fault was cleared")
+	s.update(v.Records[0], record.EvictionCanceled, "the fault was cleared")
 	after := After(v, s, start)
 	if after.Records[0].Status.UserPodsEvictionStatus.Status != record.EvictionCanceled || len(after.Pods) != 1 || after.Node.State != v.Node.State {
 		t.Errorf("after a cancellation: %+v", after)

@@ -68,7 +68,7 @@ func (d drain) reported(p pending) (why Reason, by []string, ok bool) {
 	return "", nil, false
 }
 
-// leaveAlone stamps the controllers that keep a pod on the node whatever is evicted. A
+// leaveAlone records the controllers that keep a pod on the node whatever is evicted. A
 // controller is taken for one only if all of this holds: its pod was evicted and put
 // back several times; the Node was cordoned meanwhile, so that nothing is bound to it by
 // chance; it has one pod there; and that pod is none that may be a workload.
@@ -90,11 +90,11 @@ func (d drain) leaveAlone(due []eviction.Due, carrier record.Record) (Step, bool
 	if before.Status.Final() {
 		message += leftAlone(names)
 	}
-	s.stamp(carrier, before.Status, message)
+	s.update(carrier, before.Status, message)
 	if before.LeftAlone != "" {
 		owners = append([]string{before.LeftAlone}, owners...)
 	}
-	s.Stamps[0].Status.LeftAlone = strings.Join(owners, ",")
+	s.Updates[0].Status.LeftAlone = strings.Join(owners, ",")
 	return s, true
 }
 

@@ -165,21 +165,21 @@ func TestAForcedDeletionIsNotRepeated(t *testing.T) {
 func TestProgressIsWrittenSeldomAndOnlyWhenItChanged(t *testing.T) {
 	v, p := draining("other", 2), policy(t)
 	s := Next(v, p, start)
-	if len(s.Stamps) != 1 {
-		t.Fatalf("first look: stamps %v, want one", s.Stamps)
+	if len(s.Updates) != 1 {
+		t.Fatalf("first look: updates %v, want one", s.Updates)
 	}
-	v.Records[0].Status = s.Stamps[0].On(v.Records[0].Status, start)
+	v.Records[0].Status = s.Updates[0].On(v.Records[0].Status, start)
 	v.ReportedAt = start
-	if s := Next(v, p, start.Add(time.Hour)); len(s.Stamps) != 0 {
-		t.Errorf("nothing changed: stamps %v", s.Stamps)
+	if s := Next(v, p, start.Add(time.Hour)); len(s.Updates) != 0 {
+		t.Errorf("nothing changed: updates %v", s.Updates)
 	}
 	v.Pods = v.Pods[:1]
-	if s := Next(v, p, start.Add(time.Second)); len(s.Stamps) != 0 || !s.Until.Equal(start.Add(p.ReportEvery)) {
-		t.Errorf("too soon: stamps %v until %s, want none until %s", s.Stamps, s.Until, start.Add(p.ReportEvery))
+	if s := Next(v, p, start.Add(time.Second)); len(s.Updates) != 0 || !s.Until.Equal(start.Add(p.ReportEvery)) {
+		t.Errorf("too soon: updates %v until %s, want none until %s", s.Updates, s.Until, start.Add(p.ReportEvery))
 	}
 	s = Next(v, p, start.Add(p.ReportEvery))
-	if len(s.Stamps) != 1 || !strings.HasPrefix(s.Stamps[0].Status.Message, "1 of 2 pods left") {
-		t.Errorf("later: stamps %v, want 1 of 2 pods left", s.Stamps)
+	if len(s.Updates) != 1 || !strings.HasPrefix(s.Updates[0].Status.Message, "1 of 2 pods left") {
+		t.Errorf("later: updates %v, want 1 of 2 pods left", s.Updates)
 	}
 }
 
@@ -189,10 +189,10 @@ func TestProgressIsBounded(t *testing.T) {
 		v.Attempts[types.UID(fmt.Sprint(i))] = Attempt{At: start, Result: Errored, Tries: 1, Message: strings.Repeat("x", 10000)}
 	}
 	s := Next(v, p, start)
-	if len(s.Stamps) != 1 || len(s.Stamps[0].Status.Message) > 1024 {
-		t.Fatalf("stamps %v, want one of at most 1024 bytes", s.Stamps)
+	if len(s.Updates) != 1 || len(s.Updates[0].Status.Message) > 1024 {
+		t.Fatalf("updates %v, want one of at most 1024 bytes", s.Updates)
 	}
-	if got := s.Stamps[0].Status.Message; !strings.HasSuffix(got, "and 495 more") || s.Why != EvictionErrored {
+	if got := s.Updates[0].Status.Message; !strings.HasSuffix(got, "and 495 more") || s.Why != EvictionErrored {
 		t.Errorf("%s: %s, want %s ... and 495 more", s.Why, got, EvictionErrored)
 	}
 }
@@ -228,8 +228,8 @@ func TestAClockThatIsSetBackDelaysNothing(t *testing.T) {
 	}
 	v = draining("other", 1)
 	v.ReportedAt = start
-	if s := Next(v, p, start.Add(-time.Hour)); len(s.Stamps) != 1 {
-		t.Errorf("%s %s with stamps %v, want progress to be written", s.Kind, s.Why, s.Stamps)
+	if s := Next(v, p, start.Add(-time.Hour)); len(s.Updates) != 1 {
+		t.Errorf("%s %s with updates %v, want progress to be written", s.Kind, s.Why, s.Updates)
 	}
 	// Ahead of the clock that marked a pod not ready, and of the fault itself.
 	v = draining("later", 1)
@@ -245,8 +245,8 @@ func TestADrainIsTheSessions(t *testing.T) {
 	other := v.Records[0]
 	other.ID, other.Status.Session = "r2", "r2"
 	v.Records = append(v.Records, other)
-	if s := Next(v, policy(t), start); s.Kind != Start || len(s.Stamps) != 1 || s.Stamps[0].ID != "r1" {
-		t.Errorf("%s with stamps %v, want %s with that of r1", s.Kind, s.Stamps, Start)
+	if s := Next(v, policy(t), start); s.Kind != Start || len(s.Updates) != 1 || s.Updates[0].ID != "r1" {
+		t.Errorf("%s with updates %v, want %s with that of r1", s.Kind, s.Updates, Start)
 	}
 	for name, change := range map[string]func(*View){
 		"not quarantined": func(v *View) { v.Records[0].Status.NodeQuarantined = "" },
@@ -260,29 +260,32 @@ func TestADrainIsTheSessions(t *testing.T) {
 		v := draining("now", 1)
 		change(&v)
 		if s := Next(v, policy(t), start); s.Kind != Nothing || s.Why != NoOpenWork {
-			t.Errorf("%s: %s %s with stamps %v", name, s.Kind, s.Why, s.Stamps)
+			t.Errorf("%s: %s %s with updates %v", name, s.Kind, s.Why, s.Updates)
 		}
 	}
 }
 
-// TestKindsOfSteps: which rest on facts from the API server itself, and which end a pass.
+// TestKindsOfSteps: which need facts from the API server itself, and which end a pass.
 func TestKindsOfSteps(t *testing.T) {
-	for kind, want := range map[Kind]struct{ irreversible, rests bool }{
-		Start: {}, Cancel: {}, Fail: {}, Wait: {rests: true}, Nothing: {rests: true},
-		Evict: {irreversible: true}, Delete: {irreversible: true}, Finish: {irreversible: true},
+	for kind, want := range map[Kind]struct {
+		reads Reads
+		ends  bool
+	}{
+		Start: {}, Cancel: {}, Fail: {}, LeaveAlone: {}, Wait: {ends: true}, Nothing: {ends: true},
+		Evict: {reads: Reads{Node: true}}, Delete: {reads: Reads{Node: true}}, Finish: {reads: Reads{Node: true, Pods: true}},
 	} {
-		if s := (Step{Kind: kind}); s.Irreversible() != want.irreversible || s.Rests() != want.rests {
-			t.Errorf("%s: irreversible %t, rests %t", kind, s.Irreversible(), s.Rests())
+		if s := (Step{Kind: kind}); Needs(s) != want.reads || s.EndsPass() != want.ends {
+			t.Errorf("%s: needs %+v, ends the pass %t", kind, Needs(s), s.EndsPass())
 		}
 	}
 	s := Step{Kind: Cancel}
 	v := draining("now", 0)
-	s.stamp(v.Records[0], record.EvictionCanceled, "")
-	if status, ok := s.Stamped(v.Records[0], start); !ok || status.UserPodsEvictionStatus.Status != record.EvictionCanceled {
-		t.Errorf("stamped %t: %+v", ok, status)
+	s.update(v.Records[0], record.EvictionCanceled, "")
+	if status, ok := s.Updated(v.Records[0], start); !ok || status.UserPodsEvictionStatus.Status != record.EvictionCanceled {
+		t.Errorf("updated %t: %+v", ok, status)
 	}
-	if _, ok := s.Stamped(record.Record{ID: "r2"}, start); ok {
-		t.Error("another record is stamped")
+	if _, ok := s.Updated(record.Record{ID: "r2"}, start); ok {
+		t.Error("another record is updated")
 	}
 }
 

@@ -49,14 +49,14 @@ func (d drain) next() Step {
 		return d.finish(running, started)
 	case !started:
 		s := Step{Kind: Start, Why: PodsToMove, Session: d.view.Node.Session, Label: drainingLabel(d.view.Node.State), Left: len(due)}
-		s.stamp(d.beginner(), record.EvictionInProgress, count(len(due), len(due))+d.where())
+		s.update(d.beginner(), record.EvictionInProgress, count(len(due), len(due))+d.where())
 		return s
 	}
 	return d.report(running, d.sort(due))
 }
 
 // keepEmpty takes pods away that came to the node after its drain. The drain is over:
-// all it stamps is whose pods come back every time.
+// all it records is whose pods come back every time.
 func (d drain) keepEmpty() Step {
 	due := d.due()
 	if s, ok := d.leaveAlone(due, d.beginner()); ok {
@@ -105,9 +105,9 @@ func (d drain) finish(running record.Record, started bool) Step {
 	for _, r := range d.undone {
 		if r.ID == carrier {
 			s.Lost = d.lost()
-			s.stamp(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where()+leftToRepair(s.Lost)+leftAlone(d.comeBack()))
+			s.update(r, record.EvictionSucceeded, "no pod that had to go is left"+d.where()+leftToRepair(s.Lost)+leftAlone(d.comeBack()))
 		} else {
-			s.stamp(r, record.AlreadyDrained, "drained with its session "+r.Status.Session)
+			s.update(r, record.AlreadyDrained, "drained with its session "+r.Status.Session)
 		}
 	}
 	return s
@@ -134,7 +134,7 @@ func (d drain) report(running record.Record, left []pending) Step {
 		s.Until = earliest(s.Until, next)
 		return s
 	}
-	s.stamp(running, record.EvictionInProgress, message)
+	s.update(running, record.EvictionInProgress, message)
 	return s
 }
 

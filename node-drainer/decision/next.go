@@ -9,7 +9,7 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Next is the next step. Asking again after a step that does not rest gives
+// Next is the next step. Asking again after a step that does not end the pass gives
 // the step after it. PERSIST_ONLY records count for nothing, whoever put them
 // into the view.
 func Next(v View, p Policy, now time.Time) Step {
@@ -45,7 +45,7 @@ func owed(r record.Record) bool {
 // something is left for a newer one.
 func unlessNewer(v View, s Step, until time.Time) Step {
 	newer := func(r record.Record) bool { return owed(r) && record.NeedsNewer(r) != "" }
-	if !s.Rests() || !slices.ContainsFunc(v.Records, newer) {
+	if !s.EndsPass() || !slices.ContainsFunc(v.Records, newer) {
 		return s
 	}
 	if s.Kind == Nothing {
@@ -80,12 +80,12 @@ func cancel(v View) (Step, bool) {
 		switch {
 		case r.Status.NodeQuarantined == record.QuarantineCanceled:
 			s.Why = QuarantineCancelled
-			s.stamp(r, record.EvictionCanceled, "the quarantine was cancelled")
+			s.update(r, record.EvictionCanceled, "the quarantine was cancelled")
 		case record.InQuarantine(r) && !record.Open(r):
-			s.stamp(r, record.EvictionCanceled, "the fault was cleared")
+			s.update(r, record.EvictionCanceled, "the fault was cleared")
 		}
 	}
-	return s, len(s.Stamps) > 0
+	return s, len(s.Updates) > 0
 }
 
 // fail ends the drains that can never be done.
@@ -93,10 +93,10 @@ func fail(open []record.Record) (Step, bool) {
 	s := Step{Kind: Fail, Why: NoSession}
 	for _, r := range open {
 		if r.Status.Session == "" {
-			s.stamp(r, record.EvictionFailed, "the record is in quarantine but names no session")
+			s.update(r, record.EvictionFailed, "the record is in quarantine but names no session")
 		}
 	}
-	return s, len(s.Stamps) > 0
+	return s, len(s.Updates) > 0
 }
 
 func inSession(records []record.Record, session string) []record.Record {
@@ -160,13 +160,13 @@ func skip(v View, undone []record.Record, p Policy) (Step, bool) {
 	s := Step{Kind: Finish, Why: SkipAsked, Session: v.Node.Session}
 	for _, r := range undone {
 		if asksNothing(r, p) {
-			s.stamp(r, record.AlreadyDrained, "the event asked not to drain")
+			s.update(r, record.AlreadyDrained, "the event asked not to drain")
 		}
 	}
-	if len(s.Stamps) == len(undone) {
+	if len(s.Updates) == len(undone) {
 		s.Label = drainedLabel(v.Node.State)
 	}
-	return s, len(s.Stamps) > 0
+	return s, len(s.Updates) > 0
 }
 
 func asksNothing(r record.Record, p Policy) bool {
@@ -228,8 +228,8 @@ func drainedLabel(state nodemark.State) nodemark.State {
 	return ""
 }
 
-func (s *Step) stamp(r record.Record, e record.Eviction, message string) {
-	s.Stamps = append(s.Stamps, Stamp{ID: r.ID, Status: record.EvictionStatus{
+func (s *Step) update(r record.Record, e record.Eviction, message string) {
+	s.Updates = append(s.Updates, Update{ID: r.ID, Status: record.EvictionStatus{
 		Status: e, Message: message, LeftAlone: r.Status.UserPodsEvictionStatus.LeftAlone,
 	}})
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // TestScripts tells the life of one node per file. A script changes the world
-// (see world.do) and asks with "run" for the steps until the drain rests.
+// (see world.do) and asks with "run" for the steps until the drain waits.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
 		w := newWorld()
@@ -229,7 +229,7 @@ func (w *world) pod(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// run takes steps as the handler would until the drain rests.
+// run takes steps as the handler would until the drain waits.
 func (w *world) run(t *testing.T) string {
 	var out strings.Builder
 	for range 20 {
@@ -240,7 +240,7 @@ func (w *world) run(t *testing.T) string {
 		s := Next(w.view, w.policy, w.now)
 		w.tell(&out, s)
 		w.apply(t, s)
-		if s.Rests() {
+		if s.EndsPass() {
 			return out.String()
 		}
 	}
@@ -260,7 +260,7 @@ func (w *world) tell(out *strings.Builder, s Step) {
 		out.WriteString(" until=" + s.Until.Format("15:04:05"))
 	}
 	out.WriteString("\n")
-	for _, st := range s.Stamps {
+	for _, st := range s.Updates {
 		fmt.Fprintf(out, "  %s %s: %s", st.ID, st.Status.Status, st.Status.Message)
 		if st.Status.LeftAlone != "" {
 			out.WriteString(" leftalone=" + st.Status.LeftAlone)
@@ -286,12 +286,12 @@ func (w *world) apply(t *testing.T, s Step) {
 	for _, p := range s.Pods {
 		w.takeAway(s.Kind, p)
 	}
-	for _, st := range s.Stamps {
+	for _, st := range s.Updates {
 		i := slices.IndexFunc(w.view.Records, func(r record.Record) bool { return r.ID == st.ID })
 		before := w.view.Records[i].Status
 		after := st.On(before, w.now)
 		if err := record.CheckWrite(record.NodeDrainer, before, after); err != nil {
-			t.Errorf("illegal stamp: %v", err)
+			t.Errorf("illegal update: %v", err)
 		}
 		w.view.Records[i].Status = after
 		if s.Kind == Wait {

@@ -14,7 +14,7 @@ type Kind string
 
 // Kinds.
 const (
-	// Start stamps InProgress; nothing is taken away before.
+	// Start writes InProgress; nothing is taken away before.
 	Start Kind = "Start"
 	// Evict asks for policy/v1 evictions of Pods.
 	Evict Kind = "Evict"
@@ -22,13 +22,13 @@ const (
 	Delete Kind = "Delete"
 	// Wait waits on the world until Until at the latest.
 	Wait Kind = "Wait"
-	// Finish stamps Succeeded and AlreadyDrained.
+	// Finish writes Succeeded and AlreadyDrained.
 	Finish Kind = "Finish"
-	// LeaveAlone stamps the controllers whose pods are left on the node.
+	// LeaveAlone records the controllers whose pods are left on the node.
 	LeaveAlone Kind = "LeaveAlone"
-	// Cancel stamps Cancelled.
+	// Cancel writes Cancelled.
 	Cancel Kind = "Cancel"
-	// Fail stamps Failed.
+	// Fail writes Failed.
 	Fail Kind = "Fail"
 	// Nothing is left to do.
 	Nothing Kind = "Nothing"
@@ -112,19 +112,19 @@ const (
 	NoMarks Reason = "NoMarks"
 )
 
-// Stamp is a new eviction status of one record.
-type Stamp struct {
+// Update is a new eviction status of one record.
+type Update struct {
 	ID     string
 	Status record.EvictionStatus
 }
 
-// Final says that the record's drain is over with this stamp.
-func (s Stamp) Final() bool { return s.Status.Status.Final() }
+// Final says that the record's drain is over with this update.
+func (u Update) Final() bool { return u.Status.Status.Final() }
 
-// On returns status with the stamp, and the finish time if it is final.
-func (s Stamp) On(status record.Status, now time.Time) record.Status {
-	status.UserPodsEvictionStatus = s.Status
-	if s.Final() && status.DrainFinishTimestamp == nil {
+// On returns status with the update, and the finish time if it is final.
+func (u Update) On(status record.Status, now time.Time) record.Status {
+	status.UserPodsEvictionStatus = u.Status
+	if u.Final() && status.DrainFinishTimestamp == nil {
 		at := now.UTC().Truncate(time.Microsecond)
 		status.DrainFinishTimestamp = &at
 	}
@@ -132,7 +132,7 @@ func (s Stamp) On(status record.Status, now time.Time) record.Status {
 }
 
 // Step is everything to do in one pass. Effects come first: Label, then Pods;
-// Stamps are written when they are done.
+// Updates are written when they are done.
 type Step struct {
 	Kind Kind
 	Why  Reason
@@ -143,8 +143,8 @@ type Step struct {
 	// Pods are to be evicted or deleted.
 	Pods []*corev1.Pod
 	// Left is how many pods still must go.
-	Left   int
-	Stamps []Stamp
+	Left    int
+	Updates []Update
 	// Blocked is what somebody should know of a Wait: why pods do not leave.
 	Blocked []Blocked
 	// Lost are pods that a Finish leaves to the repair.
@@ -162,22 +162,29 @@ type Blocked struct {
 	Overdue bool
 }
 
-// Stamped is a record's status with the step's stamp on it; ok is false if the
+// Updated is a record's status with the step's update on it; ok is false if the
 // step leaves the record alone.
-func (s Step) Stamped(r record.Record, now time.Time) (status record.Status, ok bool) {
-	for _, stamp := range s.Stamps {
-		if stamp.ID == r.ID {
-			return stamp.On(r.Status, now), true
+func (s Step) Updated(r record.Record, now time.Time) (status record.Status, ok bool) {
+	for _, update := range s.Updates {
+		if update.ID == r.ID {
+			return update.On(r.Status, now), true
 		}
 	}
 	return r.Status, false
 }
 
-// Irreversible says that the step rests on facts that must be read from the
-// API server itself before it is taken.
-func (s Step) Irreversible() bool {
-	return s.Kind == Evict || s.Kind == Delete || s.Kind == Finish
+// Reads says which facts are to be read from the API server itself, rather than from a
+// cache. The records are read with the pods.
+type Reads struct{ Node, Pods bool }
+
+// Needs is what has to be read before a step is taken. What cannot be taken back needs
+// the Node; a drain that ends needs its pods too.
+func Needs(s Step) Reads {
+	return Reads{
+		Node: s.Kind == Evict || s.Kind == Delete || s.Kind == Finish,
+		Pods: s.Kind == Finish,
+	}
 }
 
-// Rests says that nothing more follows before the world changes.
-func (s Step) Rests() bool { return s.Kind == Wait || s.Kind == Nothing }
+// EndsPass says that nothing more follows before the world changes.
+func (s Step) EndsPass() bool { return s.Kind == Wait || s.Kind == Nothing }

@@ -60,7 +60,7 @@ func TestManyPersistOnlyRecordsStartNoDrain(t *testing.T) {
 		one.ID = fmt.Sprint(i)
 		v.Records = append(v.Records, one)
 	}
-	if s := Next(v, policy(t), start.Add(24*time.Hour)); len(s.Pods)+len(s.Stamps) > 0 || s.Label != "" {
-		t.Errorf("%s %s: %d pods, %d stamps, label %q", s.Kind, s.Why, len(s.Pods), len(s.Stamps), s.Label)
+	if s := Next(v, policy(t), start.Add(24*time.Hour)); len(s.Pods)+len(s.Updates) > 0 || s.Label != "" {
+		t.Errorf("%s %s: %d pods, %d updates, label %q", s.Kind, s.Why, len(s.Pods), len(s.Updates), s.Label)
 	}
 }

@@ -3,7 +3,7 @@
 //
 // A drain belongs to a session, and its extent is what the repairs that follow
 // ask for together: the whole node, or the pods of some GPUs. It begins
-// with the stamp InProgress on one record, ends with Succeeded on that record
+// with the status InProgress on one record, ends with Succeeded on that record
 // and AlreadyDrained on the others of the session, and is cancelled record by
 // record as quarantines end.
 package decision

@@ -106,9 +106,9 @@ type lines struct{ *Store }
 func (s *Store) positions() *mongo.Collection { return s.db.Collection(Positions) }
 
 // Line reads a consumer's line.
-func (s lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
+func (ln lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
 	var l line
-	err := s.positions().FindOne(ctx, byID(consumer)).Decode(&l)
+	err := ln.positions().FindOne(ctx, byID(consumer)).Decode(&l)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return offset.Line{}, nil
 	}
@@ -119,17 +119,17 @@ func (s lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
 }
 
 // Swap writes a consumer's line if the old one is there.
-func (s lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (bool, error) {
-	if err := s.checkVersion(ctx); err != nil {
+func (ln lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (bool, error) {
+	if err := ln.checkVersion(ctx); err != nil {
 		return false, err
 	}
-	set := bson.D{{Key: "position", Value: with.Text}, {Key: "mark", Value: with.Mark}, {Key: "updatedat", Value: s.Clock.Now()}}
+	set := bson.D{{Key: "position", Value: with.Text}, {Key: "mark", Value: with.Mark}, {Key: "updatedat", Value: ln.Clock.Now()}}
 	if old.Stored {
 		where := append(byID(consumer), bson.E{Key: "position", Value: old.Text})
-		res, err := s.positions().UpdateOne(ctx, where, bson.D{{Key: "$set", Value: set}})
+		res, err := ln.positions().UpdateOne(ctx, where, bson.D{{Key: "$set", Value: set}})
 		return err == nil && res.MatchedCount == 1, err
 	}
-	res, err := s.positions().UpdateOne(ctx, byID(consumer), bson.D{{Key: "$setOnInsert", Value: set}}, options.UpdateOne().SetUpsert(true))
+	res, err := ln.positions().UpdateOne(ctx, byID(consumer), bson.D{{Key: "$setOnInsert", Value: set}}, options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return false, nil
 	}

@@ -30,24 +30,24 @@ type told struct {
 	limit int
 }
 
-func (s *told) List(ctx context.Context, q store.Query) ([]record.Record, error) {
-	s.limit = max(s.limit, q.Limit)
-	return s.list(ctx, q)
+func (t *told) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	t.limit = max(t.limit, q.Limit)
+	return t.list(ctx, q)
 }
-func (s *told) Ping(ctx context.Context) error { return s.ping(ctx) }
-func (s *told) Get(context.Context, string) (record.Record, error) {
+func (t *told) Ping(ctx context.Context) error { return t.ping(ctx) }
+func (t *told) Get(context.Context, string) (record.Record, error) {
 	return record.Record{}, fmt.Errorf("id: %w", store.ErrUndecodable)
 }
 
-func (s *told) Lag(context.Context, string, record.Selector, int) (store.Lag, error) {
+func (t *told) Lag(context.Context, string, record.Selector, int) (store.Lag, error) {
 	return store.Lag{Pending: 2, Oldest: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Lost: "gone"}, nil
 }
 
-func (s *told) Consumers(context.Context) ([]store.Consumer, error) {
+func (t *told) Consumers(context.Context) ([]store.Consumer, error) {
 	return []store.Consumer{{Name: "c"}, {Name: "d"}}, nil
 }
 
-func (s *told) DeadLetters(_ context.Context, source string) ([]store.DeadLetter, error) {
+func (t *told) DeadLetters(_ context.Context, source string) ([]store.DeadLetter, error) {
 	return []store.DeadLetter{{ID: "i", Source: source, Body: []byte("b")}}, nil
 }
 

@@ -28,17 +28,17 @@ const MaxMaintenances = 20000
 type UndecodableError struct{ IDs []string }
 
 // Error names them.
-func (e *UndecodableError) Error() string {
+func (u *UndecodableError) Error() string {
 	const named = 5
 	more := ""
-	if len(e.IDs) > named {
-		more = fmt.Sprintf(" and %d more", len(e.IDs)-named)
+	if len(u.IDs) > named {
+		more = fmt.Sprintf(" and %d more", len(u.IDs)-named)
 	}
-	return fmt.Sprintf("%v: %s%s", ErrUndecodable, strings.Join(e.IDs[:min(named, len(e.IDs))], ", "), more)
+	return fmt.Sprintf("%v: %s%s", ErrUndecodable, strings.Join(u.IDs[:min(named, len(u.IDs))], ", "), more)
 }
 
 // Unwrap makes it an ErrUndecodable.
-func (e *UndecodableError) Unwrap() error { return ErrUndecodable }
+func (u *UndecodableError) Unwrap() error { return ErrUndecodable }
 
 // Maintenances keeps what cloud providers announce. Every write is durable when the
 // call returns. Implementations are safe for concurrent use.

@@ -55,8 +55,8 @@ const (
 )
 
 // String names the result.
-func (r AppendResult) String() string {
-	switch r {
+func (a AppendResult) String() string {
+	switch a {
 	case Appended:
 		return "appended"
 	case Duplicate:
@@ -66,7 +66,7 @@ func (r AppendResult) String() string {
 	case Counted:
 		return "counted"
 	}
-	return fmt.Sprintf("AppendResult(%d)", int(r))
+	return fmt.Sprintf("AppendResult(%d)", int(a))
 }
 
 // Order of a list.

@@ -226,12 +226,12 @@ type latePoll struct {
 	polls *atomic.Int64
 }
 
-func (p latePoll) NewTimer(d time.Duration) clock.Timer {
+func (l latePoll) NewTimer(d time.Duration) clock.Timer {
 	if d < time.Second {
-		return p.RealClock.NewTimer(d)
+		return l.RealClock.NewTimer(d)
 	}
 	rung := make(chan time.Time, 1)
-	return pollTimer{time.AfterFunc(20*time.Second, func() { p.polls.Add(1); rung <- time.Time{} }), rung}
+	return pollTimer{time.AfterFunc(20*time.Second, func() { l.polls.Add(1); rung <- time.Time{} }), rung}
 }
 
 // pollTimer is the timer of one poll.
@@ -240,7 +240,7 @@ type pollTimer struct {
 	rung chan time.Time
 }
 
-func (t pollTimer) C() <-chan time.Time { return t.rung }
+func (p pollTimer) C() <-chan time.Time { return p.rung }
 
 // feedWoken: what another process writes wakes the feed. A wake-up may come before
 // the write can be seen, when the disk is slow for long: then a poll finds it,

@@ -52,22 +52,22 @@ type through struct {
 }
 
 // Get implements store.Store.
-func (s through) Get(ctx context.Context, id string) (record.Record, error) {
-	return s.reader.Get(ctx, id)
+func (t through) Get(ctx context.Context, id string) (record.Record, error) {
+	return t.reader.Get(ctx, id)
 }
 
 // List implements store.Store.
-func (s through) List(ctx context.Context, q store.Query) ([]record.Record, error) {
-	return s.reader.List(ctx, q)
+func (t through) List(ctx context.Context, q store.Query) ([]record.Record, error) {
+	return t.reader.List(ctx, q)
 }
 
 // DeadLetters implements store.Store.
-func (s through) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
-	return s.reader.DeadLetters(ctx, source)
+func (t through) DeadLetters(ctx context.Context, source string) ([]store.DeadLetter, error) {
+	return t.reader.DeadLetters(ctx, source)
 }
 
 // Ping implements store.Store.
-func (s through) Ping(ctx context.Context) error { return s.reader.Ping(ctx) }
+func (t through) Ping(ctx context.Context) error { return t.reader.Ping(ctx) }
 
 func listNewest(t *testing.T, b Backend) {
 	_, s := database(t, b)

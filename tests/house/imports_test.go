@@ -107,6 +107,27 @@ func TestImportMatrix(t *testing.T) {
 	}
 }
 
+// TestMonitorsDoNotImportEachOther: what several need lies beside them.
+func TestMonitorsDoNotImportEachOther(t *testing.T) {
+	monitor := regexp.MustCompile(`^` + root + `health-monitors/([a-z-]+-monitor|labeler|metadata-collector)(/|$)`)
+	found := map[string]bool{}
+	for _, p := range list(t) {
+		from := monitor.FindStringSubmatch(p.ImportPath)
+		if from == nil {
+			continue
+		}
+		found[from[1]] = true
+		for _, path := range p.Imports {
+			if to := monitor.FindStringSubmatch(path); to != nil && to[1] != from[1] {
+				t.Errorf("%s imports %s: what they share belongs beside them, as health-monitors/xid", p.ImportPath, path)
+			}
+		}
+	}
+	if len(found) < 7 {
+		t.Errorf("found the monitors %v alone", found)
+	}
+}
+
 // TestPackagesBesideInternalArePure: the linter holds each of them to that.
 func TestPackagesBesideInternalArePure(t *testing.T) {
 	pure, err := mutation.Pure(filepath.Join("..", ".."))

@@ -147,7 +147,7 @@ func TestPure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"fault-quarantine/decision", "health-monitors/syslog-health-monitor/xid", "repair-chain/chain"} {
+	for _, folder := range []string{"fault-quarantine/decision", "health-monitors/xid", "repair-chain/chain"} {
 		if !slices.Contains(pure, folder) {
 			t.Errorf("%s is not among %v", folder, pure)
 		}

@@ -114,10 +114,10 @@ func drain() []Fault {
 		{
 			Name: "node-drainer/skip-cancel", What: "a drain does not hear that its node recovered",
 			Edits: []overlay.Edit{
-				imports(service+"decide.go", "node-drainer/decision", "internal/nodemark", "data-models/record"),
-				{File: service + "decide.go", Old: "step := decision.Next(sc.view,", New: "step := decision.Next(deaf(sc.view),"},
-				{File: service + "decide.go", Old: "return decision.Next(sc.view,", New: "return decision.Next(deaf(sc.view),"},
-				after(service+"decide.go", ", d.clock.Now()), sc, nil\n}\n", `
+				imports(service+"reconciler.go", "node-drainer/decision", "internal/nodemark", "data-models/record"),
+				{File: service + "reconciler.go", Old: "step := decision.Next(seen.view,", New: "step := decision.Next(deaf(seen.view),"},
+				{File: service + "reconciler.go", Old: "return decision.Next(seen.view,", New: "return decision.Next(deaf(seen.view),"},
+				after(service+"reconciler.go", ", rc.clock.Now()), nil\n}\n", `
 func deaf(v decision.View) decision.View {
 	v.Records = append([]record.Record(nil), v.Records...)
 	for i := range v.Records {
@@ -136,15 +136,15 @@ func deaf(v decision.View) decision.View {
 	return v
 }
 `),
-				{File: service + "evictor.go", Old: "	if !h.stillIn(node, step.Session) {", New: "	if false {"},
+				{File: service + "evictions.go", Old: "	if !e.stillIn(seen.name, step.Session) {", New: "	if false {"},
 			},
 		},
 		{
 			Name: "node-drainer/stamp-before-effect", What: "a drain is stamped as over while its pods are still there",
-			Edits: []overlay.Edit{after(service+"handle.go", "	crashpoint.Here(\"node-drainer/decided\")\n", `	if len(step.Pods) > 0 {
-		early := sc.view
+			Edits: []overlay.Edit{after(service+"reconciler.go", "	crashpoint.Here(\"node-drainer/decided\")\n", `	if len(step.Pods) > 0 {
+		early := seen.view
 		early.Pods = nil
-		if _, err := d.stamp(ctx, node, n, sc, decision.Next(early, decision.Policy{}, time.Time{})); err != nil {
+		if _, err := rc.updateStatus(ctx, seen, decision.Next(early, decision.Policy{}, time.Time{})); err != nil {
 			return step, false, err
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/nvidia/nvsentinel/fault-quarantine/ruling"
 	analysis "github.com/nvidia/nvsentinel/health-events-analyzer/decision"
 	"github.com/nvidia/nvsentinel/health-events-analyzer/rule"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/platform-connectors/admission"
 )
 

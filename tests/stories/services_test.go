@@ -105,7 +105,7 @@ func (w *world) mark(want marks.Desired) {
 	}
 }
 
-// drain is node-drainer: label, pods, stamps.
+// drain is node-drainer: label, pods, status.
 func (w *world) drain() {
 	for range 20 {
 		view := drain.View{Node: drain.NodeOf(w.node), Pods: w.pods, Attempts: map[types.UID]drain.Attempt{}}
@@ -117,7 +117,7 @@ func (w *world) drain() {
 			owed, {Open: record.Yes()}, {Session: view.Node.Session, Evictions: []record.Eviction{record.EvictionSucceeded}},
 		}})
 		s := drain.Next(view, drain.DefaultPolicy(w.eviction), w.now)
-		if s.Rests() && len(s.Stamps) == 0 && s.Label == "" {
+		if s.EndsPass() && len(s.Updates) == 0 && s.Label == "" {
 			return
 		}
 		if s.Label != "" && w.node.Labels[nodemark.StateLabel] != string(s.Label) {
@@ -128,26 +128,26 @@ func (w *world) drain() {
 			w.write()
 			w.evict(s.Pods)
 		}
-		w.stampDrain(s)
-		if s.Rests() {
+		w.updateDrain(s)
+		if s.EndsPass() {
 			return
 		}
 	}
 	w.t.Fatalf("the drain does not come to rest:\n%s", w.out.String())
 }
 
-func (w *world) stampDrain(s drain.Step) {
+func (w *world) updateDrain(s drain.Step) {
 	fresh := false
-	for _, stamp := range s.Stamps {
-		fresh = fresh || w.records[stamp.ID].Status.UserPodsEvictionStatus != stamp.Status
+	for _, update := range s.Updates {
+		fresh = fresh || w.records[update.ID].Status.UserPodsEvictionStatus != update.Status
 	}
 	if !fresh {
 		return
 	}
 	w.write()
-	for _, stamp := range s.Stamps {
-		r := w.records[stamp.ID]
-		w.update(record.NodeDrainer, r.ID, r.Revision, stamp.On(r.Status, w.now), r.ExpireAt)
+	for _, update := range s.Updates {
+		r := w.records[update.ID]
+		w.update(record.NodeDrainer, r.ID, r.Revision, update.On(r.Status, w.now), r.ExpireAt)
 	}
 	w.say("node-drainer", "%s: %s, %d left", s.Kind, s.Why, s.Left)
 }

@@ -29,10 +29,10 @@ func source(t *testing.T, file string) string {
 func TestEveryServiceReadsItsNamedFeed(t *testing.T) {
 	for file, selector := range map[string]string{
 		"fault-quarantine/internal/reconciler/service.go":  "Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),",
-		"node-drainer/internal/reconciler/service.go":      "Store: d.records, Selector: record.NodeQuarantineStatus(),",
+		"node-drainer/internal/reconciler/service.go":      "Store: rc.records, Selector: record.NodeQuarantineStatus(),",
 		"fault-remediation/internal/reconciler/service.go": "Store: d.Records, Selector: record.QuarantinedAndDrainedNodes(),",
 		"health-events-analyzer/main.go":                   "Store: records, Selector: record.ProcessableNonFatalUnhealthyInserts(),",
-		"event-exporter/internal/reconciler/reconciler.go": "Store: d.Records, Selector: record.AllHealthEventInserts(),",
+		"event-exporter/internal/delivery/delivery.go":     "Store: ex.Records, Selector: record.AllHealthEventInserts(),",
 	} {
 		feeds := map[string]int{"health-events-analyzer/main.go": 2}[file] // the second ends what it found
 		if text := source(t, file); strings.Count(text, "consumer.Service{") != max(1, feeds) || !strings.Contains(text, selector) {

@@ -44,7 +44,7 @@ func monitors() []Filter {
 	const clouds, gpus, nics = "health-monitors/csp-health-monitor/", "health-monitors/gpu-health-monitor/", "health-monitors/nic-health-monitor/"
 	return []Filter{
 		{
-			"syslog-health-monitor", "every check's event carries the flag's strategy", syslog + "sighting/sighting.go",
+			"syslog-health-monitor", "every check's event carries the flag's strategy", "health-monitors/sighting/sighting.go",
 			"ProcessingStrategy: record.StrategyNumber(s.Strategy),", "",
 			"./" + syslog + "internal/watch", "TestEveryCheckReportsWithTheStrategyAndRecoversAfterAReboot",
 		},
@@ -327,11 +327,11 @@ func analyzer() []Filter {
 	const room = "health-events-analyzer/"
 	return []Filter{
 		{"health-events-analyzer", "the feed is the named one", room + "main.go", "record.ProcessableNonFatalUnhealthyInserts()", "record.AllHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},
-		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/reconciler/reconciler.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/reconciler", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed event triggers no rule", room + "internal/matching/matching.go", "	if !r.Acts() {\n		return \"\"\n	}\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed event is in no window", room + "decision/window.go", "	if !f.Record.Acts() && !f.isDerived() {\n		return time.Time{}, false\n	}\n", "", "./health-events-analyzer/decision", "Test"},
 		{"health-events-analyzer", "an observed recovery ends no fault that acts", room + "decision/fact.go", "f.Record.Acts() && !recovery.Record.Acts() || ", "", "./health-events-analyzer/decision", "TestAnObserved"},
 		{"health-events-analyzer", "an observed event asks no rule", room + "decision/fact.go", "f.asks() && f.Record.Acts()", "f.asks()", "./health-events-analyzer/decision", "TestAnObserved"},
-		{"health-events-analyzer", "an observed source is none", room + "internal/reconciler/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/reconciler", "TestPersistOnly"},
+		{"health-events-analyzer", "an observed source is none", room + "internal/matching/publish.go", "	case !r.Acts():\n		w.Gone(id)\n", "", "./health-events-analyzer/internal/matching", "TestPersistOnly"},
 		{"health-events-analyzer", "an observed recovery is no cause", "data-models/record/selector.go", "{Strategy: Process, Healthy: Yes()}", "{Healthy: Yes()}", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 		{"health-events-analyzer", "a verdict on an observed fault is no cause", "data-models/record/selector.go", "{Strategy: Process, Verdicts:", "{Verdicts:", "./data-models/record", "TestEveryNamedSelectorFiltersPersistOnly"},
 	}
@@ -340,7 +340,7 @@ func analyzer() []Filter {
 // exporter has no filter, and none may come: everything is exported, and says
 // its strategy.
 func exporter() []Filter {
-	const intake, feed = "event-exporter/internal/reconciler/reconciler.go", "Store: d.Records, Selector: record."
+	const intake, feed = "event-exporter/internal/delivery/delivery.go", "Store: ex.Records, Selector: record."
 	const event, selector = "event-exporter/cloudevent/cloudevent.go", `Name: "AllHealthEventInserts", InsertsOnly: true`
 	return []Filter{
 		{"event-exporter", "no filter: the feed is that of all events", intake, feed + "AllHealthEventInserts()", feed + "ProcessableHealthEventInserts()", "./tests/strategy", "TestEveryServiceReadsItsNamedFeed"},

@@ -151,7 +151,7 @@ func (w world) sweeper(t *testing.T, stop func() error) sweep.Sweep {
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (rt roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return rt(r) }
 
 // TestStoppedAtEveryWrite: a run that is stopped after each of its writes goes on where
 // it was, and comes to the same end.

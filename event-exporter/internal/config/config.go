@@ -11,7 +11,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/event-exporter/cloudevent"
 	"github.com/nvidia/nvsentinel/event-exporter/decision"
-	"github.com/nvidia/nvsentinel/event-exporter/internal/reconciler"
+	"github.com/nvidia/nvsentinel/event-exporter/internal/delivery"
 	"github.com/nvidia/nvsentinel/event-exporter/internal/sender"
 	"github.com/nvidia/nvsentinel/internal/config"
 	"github.com/nvidia/nvsentinel/internal/lease"
@@ -121,8 +121,8 @@ func (f Failure) Policy() decision.Policy {
 }
 
 // Pauses are those between two tries.
-func (f Failure) Pauses() reconciler.Pauses {
-	return reconciler.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
+func (f Failure) Pauses() delivery.Pauses {
+	return delivery.Pauses{Initial: f.InitialBackoff, Longest: f.MaxBackoff, Multiplier: f.Multiplier}
 }
 
 // LookBack is how far back the first start on a store begins.

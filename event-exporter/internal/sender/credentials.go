@@ -21,7 +21,7 @@ import (
 type TokenFile config.SecretFile
 
 // Token reads the file.
-func (f TokenFile) Token(context.Context) (string, error) { return word(config.SecretFile(f)) }
+func (t TokenFile) Token(context.Context) (string, error) { return word(config.SecretFile(t)) }
 
 // Refused waits for another token in the file.
 func (TokenFile) Refused(string) bool { return false }

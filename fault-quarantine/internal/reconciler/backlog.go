@@ -20,21 +20,21 @@ import (
 // before, and was frozen between taking a place and writing it down, then finds
 // another revision and writes nothing. What it had written before stands among
 // the open records, which are read after that.
-func (d *Reconciler) Backlog(ctx context.Context, enqueue func(string)) error {
+func (rc *Reconciler) Backlog(ctx context.Context, enqueue func(string)) error {
 	var names []string
 	waiting := map[string]quota.Waiter{}
-	err := d.pages(ctx, record.BacklogOfNode(""), func(page []record.Record) error {
+	err := rc.pages(ctx, record.BacklogOfNode(""), func(page []record.Record) error {
 		for _, r := range page {
 			names = append(names, r.Event.NodeName)
 			queue(waiting, r)
 		}
-		return d.touch(ctx, page)
+		return rc.touch(ctx, page)
 	})
 	if err != nil {
 		return err
 	}
 	taken := map[string]quota.Session{}
-	err = d.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
+	err = rc.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
 		for _, r := range page {
 			names = append(names, r.Event.NodeName)
 			seat(taken, r)
@@ -44,20 +44,9 @@ func (d *Reconciler) Backlog(ctx context.Context, enqueue func(string)) error {
 	if err != nil {
 		return err
 	}
-	d.Quota.Open(values(taken), values(waiting))
+	rc.Quota.Open(values(taken), values(waiting))
 	for _, name := range names {
 		enqueue(name)
-	}
-	return nil
-}
-
-func (d *Reconciler) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
-	return d.pagesAfter(ctx, selector, 0, each)
-}
-
-func (d *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
-	if err := store.Pages(ctx, d.Store, store.Query{Selector: selector, After: after}, each); err != nil {
-		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
 	}
 	return nil
 }
@@ -65,7 +54,7 @@ func (d *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, a
 // touch gives the faults of a page another revision. A record that got one
 // meanwhile from somebody else needs no touch; nor does one that this version never
 // judges.
-func (d *Reconciler) touch(ctx context.Context, page []record.Record) error {
+func (rc *Reconciler) touch(ctx context.Context, page []record.Record) error {
 	var changes []store.Change
 	for _, r := range page {
 		if r.IsFault() && record.NeedsNewer(r) == "" {
@@ -73,20 +62,20 @@ func (d *Reconciler) touch(ctx context.Context, page []record.Record) error {
 		}
 	}
 	for batch := range slices.Chunk(changes, maxBatch) {
-		if err := d.touchBatch(ctx, batch); err != nil {
+		if err := rc.touchBatch(ctx, batch); err != nil {
 			return fmt.Errorf("touching the backlog: %w", err)
 		}
 	}
 	return nil
 }
 
-func (d *Reconciler) touchBatch(ctx context.Context, changes []store.Change) error {
-	_, err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+func (rc *Reconciler) touchBatch(ctx context.Context, changes []store.Change) error {
+	_, err := rc.Store.Update(ctx, record.FaultQuarantine, changes)
 	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
 	for _, c := range changes {
-		_, err := d.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
+		_, err := rc.Store.Update(ctx, record.FaultQuarantine, []store.Change{c})
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}

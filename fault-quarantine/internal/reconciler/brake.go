@@ -14,9 +14,9 @@ import (
 
 // adds says whether marking a Node would keep pods away that are not kept away
 // now: a cordon or a taint more.
-func (d *Reconciler) adds(node *corev1.Node, desired marks.Desired, now time.Time) bool {
+func (rc *Reconciler) adds(node *corev1.Node, desired marks.Desired, now time.Time) bool {
 	after := node.DeepCopy()
-	d.apply(after, desired, now)
+	rc.apply(after, desired, now)
 	return after.Spec.Unschedulable && !node.Spec.Unschedulable || slices.ContainsFunc(after.Spec.Taints, func(t corev1.Taint) bool {
 		return !slices.ContainsFunc(node.Spec.Taints, func(x corev1.Taint) bool { return x.MatchTaint(&t) && x.Value == t.Value })
 	})
@@ -24,7 +24,7 @@ func (d *Reconciler) adds(node *corev1.Node, desired marks.Desired, now time.Tim
 
 // BrakeSource enqueues, whenever the brake has changed, every node whose faults are
 // held or open.
-func (d *Reconciler) BrakeSource(b *brake.Brake) func(context.Context, func(string)) error {
+func (rc *Reconciler) BrakeSource(b *brake.Brake) func(context.Context, func(string)) error {
 	changed := make(chan struct{}, 1)
 	again := func() {
 		select {
@@ -41,7 +41,7 @@ func (d *Reconciler) BrakeSource(b *brake.Brake) func(context.Context, func(stri
 			case <-changed:
 			}
 			for _, s := range []record.Selector{judgedAs(record.BacklogOfNode(""), record.Held), record.OpenOfNode("")} {
-				err := d.pages(ctx, s, func(page []record.Record) error {
+				err := rc.pages(ctx, s, func(page []record.Record) error {
 					for _, r := range page {
 						enqueue(r.Event.NodeName)
 					}

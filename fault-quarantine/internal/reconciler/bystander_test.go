@@ -214,7 +214,7 @@ type told struct {
 	told []string
 }
 
-func (b *told) Note(ctx context.Context, node *corev1.Node, e reconciler.Event) {
-	b.books.Note(ctx, node, e)
-	b.told = append(b.told, e.Message)
+func (t *told) Note(ctx context.Context, node *corev1.Node, e reconciler.Event) {
+	t.books.Note(ctx, node, e)
+	t.told = append(t.told, e.Message)
 }

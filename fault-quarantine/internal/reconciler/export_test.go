@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 )
 
-// TellStranded looks once for stranded faults.
-var TellStranded = (*Reconciler).tellStranded
+// ReportStranded looks once for stranded faults.
+var ReportStranded = (*Reconciler).reportStranded
 
 // HoldWhole has a reconciler hold so many bytes of open faults whole.
-func (d *Reconciler) HoldWhole(bytes int) { d.whole = bytes }
+func (rc *Reconciler) HoldWhole(bytes int) { rc.whole = bytes }
 
 // Holds is what a look at a node holds of its open faults, as JSON, and how many of
 // them are in brief.
-func (d *Reconciler) Holds(ctx context.Context, name string) (bytes, brief int, err error) {
-	seen, err := d.observe(ctx, name)
+func (rc *Reconciler) Holds(ctx context.Context, name string) (bytes, brief int, err error) {
+	seen, err := rc.observe(ctx, name)
 	if err != nil {
 		return 0, 0, err
 	}

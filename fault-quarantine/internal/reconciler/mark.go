@@ -25,14 +25,14 @@ type Event struct {
 // mark brings the Node to what its open records ask for, then stamps the
 // records whose quarantine is finished by that; written are the revisions that the
 // judgement made. It returns the Node as it is then.
-func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) (*corev1.Node, error) {
+func (rc *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Judgement, written map[string]int64) (*corev1.Node, error) {
 	desired := marks.Of(j.Open).Without(j.Brief)
 	for _, r := range j.Changed {
 		if r.Status.NodeQuarantined == record.QuarantineCanceled {
 			desired.Ended = append(desired.Ended, r.ID)
 		}
 	}
-	d.noteHeld(ctx, node, j.Changed)
+	rc.noteHeld(ctx, node, j.Changed)
 	if len(j.Unknown) > 0 {
 		if j.Leave {
 			return node, nil
@@ -40,20 +40,20 @@ func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Jud
 		desired = desired.Keep(node, j.Unknown)
 	}
 	if desired.Session == "" && !nodemark.Bears(node) {
-		d.noteRestored(ctx, node.Name, node, node)
+		rc.noteRestored(ctx, node.Name, node, node)
 		return node, nil
 	}
-	now := d.Clock.Now()
-	if why, on := d.Brake.On(); on && d.adds(node, desired, now) {
-		return node, outcome.Park(d.Brake.Wait(), why)
+	now := rc.Clock.Now()
+	if why, on := rc.Brake.On(); on && rc.adds(node, desired, now) {
+		return node, outcome.Park(rc.Brake.Wait(), why)
 	}
-	after, news, err := d.patch(ctx, node, func(n *corev1.Node) { d.apply(n, desired, now) })
+	after, news, err := rc.patch(ctx, node, func(n *corev1.Node) { rc.apply(n, desired, now) })
 	if err != nil {
 		return node, fmt.Errorf("marking node %s: %w", node.Name, err)
 	}
-	d.note(ctx, node, after, desired)
-	d.noteRestored(ctx, node.Name, node, after)
-	if err := d.finish(ctx, j, written, now); err != nil || !news {
+	rc.note(ctx, node, after, desired)
+	rc.noteRestored(ctx, node.Name, node, after)
+	if err := rc.finish(ctx, j, written, now); err != nil || !news {
 		return after, err
 	}
 	return after, outcome.Wait(0, "the node changed while it was marked")
@@ -61,62 +61,62 @@ func (d *Reconciler) mark(ctx context.Context, node *corev1.Node, j decision.Jud
 
 // apply brings a Node to what is desired. A cordon of ours brings its taint
 // along, and no schedulable Node keeps it, whoever uncordoned it.
-func (d *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time) {
+func (rc *Reconciler) apply(n *corev1.Node, desired marks.Desired, now time.Time) {
 	was := n.Spec.Unschedulable
-	d.Mutator.Apply(n, desired, now)
+	rc.Mutator.Apply(n, desired, now)
 	if !was || !n.Spec.Unschedulable {
 		marks.FollowCordon(n)
 	}
 }
 
 // patch patches the Node; news says that somebody else changed it meanwhile.
-func (d *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
-	d.ownWrites.Begin(node.Name)
-	after, err = d.Nodes.Patch(ctx, node, mutate)
+func (rc *Reconciler) patch(ctx context.Context, node *corev1.Node, mutate func(*corev1.Node)) (after *corev1.Node, news bool, err error) {
+	rc.ownWrites.Begin(node.Name)
+	after, err = rc.Nodes.Patch(ctx, node, mutate)
 	if err != nil {
-		d.ownWrites.End(node.Name, "")
+		rc.ownWrites.End(node.Name, "")
 		return nil, false, err
 	}
-	return after, d.ownWrites.End(node.Name, after.ResourceVersion), nil
+	return after, rc.ownWrites.End(node.Name, after.ResourceVersion), nil
 }
 
-func (d *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
+func (rc *Reconciler) noteHeld(ctx context.Context, node *corev1.Node, changed []record.Record) {
 	for _, r := range changed {
 		if r.Reason() == record.Held {
-			d.Nodes.Note(ctx, node, Event{Warning: true, Reason: "QuarantineHeld", Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
+			rc.Nodes.Note(ctx, node, Event{Warning: true, Reason: "QuarantineHeld", Message: "fault " + r.ID + " is held: " + r.Status.QuarantineVerdict.Detail})
 		}
 	}
 }
 
-func (d *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
+func (rc *Reconciler) note(ctx context.Context, was, is *corev1.Node, desired marks.Desired) {
 	before := nodemark.Session(was)
 	if before == desired.Session || before != "" && record.SameID(is.Name, before, desired.Session) {
 		return
 	}
 	if before != "" {
-		d.Metrics.Released.Inc()
+		rc.Metrics.Released.Inc()
 		why := "no fault is open"
 		switch nodemark.Read(was).Released {
 		case nodemark.ByUncordon:
-			d.Metrics.Uncordoned.Inc()
+			rc.Metrics.Uncordoned.Inc()
 			why = hand(was) + " uncordoned the node"
 		case nodemark.ByUntaint:
-			d.Metrics.Untainted.Inc()
+			rc.Metrics.Untainted.Inc()
 			why = hand(was) + " removed a taint of the session"
 		case nodemark.ByRequest:
 			r := nodemark.Read(was).Request
-			d.Metrics.Requested.Inc()
+			rc.Metrics.Requested.Inc()
 			why = r.By + " released the node: " + r.Reason
 		case nodemark.ByNobody:
 		}
 		if uid := nodemark.Read(is).Claim; desired.Session == "" && nodemark.Bears(is) && uid != "" {
 			why += "; cordon, taints and labels stay until the repair object with uid " + uid + ", which claims the node, has ended"
 		}
-		d.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
+		rc.Nodes.Note(ctx, is, Event{Reason: "NodeReleased", Message: "session " + before + " ended: " + why})
 	}
 	if desired.Session != "" {
-		d.Metrics.Quarantined.Inc()
-		d.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
+		rc.Metrics.Quarantined.Inc()
+		rc.Nodes.Note(ctx, is, Event{Reason: "NodeQuarantined", Message: "session " + desired.Session + " opened"})
 	}
 }
 
@@ -135,7 +135,7 @@ func hand(node *corev1.Node) string {
 // finish stamps when the Node was seen to bear the marks of a record. What this
 // judgement changed stands at the revision that was written; anything else that
 // changed it meanwhile is a conflict.
-func (d *Reconciler) finish(ctx context.Context, j decision.Judgement, written map[string]int64, now time.Time) error {
+func (rc *Reconciler) finish(ctx context.Context, j decision.Judgement, written map[string]int64, now time.Time) error {
 	unmarked := slices.DeleteFunc(slices.Clone(j.Open), func(r record.Record) bool {
 		return r.Status.QuarantineFinishTimestamp != nil || record.NeedsNewer(r) != ""
 	})
@@ -146,7 +146,7 @@ func (d *Reconciler) finish(ctx context.Context, j decision.Judgement, written m
 				r.Revision = made
 			}
 			if j.Brief[r.ID] {
-				full, err := d.readWhole(ctx, r)
+				full, err := rc.readWhole(ctx, r)
 				if err != nil {
 					return err
 				}
@@ -155,7 +155,7 @@ func (d *Reconciler) finish(ctx context.Context, j decision.Judgement, written m
 			r.Status.QuarantineFinishTimestamp = &now
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
-		if _, err := d.update(ctx, changes); err != nil {
+		if _, err := rc.update(ctx, changes); err != nil {
 			return err
 		}
 	}

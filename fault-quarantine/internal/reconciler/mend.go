@@ -39,17 +39,17 @@ func (c *contested) set(name string, is bool) int {
 
 // noteRestored counts and reports that a mark of a Node was restored; after is nil for
 // a Node that was not looked at.
-func (d *Reconciler) noteRestored(ctx context.Context, name string, before, after *corev1.Node) {
+func (rc *Reconciler) noteRestored(ctx context.Context, name string, before, after *corev1.Node) {
 	was, is := nodemark.Read(before), nodemark.Read(after)
-	d.Metrics.Contested.Set(float64(d.contested.set(name, is.Restored.Count >= marks.ContestedAfter)))
+	rc.Metrics.Contested.Set(float64(rc.contested.set(name, is.Restored.Count >= marks.ContestedAfter)))
 	if is.Restored.Count <= was.Restored.Count {
 		return
 	}
 	writer := nodemark.WriterOf(is.Restored.By)
-	d.Metrics.Restored.WithLabelValues(string(was.Lifted), string(writer)).Inc()
-	d.Log.Warn("marks restored", "node", name, "session", is.Session, "lifted", was.Lifted, "by", is.Restored.By, "count", is.Restored.Count)
+	rc.Metrics.Restored.WithLabelValues(string(was.Lifted), string(writer)).Inc()
+	rc.Log.Warn("marks restored", "node", name, "session", is.Session, "lifted", was.Lifted, "by", is.Restored.By, "count", is.Restored.Count)
 	if marks.ReportsRestore(is.Restored.Count) {
-		d.Nodes.Note(ctx, after, Event{Warning: true, Reason: restoredReason, Message: restoredText(after.Name, was, is.Restored)})
+		rc.Nodes.Note(ctx, after, Event{Warning: true, Reason: restoredReason, Message: restoredText(after.Name, was, is.Restored)})
 	}
 }
 
@@ -79,8 +79,8 @@ func restoredText(name string, was nodemark.Marks, r nodemark.Restored) string {
 }
 
 // mendWait is how long a lifted mark of a Node stays so; 0 if none does.
-func (d *Reconciler) mendWait(node *corev1.Node) time.Duration {
-	mend, wait := marks.Mending(nodemark.Read(node), d.Clock.Now())
+func (rc *Reconciler) mendWait(node *corev1.Node) time.Duration {
+	mend, wait := marks.Mending(nodemark.Read(node), rc.Clock.Now())
 	if mend != marks.Later {
 		return 0
 	}

@@ -56,17 +56,17 @@ func MarkedIn(nodes *kube.Nodes) func(name string) bool {
 
 // Concerns says whether a Node's change enqueues it: it is relevant and more
 // than what this reconciler has just written there.
-func (d *Reconciler) Concerns(before, after *corev1.Node) bool {
+func (rc *Reconciler) Concerns(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return true
 	}
-	return d.repaired(before, after) || Relevant(before, after) && !d.ownWrites.Ignores(after.Name, after.ResourceVersion)
+	return rc.repaired(before, after) || Relevant(before, after) && !rc.ownWrites.Ignores(after.Name, after.ResourceVersion)
 }
 
 // repaired says that a repair has succeeded for which recoveries wait.
-func (d *Reconciler) repaired(before, after *corev1.Node) bool {
+func (rc *Reconciler) repaired(before, after *corev1.Node) bool {
 	is := nodemark.Read(after).State
-	return is == nodemark.RemediationSucceeded && nodemark.Read(before).State != is && d.waits.is(after.Name, decision.WaitRepair)
+	return is == nodemark.RemediationSucceeded && nodemark.Read(before).State != is && rc.waits.is(after.Name, decision.WaitRepair)
 }
 
 // Relevant says whether a Node's change concerns fault-quarantine: it came,

@@ -1,17 +1,16 @@
 package reconciler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
-	"github.com/nvidia/nvsentinel/internal/outcome"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -45,54 +44,50 @@ func (f facts) pass() bool { return f.more || f.after > 0 }
 
 // observe reads the facts of a node: its records, the Node if it matters, and
 // of the past what can change the judgement.
-func (d *Reconciler) observe(ctx context.Context, name string) (facts, error) {
-	seen, err := d.present(ctx, name)
+func (rc *Reconciler) observe(ctx context.Context, name string) (facts, error) {
+	seen, err := rc.present(ctx, name)
 	if err != nil {
 		return seen, fmt.Errorf("reading the records of node %s: %w", name, err)
 	}
-	if len(seen.view.Pending)+len(seen.view.Open) == 0 && !d.Marked(name) {
-		return seen, nil
+	var cached *corev1.Node
+	if rc.Cached != nil {
+		cached = rc.Cached(name)
 	}
-	if seen.node, err = d.read(ctx, name, seen.view); err != nil {
-		return seen, fmt.Errorf("reading node %s: %w", name, err)
+	switch decision.Needs(seen.view, nodeView(cached), rc.Marked(name)).Node {
+	case decision.Nowhere:
+		return seen, nil
+	case decision.Cache:
+		seen.node = cached
+	case decision.Server:
+		if seen.node, err = rc.Nodes.Read(ctx, name); err != nil {
+			return seen, fmt.Errorf("reading node %s: %w", name, err)
+		}
 	}
 	seen.view.Name = name
-	seen.view.Node, seen.policy = nodeView(seen.node), d.policy(seen.node)
-	if seen.view.Past, err = d.past(ctx, name, seen); err != nil {
+	seen.view.Node, seen.policy = nodeView(seen.node), rc.policy(seen.node)
+	reads := decision.Needs(seen.view, seen.view.Node, true)
+	if seen.view.Past, err = rc.past(ctx, seen, reads); err != nil {
 		return seen, fmt.Errorf("reading the past of node %s: %w", name, err)
 	}
-	if seen.view.Named, err = d.named(ctx, name, seen.view); err != nil {
+	if seen.view.Named, err = rc.named(ctx, seen.view, reads); err != nil {
 		return seen, fmt.Errorf("reading the session of node %s: %w", name, err)
 	}
 	return seen, nil
 }
 
-// read reads the Node from the API server, unless what a cache has of it is enough.
-func (d *Reconciler) read(ctx context.Context, name string, v decision.View) (*corev1.Node, error) {
-	if d.Cached != nil {
-		if node := d.Cached(name); node != nil && nodeView(node).Suffices(v.Pending, v.Open) {
-			return node, nil
-		}
-	}
-	return d.Nodes.Read(ctx, name)
-}
-
 // named reads the records that the Node names and that are neither pending nor
 // open, and one of its session: a release needs them.
-func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (out []record.Record, err error) {
-	if v.Node == nil || v.Node.Session == "" {
+func (rc *Reconciler) named(ctx context.Context, v decision.View, reads decision.Reads) (out []record.Record, err error) {
+	if len(reads.Named) == 0 && !reads.Session {
 		return nil, nil
 	}
-	known, sessions := map[string]bool{}, map[string]bool{}
+	known, session := map[string]bool{}, !reads.Session
 	for _, r := range slices.Concat(v.Pending, v.Open) {
-		known[r.ID], sessions[r.Status.Session] = true, true
+		known[r.ID] = true
 	}
 	var lost []record.Record
-	for _, a := range v.Node.Active {
-		if known[a.ID] {
-			continue
-		}
-		r, err := store.FindOf(ctx, d.Store, name, a.ID)
+	for _, a := range reads.Named {
+		r, err := store.FindOf(ctx, rc.Store, v.Name, a.ID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrUndecodable) {
 			lost = append(lost, a)
 			continue
@@ -100,22 +95,23 @@ func (d *Reconciler) named(ctx context.Context, name string, v decision.View) (o
 		if err != nil {
 			return nil, err
 		}
-		if sessions[r.Status.Session] = true; !known[r.ID] {
+		if session = session || r.Status.Session == v.Node.Session; !known[r.ID] {
 			out = append(out, r)
 		}
 	}
-	since, err := d.since(ctx, name, lost)
-	if out = append(out, since...); err != nil || sessions[v.Node.Session] {
+	since, err := rc.since(ctx, v.Name, lost)
+	if out = append(out, since...); err != nil || session {
 		return out, err
 	}
-	one, err := d.Store.List(ctx, store.Query{Selector: record.Selector{Name: "Session", Node: name, Session: v.Node.Session}, Limit: 1})
+	ofSession := record.Selector{Name: "Session", Node: v.Name, Session: v.Node.Session}
+	one, err := rc.Store.List(ctx, store.Query{Selector: ofSession, Limit: 1})
 	return append(out, one...), err
 }
 
 // since reads the recoveries that later events of their publishers hold for
 // faults that only the Node knows.
-func (d *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
-	back := lookBack{reconciler: d, recoveries: Past(name), fresh: cases(lost)}
+func (rc *Reconciler) since(ctx context.Context, name string, lost []record.Record) ([]record.Record, error) {
+	back := lookBack{reconciler: rc, recoveries: Past(name), fresh: cases(lost)}
 	back.recoveries.Healthy = record.Yes()
 	seen := map[publisher]bool{{}: true}
 	for _, r := range lost {
@@ -136,41 +132,41 @@ func (d *Reconciler) since(ctx context.Context, name string, lost []record.Recor
 // present reads the records that are not judged for good, or open: in one query,
 // of one moment, if they are not many. Else a record is read before what it may
 // become meanwhile by another replica's hand, so that none is missed.
-func (d *Reconciler) present(ctx context.Context, name string) (facts, error) {
+func (rc *Reconciler) present(ctx context.Context, name string) (facts, error) {
 	var seen facts
 	pending, open := record.BacklogOfNode(name), record.OpenOfNode(name)
-	after, deep := d.waits.begin(name)
+	after, deep := rc.cursors.begin(name)
 	if !deep || after > 0 {
-		all, more, err := d.some(ctx, Present(name), 0)
+		all, more, err := rc.some(ctx, Present(name), 0)
 		if err != nil {
 			return seen, err
 		}
 		if !more {
-			d.waits.end(name)
+			rc.cursors.end(name)
 			seen.view.Pending, seen.view.Open = chosen(all, pending), chosen(all, open)
 			return seen, nil
 		}
 	}
-	d.waits.skip(name, after)
-	unjudged, more, err := d.some(ctx, judgedAs(pending, ""), after)
+	rc.cursors.skip(name, after)
+	unjudged, more, err := rc.some(ctx, judgedAs(pending, ""), after)
 	if err != nil {
 		return seen, err
 	}
-	held, err := d.all(ctx, judgedAs(pending, record.Held))
+	held, err := rc.all(ctx, judgedAs(pending, record.Held))
 	if err != nil {
 		return seen, err
 	}
 	seen.view.Pending, seen.after, seen.more = append(held, unjudged...), after, more
 	if !seen.pass() {
-		d.waits.end(name)
+		rc.cursors.end(name)
 	}
-	seen.view.Open, seen.view.Brief, err = d.open(ctx, open, decision.Recoveries(seen.view.Pending))
+	seen.view.Open, seen.view.Brief, err = rc.open(ctx, open, decision.Recoveries(seen.view.Pending))
 	return seen, err
 }
 
 // some reads as many records as one look takes, and says whether more may follow.
-func (d *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
-	page, err = d.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
+func (rc *Reconciler) some(ctx context.Context, s record.Selector, after int64) (page []record.Record, more bool, err error) {
+	page, err = rc.Store.List(ctx, store.Query{Selector: s, After: after, Limit: maxLook, More: &more})
 	return page, more, err
 }
 
@@ -184,67 +180,12 @@ func judgedAs(s record.Selector, reasons ...record.Reason) record.Selector {
 	return s
 }
 
-func (d *Reconciler) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
-	err = d.pages(ctx, s, func(page []record.Record) error {
+func (rc *Reconciler) all(ctx context.Context, s record.Selector) (out []record.Record, err error) {
+	err = rc.pages(ctx, s, func(page []record.Record) error {
 		out = append(out, page...)
 		return nil
 	})
 	return out, err
-}
-
-// open reads the open records page by page, the first of them whole, and the others
-// in brief.
-func (d *Reconciler) open(ctx context.Context, s record.Selector, recoveries []record.Record) (out []record.Record, brief map[string]bool, err error) {
-	held, most := 0, cmp.Or(d.whole, maxWhole)
-	brief = map[string]bool{}
-	err = d.pages(ctx, s, func(page []record.Record) error {
-		for _, r := range page {
-			if held += weight(r); held > most {
-				r, brief[r.ID] = decision.Brief(r, recoveries), true
-			}
-			out = append(out, r)
-		}
-		return nil
-	})
-	return out, brief, err
-}
-
-// weight is about what a record takes in memory, in bytes.
-func weight(r record.Record) int {
-	n := 1024 + len(r.Event.Message)
-	for _, e := range r.Event.EntitiesImpacted {
-		n += 32 + len(e.EntityType) + len(e.EntityValue)
-	}
-	for _, c := range r.Event.ErrorCode {
-		n += 16 + len(c)
-	}
-	for k, v := range r.Event.Metadata {
-		n += 64 + len(k) + len(v)
-	}
-	for _, f := range r.Status.Faults {
-		n += 48 + len(f.Key) + len(f.ClearedBy)
-	}
-	return n
-}
-
-// readWhole reads a record that is known in brief, as it was then.
-func (d *Reconciler) readWhole(ctx context.Context, brief record.Record) (record.Record, error) {
-	full, err := d.Store.Get(ctx, brief.ID)
-	if err != nil {
-		return full, fmt.Errorf("reading open fault %s of node %s whole: %w", brief.ID, brief.Event.NodeName, err)
-	}
-	if full.Revision != brief.Revision {
-		return full, outcome.Wait(0, "another writer changed a record of the node")
-	}
-	return full, nil
-}
-
-// batchOf is how many records of a judgement are written in one transaction.
-func batchOf(j decision.Judgement) int {
-	if len(j.Brief) > 0 {
-		return briefBatch
-	}
-	return maxBatch
 }
 
 func chosen(records []record.Record, by record.Selector) (out []record.Record) {
@@ -254,4 +195,49 @@ func chosen(records []record.Record, by record.Selector) (out []record.Record) {
 		}
 	}
 	return out
+}
+
+func (rc *Reconciler) pages(ctx context.Context, selector record.Selector, each func([]record.Record) error) error {
+	return rc.pagesAfter(ctx, selector, 0, each)
+}
+
+func (rc *Reconciler) pagesAfter(ctx context.Context, selector record.Selector, after int64, each func([]record.Record) error) error {
+	if err := store.Pages(ctx, rc.Store, store.Query{Selector: selector, After: after}, each); err != nil {
+		return fmt.Errorf("reading records (%s): %w", selector.Name, err)
+	}
+	return nil
+}
+
+// cursors has the nodes with more unjudged records than one look takes, and after
+// which of them the next look begins.
+type cursors struct {
+	mu   sync.Mutex
+	from map[string]int64
+}
+
+// begin says after which record the look at a node begins, and whether the one
+// before could not see all.
+func (c *cursors) begin(name string) (after int64, deep bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after, deep = c.from[name]
+	return after, deep
+}
+
+// skip has the next look at a node, which cannot see all either, begin after a
+// record; 0 is the start.
+func (c *cursors) skip(name string, after int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.from == nil {
+		c.from = map[string]int64{}
+	}
+	c.from[name] = after
+}
+
+// end has the next look at a node see all of it, if it can.
+func (c *cursors) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.from, name)
 }

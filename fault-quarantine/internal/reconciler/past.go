@@ -6,6 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
 	"github.com/nvidia/nvsentinel/store-client/store"
 )
 
@@ -21,23 +22,24 @@ func Past(name string) record.Selector {
 // held one met every recovery when that was judged. For each publisher of such a
 // fault its newest recovery tells of a later boot, and whether any recovery is
 // later than the fault; if so, those that clear something of it are read.
-func (d *Reconciler) past(ctx context.Context, name string, seen facts) ([]record.Record, error) {
-	fresh := slices.DeleteFunc(unjudgedOf(seen.view.Pending), func(r record.Record) bool { return !r.IsFault() })
-	if len(fresh) == 0 {
+func (rc *Reconciler) past(ctx context.Context, seen facts, reads decision.Reads) ([]record.Record, error) {
+	if len(reads.Fresh) == 0 {
 		return nil, nil
 	}
-	back := lookBack{reconciler: d, recoveries: Past(name), fresh: cases(fresh)}
+	back := lookBack{reconciler: rc, recoveries: Past(seen.view.Name), fresh: cases(reads.Fresh)}
 	back.recoveries.Healthy = record.Yes()
 	if err := back.later(ctx); err != nil {
 		return nil, err
 	}
-	if err := back.boots(ctx, name, seen); err != nil {
-		return nil, err
+	if reads.Boots {
+		if err := back.boots(ctx, seen.view.Name, seen.view.Open); err != nil {
+			return nil, err
+		}
 	}
 	if seen.more {
 		// What waits behind this look may have ended already what it would open.
 		back.recoveries.Verdicts = []record.Reason{""}
-		back.fresh = cases(slices.DeleteFunc(fresh, func(r record.Record) bool { return !seen.acts(r) }))
+		back.fresh = cases(slices.DeleteFunc(slices.Clone(reads.Fresh), func(r record.Record) bool { return !seen.acts(r) }))
 		if err := back.scan(ctx, back.recoveries, latest(unjudgedOf(seen.view.Pending))); err != nil {
 			return nil, err
 		}
@@ -93,45 +95,45 @@ type publisher struct{ agent, epoch string }
 
 // later reads the recoveries that are later than a fault: in the store, or in
 // its publisher's order.
-func (b *lookBack) later(ctx context.Context) error {
-	newest, err := b.newest(ctx, b.recoveries, store.ByAppendDescending)
+func (l *lookBack) later(ctx context.Context) error {
+	newest, err := l.newest(ctx, l.recoveries, store.ByAppendDescending)
 	if err != nil || newest == nil {
 		return err
 	}
-	b.found = append(b.found, *newest)
+	l.found = append(l.found, *newest)
 	oldest, counted := newest.Append, map[publisher][]record.Record{}
-	for _, f := range b.fresh {
+	for _, f := range l.fresh {
 		oldest = min(oldest, f.Append)
 		if p := (publisher{f.Event.Agent, f.SeqEpoch}); p.epoch != "" {
 			counted[p] = append(counted[p], f.Record)
 		}
 	}
 	for p, faults := range counted {
-		own := b.recoveries
+		own := l.recoveries
 		own.Agent, own.SeqEpoch = p.agent, p.epoch
-		last, err := b.newest(ctx, own, store.BySeqDescending)
+		last, err := l.newest(ctx, own, store.BySeqDescending)
 		if err != nil {
 			return err
 		}
 		if last == nil {
 			continue
 		}
-		b.found = append(b.found, *last)
+		l.found = append(l.found, *last)
 		if slices.ContainsFunc(faults, func(f record.Record) bool { return fault.Follows(f, *last) }) {
-			if err := b.scan(ctx, own, 0); err != nil {
+			if err := l.scan(ctx, own, 0); err != nil {
 				return err
 			}
 		}
 	}
 	if oldest < newest.Append {
-		return b.scan(ctx, b.recoveries, oldest)
+		return l.scan(ctx, l.recoveries, oldest)
 	}
 	return nil
 }
 
 // newest reads one record; nil if there is none.
-func (b *lookBack) newest(ctx context.Context, s record.Selector, order store.Order) (*record.Record, error) {
-	list, err := b.reconciler.Store.List(ctx, store.Query{Selector: s, Order: order, Limit: 1})
+func (l *lookBack) newest(ctx context.Context, s record.Selector, order store.Order) (*record.Record, error) {
+	list, err := l.reconciler.Store.List(ctx, store.Query{Selector: s, Order: order, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -140,24 +142,24 @@ func (b *lookBack) newest(ctx context.Context, s record.Selector, order store.Or
 
 // scan reads page by page what was appended after a record and keeps what
 // clears an entry that nothing found so far clears.
-func (b *lookBack) scan(ctx context.Context, s record.Selector, after int64) error {
-	if len(b.fresh) == 0 {
+func (l *lookBack) scan(ctx context.Context, s record.Selector, after int64) error {
+	if len(l.fresh) == 0 {
 		return nil
 	}
-	return b.reconciler.pagesAfter(ctx, s, after, func(page []record.Record) error {
+	return l.reconciler.pagesAfter(ctx, s, after, func(page []record.Record) error {
 		for _, r := range page {
-			if b.clears(r) {
-				b.found = append(b.found, r)
+			if l.clears(r) {
+				l.found = append(l.found, r)
 			}
 		}
 		return nil
 	})
 }
 
-func (b *lookBack) clears(recovery record.Record) bool {
+func (l *lookBack) clears(recovery record.Record) bool {
 	any := false
-	for i := range b.fresh {
-		f := &b.fresh[i]
+	for i := range l.fresh {
+		f := &l.fresh[i]
 		if !fault.Before(f.Record, recovery) {
 			continue
 		}
@@ -171,17 +173,11 @@ func (b *lookBack) clears(recovery record.Record) bool {
 }
 
 // boots reads what else proves that a boot is over: repairs, and what the Node
-// reported during this session. A fault of the present boot needs no proof.
-func (b *lookBack) boots(ctx context.Context, name string, seen facts) error {
-	if seen.node == nil || !slices.ContainsFunc(b.fresh, func(f open) bool {
-		boot := f.Event.BootID()
-		return boot != "" && boot != seen.node.Status.NodeInfo.BootID && fault.CuredByReboot(f.Event.EffectiveAction())
-	}) {
-		return nil
-	}
+// reported during the sessions of its open records.
+func (l *lookBack) boots(ctx context.Context, name string, open []record.Record) error {
 	kinds := []record.Selector{{Repaired: record.Yes()}}
 	known := map[string]bool{}
-	for _, r := range seen.view.Open {
+	for _, r := range open {
 		if s := r.Status.Session; s != "" && !known[s] {
 			known[s] = true
 			kinds = append(kinds, record.Selector{Session: s})
@@ -189,10 +185,10 @@ func (b *lookBack) boots(ctx context.Context, name string, seen facts) error {
 	}
 	s := Past(name)
 	s.Any = kinds
-	return b.reconciler.pages(ctx, s, func(page []record.Record) error {
+	return l.reconciler.pages(ctx, s, func(page []record.Record) error {
 		for _, r := range page {
 			if tells(r, known) {
-				b.found = append(b.found, r)
+				l.found = append(l.found, r)
 			}
 		}
 		return nil

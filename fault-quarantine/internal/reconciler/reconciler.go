@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +71,7 @@ type Reconciler struct {
 
 	newer     atomic.Pointer[ruling.Rules]
 	waits     waits
+	cursors   cursors
 	contested contested
 	ownWrites ownwrite.Filter
 	whole     int // stands for maxWhole in tests
@@ -79,22 +79,19 @@ type Reconciler struct {
 
 // Use takes other rule sets over: from the next look at a node on, faults that are
 // not judged yet are judged by them, whole.
-func (d *Reconciler) Use(r *ruling.Rules) { d.newer.Store(r) }
+func (rc *Reconciler) Use(r *ruling.Rules) { rc.newer.Store(r) }
 
 // inForce are the rule sets that judge now.
-func (d *Reconciler) inForce() *ruling.Rules {
-	if r := d.newer.Load(); r != nil {
+func (rc *Reconciler) inForce() *ruling.Rules {
+	if r := rc.newer.Load(); r != nil {
 		return r
 	}
-	return d.Rules
+	return rc.Rules
 }
 
 // soon is when a node is looked at again of which one look could not judge all
 // records; those left are found by the backlog after a restart.
 const soon = time.Millisecond
-
-// maxTold bounds the ids in an Event.
-const maxTold = 5
 
 // waitForNode is how long a node whose object is missing, or whose machine is
 // undecidable, waits when nothing wakes it.
@@ -107,13 +104,13 @@ const waitForQuota = 5 * time.Minute
 const waitForBudget = 200 * time.Millisecond
 
 // Handle brings one node's records and its Node up to date.
-func (d *Reconciler) Handle(ctx context.Context, name string) error {
-	err := d.handle(ctx, name)
+func (rc *Reconciler) Handle(ctx context.Context, name string) error {
+	err := rc.handle(ctx, name)
 	if errors.Is(err, kube.ErrConflict) {
 		err = outcome.Race(err.Error())
 	}
 	if !expected(err) {
-		d.Quota.Leave(name)
+		rc.Quota.Leave(name)
 	}
 	return err
 }
@@ -125,72 +122,72 @@ func expected(err error) bool {
 	return err == nil || wait || park
 }
 
-func (d *Reconciler) handle(ctx context.Context, name string) error {
-	seen, err := d.observe(ctx, name)
+func (rc *Reconciler) handle(ctx context.Context, name string) error {
+	seen, err := rc.observe(ctx, name)
 	if err != nil {
 		return err
 	}
 	if len(seen.view.Pending)+len(seen.view.Open) == 0 && seen.node == nil {
-		d.settle(name, decision.Judgement{})
-		d.waits.set(name, "")
-		d.noteRestored(ctx, name, nil, nil)
+		rc.settle(name, decision.Judgement{})
+		rc.waits.set(name, "")
+		rc.noteRestored(ctx, name, nil, nil)
 		return nil
 	}
 	crashpoint.Here("fault-quarantine/observed")
-	judgement, err := d.judge(seen)
+	judgement, err := rc.judge(seen)
 	if err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/decided")
-	written, err := d.stamp(ctx, judgement, decision.Recoveries(seen.view.Pending))
+	written, err := rc.writeVerdicts(ctx, judgement, decision.Recoveries(seen.view.Pending))
 	if err != nil {
 		return err
 	}
 	crashpoint.Here("fault-quarantine/stamped")
 	if seen.node != nil {
-		if seen.node, err = d.mark(ctx, seen.node, judgement, written); err != nil {
+		if seen.node, err = rc.mark(ctx, seen.node, judgement, written); err != nil {
 			return err
 		}
 		crashpoint.Here("fault-quarantine/done")
 	}
-	d.settle(name, judgement)
+	rc.settle(name, judgement)
 	if seen.pass() {
-		return d.goOn(name, seen, judgement)
+		return rc.requeueSoon(name, seen, judgement)
 	}
-	return d.rest(ctx, name, seen.node, judgement)
+	return rc.requeue(ctx, name, seen.node, judgement)
 }
 
-// goOn has the node looked at again soon: at the records behind what could not
+// requeueSoon has the node looked at again soon: at the records behind what could not
 // be judged now, and after the last ones from the start.
-func (d *Reconciler) goOn(name string, seen facts, j decision.Judgement) error {
-	d.waits.set(name, j.Waiting)
+func (rc *Reconciler) requeueSoon(name string, seen facts, j decision.Judgement) error {
+	rc.waits.set(name, j.Waiting)
 	switch {
 	case !seen.more:
-		d.waits.end(name)
+		rc.cursors.end(name)
 		return outcome.Park(waitForNode, "some records of the node cannot be judged now")
 	case len(j.Changed) == 0:
-		d.waits.skip(name, latest(unjudgedOf(seen.view.Pending)))
+		rc.cursors.skip(name, latest(unjudgedOf(seen.view.Pending)))
 	}
 	return outcome.Park(soon, "more records of the node wait to be judged")
 }
 
 // judge has the decision made, with a place in the budget for a session that
 // would be opened, or without.
-func (d *Reconciler) judge(seen facts) (decision.Judgement, error) {
-	now, node, policy := d.Clock.Now(), seen.node, seen.policy
+func (rc *Reconciler) judge(seen facts) (decision.Judgement, error) {
+	now, node, policy := rc.Clock.Now(), seen.node, seen.policy
 	judgement := decision.Judge(seen.view, policy, now)
 	if judgement.Opens == nil {
 		return judgement, nil
 	}
-	if d.Brake.Unread() {
+	if rc.Brake.Unread() {
 		return judgement, outcome.Wait(waitForBudget, "the emergency brake is not read yet")
 	}
-	if why, on := d.Brake.On(); on {
+	if why, on := rc.Brake.On(); on {
 		policy.Hold = why
 		return decision.Judge(seen.view, policy, now), nil
 	}
 	c := budget.Candidate{Name: node.Name, Labels: node.Labels, InSession: nodemark.Session(node) != "", Order: judgement.Opens.Append}
-	granted, why, err := d.Quota.Take(c, judgement.Opens.ID)
+	granted, why, err := rc.Quota.Take(c, judgement.Opens.ID)
 	if errors.Is(err, quota.ErrNotOpen) {
 		return judgement, outcome.Wait(waitForBudget, err.Error())
 	}
@@ -202,45 +199,21 @@ func (d *Reconciler) judge(seen facts) (decision.Judgement, error) {
 }
 
 // settle tells the budget what became of the node.
-func (d *Reconciler) settle(name string, j decision.Judgement) {
+func (rc *Reconciler) settle(name string, j decision.Judgement) {
 	if j.Held == nil {
-		d.Quota.Settle(name, decision.Session(j.Open))
+		rc.Quota.Settle(name, decision.Session(j.Open))
 	}
 }
 
-// waitingText says what a person should know of a wait.
-func waitingText(j decision.Judgement) string {
-	switch j.Waiting {
-	case decision.WaitUnknown:
-	case decision.WaitRepair:
-		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
-	case decision.WaitLemon:
-		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
-	case decision.WaitNewer:
-		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/upgrade.md"
-	case decision.WaitRule:
-		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
-	default:
-		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
-	}
-	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
-	if j.Leave {
-		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
-			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
-	}
-	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
-		"nvsentinel release confirms that they are over, see docs/store-restore.md"
-}
-
-// rest says what the node waits for, and lets it go.
-func (d *Reconciler) rest(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
-	if d.waits.set(name, j.Waiting) && j.Waiting != "" {
-		d.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
+// requeue reports what the node waits for, and says when it is looked at again.
+func (rc *Reconciler) requeue(ctx context.Context, name string, node *corev1.Node, j decision.Judgement) error {
+	if rc.waits.set(name, j.Waiting) && j.Waiting != "" {
+		rc.Log.Warn("records wait to be judged", "node", name, "reason", j.Waiting, "detail", j.Detail, "unknown", j.Unknown)
 		if node != nil {
-			d.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
+			rc.Nodes.Note(ctx, node, Event{Warning: j.Waiting != decision.WaitRepair && j.Waiting != decision.WaitLemon, Reason: j.Waiting, Message: waitingText(j)})
 		}
 	}
-	mend := d.mendWait(node)
+	mend := rc.mendWait(node)
 	switch {
 	case mend > 0:
 		return outcome.Park(mend, "a mark of the session is lifted; it was restored a moment ago")
@@ -252,10 +225,10 @@ func (d *Reconciler) rest(ctx context.Context, name string, node *corev1.Node, j
 	return nil
 }
 
-func (d *Reconciler) policy(node *corev1.Node) decision.Policy {
-	value, known, rules := nodeValue(node), map[string]ruling.Ruling{}, d.inForce()
+func (rc *Reconciler) policy(node *corev1.Node) decision.Policy {
+	value, known, rules := nodeValue(node), map[string]ruling.Ruling{}, rc.inForce()
 	return decision.Policy{
-		DryRun: d.DryRun, Retention: d.Retention,
+		DryRun: rc.DryRun, Retention: rc.Retention,
 		Match: func(e record.Event) ruling.Ruling {
 			r, ok := known[e.ID]
 			if ok {
@@ -265,25 +238,27 @@ func (d *Reconciler) policy(node *corev1.Node) decision.Policy {
 			r = rules.Decide(e, value)
 			known[e.ID] = r
 			for _, err := range r.Errors {
-				d.Metrics.RuleErrors.Inc()
-				d.Log.Warn("rule not evaluated", "node", e.NodeName, "record", e.ID, "error", err)
+				rc.Metrics.RuleErrors.Inc()
+				rc.Log.Warn("rule not evaluated", "node", e.NodeName, "record", e.ID, "error", err)
 			}
 			return r
 		},
 	}
 }
 
-// stamp writes the judgement in parts, each as one batch of compare-and-sets
+// writeVerdicts writes the judgement in parts, each as one batch of compare-and-sets
 // within the time that no other replica can lead: a pile of records gets through
 // however slow the store is. What a stopped pass has not written is judged again.
 // It returns the revisions that it made, by the records' ids.
-func (d *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries []record.Record) (written map[string]int64, err error) {
+func (rc *Reconciler) writeVerdicts(
+	ctx context.Context, j decision.Judgement, recoveries []record.Record,
+) (written map[string]int64, err error) {
 	written = map[string]int64{}
 	for _, part := range j.Batches(batchOf(j)) {
 		changes := make([]store.Change, len(part))
 		for i, r := range part {
 			if j.Brief[r.ID] {
-				full, err := d.readWhole(ctx, r)
+				full, err := rc.readWhole(ctx, r)
 				if err != nil {
 					return nil, err
 				}
@@ -291,7 +266,7 @@ func (d *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries
 			}
 			changes[i] = store.Change{ID: r.ID, Revision: r.Revision, Status: r.Status, ExpireAt: r.ExpireAt}
 		}
-		after, err := d.update(ctx, changes)
+		after, err := rc.update(ctx, changes)
 		if err != nil {
 			return nil, err
 		}
@@ -299,8 +274,8 @@ func (d *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries
 			written[r.ID] = r.Revision
 		}
 		for _, r := range part {
-			d.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
-			d.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
+			rc.Metrics.Verdicts.WithLabelValues(string(r.Reason())).Inc()
+			rc.Log.Info("record judged", "node", r.Event.NodeName, "record", r.ID, "verdict", r.Reason(),
 				"quarantine", r.Status.NodeQuarantined, "session", r.Status.Session, "detail", r.Status.QuarantineVerdict.Detail)
 		}
 	}
@@ -308,13 +283,13 @@ func (d *Reconciler) stamp(ctx context.Context, j decision.Judgement, recoveries
 }
 
 // update writes one batch under a fence of its own.
-func (d *Reconciler) update(ctx context.Context, changes []store.Change) ([]record.Record, error) {
+func (rc *Reconciler) update(ctx context.Context, changes []store.Change) ([]record.Record, error) {
 	ctx, release := lease.Fence(ctx)
 	defer release()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("writing verdicts: another replica may lead: %w", err)
 	}
-	after, err := d.Store.Update(ctx, record.FaultQuarantine, changes)
+	after, err := rc.Store.Update(ctx, record.FaultQuarantine, changes)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, outcome.Wait(0, "another writer changed a record of the node")
 	}

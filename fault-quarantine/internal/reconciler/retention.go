@@ -15,27 +15,27 @@ const expireEvery = 10 * time.Minute
 
 // Expiry deletes records whose expireAt has passed, and dead letters beyond their bounds.
 // Only expireAt expires a record.
-func (d *Reconciler) Expiry() consume.Task {
+func (rc *Reconciler) Expiry() consume.Task {
 	return consume.Task{Name: "retention", Every: expireEvery, Do: func(ctx context.Context) error {
-		n, err := d.Store.Expire(ctx, d.Clock.Now())
+		n, err := rc.Store.Expire(ctx, rc.Clock.Now())
 		if err != nil {
 			return fmt.Errorf("expiring records: %w", err)
 		}
 		if n > 0 {
-			d.Log.Info("records expired", "count", n)
+			rc.Log.Info("records expired", "count", n)
 		}
-		return d.trimDeadLetters(ctx)
+		return rc.trimDeadLetters(ctx)
 	}}
 }
 
 // trimDeadLetters has the oldest dead letters go where there are too many, too large or too
 // old ones.
-func (d *Reconciler) trimDeadLetters(ctx context.Context) error {
+func (rc *Reconciler) trimDeadLetters(ctx context.Context) error {
 	var problems []error
 	for _, bound := range store.DeadLetterBounds() {
-		n, err := d.Store.TrimDeadLetters(ctx, bound, d.Clock.Now())
+		n, err := rc.Store.TrimDeadLetters(ctx, bound, rc.Clock.Now())
 		if n > 0 {
-			d.Log.Warn("dead letters beyond their bound are gone", "source", bound.Source, "count", n)
+			rc.Log.Warn("dead letters beyond their bound are gone", "source", bound.Source, "count", n)
 		}
 		problems = append(problems, err)
 	}

@@ -12,15 +12,15 @@ import (
 
 // Service is the reconciler as a consumer of the store: what is new is judged, and judged
 // again when the Nodes, the budget or the emergency brake change.
-func (d *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal *aside.Register) *consumer.Service {
-	vet := fatal.Vetting(Present, d.Try)
-	vet.Tell = d.Tell
+func (rc *Reconciler) Service(name string, workers int, nodes *kube.Nodes, fatal *aside.Register) *consumer.Service {
+	vet := fatal.Vetting(Present, rc.Try)
+	vet.Tell = rc.Tell
 	return &consumer.Service{
 		Name: name, Metrics: "fault_quarantine", Store: fatal.Rest(), Selector: record.ProcessableHealthEventInserts(),
-		Reconcile: d.Handle, Backlog: d.Backlog, Workers: workers, Vet: vet,
-		Sources: []func(context.Context, func(string)) error{nodes.Source(d.Concerns), d.Quota.Source, d.BrakeSource(d.Brake)},
-		Tasks: []consume.Task{d.Stranded(), d.Expiry(), {Name: "nodes that count", Do: func(ctx context.Context) error {
-			return nodes.Source(Counts)(ctx, d.Quota.Changed)
+		Reconcile: rc.Handle, Backlog: rc.Backlog, Workers: workers, Vet: vet,
+		Sources: []func(context.Context, func(string)) error{nodes.Source(rc.Concerns), rc.Quota.Source, rc.BrakeSource(rc.Brake)},
+		Tasks: []consume.Task{rc.Stranded(), rc.Expiry(), {Name: "nodes that count", Do: func(ctx context.Context) error {
+			return nodes.Source(Counts)(ctx, rc.Quota.Changed)
 		}}},
 	}
 }

@@ -17,51 +17,53 @@ const strandedEvery = time.Minute
 const strandedReason = "FaultStranded"
 
 // Stranded looks for open faults whose publisher says PERSIST_ONLY by now: it counts
-// them, and tells of each once with an Event on its Node. Nothing is lifted and nothing
+// them, and reports each once with an Event on its Node. Nothing is lifted and nothing
 // is decided by it.
-func (d *Reconciler) Stranded() consume.Task {
-	told := map[string]bool{}
-	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error { return d.tellStranded(ctx, told) }}
+func (rc *Reconciler) Stranded() consume.Task {
+	reported := map[string]bool{}
+	return consume.Task{Name: "stranded faults", Every: strandedEvery, Do: func(ctx context.Context) error {
+		return rc.reportStranded(ctx, reported)
+	}}
 }
 
-// tellStranded looks once; told are the records that were told of.
-func (d *Reconciler) tellStranded(ctx context.Context, told map[string]bool) error {
+// reportStranded looks once; reported are the records that were reported before.
+func (rc *Reconciler) reportStranded(ctx context.Context, reported map[string]bool) error {
 	var open []record.Record
-	err := d.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
+	err := rc.pages(ctx, record.OpenOfNode(""), func(page []record.Record) error {
 		open = append(open, page...)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	found, err := stranded.Find(ctx, d.Said, open)
+	found, err := stranded.Find(ctx, rc.Said, open)
 	if err != nil {
 		return err
 	}
-	d.Metrics.Stranded.Reset()
+	rc.Metrics.Stranded.Reset()
 	for _, f := range found {
 		e := f.Open.Event
-		d.Metrics.Stranded.WithLabelValues(e.Agent).Inc()
-		if told[f.Open.ID] {
+		rc.Metrics.Stranded.WithLabelValues(e.Agent).Inc()
+		if reported[f.Open.ID] {
 			continue
 		}
-		d.Log.Warn("a fault is open and its publisher says PERSIST_ONLY by now", "node", e.NodeName, "record", f.Open.ID,
+		rc.Log.Warn("a fault is open and its publisher says PERSIST_ONLY by now", "node", e.NodeName, "record", f.Open.ID,
 			"agent", e.Agent, "check", e.CheckName, "newest", f.Newest.ID)
-		if err := d.noteStranded(ctx, f); err != nil {
+		if err := rc.noteStranded(ctx, f); err != nil {
 			return err
 		}
-		told[f.Open.ID] = true
+		reported[f.Open.ID] = true
 	}
 	return nil
 }
 
-func (d *Reconciler) noteStranded(ctx context.Context, f stranded.Fault) error {
+func (rc *Reconciler) noteStranded(ctx context.Context, f stranded.Fault) error {
 	e := f.Open.Event
-	node, err := d.Nodes.Read(ctx, e.NodeName)
+	node, err := rc.Nodes.Read(ctx, e.NodeName)
 	if err != nil || node == nil {
 		return err
 	}
-	d.Nodes.Note(ctx, node, Event{
+	rc.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: strandedReason,
 		Message: fmt.Sprintf("fault %s of %s (%s) is open, and %s says PERSIST_ONLY by now: only a PROCESS recovery lifts it. "+
 			"If none comes, let it say PROCESS until it has recovered, or release the node", f.Open.ID, e.Agent, e.CheckName, e.Agent),

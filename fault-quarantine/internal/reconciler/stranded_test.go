@@ -38,7 +38,7 @@ func TestAnOpenFaultOfASwitchedPublisherIsToldOfOnce(t *testing.T) {
 	told := map[string]bool{}
 	expect := func(open, notes int, when string) {
 		t.Helper()
-		if err := reconciler.TellStranded(d, t.Context(), told); err != nil {
+		if err := reconciler.ReportStranded(d, t.Context(), told); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -14,7 +14,7 @@ import (
 
 // Try computes what handling computes of one record alone, on a blank Node of its
 // machine, and forgets it: if that kills the process, the record does.
-func (d *Reconciler) Try(_ context.Context, r record.Record) {
+func (rc *Reconciler) Try(_ context.Context, r record.Record) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Event.NodeName}}
 	v := decision.View{Name: r.Event.NodeName, Node: &decision.Node{Identity: r.Node, Session: r.Status.Session}}
 	if record.OpenOfNode("").Matches(r) {
@@ -22,18 +22,18 @@ func (d *Reconciler) Try(_ context.Context, r record.Record) {
 	} else {
 		v.Pending = []record.Record{r}
 	}
-	now := d.Clock.Now()
-	j := decision.Judge(v, d.policy(node), now)
-	d.Mutator.Apply(node, marks.Of(j.Open), now)
+	now := rc.Clock.Now()
+	j := decision.Judge(v, rc.policy(node), now)
+	rc.Mutator.Apply(node, marks.Of(j.Open), now)
 }
 
 // Tell says on the Node that a record of it is judged by nobody.
-func (d *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
-	node, err := d.Nodes.Read(ctx, f.Key)
+func (rc *Reconciler) Tell(ctx context.Context, f crashloop.Work) {
+	node, err := rc.Nodes.Read(ctx, f.Key)
 	if err != nil || node == nil {
 		return
 	}
-	d.Nodes.Note(ctx, node, Event{
+	rc.Nodes.Note(ctx, node, Event{
 		Warning: true, Reason: "RecordSetAside",
 		Message: "record " + f.Record + " killed fault-quarantine each time it was looked at; it is a dead letter now and is not judged: " +
 			"look at the node yourself, see docs/quarantine.md",

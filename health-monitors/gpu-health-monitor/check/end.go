@@ -6,7 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 )
 
 // ending is a fault that looks say is over: why, and which of the last ones.

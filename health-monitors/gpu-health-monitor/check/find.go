@@ -8,7 +8,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // finding is a fault that one look shows.

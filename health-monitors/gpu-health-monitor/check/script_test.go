@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/dcgmerror"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // TestScripts tells the lives of faults as text: a look or a failure goes in, what

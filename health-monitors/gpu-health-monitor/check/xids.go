@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // sameXID is how far apart the stamps of one XID may be: a host engine that is started again

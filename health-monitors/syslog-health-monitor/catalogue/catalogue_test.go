@@ -15,7 +15,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // load reads a file of that text.

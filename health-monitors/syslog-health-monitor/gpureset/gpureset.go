@@ -9,8 +9,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 // CodeFailure is the error code of a reset that failed.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nvidia/nvsentinel/api/protos"
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 )
 
 // MetadataPattern names the rule by which an event was made.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/mutate"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 func TestParse(t *testing.T) {

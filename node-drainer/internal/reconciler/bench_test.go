@@ -79,102 +79,102 @@ func newBench(b *testing.B) *bench {
 	return &bench{b: b, client: client.Clientset, ns: cluster.Namespace(b)}
 }
 
-func (x *bench) node(i int) string { return fmt.Sprintf("bench-%d-%d", x.round, i%*benchNodes) }
+func (b *bench) node(i int) string { return fmt.Sprintf("bench-%d-%d", b.round, i%*benchNodes) }
 
 // parallel does something for every index below n, at most limit at once.
-func (x *bench) parallel(n, limit int, do func(ctx context.Context, i int) error) {
-	group, ctx := errgroup.WithContext(x.b.Context())
+func (b *bench) parallel(n, limit int, do func(ctx context.Context, i int) error) {
+	group, ctx := errgroup.WithContext(b.b.Context())
 	group.SetLimit(limit)
 	for i := range n {
 		group.Go(func() error { return do(ctx, i) })
 	}
 	if err := group.Wait(); err != nil {
-		x.b.Fatal(err)
+		b.b.Fatal(err)
 	}
 }
 
 // pods makes new nodes with running pods.
-func (x *bench) pods() []*corev1.Pod {
-	x.round++
-	x.parallel(*benchNodes, 16, func(ctx context.Context, i int) error {
-		_, err := x.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: x.node(i)}}, metav1.CreateOptions{})
+func (b *bench) pods() []*corev1.Pod {
+	b.round++
+	b.parallel(*benchNodes, 16, func(ctx context.Context, i int) error {
+		_, err := b.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.node(i)}}, metav1.CreateOptions{})
 		return err
 	})
 	out := make([]*corev1.Pod, *benchPods)
-	x.parallel(*benchPods, 32, func(ctx context.Context, i int) error {
+	b.parallel(*benchPods, 32, func(ctx context.Context, i int) error {
 		none := int64(0)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.ns, Name: fmt.Sprintf("p-%d-%d", x.round, i), Labels: map[string]string{"app": "bench"}}}
-		pod.Spec = corev1.PodSpec{NodeName: x.node(i), TerminationGracePeriodSeconds: &none, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-		made, err := x.client.CoreV1().Pods(x.ns).Create(ctx, pod, metav1.CreateOptions{})
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: fmt.Sprintf("p-%d-%d", b.round, i), Labels: map[string]string{"app": "bench"}}}
+		pod.Spec = corev1.PodSpec{NodeName: b.node(i), TerminationGracePeriodSeconds: &none, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+		made, err := b.client.CoreV1().Pods(b.ns).Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 		made.Status.Phase = corev1.PodRunning
-		out[i], err = x.client.CoreV1().Pods(x.ns).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+		out[i], err = b.client.CoreV1().Pods(b.ns).UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		return err
 	})
 	return out
 }
 
 // evictByHand is the floor: the same evictions, and nothing else.
-func (x *bench) evictByHand(pods []*corev1.Pod, inFlight int) time.Duration {
+func (b *bench) evictByHand(pods []*corev1.Pod, inFlight int) time.Duration {
 	began := time.Now()
-	x.parallel(len(pods), inFlight, func(ctx context.Context, i int) error {
-		return reconciler.Evict(ctx, x.client, pods[i], 0)
+	b.parallel(len(pods), inFlight, func(ctx context.Context, i int) error {
+		return reconciler.Evict(ctx, b.client, pods[i], 0)
 	})
 	return time.Since(began)
 }
 
 // drainer prepares a drainer with one fault per node, as fault-quarantine leaves
 // it, and returns what drains them all.
-func (x *bench) drainer(c config.Config) func() time.Duration {
-	db, err := storeopen.Open(x.b.Context(), "sqlite://"+filepath.Join(x.b.TempDir(), "records.db"),
+func (b *bench) drainer(c config.Config) func() time.Duration {
+	db, err := storeopen.Open(b.b.Context(), "sqlite://"+filepath.Join(b.b.TempDir(), "records.db"),
 		storeopen.Options{SingleHost: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {
-		x.b.Fatal(err)
+		b.b.Fatal(err)
 	}
-	x.b.Cleanup(func() {
+	b.b.Cleanup(func() {
 		if err := db.Close(); err != nil {
-			x.b.Error(err)
+			b.b.Error(err)
 		}
 	})
-	x.parallel(*benchNodes, 16, func(ctx context.Context, i int) error { return x.quarantine(ctx, db, x.node(i)) })
-	c.UserNamespaces = []eviction.NamespaceRule{{Name: x.ns, Mode: eviction.Immediate}}
+	b.parallel(*benchNodes, 16, func(ctx context.Context, i int) error { return b.quarantine(ctx, db, b.node(i)) })
+	c.UserNamespaces = []eviction.NamespaceRule{{Name: b.ns, Mode: eviction.Immediate}}
 	policy, err := c.Compile()
 	if err != nil {
-		x.b.Fatal(err)
+		b.b.Fatal(err)
 	}
-	cluster, err := reconciler.NewCluster(x.client)
+	cluster, err := reconciler.NewCluster(b.client)
 	if err != nil {
-		x.b.Fatal(err)
+		b.b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(x.b.Context())
-	x.b.Cleanup(cancel)
+	ctx, cancel := context.WithCancel(b.b.Context())
+	b.b.Cleanup(cancel)
 	go func() { _ = cluster.Run(ctx) }()
 	if err := cluster.WaitForSync(ctx); err != nil {
-		x.b.Fatal(err)
+		b.b.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
 	drains := reconciler.New(
 		reconciler.Config{Policy: decision.DefaultPolicy(policy), PerNode: c.EvictionsPerNode, InFlight: c.EvictionsInFlight},
-		reconciler.Deps{Records: &consumer.Records{Store: db, Writer: record.NodeDrainer}, Client: x.client, Cluster: cluster, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: reconciler.NewMetrics(registry)})
+		reconciler.Deps{Records: &consumer.Records{Store: db, Writer: record.NodeDrainer}, Client: b.client, Cluster: cluster, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Metrics: reconciler.NewMetrics(registry)})
 	loop := drains.Service("node-drainer", c.Workers).Loop(&daemon.Daemon{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: registry})
 	return func() time.Duration {
 		began := time.Now()
 		ended := make(chan error, 1)
 		go func() { ended <- loop.Run(ctx) }()
-		x.await(registry)
+		b.await(registry)
 		took := time.Since(began)
 		cancel()
 		if err := <-ended; err != nil {
-			x.b.Error(err)
+			b.b.Error(err)
 		}
 		return took
 	}
 }
 
 // quarantine leaves a node with one fault, as fault-quarantine does.
-func (x *bench) quarantine(ctx context.Context, db store.Store, name string) error {
+func (b *bench) quarantine(ctx context.Context, db store.Store, name string) error {
 	r := record.Record{ID: name, CreatedAt: time.Now().UTC().Truncate(time.Microsecond)}
 	r.Event = record.Event{ID: name, NodeName: name, Agent: "bench", CheckName: "check", IsFatal: true, ProcessingStrategy: record.Process}
 	if _, err := db.Append(ctx, []record.Record{r}); err != nil {
@@ -189,11 +189,11 @@ func (x *bench) quarantine(ctx context.Context, db store.Store, name string) err
 	if _, err := db.Update(ctx, record.FaultQuarantine, []store.Change{{ID: name, Revision: r.Revision, Status: r.Status}}); err != nil {
 		return err
 	}
-	node, err := kube.ReadNode(ctx, x.client, name)
+	node, err := kube.ReadNode(ctx, b.client, name)
 	if err != nil {
 		return err
 	}
-	_, err = kube.PatchNode(ctx, x.client, node, func(n *corev1.Node) {
+	_, err = kube.PatchNode(ctx, b.client, node, func(n *corev1.Node) {
 		n.Spec.Unschedulable = true
 		n.Annotations = map[string]string{nodemark.SessionAnnotation: name, nodemark.QuarantineHealthEventIsCordoned: nodemark.True}
 		n.Labels = map[string]string{nodemark.StateLabel: string(nodemark.Quarantined)}
@@ -202,13 +202,13 @@ func (x *bench) quarantine(ctx context.Context, db store.Store, name string) err
 }
 
 // await waits until the drains of all nodes have succeeded, at most 10 minutes.
-func (x *bench) await(registry *prometheus.Registry) {
-	ctx, cancel := context.WithTimeout(x.b.Context(), 10*time.Minute)
+func (b *bench) await(registry *prometheus.Registry) {
+	ctx, cancel := context.WithTimeout(b.b.Context(), 10*time.Minute)
 	defer cancel()
 	for succeeded(registry) < *benchNodes {
 		select {
 		case <-ctx.Done():
-			x.b.Fatalf("%d of %d nodes are drained", succeeded(registry), *benchNodes)
+			b.b.Fatalf("%d of %d nodes are drained", succeeded(registry), *benchNodes)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

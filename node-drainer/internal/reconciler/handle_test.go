@@ -26,7 +26,7 @@ type one struct {
 	store.Store
 	record record.Record
 	lists  int
-	// meanwhile happens while a stamp is under way.
+	// meanwhile happens while an update is under way.
 	meanwhile func(r record.Record)
 }
 
@@ -77,11 +77,11 @@ func quarantined(t *testing.T) (*Reconciler, *one) {
 }
 
 // TestAChangeRightAfterAStampIsLookedAt: the feed's deliveries wait for the end
-// of the stamp; one that is not its own has the node looked at once more, twice
+// of the update; one that is not its own has the node looked at once more, twice
 // being what the end of a drain takes by itself.
 func TestAChangeRightAfterAStampIsLookedAt(t *testing.T) {
 	for name, tt := range map[string]struct {
-		later int64 // revisions after the stamp's own
+		later int64 // revisions after the update's own
 		looks int
 	}{"its own": {0, 2}, "another writer's": {1, 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestALostRaceForARecordIsTriedAgainSoon(t *testing.T) {
 		t.Errorf("%q, want a wait", why)
 	}
 	if records.record.Status.UserPodsEvictionStatus.Status != record.EvictionUnset {
-		t.Error("the loser has stamped")
+		t.Error("the loser has written")
 	}
 }
 

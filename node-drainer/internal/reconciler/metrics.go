@@ -65,8 +65,8 @@ type overdueCollector struct {
 func (overdueCollector) Describe(out chan<- *prometheus.Desc) { out <- overdueNodes }
 
 // Collect implements prometheus.Collector.
-func (c overdueCollector) Collect(out chan<- prometheus.Metric) {
-	count := c.count()
+func (o overdueCollector) Collect(out chan<- prometheus.Metric) {
+	count := o.count()
 	for _, why := range decision.BlockedReasons() {
 		out <- prometheus.MustNewConstMetric(overdueNodes, prometheus.GaugeValue, float64(count[why]), string(why))
 	}
@@ -77,7 +77,7 @@ func (m *Metrics) stepped(s decision.Step) {
 	if s.Kind == decision.LeaveAlone {
 		return // ends no drain
 	}
-	for _, st := range s.Stamps {
+	for _, st := range s.Updates {
 		if st.Final() {
 			m.processed.WithLabelValues(string(st.Status.Status)).Inc()
 		}
@@ -91,7 +91,7 @@ func (m *Metrics) tookAway(k decision.Kind, r decision.Result, took time.Duratio
 
 func (m *Metrics) drained(records []record.Record, s decision.Step, now time.Time) {
 	for _, r := range records {
-		if status, ok := s.Stamped(r, now); ok && status.UserPodsEvictionStatus.Status == record.EvictionSucceeded {
+		if status, ok := s.Updated(r, now); ok && status.UserPodsEvictionStatus.Status == record.EvictionSucceeded {
 			m.drains.Observe(now.Sub(r.CreatedAt).Seconds())
 		}
 	}

@@ -2,45 +2,103 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/kube"
 	"github.com/nvidia/nvsentinel/store-client/consumer"
 )
 
 // Service is the drains as a consumer of the store: what is quarantined, or in
 // draining, and what has to be kept drained, is looked at.
-func (d *Reconciler) Service(name string, workers int) *consumer.Service {
+func (rc *Reconciler) Service(name string, workers int) *consumer.Service {
 	return &consumer.Service{
-		Name: name, Metrics: "node_drainer", Store: d.records, Selector: record.NodeQuarantineStatus(), Own: d.records,
-		Key: d.key, Reconcile: d.Handle, Backlog: consumer.Open(d.records, all, Outstanding()), Workers: workers,
-		Sources: []func(context.Context, func(string)) error{d.Source, d.cordons.source},
+		Name: name, Metrics: "node_drainer", Store: rc.records, Selector: record.NodeQuarantineStatus(), Own: rc.records,
+		Key: rc.key, Reconcile: rc.Handle, Backlog: consumer.Open(rc.records, all, Outstanding()), Workers: workers,
+		Sources: []func(context.Context, func(string)) error{rc.Source, rc.cordons.source},
 	}
 }
 
 // key is the node of a delivery, but of a fault whose Node does not bear its session yet:
 // nothing can be done before it does, and then the Node's change enqueues it, or the
-// delivery that tells of the mark.
-func (d *Reconciler) key(r record.Record) string {
-	if d.cordons.hear(r) {
-		d.tracker.open(r.Event.NodeName) // before the Node is looked at: its change is not missed
-		if d.session(r.Event.NodeName) != r.Status.Session {
+// delivery that reports the mark.
+func (rc *Reconciler) key(r record.Record) string {
+	if rc.cordons.hear(r) {
+		rc.tracker.open(r.Event.NodeName) // before the Node is looked at: its change is not missed
+		if rc.cluster.session(r.Event.NodeName) != r.Status.Session {
 			return ""
 		}
 	}
 	return r.Event.NodeName
 }
 
-// session is the session that the cached Node bears, or empty.
-func (d *Reconciler) session(name string) string {
-	node, err := d.cluster.Node(name)
-	if err != nil || node == nil {
-		return ""
+func all(record.Record) bool { return true }
+
+// Source enqueues the nodes in draining when the world changes for them: their
+// Node, their pods, or a budget that refused one of them.
+func (rc *Reconciler) Source(ctx context.Context, enqueue func(key string)) error {
+	wake := func(node string) {
+		if rc.tracker.knows(node) {
+			enqueue(node)
+		}
 	}
-	return nodemark.Session(node)
+	onNode := handler(nodeChanged, func(n *corev1.Node) string { return n.Name }, wake)
+	onPod := handler(podChanged, func(p *kube.Packed) string { return p.Node }, wake)
+	onBudget := handler(mayAllow, func(b *policyv1.PodDisruptionBudget) string { return budgetOf(b).name }, func(budget string) {
+		for _, node := range rc.tracker.refusedBy(budget) {
+			enqueue(node)
+		}
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return listen(ctx, rc.cluster.nodeInformer, onNode) })
+	group.Go(func() error { return listen(ctx, rc.cluster.podInformer, onPod) })
+	group.Go(func() error { return listen(ctx, rc.cluster.budgetInformer, onBudget) })
+	return group.Wait()
 }
 
-// shows says whether the cached Node bears a session.
-func (d *Reconciler) shows(name string) bool { return d.session(name) != "" }
+// listen hands changes to a handler until ctx ends.
+func listen(ctx context.Context, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("listening to changes: %w", err)
+	}
+	<-ctx.Done()
+	return informer.RemoveEventHandler(registration)
+}
 
-func all(record.Record) bool { return true }
+// handler notifies of objects that come, go, or change in a way that matters, by what they
+// are of. Of one that changes from one to another, as a pod that ends and so is of no node
+// any more, it notifies both.
+func handler[T any](matters func(before, after T) bool, of func(T) string, notify func(string)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if o, ok := obj.(T); ok {
+				notify(of(o))
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			a, okA := before.(T)
+			b, okB := after.(T)
+			if !okA || !okB || !matters(a, b) {
+				return
+			}
+			notify(of(b))
+			if of(a) != of(b) {
+				notify(of(a))
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj // the news came late
+			}
+			if o, ok := obj.(T); ok {
+				notify(of(o))
+			}
+		},
+	}
+}

@@ -35,7 +35,7 @@ type notes struct {
 	cordoned bool
 	// moved is when an eviction was last let through.
 	moved time.Time
-	// blocked is why the pods of a drain that rests do not leave.
+	// blocked is why the pods of a drain that waits do not leave.
 	blocked []decision.Blocked
 	// reported is when progress was last written.
 	reported time.Time

@@ -208,9 +208,9 @@ type endsAt struct {
 	end  context.CancelFunc
 }
 
-func (w *endsAt) Write(p []byte) (int, error) {
-	defer w.end()
-	return w.kept.Write(p)
+func (e *endsAt) Write(p []byte) (int, error) {
+	defer e.end()
+	return e.kept.Write(p)
 }
 
 // TestWhatAKilledToolSaidIsKept.

@@ -95,18 +95,18 @@ type firstWords struct {
 }
 
 // Write never fails: what is too much is dropped.
-func (w *firstWords) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kept.Write(p[:min(len(p), maxWords-w.kept.Len())])
+func (f *firstWords) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept.Write(p[:min(len(p), maxWords-f.kept.Len())])
 	return len(p), nil
 }
 
 // told is what was said, without secrets, as the end of a sentence.
-func (w *firstWords) told() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	said := w.kept.Bytes()
+func (f *firstWords) told() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	said := f.kept.Bytes()
 	if len(said) == maxWords { // what was cut off in the middle may be half of a secret
 		said = said[:bytes.LastIndexAny(said, " \t\n")+1]
 	}

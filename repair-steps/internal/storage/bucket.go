@@ -42,8 +42,8 @@ func openBucket(ctx context.Context, c Config) (Storage, error) {
 
 // Take puts the object in one request, which S3 takes whole or not at all; the SDK
 // repeats it.
-func (b inBucket) Take(ctx context.Context, file string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.Sending.SendTimeout)
+func (i inBucket) Take(ctx context.Context, file string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.Sending.SendTimeout)
 	defer cancel()
 	f, err := os.Open(file)
 	if err != nil {
@@ -51,8 +51,8 @@ func (b inBucket) Take(ctx context.Context, file string) (string, error) {
 	}
 	defer f.Close()
 	kind := "application/gzip"
-	if _, err := b.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.name, Key: &b.key, Body: f, ContentType: &kind}); err != nil {
-		return "", fmt.Errorf("uploading to %s: %w", shown(b.UploadURL), err)
+	if _, err := i.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &i.name, Key: &i.key, Body: f, ContentType: &kind}); err != nil {
+		return "", fmt.Errorf("uploading to %s: %w", shown(i.UploadURL), err)
 	}
-	return shown(b.UploadURL), nil
+	return shown(i.UploadURL), nil
 }

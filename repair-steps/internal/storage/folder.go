@@ -27,18 +27,18 @@ type folder struct{ Config }
 
 // Take copies the file into the folder, so that it is whole after a power cut, and then
 // removes the oldest beyond the bound.
-func (d folder) Take(_ context.Context, file string) (string, error) {
-	path := filepath.Join(d.KeepDir, prefix+d.Name+suffix)
+func (f folder) Take(_ context.Context, file string) (string, error) {
+	path := filepath.Join(f.KeepDir, prefix+f.Name+suffix)
 	if err := copyTo(path+partial, file); err != nil {
 		return "", fmt.Errorf("keeping the archive: %w", errors.Join(err, os.Remove(path+partial)))
 	}
 	if err := os.Rename(path+partial, path); err != nil {
 		return "", fmt.Errorf("keeping the archive: %w", err)
 	}
-	if err := d.prune(filepath.Base(path)); err != nil {
+	if err := f.prune(filepath.Base(path)); err != nil {
 		return "", fmt.Errorf("removing old archives: %w", err)
 	}
-	return path, durable.SyncDir(d.KeepDir)
+	return path, durable.SyncDir(f.KeepDir)
 }
 
 func copyTo(path, file string) error {
@@ -57,8 +57,8 @@ func copyTo(path, file string) error {
 
 // prune removes all but the newest archives, and what deaths left of others. The one
 // that just came is the newest, whatever the clocks say.
-func (d folder) prune(newest string) error {
-	entries, err := os.ReadDir(d.KeepDir)
+func (f folder) prune(newest string) error {
+	entries, err := os.ReadDir(f.KeepDir)
 	if err != nil {
 		return err
 	}
@@ -74,14 +74,14 @@ func (d folder) prune(newest string) error {
 		switch {
 		case err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(name, prefix) || name == newest:
 		case strings.HasSuffix(name, suffix+partial):
-			problems = append(problems, os.Remove(filepath.Join(d.KeepDir, name)))
+			problems = append(problems, os.Remove(filepath.Join(f.KeepDir, name)))
 		case strings.HasSuffix(name, suffix):
 			kept = append(kept, archive{name, info.ModTime()})
 		}
 	}
 	slices.SortFunc(kept, func(a, b archive) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.name, b.name)) })
-	for _, a := range kept[min(len(kept), d.Keep-1):] {
-		problems = append(problems, os.Remove(filepath.Join(d.KeepDir, a.name)))
+	for _, a := range kept[min(len(kept), f.Keep-1):] {
+		problems = append(problems, os.Remove(filepath.Join(f.KeepDir, a.name)))
 	}
 	return errors.Join(problems...)
 }

@@ -203,45 +203,45 @@ func readGroup(ctx context.Context, conn *sql.Conn, group []*stamp) (map[string]
 // decide says what the update writes, or what forbids it. One that is about a
 // record that was not found, cannot be decoded, or is another's of the group stays
 // alone.
-func (u *stamp) decide(found map[string][]byte) {
+func (s *stamp) decide(found map[string][]byte) {
 	before := map[string]record.Record{}
-	for _, c := range u.changes {
+	for _, c := range s.changes {
 		r, err := decode(found[c.ID])
 		if err != nil {
 			return
 		}
 		before[c.ID] = r
 	}
-	after, err := provider.Apply(u.writer, before, u.changes)
+	after, err := provider.Apply(s.writer, before, s.changes)
 	if err != nil {
-		u.err = err
+		s.err = err
 		return
 	}
 	rows := make([]row, len(after))
 	for i, r := range after {
-		rows[i] = row{rec: r, of: u}
+		rows[i] = row{rec: r, of: s}
 		if err := rows[i].encode(); err != nil {
-			u.err = fmt.Errorf("record %q: %w", r.ID, err)
+			s.err = fmt.Errorf("record %q: %w", r.ID, err)
 			return
 		}
 	}
 	for id := range before {
 		delete(found, id)
 	}
-	u.rows, u.after = rows, after
+	s.rows, s.after = rows, after
 }
 
 // bind puts the update into the statement, unless its caller has gone or may act no
 // more.
-func (u *stamp) bind() bool {
-	if err := u.ctx.Err(); err != nil {
-		u.err = err
+func (s *stamp) bind() bool {
+	if err := s.ctx.Err(); err != nil {
+		s.err = err
 		return false
 	}
-	if !u.fate.CompareAndSwap(waits, bound) {
+	if !s.fate.CompareAndSwap(waits, bound) {
 		return false
 	}
-	u.err = errUnknown // until it is known
+	s.err = errUnknown // until it is known
 	return true
 }
 

@@ -15,8 +15,8 @@ import (
 type lines struct{ *Store }
 
 // Line reads a consumer's line.
-func (s lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
-	return readLine(ctx, s.db, consumer)
+func (l lines) Line(ctx context.Context, consumer string) (offset.Line, error) {
+	return readLine(ctx, l.db, consumer)
 }
 
 func readLine(ctx context.Context, q Queryer, consumer string) (offset.Line, error) {
@@ -34,15 +34,15 @@ func readLine(ctx context.Context, q Queryer, consumer string) (offset.Line, err
 }
 
 // Swap writes a consumer's line if the old one is there.
-func (s lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (swapped bool, err error) {
-	now := s.Clock.Now()
+func (l lines) Swap(ctx context.Context, consumer string, old, with offset.Line) (swapped bool, err error) {
+	now := l.Clock.Now()
 	query := "INSERT INTO feed_positions (position, mark, updated_at, consumer) VALUES ($1, $2, $3, $4) ON CONFLICT (consumer) DO NOTHING"
-	args := []any{with.Text, s.Dialect.Time(with.Mark), s.Dialect.Time(&now), consumer}
+	args := []any{with.Text, l.Dialect.Time(with.Mark), l.Dialect.Time(&now), consumer}
 	if old.Stored {
 		query = "UPDATE feed_positions SET position = $1, mark = $2, updated_at = $3 WHERE consumer = $4 AND position = $5"
 		args = append(args, old.Text)
 	}
-	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, query, args...)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // rowKey is where a row lies in the store's order.
 type rowKey struct{ tx, seq int64 }
 
-func (p rowKey) before(q rowKey) bool { return p.tx < q.tx || p.tx == q.tx && p.seq < q.seq }
+func (r rowKey) before(q rowKey) bool { return r.tx < q.tx || r.tx == q.tx && r.seq < q.seq }
 
 // page is one read of a feed.
 type page struct {
@@ -132,28 +132,28 @@ type newsQuery struct {
 
 // rows selects from one range: after a place, and of certain transactions if
 // any are named.
-func (q *newsQuery) rows(after rowKey, of []int64) string {
-	tx, seq, at := columns(q.feed.Kind)
-	where := []string{"(" + tx + ", " + seq + ") > (" + q.arg(after.tx) + ", " + q.arg(after.seq) + ")"}
-	if q.target == nil {
+func (n *newsQuery) rows(after rowKey, of []int64) string {
+	tx, seq, at := columns(n.feed.Kind)
+	where := []string{"(" + tx + ", " + seq + ") > (" + n.arg(after.tx) + ", " + n.arg(after.seq) + ")"}
+	if n.target == nil {
 		where = append(where, tx+" < (SELECT next FROM head)")
 	} else {
-		where = append(where, tx+" < "+q.arg(q.target.next()))
+		where = append(where, tx+" < "+n.arg(n.target.next()))
 	}
 	if of != nil {
-		where = append(where, tx+" = ANY("+q.arg(of)+"::bigint[])")
+		where = append(where, tx+" = ANY("+n.arg(of)+"::bigint[])")
 	}
-	if q.target != nil && q.target.Shot != nil && len(q.target.Shot.Running) > 0 {
-		where = append(where, tx+" <> ALL("+q.arg(q.target.Shot.Running)+"::bigint[])")
+	if n.target != nil && n.target.Shot != nil && len(n.target.Shot.Running) > 0 {
+		where = append(where, tx+" <> ALL("+n.arg(n.target.Shot.Running)+"::bigint[])")
 	}
-	where = append(where, q.selector(q.feed.selector))
-	if r := q.feed.cursor.Rescan; r != nil {
-		again := tx + " >= " + q.arg(r.Until) + " OR NOT is_finished"
+	where = append(where, n.selector(n.feed.selector))
+	if r := n.feed.cursor.Rescan; r != nil {
+		again := tx + " >= " + n.arg(r.Until) + " OR NOT is_finished"
 		if since, ok := r.SinceTime(); ok {
-			again += " OR " + at + " >= " + q.arg(q.feed.s.Dialect.Time(&since))
+			again += " OR " + at + " >= " + n.arg(n.feed.s.Dialect.Time(&since))
 		}
 		where = append(where, "("+again+")")
 	}
 	return fmt.Sprintf("SELECT %s FROM health_events WHERE %s ORDER BY %s, %s LIMIT %s",
-		q.columns, strings.Join(where, " AND "), tx, seq, q.arg(q.limit))
+		n.columns, strings.Join(where, " AND "), tx, seq, n.arg(n.limit))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/watch"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/internal/worker"
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // Config is the configuration of the monitor.

@@ -19,7 +19,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/gpu-health-monitor/reading"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/cleared"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/testkit"

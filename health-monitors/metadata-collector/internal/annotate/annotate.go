@@ -24,16 +24,11 @@ import (
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 )
 
-// Kubelet tells what pods hold: kubelet.Kubelet.
-type Kubelet interface {
-	Held(ctx context.Context) (allotment.Held, error)
-}
-
 // Annotator compares what the kubelet says with the pods. Its fields are set
 // before Rounds.
 type Annotator struct {
 	Node    string
-	Kubelet Kubelet
+	Kubelet *Kubelet
 	Pods    metadata.Interface
 	// Interval is the time between two questions to the kubelet, Refresh the most
 	// between two lists of the pods: a pod that came back under its name with the

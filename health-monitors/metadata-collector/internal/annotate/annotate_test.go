@@ -21,7 +21,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/annotate"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/localcluster"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
 	"github.com/nvidia/nvsentinel/internal/testkit"
@@ -59,7 +58,7 @@ func (s *socket) List(context.Context, *podresources.ListPodResourcesRequest) (*
 	return out, nil
 }
 
-func listen(t *testing.T) (*socket, *kubelet.Kubelet) {
+func listen(t *testing.T) (*socket, *annotate.Kubelet) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubelet.sock")
 	l, err := net.Listen("unix", path)
@@ -70,7 +69,7 @@ func listen(t *testing.T) (*socket, *kubelet.Kubelet) {
 	podresources.RegisterPodResourcesListerServer(server, s)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	k, err := kubelet.Dial(path)
+	k, err := annotate.Dial(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +164,7 @@ func TestPodsAreAnnotatedWithTheirGPUs(t *testing.T) {
 }
 
 func TestAKubeletThatDoesNotAnswer(t *testing.T) {
-	k, err := kubelet.Dial(filepath.Join(t.TempDir(), "none.sock"))
+	k, err := annotate.Dial(filepath.Join(t.TempDir(), "none.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 // fileBytes bounds the file that is read back; a node's is a few KiB.
 const fileBytes = 4 << 20
 
-// Driver tells what GPUs there are: probe.Driver.
+// Driver tells what GPUs there are: nvml.Driver.
 type Driver interface {
 	Facts(ctx context.Context) (inventory.Facts, error)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/collect"
 	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/nvml"
-	"github.com/nvidia/nvsentinel/health-monitors/metadata-collector/internal/probe"
 	"github.com/nvidia/nvsentinel/internal/testkit"
 )
 
@@ -27,8 +26,8 @@ var scratch string
 // TestMain is the process that asks the driver when it is told so, as the program
 // is.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == probe.Argument {
-		os.Exit(probe.Main(os.Args[2], os.Stdout, os.Stderr))
+	if len(os.Args) == 3 && os.Args[1] == nvml.Argument {
+		os.Exit(nvml.Main(os.Args[2], os.Stdout, os.Stderr))
 	}
 	var err error
 	if scratch, err = os.MkdirTemp("", "nvml"); err != nil {
@@ -58,7 +57,7 @@ type node struct {
 	t      *testing.T
 	dir    string
 	clock  *clocktesting.FakeClock
-	driver *probe.Driver
+	driver *nvml.Driver
 }
 
 func newNode(t *testing.T, library string) *node {
@@ -70,7 +69,7 @@ func newNode(t *testing.T, library string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver, err := probe.New(paths[library], time.Minute)
+	driver, err := nvml.New(paths[library], time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

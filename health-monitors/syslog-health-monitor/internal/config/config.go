@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/watch"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 // Config is the configuration of the monitor.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 )
 
 // gpuDriver is the driver that holds GPUs and nothing else.

@@ -20,10 +20,10 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/internal/bootid"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/catalogue"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/report"
 	"github.com/nvidia/nvsentinel/internal/report/reporttest"
 )

@@ -7,13 +7,13 @@ import (
 	"slices"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/pattern"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // Classes and entities whose values are looked up.

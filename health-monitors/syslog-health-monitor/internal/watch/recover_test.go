@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/nvidia/nvsentinel/data-models/record"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/nvidia/nvsentinel/health-monitors/internal/clearance"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 

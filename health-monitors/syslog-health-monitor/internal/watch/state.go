@@ -11,7 +11,7 @@ import (
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/storm"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 )
 
 // stateNote is the name of the state beside the outbox.

@@ -8,14 +8,14 @@ import (
 	"github.com/nvidia/nvsentinel/data-models/fault"
 	"github.com/nvidia/nvsentinel/data-models/record"
 	"github.com/nvidia/nvsentinel/health-monitors/internal/gpumetadata"
+	"github.com/nvidia/nvsentinel/health-monitors/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/fallenoff"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/gpureset"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/internal/source"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/kernellog"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/recovery"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sighting"
 	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/sxid"
-	"github.com/nvidia/nvsentinel/health-monitors/syslog-health-monitor/xid"
+	"github.com/nvidia/nvsentinel/health-monitors/xid"
 	"github.com/nvidia/nvsentinel/internal/report"
 )
 

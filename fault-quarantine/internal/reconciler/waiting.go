@@ -1,0 +1,87 @@
+package reconciler
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvidia/nvsentinel/fault-quarantine/decision"
+)
+
+// waits remembers which nodes have faults that cannot be judged, and why.
+type waits struct {
+	mu     sync.Mutex
+	reason map[string]string
+}
+
+// is says whether a node waits for a reason.
+func (w *waits) is(name, reason string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reason[name] == reason
+}
+
+// set notes a node's reason, or that it has none, and says whether it is new.
+func (w *waits) set(name, reason string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reason == nil {
+		w.reason = map[string]string{}
+	}
+	if w.reason[name] == reason {
+		return false
+	}
+	if reason == "" {
+		delete(w.reason, name)
+	} else {
+		w.reason[name] = reason
+	}
+	return true
+}
+
+var waitingNodes = prometheus.NewDesc("fault_quarantine_waiting_nodes",
+	"Nodes with faults that cannot be judged or ended now, by reason.", []string{"reason"}, nil)
+
+// Describe implements prometheus.Collector.
+func (rc *Reconciler) Describe(out chan<- *prometheus.Desc) { out <- waitingNodes }
+
+// Collect implements prometheus.Collector.
+func (rc *Reconciler) Collect(out chan<- prometheus.Metric) {
+	rc.waits.mu.Lock()
+	defer rc.waits.mu.Unlock()
+	count := map[string]float64{decision.WaitMachineUnsure: 0, decision.WaitNodeMissing: 0, decision.WaitUnknown: 0, decision.WaitRule: 0, decision.WaitRepair: 0, decision.WaitLemon: 0, decision.WaitNewer: 0}
+	for _, reason := range rc.waits.reason {
+		count[reason]++
+	}
+	for reason, n := range count {
+		out <- prometheus.MustNewConstMetric(waitingNodes, prometheus.GaugeValue, n, reason)
+	}
+}
+
+// maxTold bounds the ids in an Event.
+const maxTold = 5
+
+// waitingText says what a person should know of a wait.
+func waitingText(j decision.Judgement) string {
+	switch j.Waiting {
+	case decision.WaitUnknown:
+	case decision.WaitRepair:
+		return "the node stays in quarantine although its recovery was reported: its repair has not succeeded (" + j.Detail + ")"
+	case decision.WaitLemon:
+		return "the node stays in quarantine although its recovery was reported: it is a lemon that is kept until a person releases it (" + j.Detail + ")"
+	case decision.WaitNewer:
+		return "a record of the node is for a newer version of this program to go on with, everything else is judged as ever: " + j.Detail + "; see docs/upgrade.md"
+	case decision.WaitRule:
+		return "a fault is not judged, because a rule cannot be evaluated and no other matches; it is tried again: " + j.Detail
+	default:
+		return "a fault is not judged: its record names no machine and is older than this Node, so that it may be about another one"
+	}
+	ids := strings.Join(j.Unknown[:min(len(j.Unknown), maxTold)], ", ")
+	if j.Leave {
+		return "the store has open faults (" + ids + ") for which this Node was marked, and it bears no marks: the store may be at an older state. " +
+			"Nothing is done for them until the node's checks tell; see docs/store-restore.md"
+	}
+	return "the store cannot tell whether these faults of the Node's session are over: " + ids + ". Nothing is drained, repaired or released until it can; " +
+		"nvsentinel release confirms that they are over, see docs/store-restore.md"
+}

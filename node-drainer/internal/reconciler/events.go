@@ -1,0 +1,143 @@
+package reconciler
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nvidia/nvsentinel/data-models/record"
+	"github.com/nvidia/nvsentinel/internal/eventrecorder"
+	"github.com/nvidia/nvsentinel/node-drainer/decision"
+)
+
+// Reasons of the Events on the Node.
+const (
+	drainStarted   = "DrainStarted"
+	drainSucceeded = "DrainSucceeded"
+	drainCancelled = "DrainCancelled"
+	drainBlocked   = "DrainBlocked"
+	newerVersion   = "NewerVersion"
+	podsLeftAlone  = "PodsLeftAlone"
+	podsLost       = "PodsLeftToRepair"
+	// The two reasons that the predecessor's users know.
+	awaitingCompletion = "AwaitingPodCompletion"
+	awaitingDeadline   = "WaitingBeforeForceDelete"
+)
+
+// report makes a step visible: log, metrics and an Event on the Node.
+func (rc *Reconciler) report(seen facts, step decision.Step) {
+	rc.metrics.stepped(step)
+	if len(step.Updates) > 0 || len(step.Pods) > 0 {
+		rc.log.Info("drain step", "node", seen.name, "session", step.Session, "step", string(step.Kind),
+			"reason", string(step.Why), "pods", len(step.Pods), "left", step.Left, "records", len(step.Updates))
+	}
+	if step.Kind == decision.Finish && step.Why == decision.PodsGone {
+		rc.metrics.drained(seen.view.Records, step, rc.clock.Now())
+	}
+	if step.Kind != decision.Evict && step.Kind != decision.Delete { // which come between two waits
+		seen.notes.wait(step.Blocked)
+	}
+	if seen.node == nil {
+		return
+	}
+	for _, e := range append([]event{announcement(seen.view, step)}, rc.warnings(step)...) {
+		if e.reason != "" && !seen.notes.announced[e] { // once in this process
+			seen.notes.announced[e] = true
+			rc.events.Event(eventrecorder.Node(seen.name), e.kind(), e.reason, e.message)
+		}
+	}
+}
+
+// event is what an Event says; its message changes with the session and with what keeps
+// pods, so that the same news raises a count.
+type event struct{ reason, message string }
+
+// kind is the type of the Event: what asks for somebody is a Warning.
+func (e event) kind() string {
+	switch e.reason {
+	case drainBlocked, newerVersion, podsLeftAlone, podsLost:
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+// maxNamed bounds the names in an Event.
+const maxNamed = 5
+
+// warnings are the Events of what keeps pods from leaving, or leaves them on the node.
+func (rc *Reconciler) warnings(step decision.Step) []event {
+	var out []event
+	if len(step.Lost) > 0 {
+		out = append(out, event{podsLost, fmt.Sprintf(
+			"pods that are not ready or do not end hold the drain no longer, a repair of the machine ends them: %s, session %s",
+			named(step.Lost), step.Session)})
+	}
+	for _, b := range step.Blocked {
+		e := event{drainBlocked, rc.blockedBy(b) + "; the drain status of the record names the pods, session " + step.Session}
+		if step.Kind == decision.LeaveAlone {
+			e = event{podsLeftAlone, fmt.Sprintf(
+				"pods that came back to the cordoned node after %d evictions are left alone, as those of DaemonSets: %s, session %s",
+				rc.config.Policy.Returns, named(b.By), step.Session)}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (rc *Reconciler) blockedBy(b decision.Blocked) string {
+	switch b.Why { //nolint:exhaustive // no other reason blocks a drain
+	case decision.BudgetBlocked:
+		return strings.TrimSuffix("disruption budgets refuse evictions: "+named(b.By), ": ")
+	case decision.SeveralBudgets:
+		return "pods have several disruption budgets, which the eviction API does not support; all but one have to go: " +
+			named(b.By)
+	case decision.EvictionErrored:
+		return "evictions fail"
+	case decision.PodsReturn:
+		return "pods are put back on the node after every eviction, by controllers of kind " + named(b.By)
+	case decision.NeverCompletes:
+		return "the drain waits for the completion of pods whose controllers never let them complete, of kind " + named(b.By)
+	case decision.AwaitingCompletion:
+		return fmt.Sprintf("pods have not completed within %s of the fault", rc.config.Policy.Overdue)
+	}
+	return string(b.Why)
+}
+
+func named(names []string) string {
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// announcement is the Event of a step; empty if it is not worth one, as the end
+// of a drain that had nothing to move.
+func announcement(v decision.View, step decision.Step) event {
+	switch {
+	case step.Kind == decision.Start:
+		return event{drainStarted, "pods have to leave the node, session " + step.Session}
+	case step.Kind == decision.Finish && step.Why == decision.PodsGone && wasRunning(v, step):
+		return event{drainSucceeded, "no pod that had to leave the node is left, session " + step.Session}
+	case step.Kind == decision.Cancel && wasRunning(v, step):
+		return event{drainCancelled, step.Updates[0].Status.Message + ", record " + step.Updates[0].ID}
+	case step.Kind == decision.Wait && step.Why == decision.NewerVersion:
+		return event{newerVersion, "a fault of the node is for a newer version of node-drainer to drain for, see docs/upgrade.md; session " + step.Session}
+	case step.Kind == decision.Wait && step.Why == decision.AwaitingCompletion:
+		return event{awaitingCompletion, "pods may complete before the node is repaired, session " + step.Session}
+	case step.Kind == decision.Wait && step.Why == decision.AwaitingDeadline:
+		return event{awaitingDeadline, "pods may complete until they are deleted, session " + step.Session}
+	}
+	return event{}
+}
+
+func wasRunning(v decision.View, step decision.Step) bool {
+	for _, s := range step.Updates {
+		for _, r := range v.Records {
+			if r.ID == s.ID && r.Status.UserPodsEvictionStatus.Status == record.EvictionInProgress {
+				return true
+			}
+		}
+	}
+	return false
+}
