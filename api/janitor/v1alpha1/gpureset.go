@@ -196,14 +196,14 @@ type GPUReset struct {
 }
 
 // JobName is the name of the Job of a reset.
-func (r *GPUReset) JobName() string { return r.Name + "-reset-job" }
+func (g *GPUReset) JobName() string { return g.Name + "-reset-job" }
 
 // GPUs are the names that the spec gives, in its order; none means all of the node.
-func (r *GPUReset) GPUs() []string {
-	if r.Spec.Selector == nil {
+func (g *GPUReset) GPUs() []string {
+	if g.Spec.Selector == nil {
 		return nil
 	}
-	return append(append([]string(nil), r.Spec.Selector.UUIDs...), r.Spec.Selector.PCIBusIDs...)
+	return append(append([]string(nil), g.Spec.Selector.UUIDs...), g.Spec.Selector.PCIBusIDs...)
 }
 
 // GPUResetList is a list of GPUResets.

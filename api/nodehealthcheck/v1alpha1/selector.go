@@ -12,15 +12,15 @@ import (
 // Labels is the selector in Kubernetes' form. An empty one, which would select every
 // node, is an error, and so is one that was stored before it was checked and means
 // nothing.
-func (s NodeSelector) Labels() (labels.Selector, error) {
-	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+func (n NodeSelector) Labels() (labels.Selector, error) {
+	if len(n.MatchLabels) == 0 && len(n.MatchExpressions) == 0 {
 		return nil, errors.New("spec.selector: must not be empty: it would select every node")
 	}
 	out := metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for key, value := range s.MatchLabels {
+	for key, value := range n.MatchLabels {
 		out.MatchLabels[key] = string(value)
 	}
-	for _, e := range s.MatchExpressions {
+	for _, e := range n.MatchExpressions {
 		r := metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator}
 		for _, value := range e.Values {
 			r.Values = append(r.Values, string(value))
