@@ -156,7 +156,7 @@ func sampled(t *testing.T, d *reading.Device, w []string) {
 			d.RemapPending = nil
 		case reading.FieldRecoveryAction:
 			d.Recovery = nil
-		case reading.FieldInforomValid, reading.FieldMargin, reading.FieldPower:
+		case reading.FieldInforomValid, reading.FieldMargin, reading.FieldPower, reading.FieldSwitchFatal, reading.FieldSwitchNonFatal, reading.FieldSwitchReset:
 		}
 	}
 }

@@ -25,7 +25,7 @@ func readBinaries(folder string) ([]binary, error) {
 		}
 		program, err := elf.Open(file)
 		if err != nil {
-			return nil //nolint:nilerr // what is no program is not counted
+			return nil // what is no program is not counted
 		}
 		defer program.Close()
 		info, err := entry.Info()

@@ -14,7 +14,7 @@ var machineryFolders = []string{
 	// Whole trees: tests, tools of the build, examples of the documentation.
 	"tests/...", "hack/...", "examples/...",
 	// Conformance suites and their databases.
-	"csp-plugins/plugintest", "csp-plugins/internal/cloudtest", "store-client/storetest", "store-client/pgtest", "store-client/mongotest",
+	"api/csp/plugintest", "csp-plugins/internal/cloudtest", "store-client/storetest", "store-client/pgtest", "store-client/mongotest",
 	"store-client/internal/sqltest",
 	// Simulators and fakes.
 	"cli/internal/forward/forwardtest", "csp-plugins/internal/ec2fake", "csp-plugins/internal/redfishfake", "health-monitors/gpu-health-monitor/dcgmsim",
@@ -23,7 +23,7 @@ var machineryFolders = []string{
 	"csp-plugins/internal/pythonenv", "internal/controlplane", "internal/crashpoint", "internal/freeport",
 	"internal/gobuild", "internal/localcluster", "internal/testkit/...", "platform-connectors/internal/fleet",
 	// Generators.
-	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/syslog-health-monitor/xid/gen", "internal/predecessor/page",
+	"health-monitors/syslog-health-monitor/sxid/gen", "health-monitors/xid/gen", "internal/predecessor/page",
 }
 
 // isMachinery says whether a folder's packages exist for tests, the demo or generation. A
