@@ -27,7 +27,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require gomodules.xyz/jsonpatch/v2 v2.4.0
+require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.4
+	gomodules.xyz/jsonpatch/v2 v2.4.0
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

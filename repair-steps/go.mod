@@ -9,6 +9,7 @@ replace (
 )
 
 require (
+	github.com/DataDog/datadog-agent/pkg/template v0.85.4
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/aws-sdk-go-v2/config v1.33.15
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.8
