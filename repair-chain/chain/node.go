@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/internal/remediation"
 	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
@@ -19,7 +20,7 @@ func Holder(run *v1alpha1.RepairRun) string { return HolderPrefix + run.Name }
 // or fault-remediation.
 func Leased(run *v1alpha1.RepairRun) bool {
 	return v1alpha1.OwnedByNodeHealthCheck(run) ||
-		run.Labels[ManagedByLabel] == ManagedBy && run.Annotations[RecordAnnotation] != ""
+		run.Labels[remediation.ManagedByLabel] == remediation.ManagedBy && run.Annotations[remediation.RecordAnnotation] != ""
 }
 
 // Untouched says whether no step of a run has begun.
