@@ -13,16 +13,17 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/kubelet"
 	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // Presence is what reading an object showed. A failed read shows nothing.
-type Presence int
+type Presence = remediation.Presence
 
 // Presences; the zero value is Unread.
 const (
-	Unread Presence = iota
-	Present
-	Absent
+	Unread  = remediation.Unread
+	Present = remediation.Present
+	Absent  = remediation.Absent
 )
 
 // Node are the facts of the live Node.

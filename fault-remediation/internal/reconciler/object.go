@@ -16,6 +16,8 @@ import (
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/lease"
 	"github.com/nvidia/nvsentinel/internal/nodelease"
+	"github.com/nvidia/nvsentinel/internal/nodemark"
+	"github.com/nvidia/nvsentinel/internal/remediation"
 )
 
 // object reads the object of an attempt. Only a true NotFound is absence; what
@@ -47,7 +49,7 @@ func unread(why decision.Reason, err error) decision.Object {
 // fields are those of the janitor's kinds; other kinds lack them.
 func objectFacts(obj *unstructured.Unstructured, repair action.Action) decision.Object {
 	marks := obj.GetAnnotations()
-	ordinal, _ := strconv.Atoi(marks[action.OrdinalAnnotation])
+	ordinal, _ := strconv.Atoi(marks[remediation.OrdinalAnnotation])
 	signal, ok := healthrule.ConditionOf(obj, "SignalSent")
 	refused := ok && signal.Status == "False"
 	notNeeded := ok && signal.Reason == "NotNeeded"
@@ -55,7 +57,7 @@ func objectFacts(obj *unstructured.Unstructured, repair action.Action) decision.
 	observed, _, _ := unstructured.NestedString(obj.Object, "status", "observedBootID")
 	o := decision.Object{
 		Presence: decision.Present, UID: string(obj.GetUID()), CreatedAt: obj.GetCreationTimestamp().Time,
-		Session: marks[action.SessionAnnotation], Group: marks[action.GroupAnnotation], Ordinal: ordinal,
+		Session: marks[nodemark.SessionAnnotation], Group: marks[remediation.GroupAnnotation], Ordinal: ordinal,
 		Health: healthrule.Evaluate(obj, &repair.Rule, nil),
 		Unsent: refused || notNeeded, SessionOver: refused && signal.Reason == "SessionOver",
 		PriorBoot: prior, ObservedBoot: observed,
