@@ -3,9 +3,9 @@ package triage
 import (
 	"time"
 
+	"github.com/nvidia/nvsentinel/api/nodehealthcheck/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/healthrule"
 	"github.com/nvidia/nvsentinel/internal/remediation"
-	"github.com/nvidia/nvsentinel/node-health-check/api/v1alpha1"
 )
 
 // Turn is what comes next for an unhealthy node.

@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nvidia/nvsentinel/api/repairchain/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/remediation"
-	"github.com/nvidia/nvsentinel/repair-chain/api/v1alpha1"
 )
 
 // HolderPrefix begins the names of the holders of the leases that runs take.

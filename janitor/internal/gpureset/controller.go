@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
+	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/janitor/internal/reconciler"
 	"github.com/nvidia/nvsentinel/janitor/repair"
 	"github.com/nvidia/nvsentinel/janitor/reset"

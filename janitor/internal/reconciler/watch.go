@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nvidia/nvsentinel/api/janitor/v1alpha1"
 	"github.com/nvidia/nvsentinel/internal/controller"
-	"github.com/nvidia/nvsentinel/janitor/api/v1alpha1"
 )
 
 // byNode indexes open objects by the node they are for.
